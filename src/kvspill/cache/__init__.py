@@ -1,0 +1,1 @@
+"""Tiers with byte ledgers, placement, demotion and eviction policies."""

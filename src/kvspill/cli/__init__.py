@@ -1,0 +1,1 @@
+"""The command line: parsing and exit codes only, one file per command."""

@@ -1,0 +1,19 @@
+"""Errors that reach the user: each names the cause, the value and the remedy in one line."""
+
+
+class KvspillError(Exception):
+    """The run failed (exit code 1)."""
+
+    exit_code = 1
+
+
+class UsageError(KvspillError):
+    """The user asked for something that cannot be done as asked (exit code 2)."""
+
+    exit_code = 2
+
+
+class CriteriaMissed(KvspillError):  # noqa: N818 - a verdict, not a malfunction
+    """The run finished, but a criterion that the user asked for was missed (exit code 3)."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Recorder, histograms, windows and probes of the machine."""

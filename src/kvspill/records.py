@@ -1,0 +1,272 @@
+"""The small dataclasses that every layer speaks: requests, operations, lookups and who observes them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Protocol
+
+GIB = 1 << 30
+MIB = 1 << 20
+NS_PER_SEC = 1_000_000_000
+NS_PER_MS = 1_000_000
+
+
+class Tier(StrEnum):
+    """A level of the memory hierarchy, fastest first."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+    STORAGE = "storage"
+
+
+class QoS(IntEnum):
+    """A user's service class; the smaller value is served first."""
+
+    INTERACTIVE = 0
+    RESPONSIVE = 1
+    BATCH = 2
+
+
+class Verb(StrEnum):
+    """What a backend is asked to do."""
+
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+
+
+class Purpose(StrEnum):
+    """Why a cache operation happens. A write for HISTORY, PROMPT or RAG rebuilds an evicted entry."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    HISTORY = "history"
+    PROMPT = "prompt"
+    RAG = "rag"
+    DEMOTION = "demotion"
+    EVICTION = "eviction"
+    INGEST = "ingest"
+
+
+class Outcome(StrEnum):
+    """How a lookup ended. An ERROR is neither a hit nor a miss (S5)."""
+
+    HIT = "hit"
+    MISS = "miss"
+    ERROR = "error"
+
+
+class HitType(StrEnum):
+    """The seeds' categories of lookups."""
+
+    SYSTEM = "system"
+    COMMON = "common"
+    MULTI_TURN = "multi_turn"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPrefix:
+    """A prompt that many requests begin with; all of them share its key."""
+
+    key: str
+    tokens: int
+    hit_type: HitType = HitType.SYSTEM
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One turn of one conversation: what a user asks for and when it means to ask."""
+
+    user: int
+    conversation: int
+    turn: int
+    qos: QoS
+    intended_ns: int
+    """Intended time since the start of the load (open arrivals)."""
+    think_ns: int
+    """Pause between the answer to the turn before and this request (closed arrivals)."""
+    context_tokens: int
+    generate_tokens: int
+    history_tokens: tuple[int, ...] = ()
+    """Context tokens of the turns before, oldest first."""
+    prefix: SharedPrefix | None = None
+    last_turn: bool = False
+    """True where nothing later depends on this turn."""
+    persona: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of this turn's KV entry."""
+        return entry_key(self.user, self.conversation, self.turn)
+
+
+def entry_key(user: int, conversation: int, turn: int) -> str:
+    """The key of a turn's KV entry."""
+    return f"u{user}_c{conversation}_t{turn}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOp:
+    """An operation that a request intends before anything is known about the cache (S9)."""
+
+    verb: Verb
+    purpose: Purpose
+    key: str
+    nbytes: int
+    repeat: int = 1
+
+
+Piece = tuple[int, int, int]
+"""One system call of a transfer: start_ns, end_ns, nbytes."""
+
+
+@dataclass(slots=True)
+class Completion:
+    """How one item of a backend's batch ended. Times are of the world's clock."""
+
+    submitted_ns: int
+    started_ns: int
+    """When a thread (or the device model) took it up; before that it was queued."""
+    finished_ns: int
+    device_ns: int
+    """Union of the pieces' time inside system calls, or the model's service time (S2)."""
+    pieces: Sequence[Piece] = ()
+    error: str | None = None
+    """None, or the kind of failure: an errno name such as ENOSPC, "short_read", "torn", "cancelled"…"""
+    detail: str = ""
+
+    @property
+    def total_ns(self) -> int:
+        return self.finished_ns - self.submitted_ns
+
+    @property
+    def queue_ns(self) -> int:
+        return self.started_ns - self.submitted_ns
+
+    @property
+    def host_ns(self) -> int:
+        """All that was not inside the device: waiting for a thread included (S2)."""
+        return max(0, self.total_ns - self.device_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRecord:
+    """One operation on one tier, as the cache issued it."""
+
+    tier: Tier
+    verb: Verb
+    purpose: Purpose
+    key: str
+    nbytes: int
+    """Logical bytes: what the KV metrics count (C7)."""
+    stored_bytes: int
+    """Bytes as stored, padded: what the device moves."""
+    completion: Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One question to the cache: was the entry there?"""
+
+    at_ns: int
+    purpose: Purpose
+    hit_type: HitType
+    outcome: Outcome
+    tier: Tier | None
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """An entry left a tier: demoted to the one below, or dropped from the last (below is None)."""
+
+    at_ns: int
+    tier: Tier
+    below: Tier | None
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One served request (S1). Times are of the world's clock."""
+
+    request: Request
+    intended_ns: int
+    started_ns: int
+    finished_ns: int
+    storage_ns: int
+    """Union of the time inside cache calls."""
+    generation_ns: int
+    prefill_ns: int
+    decode_ns: int
+    failure: str | None = None
+
+    @property
+    def queue_ns(self) -> int:
+        return self.started_ns - self.intended_ns
+
+    @property
+    def end_to_end_ns(self) -> int:
+        return self.finished_ns - self.intended_ns
+
+    @property
+    def other_ns(self) -> int:
+        return self.end_to_end_ns - self.queue_ns - self.storage_ns - self.generation_ns
+
+
+class Observer(Protocol):
+    """Whoever wants to know what happens: the recorder in a run, a list in a test."""
+
+    def op(self, record: OpRecord) -> None: ...
+
+    def lookup(self, lookup: Lookup) -> None: ...
+
+    def eviction(self, eviction: Eviction) -> None: ...
+
+    def request(self, record: RequestRecord) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TierFacts:
+    """One tier as it stood at the end of the run."""
+
+    tier: Tier
+    backend: str
+    modelled: bool
+    description: str
+    limit_bytes: int
+    usable_bytes: int
+    used_bytes: int
+    peak_bytes: int
+    entries: int
+    direct_io: bool = False
+    verifies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What the engine knows of a run beside the recorder's rows."""
+
+    simulated: bool
+    window_start_ns: int
+    window_end_ns: int
+    """The measured window as it really was (an interrupted run ends early)."""
+    load_start_ns: int
+    finished_ns: int
+    digest: str
+    arrived: int
+    """Requests whose intended time came."""
+    completed: int
+    """Requests served to the end without failure, warm-up and drain included."""
+    failed: int
+    shed: int
+    """Arrivals refused because the backlog was at --max-queue."""
+    unfinished_ages_ns: tuple[int, ...]
+    """Age at the end of each request that arrived and was not finished (L3)."""
+    lateness_ns: tuple[int, ...]
+    """How late after its intended time each of a sample of arrivals was seen by the engine."""
+    tiers: tuple[TierFacts, ...]
+    prefix_matches: int
+    prefix_bytes_saved: int
+    interrupted: str | None = None
+    """None, or why the run ended early."""

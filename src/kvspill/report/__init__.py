@@ -1,0 +1,1 @@
+"""The result file, the console summary and the tables."""

@@ -1,0 +1,1 @@
+"""One benchmark from configuration to result; trials and scenarios."""

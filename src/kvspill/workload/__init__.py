@@ -1,0 +1,1 @@
+"""WHO asks WHAT and WHEN."""
