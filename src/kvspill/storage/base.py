@@ -71,6 +71,10 @@ class Backend(Protocol):
         """The object's own memory for a write elsewhere, or None where it has none to lend."""
         ...
 
+    async def cancel(self) -> None:
+        """Let what is in flight end early: its completions carry what was moved and error "cancelled"."""
+        ...
+
     async def close(self) -> None:
         """Stop threads, free memory, remove what this backend created. Safe to call twice."""
         ...

@@ -1,0 +1,25 @@
+"""First in, first out."""
+
+from collections.abc import Callable
+
+
+class FifoPolicy:
+    """Evicts what came first, however often it is used."""
+
+    def __init__(self, _capacity_bytes: int):
+        self._order: dict[str, None] = {}
+
+    def insert(self, key: str, nbytes: int) -> None:  # noqa: ARG002 - size does not matter here
+        self._order[key] = None
+
+    def touch(self, key: str) -> None:
+        """Use does not change the order."""
+
+    def remove(self, key: str, evicted: bool) -> None:  # noqa: ARG002 - the past does not matter here
+        del self._order[key]
+
+    def victim(self, evictable: Callable[[str], bool]) -> str | None:
+        return next((key for key in self._order if evictable(key)), None)
+
+    def __len__(self) -> int:
+        return len(self._order)

@@ -1,0 +1,44 @@
+"""Least frequently used; among equals, least recently used."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+
+class LfuPolicy:
+    """Keeps entries in one LRU list per use count and evicts from the lowest count."""
+
+    def __init__(self, _capacity_bytes: int):
+        self._uses: dict[str, int] = {}
+        self._by_uses: dict[int, OrderedDict[str, None]] = {}
+
+    def insert(self, key: str, nbytes: int) -> None:  # noqa: ARG002 - size does not matter here
+        self._place(key, 1)
+
+    def touch(self, key: str) -> None:
+        uses = self._uses[key]
+        self._take_out(key)
+        self._place(key, uses + 1)
+
+    def remove(self, key: str, evicted: bool) -> None:  # noqa: ARG002 - the past does not matter here
+        self._take_out(key)
+
+    def victim(self, evictable: Callable[[str], bool]) -> str | None:
+        for uses in sorted(self._by_uses):
+            for key in self._by_uses[uses]:
+                if evictable(key):
+                    return key
+        return None
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def _place(self, key: str, uses: int) -> None:
+        self._uses[key] = uses
+        self._by_uses.setdefault(uses, OrderedDict())[key] = None
+
+    def _take_out(self, key: str) -> None:
+        uses = self._uses.pop(key)
+        same = self._by_uses[uses]
+        del same[key]
+        if not same:
+            del self._by_uses[uses]

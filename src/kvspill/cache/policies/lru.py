@@ -1,0 +1,26 @@
+"""Least recently used."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+
+class LruPolicy:
+    """Evicts what was used longest ago."""
+
+    def __init__(self, _capacity_bytes: int):
+        self._order: OrderedDict[str, None] = OrderedDict()
+
+    def insert(self, key: str, nbytes: int) -> None:  # noqa: ARG002 - size does not matter here
+        self._order[key] = None
+
+    def touch(self, key: str) -> None:
+        self._order.move_to_end(key)
+
+    def remove(self, key: str, evicted: bool) -> None:  # noqa: ARG002 - the past does not matter here
+        del self._order[key]
+
+    def victim(self, evictable: Callable[[str], bool]) -> str | None:
+        return next((key for key in self._order if evictable(key)), None)
+
+    def __len__(self) -> int:
+        return len(self._order)

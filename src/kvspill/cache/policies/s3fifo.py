@@ -1,0 +1,81 @@
+"""S3-FIFO: a small probation queue, a main queue and a memory of what was evicted lately."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+_SMALL_SHARE = 0.1
+_USES_MAX = 3
+
+
+class S3FifoPolicy:
+    """New entries prove themselves in a tenth of the space; what returns soon goes straight to main."""
+
+    def __init__(self, capacity_bytes: int):
+        self._small_limit_bytes = int(capacity_bytes * _SMALL_SHARE)
+        self._small: OrderedDict[str, int] = OrderedDict()
+        self._main: OrderedDict[str, int] = OrderedDict()
+        self._ghost: OrderedDict[str, None] = OrderedDict()
+        self._uses: dict[str, int] = {}
+        self._small_bytes = 0
+
+    def insert(self, key: str, nbytes: int) -> None:
+        self._uses[key] = 0
+        if key in self._ghost:
+            del self._ghost[key]
+            self._main[key] = nbytes
+        else:
+            self._small[key] = nbytes
+            self._small_bytes += nbytes
+
+    def touch(self, key: str) -> None:
+        self._uses[key] = min(_USES_MAX, self._uses[key] + 1)
+
+    def remove(self, key: str, evicted: bool) -> None:
+        del self._uses[key]
+        if key in self._main:
+            del self._main[key]
+            return
+        self._small_bytes -= self._small.pop(key)
+        if evicted:
+            self._ghost[key] = None
+            # The ghost remembers about as many keys as the tier holds.
+            while len(self._ghost) > max(16, len(self)):
+                self._ghost.popitem(last=False)
+
+    def victim(self, evictable: Callable[[str], bool]) -> str | None:
+        small_first = self._small_bytes > self._small_limit_bytes or not self._main
+        for look in (self._small_victim, self._main_victim) if small_first else (
+            self._main_victim,
+            self._small_victim,
+        ):
+            key = look(evictable)
+            if key is not None:
+                return key
+        return None
+
+    def __len__(self) -> int:
+        return len(self._uses)
+
+    def _small_victim(self, evictable: Callable[[str], bool]) -> str | None:
+        for key in list(self._small):
+            if not evictable(key):
+                continue
+            if self._uses[key] == 0:
+                return key
+            nbytes = self._small.pop(key)
+            self._small_bytes -= nbytes
+            self._main[key] = nbytes
+            self._uses[key] = 0
+        return None
+
+    def _main_victim(self, evictable: Callable[[str], bool]) -> str | None:
+        """One lap at most per remaining use: a used entry goes back to the end with one use less."""
+        for _lap in range(_USES_MAX + 1):
+            for key in list(self._main):
+                if not evictable(key):
+                    continue
+                if self._uses[key] == 0:
+                    return key
+                self._uses[key] -= 1
+                self._main.move_to_end(key)
+        return None

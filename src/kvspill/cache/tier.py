@@ -1,0 +1,145 @@
+"""One tier: its ledger of bytes, its entries' order of eviction, and the line of those who need room."""
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+
+from kvspill.cache.policies import EvictionPolicy
+from kvspill.records import Tier
+from kvspill.storage.base import Backend, ObjectRef
+
+
+class State(Enum):
+    """Where an entry stands. Only a READY entry can be read, chosen as a victim or removed at once."""
+
+    WRITING = "writing"
+    READY = "ready"
+    MOVING = "moving"
+    GONE = "gone"
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One cached entry. While `pins` is above zero it stays where it is."""
+
+    ref: ObjectRef
+    tier: "TierState"
+    stored_bytes: int
+    state: State = State.WRITING
+    pins: int = 0
+    doomed: bool = False
+    """Replaced or found broken: unreachable, and deleted with its last pin."""
+    claim: object | None = None
+    """Whoever means to demote it next; a hit takes the claim away and so rescues the entry."""
+    settled: asyncio.Future[None] | None = None
+    """Resolved when a write or a move under way has ended; made when somebody waits for it."""
+
+    @property
+    def idle(self) -> bool:
+        """True where it could be chosen as a victim."""
+        return self.state is State.READY and self.pins == 0 and self.claim is None and not self.doomed
+
+
+class TierState:
+    """The ledger of one tier. Bytes count as stored, from the reservation until the delete is done (C7)."""
+
+    def __init__(
+        self, name: Tier, backend: Backend, limit_bytes: int, usable_bytes: int, policy: EvictionPolicy
+    ):
+        self.name = name
+        self.backend = backend
+        self.limit_bytes = limit_bytes
+        self.usable_bytes = usable_bytes
+        self.policy = policy
+        self.used_bytes = 0
+        self.peak_bytes = 0
+        self.idle_bytes = 0
+        """Bytes of the entries that could be chosen as victims now."""
+        self.lost_bytes = 0
+        """Bytes whose delete failed: they stay used for ever."""
+        self.residents: dict[str, Entry] = {}
+        self.turn = asyncio.Lock()
+        """Reservations are served in the order of their coming (C4)."""
+        self._changed: asyncio.Future[None] | None = None
+
+    @property
+    def free_bytes(self) -> int:
+        return self.usable_bytes - self.used_bytes
+
+    @property
+    def busy_bytes(self) -> int:
+        """Bytes that are in use now and will be idle or free later."""
+        return self.used_bytes - self.idle_bytes - self.lost_bytes
+
+    def take(self, nbytes: int) -> None:
+        """Book bytes (or return some, where negative)."""
+        self.used_bytes += nbytes
+        assert 0 <= self.used_bytes <= self.usable_bytes, (self.name, self.used_bytes, self.usable_bytes)
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        if nbytes < 0:
+            self._notify()
+
+    def settle_in(self, entry: Entry) -> None:
+        """An entry has arrived and may be found, kept and evicted."""
+        assert entry.state is State.READY, entry.state
+        assert entry.ref.key not in self.residents, entry.ref
+        self.residents[entry.ref.key] = entry
+        self.policy.insert(entry.ref.key, entry.stored_bytes)
+        self._note_idle(entry, 1)
+
+    def take_out(self, entry: Entry, evicted: bool) -> None:
+        """An entry is no longer kept here; its bytes stay booked until its delete is done."""
+        self._note_idle(entry, -1)
+        del self.residents[entry.ref.key]
+        self.policy.remove(entry.ref.key, evicted)
+
+    def _claim(self, entry: Entry) -> object:
+        """Mark an idle entry as chosen; it can still be rescued until its move begins."""
+        assert entry.idle
+        self._note_idle(entry, -1)
+        entry.claim = object()
+        return entry.claim
+
+    def rescue(self, entry: Entry) -> None:
+        """Take the entry away from whoever claimed it."""
+        entry.claim = None
+        self._note_idle(entry, 1)
+
+    def pin(self, entry: Entry) -> None:
+        assert entry.state in (State.READY, State.WRITING)
+        self._note_idle(entry, -1)
+        entry.pins += 1
+
+    def unpin(self, entry: Entry) -> None:
+        assert entry.pins > 0
+        entry.pins -= 1
+        self._note_idle(entry, 1)
+
+    def _note_idle(self, entry: Entry, sign: int) -> None:
+        if entry.idle:
+            self.idle_bytes += sign * entry.stored_bytes
+            assert self.idle_bytes >= 0
+            if sign > 0:
+                self._notify()
+
+    def claim_victims(self, short_bytes: int) -> list[tuple[Entry, object]] | None:
+        """Claim the coldest idle entries that together free short_bytes; None where they don't suffice."""
+        if self.idle_bytes < short_bytes:
+            return None
+        victims: list[tuple[Entry, object]] = []
+        while short_bytes > 0:
+            key = self.policy.victim(lambda key: self.residents[key].idle)
+            assert key is not None, "idle bytes without an idle entry"
+            entry = self.residents[key]
+            victims.append((entry, self._claim(entry)))
+            short_bytes -= entry.stored_bytes
+        return victims
+
+    async def wait_for_change(self) -> None:
+        """Wait until bytes were freed or an entry became idle."""
+        self._changed = asyncio.get_running_loop().create_future()
+        await self._changed
+
+    def _notify(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)

@@ -1,0 +1,226 @@
+"""The modelled backend: a device with known bandwidth and latency, in model time; no byte moves."""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+from kvspill.records import NS_PER_SEC, Completion, Verb
+from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.profiles import DeviceModel
+
+_Key = tuple[str, int]
+
+
+class _Transfer:
+    """One entry on its way: first it waits its turn, then the latency, then it shares the device."""
+
+    __slots__ = ("done", "latency_ns", "nbytes", "started_ns", "submitted_ns", "tag", "work_ns")
+
+    def __init__(self, submitted_ns: int, work_ns: float, latency_ns: float, nbytes: int):
+        self.submitted_ns = submitted_ns
+        self.work_ns = work_ns
+        self.latency_ns = latency_ns
+        self.nbytes = nbytes
+        self.started_ns = submitted_ns
+        self.tag = math.inf
+        self.done: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+
+    def finish(self, at_ns: float, error: str | None = None, moved: int | None = None) -> None:
+        if self.done.done():
+            return
+        end_ns = max(self.started_ns, round(at_ns))
+        pieces = () if moved is None else ((self.started_ns, end_ns, moved),)
+        self.done.set_result(
+            Completion(self.submitted_ns, self.started_ns, end_ns, end_ns - self.started_ns, pieces, error)
+        )
+
+
+class SharedDevice:
+    """Processor sharing in model time: each of the n transfers in service gets 1/n of the device.
+
+    Service is measured by a virtual work clock that advances at 1/n, so that an arrival or a
+    completion costs O(log n) (E8). Completions carry the model's own times, however late the
+    event loop looks (E6).
+    """
+
+    def __init__(self, concurrency: int, clock_ns: Callable[[], int]):
+        self._concurrency = concurrency or math.inf
+        self._clock_ns = clock_ns
+        self._waiting: deque[_Transfer] = deque()
+        self._starting: set[_Transfer] = set()
+        self._active: list[tuple[float, int, _Transfer]] = []
+        self._sequence = 0
+        self._work_ns = 0.0
+        self._at_ns = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def submit(self, transfer: _Transfer) -> None:
+        """Take a transfer in; its future resolves when it is done."""
+        if len(self._active) + len(self._starting) < self._concurrency:
+            self._admit(transfer, transfer.submitted_ns)
+        else:
+            self._waiting.append(transfer)
+
+    def cancel(self) -> None:
+        """End everything now; what was served so far is reported as moved."""
+        now_ns = self._clock_ns()
+        self._advance(now_ns)
+        for _tag, _sequence, transfer in self._active:
+            left_ns = transfer.tag - self._work_ns
+            share = 1.0 - left_ns / transfer.work_ns if transfer.work_ns > 0 else 0.0
+            transfer.finish(now_ns, "cancelled", int(transfer.nbytes * min(1.0, max(0.0, share))))
+        for transfer in (*self._starting, *self._waiting):
+            transfer.finish(now_ns, "cancelled", 0)
+        self._active.clear()
+        self._starting.clear()
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _admit(self, transfer: _Transfer, at_ns: float) -> None:
+        transfer.started_ns = round(at_ns)
+        if transfer.latency_ns <= 0:
+            self._enter(transfer, at_ns)
+            return
+        self._starting.add(transfer)
+        enter_ns = at_ns + transfer.latency_ns
+        asyncio.get_running_loop().call_later(
+            max(0.0, enter_ns - self._clock_ns()) / NS_PER_SEC, self._latency_over, transfer, enter_ns
+        )
+
+    def _latency_over(self, transfer: _Transfer, enter_ns: float) -> None:
+        if transfer in self._starting:
+            self._starting.remove(transfer)
+            self._enter(transfer, enter_ns)
+
+    def _enter(self, transfer: _Transfer, at_ns: float) -> None:
+        self._advance(at_ns)
+        self._sequence += 1
+        transfer.tag = self._work_ns + transfer.work_ns
+        heappush(self._active, (transfer.tag, self._sequence, transfer))
+        self._advance(self._at_ns)
+        self._arm()
+
+    def _advance(self, to_ns: float) -> None:
+        """Bring the model to to_ns, completing on the way what gets done by then."""
+        freed_at_ns: list[float] = []
+        while self._active:
+            tag, _sequence, transfer = self._active[0]
+            done_ns = self._at_ns + (tag - self._work_ns) * len(self._active)
+            if done_ns > max(to_ns, self._at_ns):
+                break
+            heappop(self._active)
+            self._work_ns, self._at_ns = tag, done_ns
+            transfer.finish(done_ns)
+            if self._waiting:
+                freed_at_ns.append(done_ns)
+        if to_ns > self._at_ns:
+            if self._active:
+                self._work_ns += (to_ns - self._at_ns) / len(self._active)
+            else:
+                self._work_ns = 0.0
+            self._at_ns = to_ns
+        for at_ns in freed_at_ns:
+            if self._waiting:
+                self._admit(self._waiting.popleft(), at_ns)
+
+    def _arm(self) -> None:
+        """Wake when the next transfer is due. A timer that fires too early only arms again."""
+        if not self._active:
+            return
+        loop = asyncio.get_running_loop()
+        due_ns = self._at_ns + (self._active[0][0] - self._work_ns) * len(self._active)
+        when = loop.time() + max(0.0, due_ns - self._clock_ns()) / NS_PER_SEC
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(when, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._advance(self._clock_ns())
+        self._arm()
+
+
+class ModelledBackend:
+    """A tier whose times come from a DeviceModel. The null preset completes at once."""
+
+    def __init__(self, name: str, model: DeviceModel, clock_ns: Callable[[], int], align: int = 4096):
+        self._name = name
+        self._model = model
+        self._clock_ns = clock_ns
+        self._align = align
+        self._device = SharedDevice(model.concurrency, clock_ns)
+        self._objects: set[_Key] = set()
+        self._instant = math.isinf(model.read_gib_per_sec) and math.isinf(model.write_gib_per_sec)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(self._name, modelled=True, description=f"modelled device: {self._model}")
+
+    def stored_bytes(self, nbytes: int) -> int:
+        return -(-nbytes // self._align) * self._align
+
+    async def prepare(self, progress: Progress) -> None:
+        progress(f"{self._name} (modelled)", 0, 0)
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        latency_ns = self._model.read_latency_us * 1000
+        return [
+            await done
+            for done in [
+                self._start(Verb.READ, ref, self._model.read_ns(ref.nbytes), latency_ns) for ref in batch
+            ]
+        ]
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        latency_ns = self._model.write_latency_us * 1000
+        started = [
+            self._start(Verb.WRITE, item.ref, self._model.write_ns(item.ref.nbytes), latency_ns)
+            for item in batch
+        ]
+        completions = [await done for done in started]
+        for item, completion in zip(batch, completions, strict=True):
+            if completion.error is None:
+                self._objects.add((item.ref.key, item.ref.generation))
+        return completions
+
+    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        latency_ns = self._model.delete_latency_us * 1000
+        completions = [
+            await done for done in [self._start(Verb.DELETE, ref, 0.0, latency_ns) for ref in batch]
+        ]
+        for ref in batch:
+            self._objects.discard((ref.key, ref.generation))
+        return completions
+
+    def _start(
+        self, verb: Verb, ref: ObjectRef, work_ns: float, latency_ns: float
+    ) -> asyncio.Future[Completion]:
+        now_ns = self._clock_ns()
+        transfer = _Transfer(now_ns, work_ns, latency_ns, 0 if verb is Verb.DELETE else ref.nbytes)
+        if verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
+            transfer.finish(now_ns, "ENOENT")
+        elif self._instant:
+            transfer.finish(now_ns)
+        elif verb is Verb.DELETE:
+            asyncio.get_running_loop().call_later(
+                latency_ns / NS_PER_SEC, transfer.finish, now_ns + latency_ns
+            )
+        else:
+            self._device.submit(transfer)
+        return transfer.done
+
+    def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - there is no memory to lend
+        return None
+
+    async def cancel(self) -> None:
+        self._device.cancel()
+
+    async def close(self) -> None:
+        self._device.cancel()
+        self._objects.clear()
