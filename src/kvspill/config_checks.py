@@ -1,0 +1,112 @@
+"""Checks of a whole configuration that need no machine: contradictions and runs that cannot fit."""
+
+from typing import TYPE_CHECKING
+
+from kvspill.errors import UsageError
+from kvspill.records import GIB, MIB
+
+if TYPE_CHECKING:
+    from kvspill.config import Config
+
+MIN_OPEN_THINK_SECONDS = 0.001
+
+
+def size_text(nbytes: int) -> str:
+    """Bytes for a reader: 1.00 GiB, 192 MiB, 512 B."""
+    if nbytes >= GIB:
+        return f"{nbytes / GIB:,.2f} GiB"
+    if nbytes >= MIB:
+        return f"{nbytes / MIB:,.0f} MiB"
+    return f"{nbytes:,} B"
+
+
+def gb_flag_value(nbytes: int) -> str:
+    """The smallest value of a --*-gb flag, in steps of 0.1, that holds so many bytes."""
+    tenths = -(-nbytes * 10 // GIB)
+    return f"{tenths / 10:g}"
+
+
+def check_config(config: "Config") -> None:
+    """Raise a UsageError where the configuration cannot be meant."""
+    _check_names(config)
+    _check_times(config)
+    _check_tiers(config)
+    check_fit(config, config.storage_bytes)
+
+
+def _check_names(config: "Config") -> None:
+    for name in config.models:
+        if not name.strip() or not name.isprintable():
+            raise UsageError(f"models: {name!r} is no name for a model; use letters, digits, '-' and '.'")
+    _ = config.bytes_per_token  # unknown models and uneven splits are refused here
+    if not any(persona.weight > 0 for persona in config.personas.values()):
+        raise UsageError("personas: every weight is 0, so nobody asks; give one of them a weight above 0")
+    for name, persona in config.personas.items():
+        if config.arrival == "open" and persona.weight > 0 and persona.think[0] < MIN_OPEN_THINK_SECONDS:
+            raise UsageError(
+                f"personas.{name}.think {persona.think[0]:g}: open arrivals without a pause never end; "
+                "give at least 0.001 s or use --arrival closed"
+            )
+
+
+def _check_times(config: "Config") -> None:
+    if config.duration is None and config.max_requests is None:
+        raise UsageError("--duration: missing; give --duration SECONDS or --max-requests N")
+    if config.warmup is not None and config.duration is not None and config.warmup >= config.duration:
+        raise UsageError(
+            f"--warmup {config.warmup:g}: leaves nothing of --duration {config.duration:g} to measure; "
+            "give a shorter warm-up or a longer duration"
+        )
+    if config.prefill_only and config.decode_only:
+        raise UsageError("--prefill-only contradicts --decode-only; give one of them")
+
+
+def _check_tiers(config: "Config") -> None:
+    if config.gpu_tier == "off" and config.gpu_mem_gb:
+        raise UsageError(
+            f"--gpu-tier off contradicts --gpu-mem-gb {config.gpu_mem_gb:g}; leave one of them out"
+        )
+    if config.gpu_tier in ("modelled", "real") and not config.gpu_mem_gb:
+        raise UsageError(f"--gpu-tier {config.gpu_tier}: has no size; give --gpu-mem-gb as well")
+    if config.storage_tier == "off":
+        if config.storage_capacity_gb is not None:
+            raise UsageError(
+                f"--storage-tier off contradicts --storage-capacity-gb {config.storage_capacity_gb:g}; "
+                "leave one of them out"
+            )
+        if config.cache_dir is not None:
+            raise UsageError(
+                f"--storage-tier off contradicts --cache-dir {config.cache_dir[0]}; leave one of them out"
+            )
+        if not config.gpu_bytes and not config.cpu_bytes:
+            raise UsageError(
+                "--storage-tier off leaves no tier, as the GPU and DRAM tiers are 0; "
+                "give --cpu-mem-gb or --gpu-mem-gb, or --storage-tier on"
+            )
+    if config.cache_dir is not None:
+        if not config.cache_dir:
+            raise UsageError("--cache-dir: the list is empty; name a directory or leave it out")
+        for path in config.cache_dir:
+            if config.cache_dir.count(path) > 1:
+                raise UsageError(f"--cache-dir {path}: given twice; name each directory once")
+
+
+def check_fit(config: "Config", storage_bytes: int | None) -> None:
+    """Refuse a run whose largest entry the last tier cannot hold (C1); None means no known limit."""
+    if storage_bytes is None:
+        return
+    largest = config.largest_entry_bytes
+    if config.storage_tier == "on":
+        flag, limit = "--storage-capacity-gb", storage_bytes
+    elif config.cpu_bytes:
+        flag, limit = "--cpu-mem-gb", config.cpu_bytes
+    else:
+        flag, limit = "--gpu-mem-gb", config.gpu_bytes
+    # Stored entries are padded to whole blocks (C7).
+    needed = -(-largest // 4096) * 4096
+    if needed > limit:
+        raise UsageError(
+            f"{flag} {limit / GIB:g}: the last tier cannot hold the largest entry of this run, "
+            f"{size_text(needed)} ({config.max_context_tokens:,} tokens of {config.model}); "
+            f"give {flag} {gb_flag_value(needed)} or more, or a smaller --model"
+        )

@@ -1,0 +1,136 @@
+"""How a configuration field is declared: help, flag, group and the conversions of its values."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from kvspill.records import MIB
+
+GROUPS: Final[Mapping[str, str]] = {
+    "load": "Load: who asks and for how long",
+    "model": "Model",
+    "workload": "Workload: what is asked",
+    "generation": "Generation: the time a GPU would take",
+    "tiers": "Tiers: where KV entries may live",
+    "io": "I/O: how the storage tier is driven",
+    "criteria": "Criteria: what counts as good enough",
+    "output": "Output",
+    "later": "Features of later versions",
+}
+"""The sections of --help, in order."""
+
+
+class Group(BaseModel):
+    """Base of every part of the configuration: immutable, strict about keys, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def opt(
+    default: Any,
+    help_text: str,
+    *,
+    group: str,
+    alias_flags: tuple[str, ...] = (),
+    metavar: str | None = None,
+    advanced: bool = False,
+    **constraints: Any,
+) -> Any:
+    """A field that is also a flag. Its flag is the field's name in kebab-case."""
+    extra: Any = {
+        "group": group,
+        "alias_flags": list(alias_flags),
+        "metavar": metavar,
+        "advanced": advanced,
+    }
+    return Field(default, description=help_text, json_schema_extra=extra, **constraints)
+
+
+def yaml_only(default: Any, help_text: str, **constraints: Any) -> Any:
+    """A field that YAML may set and that has no flag."""
+    return Field(default, description=help_text, json_schema_extra={"yaml_only": True}, **constraints)
+
+
+def internal(default: Any, help_text: str) -> Any:
+    """A field that neither flags nor YAML may set: the loader fills it."""
+    return Field(default, description=help_text, json_schema_extra={"internal": True})
+
+
+def extra_of(info: FieldInfo) -> dict[str, Any]:
+    """What `opt`, `yaml_only` or `internal` noted about a field."""
+    extra = info.json_schema_extra
+    return extra if isinstance(extra, dict) else {}
+
+
+def is_flag(info: FieldInfo) -> bool:
+    return "group" in extra_of(info)
+
+
+def flag_of(name: str) -> str:
+    """The flag of a field."""
+    return "--" + name.replace("_", "-")
+
+
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
+_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def parse_size(value: object) -> object:
+    """Bytes from 4096, "4MiB", "1M", "64k"; every unit is a power of 1024 (S6)."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("not a size; write it like 4MiB, 1M or 65536")
+    digits, unit, _ = match.groups()
+    if len(digits) > 18:
+        raise ValueError("not a size that any machine has; write it like 4MiB, 1M or 65536")
+    return int(digits) << _SHIFT[unit.lower()]
+
+
+def _spell_on_off(value: object) -> object:
+    # YAML reads a bare on, off, yes or no as a truth value.
+    if value is True:
+        return "on"
+    if value is False:
+        return "off"
+    return value
+
+
+def _spell_null(value: object) -> object:
+    # YAML reads a bare null as nothing.
+    return "null" if value is None else value
+
+
+def _zero_is_none(value: object) -> object:
+    # The drop-in command's way to say "no limit" or "find out yourself".
+    if value == 0 or (isinstance(value, str) and re.fullmatch(r"0+(\.0*)?", value.strip())):
+        return None
+    return value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _check_path(value: str) -> str:
+    if not value.strip():
+        raise ValueError("empty; name a path")
+    if "\0" in value:
+        raise ValueError("contains a NUL character; name a path without it")
+    return value
+
+
+OnOff = BeforeValidator(_spell_on_off)
+NullWord = BeforeValidator(_spell_null)
+ZeroIsNone = BeforeValidator(_zero_is_none)
+Listed = BeforeValidator(_listed)
+PathText = Annotated[
+    str, BeforeValidator(lambda value: _check_path(value) if isinstance(value, str) else value)
+]
+Size = Annotated[int, BeforeValidator(parse_size)]
+
+DEFAULT_IO_SIZE: Final = 4 * MIB
