@@ -1,0 +1,186 @@
+"""The recorder: counts what completes inside the measured window, and nothing else (S3, S4)."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kvspill.measure.lanes import Lane
+from kvspill.measure.requests import RequestTally
+from kvspill.measure.timeline import Timeline
+from kvspill.records import (
+    NS_PER_SEC,
+    Eviction,
+    HitType,
+    Lookup,
+    OpRecord,
+    Outcome,
+    Purpose,
+    RequestRecord,
+    Tier,
+    Verb,
+)
+
+_FAR_FUTURE_NS = 1 << 62
+CANCELLED = "cancelled"
+
+
+class Recorder:
+    """An Observer of a run. The window is closed at both ends: [window_start_ns, window_end_ns].
+
+    Without an end (a run of so many requests) the window stays open until close_window.
+    """
+
+    def __init__(self, window_start_ns: int, window_end_ns: int | None, bytes_per_token: int):
+        self.window_start_ns = window_start_ns
+        self.window_end_ns = _FAR_FUTURE_NS if window_end_ns is None else window_end_ns
+        self.bytes_per_token = bytes_per_token
+        self.timeline = Timeline(window_start_ns)
+        self.requests = RequestTally()
+        self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()
+        self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
+        self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
+        self._lanes = {tier.value: {verb.value: Lane(tier, verb) for verb in Verb} for tier in Tier}
+        self._latest_ns = window_start_ns
+
+    @property
+    def window_seconds(self) -> float:
+        """Length of the window; only known once it has an end."""
+        return max(0, self.window_end_ns - self.window_start_ns) / NS_PER_SEC
+
+    @property
+    def is_open_ended(self) -> bool:
+        return self.window_end_ns == _FAR_FUTURE_NS
+
+    def close_window(self, at_ns: int) -> int:
+        """End the window early, or give an open one its end; returns the end that holds.
+
+        Never before a row that was already counted: what is in the window stays in it.
+        """
+        self.window_end_ns = max(min(self.window_end_ns, at_ns), self._latest_ns)
+        return self.window_end_ns
+
+    def lane(self, tier: Tier, verb: Verb) -> Lane:
+        return self._lanes[tier.value][verb.value]
+
+    def lanes(self) -> Iterator[Lane]:
+        for by_verb in self._lanes.values():
+            yield from by_verb.values()
+
+    def _inside(self, at_ns: int) -> bool:
+        if not self.window_start_ns <= at_ns <= self.window_end_ns:
+            return False
+        if at_ns > self._latest_ns:
+            self._latest_ns = at_ns
+        return True
+
+    def op(self, record: OpRecord) -> None:
+        lane = self._lanes[record.tier.value][record.verb.value]
+        completion = record.completion
+        finished_inside = self._inside(completion.finished_ns)
+        if completion.error is not None:
+            self._failed_op(lane, record, finished_inside)
+            return
+        if record.verb is not Verb.DELETE:
+            self._count_bytes(lane, record)
+        if finished_inside:
+            lane.complete(record.purpose, completion)
+
+    def _failed_op(self, lane: Lane, record: OpRecord, finished_inside: bool) -> None:
+        completion = record.completion
+        if completion.error == CANCELLED and completion.finished_ns > self.window_end_ns:
+            # Cut off by the end of the run, not failed: what it moved inside the window did move (S4).
+            self._count_pieces(lane, record, max(record.stored_bytes, 1))
+            return
+        if finished_inside:
+            lane.errors[completion.error or ""] += 1
+            self.timeline.add("errors", completion.finished_ns)
+        lane.failed_moved_bytes += sum(
+            nbytes for _, end_ns, nbytes in completion.pieces if self._inside(end_ns)
+        )
+
+    def _count_bytes(self, lane: Lane, record: OpRecord) -> None:
+        completion = record.completion
+        if completion.pieces:
+            total_bytes = sum(nbytes for _, _, nbytes in completion.pieces)
+            self._count_pieces(lane, record, max(total_bytes, 1))
+        else:
+            self._count_interpolated(lane, record)
+
+    def _count_pieces(self, lane: Lane, record: OpRecord, total_bytes: int) -> None:
+        """Piece by piece when a piece ends inside the window; padding is taken off in proportion (C7)."""
+        moved_before = 0
+        counted_before = 0
+        for start_ns, end_ns, nbytes in sorted(record.completion.pieces, key=_piece_end):
+            moved_before += nbytes
+            counted = record.nbytes * moved_before // total_bytes
+            share = counted - counted_before
+            counted_before = counted
+            if self._inside(end_ns):
+                lane.pieces.record(end_ns - start_ns)
+                lane.moved_bytes += nbytes
+                self._add_bytes(lane, record.purpose, end_ns, share)
+
+    def _count_interpolated(self, lane: Lane, record: OpRecord) -> None:
+        """Where no pieces are known, bytes flow evenly from start to finish."""
+        started_ns = record.completion.started_ns
+        finished_ns = record.completion.finished_ns
+        length_ns = finished_ns - started_ns
+        if length_ns <= 0:
+            if self._inside(finished_ns):
+                lane.moved_bytes += record.stored_bytes
+                self._add_bytes(lane, record.purpose, finished_ns, record.nbytes)
+            return
+        from_ns = max(started_ns, self.window_start_ns)
+        to_ns = min(finished_ns, self.window_end_ns)
+        if to_ns <= from_ns:
+            return
+        self._inside(to_ns)
+
+        def flowed(nbytes: int, at_ns: int) -> int:
+            return nbytes * (at_ns - started_ns) // length_ns
+
+        lane.moved_bytes += flowed(record.stored_bytes, to_ns) - flowed(record.stored_bytes, from_ns)
+        for left_ns, right_ns in self._seconds_between(from_ns, to_ns):
+            share = flowed(record.nbytes, right_ns) - flowed(record.nbytes, left_ns)
+            self._add_bytes(lane, record.purpose, left_ns, share)
+
+    def _seconds_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+        """The parts of [from_ns, to_ns] that lie in each second of the timeline."""
+        left_ns = from_ns
+        while left_ns < to_ns:
+            second = (left_ns - self.window_start_ns) // NS_PER_SEC
+            right_ns = min(to_ns, self.window_start_ns + (second + 1) * NS_PER_SEC)
+            yield left_ns, right_ns
+            left_ns = right_ns
+
+    def _add_bytes(self, lane: Lane, purpose: Purpose, at_ns: int, nbytes: int) -> None:
+        lane.nbytes[purpose] += nbytes
+        self.timeline.add(lane.column, at_ns, nbytes)
+
+    def lookup(self, lookup: Lookup) -> None:
+        if not self._inside(lookup.at_ns):
+            return
+        self.lookups[lookup.outcome, lookup.purpose, lookup.hit_type, lookup.tier] += 1
+        self.timeline.add(_LOOKUP_COLUMNS[lookup.outcome], lookup.at_ns)
+
+    def eviction(self, eviction: Eviction) -> None:
+        if not self._inside(eviction.at_ns):
+            return
+        self.evictions[eviction.tier, eviction.below] += 1
+        self.evicted_bytes[eviction.tier, eviction.below] += eviction.nbytes
+
+    def request(self, record: RequestRecord) -> None:
+        if not self._inside(record.finished_ns):
+            return
+        self.requests.add(record)
+        if record.failure is not None:
+            self.timeline.add("failed_requests", record.finished_ns)
+            return
+        self.timeline.add("requests", record.finished_ns)
+        self.timeline.add("tokens", record.finished_ns, record.request.generate_tokens)
+
+
+_LOOKUP_COLUMNS = {Outcome.HIT: "hits", Outcome.MISS: "misses", Outcome.ERROR: "lookup_errors"}
+
+
+def _piece_end(piece: tuple[int, int, int]) -> int:
+    return piece[1]

@@ -1,0 +1,87 @@
+"""What is counted of requests: completions, tokens, failures and where their time went (S1)."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kvspill.measure.histograms import Histogram
+from kvspill.records import HitType, QoS, RequestRecord
+
+PARTS = ("end_to_end", "queue", "storage", "generation", "other", "prefill", "decode")
+SAMPLE_ROWS = 1000
+
+
+@dataclass(slots=True)
+class RequestTally:
+    """Requests that ended inside the window. Failed ones add their storage time and nothing else."""
+
+    completed: int = 0
+    tokens: int = 0
+    context_tokens: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    storage_ns: int = 0
+    """Sum over all requests, failed ones included: a failure can't make storage look faster."""
+    generation_ns: int = 0
+    other_ns: int = 0
+    prefixes: Counter[HitType] = field(default_factory=Counter)
+    """Requests that began with a known shared prompt, found in the cache or not."""
+    parts: dict[str, Histogram] = field(default_factory=lambda: {part: Histogram() for part in PARTS})
+    by_qos: dict[QoS, Histogram] = field(default_factory=lambda: {qos: Histogram() for qos in QoS})
+    """End-to-end latency per service class."""
+    queue_by_qos: dict[QoS, Histogram] = field(default_factory=lambda: {qos: Histogram() for qos in QoS})
+    failed_by_qos: Counter[QoS] = field(default_factory=Counter)
+    sample: "Sample" = field(default_factory=lambda: Sample(SAMPLE_ROWS))
+
+    def add(self, record: RequestRecord) -> None:
+        self.storage_ns += record.storage_ns
+        if record.failure is not None:
+            self.failed[record.failure] += 1
+            self.failed_by_qos[record.request.qos] += 1
+            return
+        request = record.request
+        self.completed += 1
+        self.tokens += request.generate_tokens
+        self.context_tokens += request.context_tokens
+        self.generation_ns += record.generation_ns
+        self.other_ns += record.other_ns
+        if request.prefix is not None:
+            self.prefixes[request.prefix.hit_type] += 1
+        self._add_times(record)
+
+    def _add_times(self, record: RequestRecord) -> None:
+        end_to_end_ns, queue_ns = record.end_to_end_ns, record.queue_ns
+        parts = self.parts
+        parts["end_to_end"].record(end_to_end_ns)
+        parts["queue"].record(queue_ns)
+        parts["storage"].record(record.storage_ns)
+        parts["generation"].record(record.generation_ns)
+        parts["other"].record(record.other_ns)
+        parts["prefill"].record(record.prefill_ns)
+        parts["decode"].record(record.decode_ns)
+        self.by_qos[record.request.qos].record(end_to_end_ns)
+        self.queue_by_qos[record.request.qos].record(queue_ns)
+        self.sample.add(
+            (end_to_end_ns, record.storage_ns, record.generation_ns, record.prefill_ns, record.decode_ns)
+        )
+
+    @property
+    def failed_count(self) -> int:
+        return sum(self.failed.values())
+
+
+class Sample:
+    """Every n-th row, n doubling whenever the sample is full: even over the run, repeatable, bounded."""
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._stride = 1
+        self._seen = 0
+        self.rows: list[tuple[int, ...]] = []
+
+    def add(self, row: tuple[int, ...]) -> None:
+        if self._seen % self._stride == 0:
+            if len(self.rows) >= self._limit:
+                self.rows = self.rows[::2]
+                self._stride *= 2
+            if self._seen % self._stride == 0:
+                self.rows.append(row)
+        self._seen += 1

@@ -1,0 +1,32 @@
+"""The one-second timeline: named columns of sums, one number for each second of the measured window."""
+
+from kvspill.records import NS_PER_SEC
+
+
+class Timeline:
+    """Sums per second since the window's start; columns grow as rows come."""
+
+    def __init__(self, window_start_ns: int):
+        self._start_ns = window_start_ns
+        self._columns: dict[str, list[int]] = {}
+
+    def add(self, column: str, at_ns: int, amount: int = 1) -> None:
+        """Add to the second that holds at_ns, which must not lie before the window."""
+        second = (at_ns - self._start_ns) // NS_PER_SEC
+        values = self._columns.get(column)
+        if values is None:
+            values = self._columns[column] = []
+        if second >= len(values):
+            values.extend([0] * (second + 1 - len(values)))
+        values[second] += amount
+
+    def columns(self, window_end_ns: int) -> dict[str, list[int]]:
+        """All columns at equal length; what fell exactly on the end belongs to the last second."""
+        seconds = max(1, -(-(window_end_ns - self._start_ns) // NS_PER_SEC))
+        return {name: _fold(self._columns[name], seconds) for name in sorted(self._columns)}
+
+
+def _fold(values: list[int], seconds: int) -> list[int]:
+    head = values[:seconds] + [0] * (seconds - len(values))
+    head[-1] += sum(values[seconds:])
+    return head
