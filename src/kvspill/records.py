@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -74,8 +74,7 @@ class SharedPrefix:
     hit_type: HitType = HitType.SYSTEM
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One turn of one conversation: what a user asks for and when it means to ask."""
 
     user: int
@@ -106,8 +105,7 @@ def entry_key(user: int, conversation: int, turn: int) -> str:
     return f"u{user}_c{conversation}_t{turn}"
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedOp:
+class PlannedOp(NamedTuple):
     """An operation that a request intends before anything is known about the cache (S9)."""
 
     verb: Verb

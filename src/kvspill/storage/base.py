@@ -72,7 +72,8 @@ class Backend(Protocol):
         ...
 
     async def cancel(self) -> None:
-        """Let what is in flight end early: its completions carry what was moved and error "cancelled"."""
+        """The run is over: what is in flight ends early, its completions carry what was moved and
+        error "cancelled"; whatever is asked afterwards is answered "cancelled" at once."""
         ...
 
     async def close(self) -> None:

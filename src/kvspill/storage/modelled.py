@@ -156,6 +156,7 @@ class ModelledBackend:
         self._align = align
         self._device = SharedDevice(model.concurrency, clock_ns)
         self._objects: set[_Key] = set()
+        self._cancelled = False
         self._instant = math.isinf(model.read_gib_per_sec) and math.isinf(model.write_gib_per_sec)
 
     @property
@@ -203,7 +204,9 @@ class ModelledBackend:
     ) -> asyncio.Future[Completion]:
         now_ns = self._clock_ns()
         transfer = _Transfer(now_ns, work_ns, latency_ns, 0 if verb is Verb.DELETE else ref.nbytes)
-        if verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
+        if self._cancelled:
+            transfer.finish(now_ns, "cancelled", 0)
+        elif verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
             transfer.finish(now_ns, "ENOENT")
         elif self._instant:
             transfer.finish(now_ns)
@@ -219,8 +222,9 @@ class ModelledBackend:
         return None
 
     async def cancel(self) -> None:
+        self._cancelled = True
         self._device.cancel()
 
     async def close(self) -> None:
-        self._device.cancel()
+        await self.cancel()
         self._objects.clear()

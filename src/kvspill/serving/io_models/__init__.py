@@ -1,0 +1,85 @@
+"""I/O models: what a request does to the cache. One file each; a new one adds its line below."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, TypeVar
+
+from kvspill.cache.cache import Cache
+from kvspill.records import PlannedOp, Request
+
+T = TypeVar("T")
+
+_MODELS = {"mlperf": "kvspill.serving.io_models.mlperf:MlperfModel"}
+
+
+@dataclass(frozen=True, slots=True)
+class IoOptions:
+    """What the models need to know of the configuration."""
+
+    bytes_per_token: int
+    whole_history: bool = False
+    decode_batch_size: int = 32
+    prefill_only_tokens: int = 10_000
+
+
+@dataclass(slots=True)
+class Service:
+    """The account of one request being served: time inside cache calls, and what failed."""
+
+    request: Request
+    clock_ns: Callable[[], int]
+    halted: Callable[[], bool]
+    """True once the run is over: nothing more is begun."""
+    prefill_ns: int = 0
+    decode_ns: int = 0
+    failure: str | None = None
+    prefix_hit_bytes: int = 0
+
+    @property
+    def storage_ns(self) -> int:
+        return self.prefill_ns + self.decode_ns
+
+    async def prefill(self, call: Awaitable[T]) -> T:
+        """Await a cache call before the first token; its whole wall time is storage I/O (S1)."""
+        started_ns = self.clock_ns()
+        result = await call
+        self.prefill_ns += self.clock_ns() - started_ns
+        self._go_on()
+        return result
+
+    async def decode(self, call: Awaitable[T]) -> T:
+        """Await a cache call of the decode phase."""
+        started_ns = self.clock_ns()
+        result = await call
+        self.decode_ns += self.clock_ns() - started_ns
+        self._go_on()
+        return result
+
+    def _go_on(self) -> None:
+        if self.halted():
+            raise asyncio.CancelledError
+
+    def fail(self, reason: str) -> None:
+        """The first failure names the request's."""
+        self.failure = self.failure or reason
+
+
+class IoModel(Protocol):
+    """Turns a request into cache operations."""
+
+    def plan(self, request: Request) -> list[PlannedOp]:
+        """What the request intends, before anything is known about the cache."""
+        ...
+
+    async def serve(self, service: Service, cache: Cache) -> None:
+        """Do it."""
+        ...
+
+
+def make_io_model(name: str, options: IoOptions) -> IoModel:
+    """The model of that name."""
+    module, _, attribute = _MODELS[name].partition(":")
+    model: IoModel = getattr(import_module(module), attribute)(options)
+    return model

@@ -1,0 +1,90 @@
+"""The queue: requests by service class, then intended time; a turn waits for the turn before it (L1)."""
+
+import asyncio
+from collections import deque
+
+from kvspill.records import Request
+
+_Rank = tuple[int, int, int, int, int]
+
+
+class _Chain:
+    """A conversation with a turn in the queue or in service, and the turns that wait for it."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Request, int]] = deque()
+
+
+class RequestQueue:
+    """Holds what has arrived and is not yet served. `max_queue` bounds it; more is shed (L3)."""
+
+    def __init__(self, max_queue: int):
+        self._max_queue = max_queue
+        self._eligible: asyncio.PriorityQueue[tuple[_Rank, Request, int]] = asyncio.PriorityQueue()
+        self._chains: dict[tuple[int, int], _Chain] = {}
+        self._waiting = 0
+        self._sequence = 0
+        self._idle_servers = 0
+        self._idle = asyncio.Event()
+        self.shed = 0
+
+    def __len__(self) -> int:
+        return self._eligible.qsize() + self._waiting
+
+    def submit(self, request: Request, intended_ns: int) -> bool:
+        """Take a request in; False where the backlog is full and the request is shed."""
+        if len(self) >= self._max_queue:
+            self.shed += 1
+            return False
+        conversation = (request.user, request.conversation)
+        chain = self._chains.get(conversation)
+        if chain is not None:
+            chain.waiting.append((request, intended_ns))
+            self._waiting += 1
+            return True
+        self._chains[conversation] = _Chain()
+        self._push(request, intended_ns)
+        return True
+
+    async def take(self) -> tuple[Request, int]:
+        """The next request to serve, with its intended time."""
+        if self._eligible.empty():
+            self._idle_servers += 1
+            self._idle.set()
+            try:
+                _rank, request, intended_ns = await self._eligible.get()
+            finally:
+                self._idle_servers -= 1
+                if self._idle_servers == 0:
+                    self._idle.clear()
+        else:
+            _rank, request, intended_ns = self._eligible.get_nowait()
+        return request, intended_ns
+
+    async def someone_idle(self) -> None:
+        """Wait until a server has nothing to do."""
+        await self._idle.wait()
+
+    def done(self, request: Request) -> None:
+        """A request left service: the turn after it may be served."""
+        conversation = (request.user, request.conversation)
+        chain = self._chains[conversation]
+        if chain.waiting:
+            self._waiting -= 1
+            self._push(*chain.waiting.popleft())
+        else:
+            del self._chains[conversation]
+
+    def intended_times_ns(self) -> list[int]:
+        """Intended times of all that is still here."""
+        # The priority queue has no public view of its content.
+        eligible = [intended_ns for _rank, _request, intended_ns in self._eligible._queue]  # type: ignore[attr-defined]
+        waiting = [intended_ns for chain in self._chains.values() for _request, intended_ns in chain.waiting]
+        return eligible + waiting
+
+    def _push(self, request: Request, intended_ns: int) -> None:
+        self._sequence += 1
+        rank = (request.qos, intended_ns, request.user, request.turn, self._sequence)
+        self._eligible.put_nowait((rank, request, intended_ns))
