@@ -1,0 +1,270 @@
+/* Moves pieces of an entry between memory and a file or an arena without holding the GIL, and takes the
+ * time of each system call right beside it: after the call a Python thread would first wait for the GIL. */
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BLOCK 4096
+#define STAMP_BYTES 24
+#define MAX_BUFFERS 1024
+
+enum { EXHAUSTED = 0, MORE = 1, FAILED = 2, SHORT = 3, MISMATCH = 4 };
+enum { VERIFY_OFF = 0, VERIFY_STAMP = 1, VERIFY_FULL = 2 };
+
+/* The log's first row is shared by all lanes: next piece, stop flag, unused. The rest is one row a piece. */
+typedef struct {
+    int64_t *log;
+    Py_ssize_t pieces, piece_bytes, total_bytes, checked_blocks;
+    uint64_t key_hash, generation;
+} span_t;
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static uint64_t second_word(const span_t *s, Py_ssize_t block)
+{
+    return (s->generation << 32) | (uint64_t)block;
+}
+
+static void stamp(const span_t *s, char *memory, Py_ssize_t offset, Py_ssize_t nbytes)
+{
+    Py_ssize_t block = offset / BLOCK;
+    for (Py_ssize_t at = 0; at < nbytes; at += BLOCK, block++) {
+        uint64_t words[2] = {s->key_hash, second_word(s, block)};
+        memcpy(memory + at, words, sizeof words);
+    }
+}
+
+/* Blocks beyond the logical end are padding and may hold anything. */
+static int matches(const span_t *s, const char *memory, Py_ssize_t offset, Py_ssize_t nbytes, int verify,
+                   const Py_buffer *base)
+{
+    Py_ssize_t block = offset / BLOCK;
+    for (Py_ssize_t at = 0; at < nbytes && block < s->checked_blocks; at += BLOCK, block++) {
+        uint64_t words[3];
+        memcpy(words, memory + at, sizeof words);
+        if (words[0] != s->key_hash || words[1] != second_word(s, block))
+            return 0;
+        if (verify == VERIFY_FULL) {
+            Py_ssize_t length = nbytes - at < BLOCK ? nbytes - at : BLOCK;
+            if (words[2] >= (uint64_t)(base->len / BLOCK))
+                return 0;
+            const char *pristine = (const char *)base->buf + words[2] * BLOCK;
+            if (memcmp(memory + at + STAMP_BYTES, pristine + STAMP_BYTES, length - STAMP_BYTES) != 0)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static Py_ssize_t take_piece(const span_t *s)
+{
+    if (__atomic_load_n(&s->log[1], __ATOMIC_RELAXED))
+        return -1;
+    Py_ssize_t piece = (Py_ssize_t)__atomic_fetch_add(&s->log[0], 1, __ATOMIC_RELAXED);
+    return piece < s->pieces ? piece : -1;
+}
+
+static void note_piece(const span_t *s, Py_ssize_t piece, int64_t start, int64_t end, Py_ssize_t nbytes)
+{
+    int64_t *row = s->log + 3 * (piece + 1);
+    row[0] = start;
+    row[1] = end;
+    row[2] = nbytes;
+}
+
+static Py_ssize_t piece_length(const span_t *s, Py_ssize_t piece)
+{
+    Py_ssize_t left = s->total_bytes - piece * s->piece_bytes;
+    return left < s->piece_bytes ? left : s->piece_bytes;
+}
+
+static int span_ok(span_t *s, const Py_buffer *log, const Py_buffer *memory)
+{
+    s->log = log->buf;
+    s->pieces = s->piece_bytes > 0 ? (s->total_bytes + s->piece_bytes - 1) / s->piece_bytes : -1;
+    if (s->pieces < 0 || s->piece_bytes % BLOCK || log->len < (s->pieces + 1) * 24 ||
+        memory->len < (s->total_bytes < s->piece_bytes ? s->total_bytes : s->piece_bytes)) {
+        PyErr_SetString(PyExc_ValueError, "log, memory and piece size do not fit together");
+        return 0;
+    }
+    return 1;
+}
+
+/* One system call, gone on with once after a short answer. Returns bytes moved or a negative errno. */
+static Py_ssize_t call(int fd, int write, char *memory, Py_ssize_t nbytes, off_t offset)
+{
+    Py_ssize_t moved = 0;
+    for (int attempt = 0; attempt < 2 && moved < nbytes; attempt++) {
+        ssize_t n;
+        do
+            n = write ? pwrite(fd, memory + moved, nbytes - moved, offset + moved)
+                      : pread(fd, memory + moved, nbytes - moved, offset + moved);
+        while (n < 0 && errno == EINTR);
+        if (n < 0)
+            return -errno;
+        moved += n;
+        if (n == 0)
+            break;
+    }
+    return moved;
+}
+
+static PyObject *transfer(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd, write, verify, status = MORE;
+    Py_buffer memory, log, base;
+    Py_ssize_t max_pieces, piece = -1, result = 0;
+    span_t s;
+    if (!PyArg_ParseTuple(args, "ipw*w*nnnKKiy*n", &fd, &write, &memory, &log, &s.piece_bytes, &s.total_bytes,
+                          &s.checked_blocks, &s.key_hash, &s.generation, &verify, &base, &max_pieces))
+        return NULL;
+    int ok = span_ok(&s, &log, &memory);
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t done = 0; status == MORE && (max_pieces <= 0 || done < max_pieces); done++) {
+            if ((piece = take_piece(&s)) < 0) {
+                status = EXHAUSTED;
+                break;
+            }
+            Py_ssize_t nbytes = piece_length(&s, piece), offset = piece * s.piece_bytes;
+            if (write)
+                stamp(&s, memory.buf, offset, nbytes);
+            int64_t start = now_ns();
+            result = call(fd, write, memory.buf, nbytes, offset);
+            int64_t end = now_ns();
+            if (result < 0)
+                status = FAILED;
+            else if (result < nbytes)
+                status = SHORT;
+            else {
+                note_piece(&s, piece, start, end, nbytes);
+                if (!write && verify != VERIFY_OFF && !matches(&s, memory.buf, offset, nbytes, verify, &base))
+                    status = MISMATCH;
+            }
+        }
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&memory);
+    PyBuffer_Release(&log);
+    PyBuffer_Release(&base);
+    return ok ? Py_BuildValue("inn", status, piece, result < 0 ? -result : result) : NULL;
+}
+
+static PyObject *exchange(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int write, verify, status = MORE;
+    Py_buffer memory, arena, pages, log, base;
+    Py_ssize_t max_pieces, piece = -1;
+    span_t s;
+    if (!PyArg_ParseTuple(args, "pw*w*y*w*nnnKKiy*n", &write, &memory, &arena, &pages, &log, &s.piece_bytes,
+                          &s.total_bytes, &s.checked_blocks, &s.key_hash, &s.generation, &verify, &base,
+                          &max_pieces))
+        return NULL;
+    int ok = span_ok(&s, &log, &memory);
+    const int64_t *page = pages.buf;
+    if (ok && pages.len < s.pieces * 8)
+        ok = 0, PyErr_SetString(PyExc_ValueError, "fewer pages than pieces");
+    for (Py_ssize_t i = 0; ok && i < s.pieces; i++)
+        if (page[i] < 0 || (page[i] + 1) * s.piece_bytes > arena.len)
+            ok = 0, PyErr_SetString(PyExc_ValueError, "page outside the arena");
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t done = 0; status == MORE && (max_pieces <= 0 || done < max_pieces); done++) {
+            if ((piece = take_piece(&s)) < 0) {
+                status = EXHAUSTED;
+                break;
+            }
+            Py_ssize_t nbytes = piece_length(&s, piece), offset = piece * s.piece_bytes;
+            char *here = (char *)arena.buf + page[piece] * s.piece_bytes;
+            int64_t start = now_ns();
+            if (write)
+                memcpy(here, memory.buf, nbytes);
+            else
+                memcpy(memory.buf, here, nbytes);
+            note_piece(&s, piece, start, now_ns(), nbytes);
+            if (write)
+                stamp(&s, here, offset, nbytes);
+            else if (verify != VERIFY_OFF && !matches(&s, memory.buf, offset, nbytes, verify, &base))
+                status = MISMATCH;
+        }
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&memory);
+    PyBuffer_Release(&arena);
+    PyBuffer_Release(&pages);
+    PyBuffer_Release(&log);
+    PyBuffer_Release(&base);
+    return ok ? Py_BuildValue("inn", status, piece, (Py_ssize_t)0) : NULL;
+}
+
+static PyObject *pwritev_timed(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int fd;
+    long long offset;
+    PyObject *sequence;
+    if (!PyArg_ParseTuple(args, "iOL", &fd, &sequence, &offset))
+        return NULL;
+    PyObject *fast = PySequence_Fast(sequence, "buffers must be a sequence");
+    if (!fast)
+        return NULL;
+    Py_buffer views[MAX_BUFFERS];
+    struct iovec vectors[MAX_BUFFERS];
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast), held = 0;
+    int ok = count <= MAX_BUFFERS;
+    if (!ok)
+        PyErr_Format(PyExc_ValueError, "at most %d buffers, not %zd", MAX_BUFFERS, count);
+    for (; ok && held < count; held++) {
+        if (PyObject_GetBuffer(PySequence_Fast_GET_ITEM(fast, held), &views[held], PyBUF_SIMPLE) < 0)
+            break;
+        vectors[held].iov_base = views[held].buf;
+        vectors[held].iov_len = views[held].len;
+    }
+    int64_t start = 0, end = 0;
+    ssize_t n = 0;
+    ok = ok && held == count;
+    if (ok) {
+        int error = 0;
+        Py_BEGIN_ALLOW_THREADS
+        start = now_ns();
+        do
+            n = pwritev(fd, vectors, (int)count, offset);
+        while (n < 0 && errno == EINTR);
+        error = errno;
+        end = now_ns();
+        Py_END_ALLOW_THREADS
+        if (n < 0)
+            n = -error;
+    }
+    while (held > 0)
+        PyBuffer_Release(&views[--held]);
+    Py_DECREF(fast);
+    return ok ? Py_BuildValue("nLL", (Py_ssize_t)n, (long long)start, (long long)end) : NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"transfer", transfer, METH_VARARGS, "Move an entry's next pieces between memory and a file."},
+    {"exchange", exchange, METH_VARARGS, "Move an entry's next pieces between memory and arena pages."},
+    {"pwritev_timed", pwritev_timed, METH_VARARGS, "pwritev; returns (bytes or -errno, start_ns, end_ns)."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "kvspill.storage._fastio", .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__fastio(void) { return PyModuleDef_Init(&module); }

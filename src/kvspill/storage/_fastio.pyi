@@ -1,0 +1,35 @@
+from collections.abc import Sequence
+from typing import Any
+
+Buffer = Any
+
+def transfer(
+    fd: int,
+    write: bool,
+    memory: Buffer,
+    log: Buffer,
+    piece_bytes: int,
+    total_bytes: int,
+    checked_blocks: int,
+    key_hash: int,
+    generation: int,
+    verify: int,
+    base: Buffer,
+    max_pieces: int,
+) -> tuple[int, int, int]: ...
+def exchange(
+    write: bool,
+    memory: Buffer,
+    arena: Buffer,
+    pages: Buffer,
+    log: Buffer,
+    piece_bytes: int,
+    total_bytes: int,
+    checked_blocks: int,
+    key_hash: int,
+    generation: int,
+    verify: int,
+    base: Buffer,
+    max_pieces: int,
+) -> tuple[int, int, int]: ...
+def pwritev_timed(fd: int, buffers: Sequence[Buffer], offset: int) -> tuple[int, int, int]: ...

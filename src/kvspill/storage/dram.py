@@ -1,0 +1,219 @@
+"""The dram backend: objects in pages of one arena; a read is a copy out, a write a copy in."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kvspill.errors import UsageError
+from kvspill.records import NS_PER_SEC, Completion
+from kvspill.storage import fastio
+from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource, Pages, pages_of
+from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.fastio import Span, Status
+from kvspill.storage.lanes import Lanes, SpanJob, Worker, on_thread, post
+from kvspill.storage.stamps import BLOCK_BYTES, Verify, blocks_of, identify
+
+_THREADS_MAX = 4
+_JOIN_NS = 2 * NS_PER_SEC
+_BURST_PAGES = 2
+"""A lane fills this many pages from one sample of the base before it takes the next."""
+
+
+class DramBackend:
+    """An arena of the usable bytes, touched before the load begins."""
+
+    def __init__(
+        self,
+        usable_bytes: int,
+        verify: str = "stamp",
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        plane: DataPlane | None = None,
+        threads: int | None = None,
+    ):
+        if usable_bytes < PAGE_BYTES:
+            raise UsageError(
+                f"--cpu-mem-gb: {usable_bytes} usable bytes hold no {PAGE_BYTES}-byte page; give more or 0"
+            )
+        self.arena = Arena(usable_bytes // PAGE_BYTES)
+        self.verify = Verify[verify.upper()]
+        self._threads = threads or min(_THREADS_MAX, os.cpu_count() or 1)
+        self.plane = plane or DataPlane(PAGE_BYTES, self._threads)
+        self._clock_ns = clock_ns
+        self._lanes = Lanes("kvspill-dram", self._threads, clock_ns)
+        self._lock = threading.Lock()
+        self._objects: dict[tuple[str, int], Pages] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="dram",
+            modelled=False,
+            verifies=self.verify is not Verify.OFF,
+            description=f"arena of {self.arena.page_count} pages of {PAGE_BYTES >> 20} MiB",
+        )
+
+    def stored_bytes(self, nbytes: int) -> int:
+        return pages_of(nbytes) * PAGE_BYTES
+
+    async def prepare(self, progress: Progress) -> None:
+        """Touch the arena: the first touch of memory can be 20 times slower than its use."""
+        loop = asyncio.get_running_loop()
+        total = self.arena.page_count * PAGE_BYTES
+
+        def report(reached: int) -> None:
+            post(loop, lambda: progress("dram arena", reached, total))
+
+        self._lanes.start()
+        touches = (on_thread("kvspill-touch", lambda: self.arena.touch(report)) for _ in range(self._threads))
+        await asyncio.gather(*touches)
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return await self._lanes.submit([_ReadJob(self, ref) for ref in batch])
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        return await self._lanes.submit([_WriteJob(self, item) for item in batch])
+
+    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        answers = []
+        for ref in batch:
+            now_ns = self._clock_ns()
+            error = None if self.forget(ref) else "ENOENT"
+            answers.append(Completion(now_ns, now_ns, self._clock_ns(), 0, error=error))
+        return answers
+
+    def lend(self, ref: ObjectRef) -> Source | None:
+        pages = self.find(ref)
+        return None if pages is None else PagedSource(self.arena.memory, pages)
+
+    def find(self, ref: ObjectRef) -> Pages | None:
+        with self._lock:
+            return self._objects.get((ref.key, ref.generation))
+
+    def keep(self, ref: ObjectRef, pages: Pages) -> None:
+        """Make an object readable; what it replaces gives its pages back."""
+        with self._lock:
+            replaced = self._objects.pop((ref.key, ref.generation), None)
+            self._objects[ref.key, ref.generation] = pages
+        if replaced is not None:
+            self.arena.give_back(replaced)
+
+    def forget(self, ref: ObjectRef) -> bool:
+        with self._lock:
+            pages = self._objects.pop((ref.key, ref.generation), None)
+        if pages is None:
+            return False
+        self.arena.give_back(pages)
+        return True
+
+    def cancel(self) -> None:
+        """Stop what is queued and under way: it completes with the error "cancelled"."""
+        self._lanes.cancel()
+
+    def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
+        """Ages of copies that threads have been at for at least older_than_ns."""
+        return self._lanes.stuck(now_ns, older_than_ns)
+
+    async def close(self) -> None:
+        await on_thread("kvspill-close", self.close_sync)
+
+    def close_sync(self) -> None:
+        """End the threads and give the memory back. Safe to call twice."""
+        self._lanes.join(_JOIN_NS)
+        with self._lock:
+            self._objects.clear()
+        self.arena = Arena(0)
+
+
+class _ReadJob(SpanJob):
+    __slots__ = ("backend", "pages", "ref")
+
+    def __init__(self, backend: DramBackend, ref: ObjectRef):
+        super().__init__(_span(backend, ref))
+        self.backend = backend
+        self.ref = ref
+        self.pages: Pages | None = None
+
+    def begin(self) -> int:
+        self.pages = self.backend.find(self.ref)
+        if self.pages is None:
+            self.fail("ENOENT", f"no object {self.ref.key} in the arena")
+        elif len(self.pages) < self.span.piece_count:
+            self.fail("short_read", f"{self.ref.key} has {len(self.pages)} pages of {self.span.piece_count}")
+        return self.helpers()
+
+    def move(self, worker: Worker) -> None:
+        backend, span = self.backend, self.span
+        memory = worker.memory(PAGE_BYTES)
+        base = backend.plane.base
+        assert self.pages is not None
+        status = int(Status.MISMATCH)
+        while status == Status.MISMATCH:
+            status, piece, _ = fastio.exchange(
+                False, memory, backend.arena.memory, self.pages, span, backend.verify, base
+            )
+            if status == Status.MISMATCH:
+                self.mismatch(memory, piece, backend.verify, base)
+
+
+class _WriteJob(SpanJob):
+    __slots__ = ("backend", "pages", "ref", "source")
+
+    def __init__(self, backend: DramBackend, item: WriteItem):
+        super().__init__(_span(backend, item.ref))
+        self.backend = backend
+        self.ref = item.ref
+        self.source = item.source
+        self.pages: Pages | None = None
+
+    def begin(self) -> int:
+        self.pages = self.backend.arena.take(self.span.piece_count)
+        if self.pages is None:
+            free = self.backend.arena.free_pages
+            self.fail("ENOMEM", f"{self.ref.key} needs {self.span.piece_count} pages, {free} are free")
+        return self.helpers()
+
+    def move(self, worker: Worker) -> None:  # noqa: ARG002 - writes land in the arena
+        if self.source is not None:
+            self._copy_lent(self.source)
+            return
+        backend, pages = self.backend, self.pages
+        assert pages is not None
+        status = int(Status.MORE)
+        while status == Status.MORE:
+            sample = backend.plane.sample(PAGE_BYTES)
+            status, _, _ = fastio.exchange(
+                True, sample, backend.arena.memory, pages, self.span, Verify.OFF, fastio.NOTHING, _BURST_PAGES
+            )
+
+    def _copy_lent(self, source: Source) -> None:
+        assert self.pages is not None
+        there = PagedSource(self.backend.arena.memory, self.pages)
+        while (piece := self.span.take()) is not None:
+            offset, nbytes = self.span.extent(piece)
+            (page,) = there.buffers(offset, nbytes)
+            start_ns, at = time.monotonic_ns(), 0
+            for part in source.buffers(offset, nbytes):
+                view = np.frombuffer(part, dtype=np.uint8)
+                np.copyto(page[at : at + len(view)], view)
+                at += len(view)
+            self.span.note(piece, start_ns, time.monotonic_ns(), nbytes)
+
+    def end(self) -> None:
+        self.source = None
+        if self.pages is None:
+            return
+        if self.error is None:
+            self.backend.keep(self.ref, self.pages)
+        else:
+            self.backend.arena.give_back(self.pages)
+
+
+def _span(backend: DramBackend, ref: ObjectRef) -> Span:
+    identity = identify(ref.key, ref.generation, backend.plane.salt)
+    # Whole blocks are filled and stamped, so that the object can be lent to a tier that pads it.
+    return Span(identity, ref.nbytes, blocks_of(ref.nbytes) * BLOCK_BYTES, PAGE_BYTES)

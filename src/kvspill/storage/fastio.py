@@ -1,0 +1,232 @@
+"""Timed transfers of an entry's pieces: by the compiled helper where it was built, else in Python."""
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, blocks_of, check, stamp
+
+try:
+    from kvspill.storage import _fastio as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
+COMPILED = _compiled is not None
+"""False where the time after a system call includes the wait for the GIL (E1)."""
+
+
+class Status(IntEnum):
+    """Why a transfer returned."""
+
+    EXHAUSTED = 0
+    """No piece is left to take, or the span was stopped."""
+    MORE = 1
+    FAILED = 2
+    """The system call failed; the value is the errno."""
+    SHORT = 3
+    MISMATCH = 4
+    """The piece was read, but what memory now holds is not what was written."""
+
+
+Answer = tuple[int, int, int]
+"""Status, piece, value."""
+
+
+class Span:
+    """What the lanes of one entry share: its shape, the next piece to take, and a log row per piece."""
+
+    __slots__ = ("checked_blocks", "identity", "lock", "log", "piece_bytes", "total_bytes")
+
+    def __init__(self, identity: Identity, nbytes: int, total_bytes: int, piece_bytes: int):
+        self.identity = identity
+        self.total_bytes = total_bytes
+        self.piece_bytes = piece_bytes
+        self.checked_blocks = blocks_of(nbytes)
+        self.log: npt.NDArray[np.int64] = np.zeros((self.piece_count + 1, 3), dtype=np.int64)
+        """Row 0: next piece, stop flag. Row i + 1: start_ns, end_ns and bytes of piece i, zero until done."""
+        self.lock = threading.Lock()
+
+    @property
+    def piece_count(self) -> int:
+        return -(-self.total_bytes // self.piece_bytes)
+
+    def stop(self) -> None:
+        """Lanes finish the piece they are at and take no other."""
+        self.log[0, 1] = 1
+
+    def take(self) -> int | None:
+        """The next piece for a lane that moves it itself."""
+        with self.lock:
+            piece = int(self.log[0, 0])
+            if self.log[0, 1] or piece >= self.piece_count:
+                return None
+            self.log[0, 0] = piece + 1
+            return piece
+
+    def note(self, piece: int, start_ns: int, end_ns: int, nbytes: int) -> None:
+        self.log[piece + 1] = (start_ns, end_ns, nbytes)
+
+    def extent(self, piece: int) -> tuple[int, int]:
+        """Offset and length of a piece."""
+        offset = piece * self.piece_bytes
+        return offset, min(self.piece_bytes, self.total_bytes - offset)
+
+    def checked_bytes(self, piece: int) -> int:
+        """Bytes of a piece that verification looks at: the padding after the last block may be anything."""
+        offset, nbytes = self.extent(piece)
+        return max(0, min(nbytes, self.checked_blocks * BLOCK_BYTES - offset))
+
+
+NOTHING = np.empty(0, dtype=np.uint8)
+
+
+def transfer(
+    fd: int, write: bool, memory: Bytes, span: Span, verify: Verify, base: Bytes, max_pieces: int = 0
+) -> Answer:
+    """Move pieces between memory and the file until none is left, one fails or max_pieces are done."""
+    if _compiled is None:
+        return _transfer_in_python(fd, write, memory, span, verify, base, max_pieces)
+    return _compiled.transfer(
+        fd,
+        write,
+        memory,
+        span.log,
+        span.piece_bytes,
+        span.total_bytes,
+        span.checked_blocks,
+        span.identity.key_hash,
+        span.identity.generation,
+        verify,
+        base if verify is Verify.FULL else NOTHING,
+        max_pieces,
+    )
+
+
+def _transfer_in_python(
+    fd: int, write: bool, memory: Bytes, span: Span, verify: Verify, base: Bytes, max_pieces: int
+) -> Answer:
+    done = 0
+    while max_pieces <= 0 or done < max_pieces:
+        piece = span.take()
+        if piece is None:
+            return Status.EXHAUSTED, -1, 0
+        offset, nbytes = span.extent(piece)
+        if write:
+            stamp(memory, span.identity, offset, nbytes)
+        start_ns = time.monotonic_ns()
+        moved = _call(fd, write, memory[:nbytes], offset)
+        end_ns = time.monotonic_ns()
+        if moved < 0:
+            return Status.FAILED, piece, -moved
+        if moved < nbytes:
+            return Status.SHORT, piece, moved
+        span.note(piece, start_ns, end_ns, nbytes)
+        if not write and check_piece(memory, span, piece, verify, base) is not None:
+            return Status.MISMATCH, piece, 0
+        done += 1
+    return Status.MORE, -1, 0
+
+
+def _call(fd: int, write: bool, memory: Bytes, offset: int) -> int:
+    """One system call, gone on with once after a short answer; bytes moved or a negative errno."""
+    moved = 0
+    for _ in range(2):
+        try:
+            buffers: Sequence[Any] = [memory[moved:]]
+            n = os.pwritev(fd, buffers, offset + moved) if write else os.preadv(fd, buffers, offset + moved)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
+        moved += n
+        if n == 0 or moved == len(memory):
+            break
+    return moved
+
+
+def exchange(
+    write: bool,
+    memory: Bytes,
+    arena: Bytes,
+    pages: npt.NDArray[np.int64],
+    span: Span,
+    verify: Verify,
+    base: Bytes,
+    max_pieces: int = 0,
+) -> Answer:
+    """Copy pieces between memory and the arena's pages (one page a piece), as transfer does with a file."""
+    if _compiled is None:
+        return _exchange_in_python(write, memory, arena, pages, span, verify, base, max_pieces)
+    return _compiled.exchange(
+        write,
+        memory,
+        arena,
+        pages,
+        span.log,
+        span.piece_bytes,
+        span.total_bytes,
+        span.checked_blocks,
+        span.identity.key_hash,
+        span.identity.generation,
+        verify,
+        base if verify is Verify.FULL else NOTHING,
+        max_pieces,
+    )
+
+
+def _exchange_in_python(
+    write: bool,
+    memory: Bytes,
+    arena: Bytes,
+    pages: npt.NDArray[np.int64],
+    span: Span,
+    verify: Verify,
+    base: Bytes,
+    max_pieces: int,
+) -> Answer:
+    done = 0
+    while max_pieces <= 0 or done < max_pieces:
+        piece = span.take()
+        if piece is None:
+            return Status.EXHAUSTED, -1, 0
+        offset, nbytes = span.extent(piece)
+        here = int(pages[piece]) * span.piece_bytes
+        page = arena[here : here + nbytes]
+        start_ns = time.monotonic_ns()
+        if write:
+            np.copyto(page, memory[:nbytes])
+        else:
+            np.copyto(memory[:nbytes], page)
+        span.note(piece, start_ns, time.monotonic_ns(), nbytes)
+        if write:
+            stamp(arena[here : here + span.piece_bytes], span.identity, offset, nbytes)
+        elif check_piece(memory, span, piece, verify, base) is not None:
+            return Status.MISMATCH, piece, 0
+        done += 1
+    return Status.MORE, -1, 0
+
+
+def check_piece(memory: Bytes, span: Span, piece: int, verify: Verify, base: Bytes) -> str | None:
+    """How the piece that memory holds fails verification, or None."""
+    if verify is Verify.OFF:
+        return None
+    offset, _ = span.extent(piece)
+    pristine = base if verify is Verify.FULL else None
+    return check(memory, span.identity, offset, span.checked_bytes(piece), pristine)
+
+
+def pwritev_timed(fd: int, buffers: Sequence[Any], offset: int) -> tuple[int, int, int]:
+    """Write buffers at offset: (bytes or negative errno, start_ns, end_ns)."""
+    if _compiled is not None:
+        return _compiled.pwritev_timed(fd, buffers, offset)
+    start_ns = time.monotonic_ns()
+    try:
+        moved = os.pwritev(fd, buffers, offset)
+    except OSError as error:
+        moved = -(error.errno or errno.EIO)
+    return moved, start_ns, time.monotonic_ns()

@@ -1,0 +1,160 @@
+"""The files backend: one file per object in a private run directory, by direct I/O on threads of its own."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvspill.errors import UsageError
+from kvspill.records import MIB, NS_PER_SEC, Completion
+from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.directio import Access, probe
+from kvspill.storage.filejobs import DeleteJob, ReadJob, Site, Tally, WriteJob
+from kvspill.storage.lanes import Lanes, on_thread
+from kvspill.storage.rundir import RunDir, clean
+from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
+
+_FILL_AHEAD_NS = NS_PER_SEC // 5
+_JOIN_NS = 2 * NS_PER_SEC
+_UNLINK_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOptions:
+    """How the files backend does its I/O."""
+
+    io_size: int = 4 * MIB
+    io_threads: int = 32
+    direct: str = "auto"
+    """auto, on or off."""
+    sync: str = "none"
+    """none, or data: fdatasync before an object becomes readable."""
+    verify: str = "stamp"
+    """off, stamp or full (E10)."""
+    io_engine: str = "threads"
+
+    def check(self) -> None:
+        """Refuse what cannot work, naming the flag."""
+        if self.io_size < BLOCK_BYTES or self.io_size % BLOCK_BYTES:
+            raise UsageError(f"--io-size {self.io_size}: must be a positive multiple of {BLOCK_BYTES} bytes")
+        if self.io_threads < 1:
+            raise UsageError(f"--io-threads {self.io_threads}: must be at least 1")
+        if self.io_engine != "threads":
+            raise UsageError(f"--io-engine {self.io_engine}: not available in this version; use threads")
+
+
+class FilesBackend:
+    """Objects spread over the run directories of one or more roots by a stable hash."""
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        options: FilesOptions,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        plane: DataPlane | None = None,
+    ):
+        options.check()
+        if not roots:
+            raise UsageError("no cache directory: name one with --cache-dir")
+        self._roots = list(roots)
+        self._options = options
+        self._clock_ns = clock_ns
+        self._plane = plane or DataPlane(options.io_size, options.io_threads)
+        self._verify = Verify[options.verify.upper()]
+        self._lanes = Lanes("kvspill-io", options.io_threads, clock_ns)
+        self._unlinks = Lanes("kvspill-unlink", _UNLINK_THREADS, clock_ns)
+        self._runs: list[RunDir] = []
+        self._sites: list[Site] = []
+        self._closing = threading.Lock()
+        self.tally = Tally()
+        """What was really done to the files: opened directly or not, pages dropped from the cache."""
+        self.left_behind: list[str] = []
+        """After close: what in the run directories was not the run's and therefore stays."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        accesses = [site.access for site in self._sites]
+        return Capabilities(
+            name="files",
+            modelled=False,
+            direct_io=bool(accesses) and all(access.direct for access in accesses),
+            verifies=self._verify is not Verify.OFF,
+            description="; ".join(sorted({access.description for access in accesses})),
+        )
+
+    @property
+    def run_paths(self) -> list[Path]:
+        """The run directories, for whoever watches the devices behind them."""
+        return [run.path for run in self._runs]
+
+    def stored_bytes(self, nbytes: int) -> int:
+        alignment = max((site.access.alignment for site in self._sites), default=BLOCK_BYTES)
+        return -(-nbytes // alignment) * alignment
+
+    async def prepare(self, progress: Progress) -> None:
+        """Remove what killed runs left, make the run directories, find out about direct I/O."""
+        progress("cache directory", 0, len(self._roots))
+        await on_thread("kvspill-prepare", self._prepare)
+        progress("cache directory", len(self._roots), len(self._roots))
+
+    def _prepare(self) -> None:
+        for root in self._roots:
+            clean(root)
+            run = RunDir(root)
+            self._runs.append(run)
+            access = probe(run, self._options.direct)
+            self._check_alignment(root, access)
+            self._sites.append(
+                Site(run, access, self._options.sync == "data", self._verify, self._plane, self.tally)
+            )
+        self._lanes.start()
+        self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
+
+    def _check_alignment(self, root: Path, access: Access) -> None:
+        if self._options.io_size % access.alignment:
+            raise UsageError(
+                f"--io-size {self._options.io_size}: {root} needs a multiple of {access.alignment} bytes"
+            )
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return await self._lanes.submit([ReadJob(*self._place(ref)) for ref in batch])
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        return await self._lanes.submit([WriteJob(*self._place(item.ref), item.source) for item in batch])
+
+    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return await self._unlinks.submit([DeleteJob(*self._place(ref)[:2]) for ref in batch])
+
+    def _place(self, ref: ObjectRef) -> tuple[Site, Identity, int, int]:
+        identity = identify(ref.key, ref.generation, self._plane.salt)
+        site = self._sites[identity.key_hash % len(self._sites)]
+        return site, identity, ref.nbytes, self.stored_bytes(ref.nbytes)
+
+    def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - nothing of a file is in memory
+        return None
+
+    def cancel(self) -> None:
+        """Stop what is queued and under way: it completes with the error "cancelled"."""
+        self._lanes.cancel()
+        self._unlinks.cancel()
+
+    def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
+        """Ages of system calls that threads have been inside for at least older_than_ns."""
+        return sorted(
+            self._lanes.stuck(now_ns, older_than_ns) + self._unlinks.stuck(now_ns, older_than_ns),
+            reverse=True,
+        )
+
+    async def close(self) -> None:
+        await on_thread("kvspill-close", self.close_sync)
+
+    def close_sync(self) -> None:
+        """Close without a loop, for a signal or exception path. Safe to call twice and never waits long."""
+        with self._closing:
+            runs, self._runs = self._runs, []
+            self._lanes.join(_JOIN_NS)
+            self._unlinks.join(_JOIN_NS)
+            for run in runs:
+                self.left_behind += [str(run.path / name) for name in run.remove()]
