@@ -1,5 +1,6 @@
 """Checks of a whole configuration that need no machine: contradictions and runs that cannot fit."""
 
+import math
 from typing import TYPE_CHECKING
 
 from kvspill.errors import UsageError
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from kvspill.config import Config
 
 MIN_OPEN_THINK_SECONDS = 0.001
+MEMORY_USABLE_SHARE = 0.8
+BLOCK_BYTES = 4096
 
 
 def size_text(nbytes: int) -> str:
@@ -95,18 +98,18 @@ def check_fit(config: "Config", storage_bytes: int | None) -> None:
     """Refuse a run whose largest entry the last tier cannot hold (C1); None means no known limit."""
     if storage_bytes is None:
         return
-    largest = config.largest_entry_bytes
     if config.storage_tier == "on":
-        flag, limit = "--storage-capacity-gb", storage_bytes
-    elif config.cpu_bytes:
-        flag, limit = "--cpu-mem-gb", config.cpu_bytes
+        flag, limit, usable = "--storage-capacity-gb", storage_bytes, storage_bytes
     else:
-        flag, limit = "--gpu-mem-gb", config.gpu_bytes
+        flag = "--cpu-mem-gb" if config.cpu_bytes else "--gpu-mem-gb"
+        limit = config.cpu_bytes or config.gpu_bytes
+        usable = int(limit * MEMORY_USABLE_SHARE)
     # Stored entries are padded to whole blocks (C7).
-    needed = -(-largest // 4096) * 4096
-    if needed > limit:
+    needed = -(-config.largest_entry_bytes // BLOCK_BYTES) * BLOCK_BYTES
+    if needed > usable:
+        enough = math.ceil(needed / (usable / limit)) if usable else needed
         raise UsageError(
-            f"{flag} {limit / GIB:g}: the last tier cannot hold the largest entry of this run, "
-            f"{size_text(needed)} ({config.max_context_tokens:,} tokens of {config.model}); "
-            f"give {flag} {gb_flag_value(needed)} or more, or a smaller --model"
+            f"{flag} {limit / GIB:g}: the last tier can use {size_text(usable)} of it, but the largest entry "
+            f"takes {size_text(needed)} ({config.max_context_tokens:,} tokens of {config.model}); "
+            f"give {flag} {gb_flag_value(enough)} or more, or a smaller --model"
         )

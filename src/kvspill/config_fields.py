@@ -18,7 +18,7 @@ GROUPS: Final[Mapping[str, str]] = {
     "io": "I/O: how the storage tier is driven",
     "criteria": "Criteria: what counts as good enough",
     "output": "Output",
-    "later": "Features of later versions",
+    "later": "Not available in this version",
 }
 """The sections of --help, in order."""
 

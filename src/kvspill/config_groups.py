@@ -83,6 +83,18 @@ class Qos(Group):
     responsive: QosClass = QosClass(share=0.35, p95_ms=100, p99_ms=200)
     batch: QosClass = QosClass(share=0.50, p95_ms=1000, p99_ms=5000)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        # A file may name single values of a class; the others keep their defaults.
+        if not isinstance(data, Mapping):
+            return data
+        filled = dict(data)
+        for name, info in cls.model_fields.items():
+            if isinstance(filled.get(name), Mapping):
+                filled[name] = {**info.default.model_dump(), **filled[name]}
+        return filled
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
         total = self.interactive.share + self.responsive.share + self.batch.share

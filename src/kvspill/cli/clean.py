@@ -1,0 +1,23 @@
+"""`kvspill clean`: remove what killed runs left in a directory, and nothing else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvspill.cli.options import Parser
+
+
+def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
+    """Remove stale run directories; returns the exit code."""
+    parser = Parser(
+        prog=prog, description="Removes the directories of killed runs; running ones are left alone."
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path, help="where the runs kept their files")
+    parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    options = parser.parse_args(list(argv))
+    from kvspill.storage.rundir import clean
+
+    removed = clean(options.directory)
+    for path in removed:
+        print(f"removed {path}")
+    print(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {options.directory}")
+    return 0

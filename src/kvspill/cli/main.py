@@ -1,0 +1,118 @@
+"""The `kvspill` command: finds the subcommand, and turns errors into one line and an exit code."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from kvspill.errors import KvspillError
+
+INTERRUPTED: Final = 130
+
+
+class Command(NamedTuple):
+    """A subcommand: the module whose `main(argv)` runs it, and what it is for."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "run": Command("kvspill.cli.run", "measure a storage tier under simulated users"),
+    "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
+    "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
+    "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
+    "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),
+}
+
+EXAMPLES: Final = """\
+examples:
+  kvspill quick
+  kvspill run --model llama3.1-8b --num-users 50 --duration 60 --cpu-mem-gb 0.5 --cache-dir /mnt/nvme
+  kvspill simulate --num-users 150 --duration 600 --cpu-mem-gb 2 --device-profile nvme-gen4
+"""
+
+
+def top_help() -> str:
+    """What `kvspill --help` prints; made by hand so that it imports nothing."""
+    lines = [
+        "usage: kvspill COMMAND [FLAGS]",
+        "",
+        "Measures what happens when an LLM's KV cache spills from GPU memory to DRAM and storage.",
+        "",
+        "commands:",
+        *(f"  {name:<10} {command.summary}" for name, command in COMMANDS.items()),
+        "",
+        "`kvspill COMMAND --help` explains a command; --version prints the version.",
+        "",
+        EXAMPLES.rstrip(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def dispatch(argv: Sequence[str]) -> int:
+    """Run the subcommand named first."""
+    from kvspill.errors import UsageError
+
+    if not argv:
+        sys.stderr.write(top_help())
+        return 2
+    name, rest = argv[0], list(argv[1:])
+    if name in ("-h", "--help", "help"):
+        sys.stdout.write(top_help())
+        return 0
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"kvspill {version('kvspill')}")
+        return 0
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        if name.startswith("-"):
+            remedy = f"put the command first, as in `kvspill run {name} …`"
+        else:
+            remedy = f"did you mean {near[0]}?" if near else f"choose {', '.join(COMMANDS)}"
+        raise UsageError(f"{name if name.isprintable() else ascii(name)}: unknown command; {remedy}")
+    command: Callable[[list[str]], int] = importlib.import_module(COMMANDS[name].module).main
+    return command(rest)
+
+
+def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+    """Run a command line; whatever goes wrong becomes one line on stderr and an exit code."""
+    debug = "--debug" in argv
+    try:
+        code = call(argv)
+        sys.stdout.flush()
+        return code
+    except KvspillError as error:
+        return _fail(str(error), error.exit_code, debug)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED, debug)
+    except BrokenPipeError:
+        # The reader went away (as `| head` does); point stdout elsewhere so that exit stays silent.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
+
+
+def _fail(text: str, code: int, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    print("kvspill: error: " + " ".join(text.split()), file=sys.stderr)
+    return code
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the `kvspill` script."""
+    return guarded(dispatch, sys.argv[1:] if argv is None else argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Flags made from Config's fields, so that no flag can differ from what the configuration knows."""
+
+import argparse
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from kvspill.config import Config
+from kvspill.config_errors import choices, shown
+from kvspill.config_fields import GROUPS, extra_of, flag_of
+from kvspill.config_later import FOREIGN_FLAGS, UNAVAILABLE, refusal
+from kvspill.config_load import flag_fields, load_config
+from kvspill.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises UsageError instead of printing usage and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        text = message.removeprefix("argument ")
+        raise UsageError(f"{text}; `{self.prog} --help` lists all flags")
+
+
+class _Note(argparse.Action):
+    """Keeps a value together with the flag as the user typed it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        del parser
+        value: Any = True if self.nargs == 0 else values
+        if self.const == "repeat":
+            value = [*getattr(namespace, self.dest, (None, []))[1], value]
+        setattr(namespace, self.dest, (option_string, value))
+
+
+def config_parser(
+    prog: str, summary: str, examples: str, fixed: Sequence[str] = (), full: bool = False
+) -> Parser:
+    """A parser with a flag for every field of Config but the fixed ones; full shows the rare ones too."""
+    more = "" if full else f"`{prog} --help-all` shows the remaining flags.\n\n"
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} [FLAGS]",
+        description=summary,
+        epilog=more + examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--help-all", action="store_true", help="show every flag and exit")
+    parser.add_argument(
+        "--config", metavar="FILE", help="YAML file; flags and KVSPILL_* variables win over it"
+    )
+    sections = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
+    for name in flag_fields():
+        if name not in fixed:
+            _add_flag(sections[_section(name)], name, full)
+    for flag, foreign in FOREIGN_FLAGS.items():
+        nargs = None if foreign.takes_value else 0
+        parser.add_argument(
+            flag, action=_Note, nargs=nargs, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+    return parser
+
+
+def _section(name: str) -> str:
+    later = UNAVAILABLE.get(name)
+    if later is not None and not later.allowed:
+        return "later"
+    return str(extra_of(Config.model_fields[name])["group"])
+
+
+def _add_flag(section: Any, name: str, full: bool) -> None:
+    info = Config.model_fields[name]
+    extra = extra_of(info)
+    is_switch = info.annotation is bool
+    hidden = not full and (extra["advanced"] or _section(name) == "later")
+    section.add_argument(
+        flag_of(name),
+        *extra["alias_flags"],
+        dest=name,
+        action=_Note,
+        nargs=0 if is_switch else None,
+        const="repeat" if name == "cache_dir" else None,
+        default=argparse.SUPPRESS,
+        metavar=None if is_switch else extra["metavar"] or _metavar(name),
+        help=argparse.SUPPRESS if hidden else _help(name, str(info.description), info.default),
+    )
+
+
+def _metavar(name: str) -> str:
+    words = choices((name,))
+    if words:
+        allowed = UNAVAILABLE[name].allowed if name in UNAVAILABLE else ()
+        return "|".join(word for word in words if not allowed or word in allowed)
+    if name.endswith("_gb"):
+        return "GIB"
+    return "SECONDS" if name in ("duration", "warmup") else "N"
+
+
+def _help(name: str, text: str, default: Any) -> str:
+    if name == "io_size":
+        default = "4MiB"
+    if default is not None and not isinstance(default, bool) and _section(name) != "later":
+        text += f" [{default:g}]" if isinstance(default, float) else f" [{default}]"
+    return text.replace("%", "%%")
+
+
+def asks_for_help(argv: Sequence[str]) -> str | None:
+    """The help flag on a command line, if there is one; it wins over everything else there."""
+    return next((word for word in argv if word in ("-h", "--help", "--help-all")), None)
+
+
+def parse_config(
+    parser: Parser,
+    argv: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Config:
+    """The configuration that a command line, the environment and a YAML file give together."""
+    namespace, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        raise UsageError(_unknown(parser, unknown))
+    given = vars(namespace)
+    given.pop("help_all", None)
+    config_file = given.pop("config", None)
+    for flag, foreign in FOREIGN_FLAGS.items():
+        noted = given.pop(flag[2:].replace("-", "_"), None)
+        if noted is not None:
+            said = f"{flag} {shown(noted[1])}" if foreign.takes_value else flag
+            raise UsageError(refusal(said, "", foreign.remedy))
+    return load_config(given, os.environ if environ is None else environ, config_file, defaults)
+
+
+def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
+    first = next((word for word in unknown if word.startswith("-")), unknown[0])
+    word = first.split("=", 1)[0]
+    if not word.startswith("-"):
+        return f"{shown(word)}: unexpected; values follow a flag, as in --num-users 50"
+    flags = [flag for action in parser._actions for flag in action.option_strings]
+    near = difflib.get_close_matches(word.replace("_", "-"), flags, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` lists all flags"
+    return f"{shown(word)}: unknown flag; {hint}"

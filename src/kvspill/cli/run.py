@@ -1,0 +1,29 @@
+"""`kvspill run`, which is also what kv-cache.py runs: measure real tiers under simulated users."""
+
+from collections.abc import Sequence
+
+from kvspill.cli.options import asks_for_help, config_parser, parse_config
+
+SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
+EXAMPLES = """\
+examples:
+  storage alone, for its limits:
+    {prog} --num-users 50 --duration 60 --cpu-mem-gb 0 --generation-mode none --cache-dir /mnt/nvme
+  DRAM in front of storage, as in production:
+    {prog} --num-users 100 --duration 300 --cpu-mem-gb 32 --cache-dir /mnt/nvme --output result.json
+  the same 200 requests on any machine:
+    {prog} --max-requests 200 --seed 42 --storage-capacity-gb 8
+"""
+
+
+def main(argv: Sequence[str], prog: str = "kvspill run") -> int:
+    """Parse, check and run; returns the exit code."""
+    asked = asks_for_help(argv)
+    parser = config_parser(prog, SUMMARY, EXAMPLES.format(prog=prog), full=asked == "--help-all")
+    if asked is not None:
+        print(parser.format_help(), end="")
+        return 0
+    config = parse_config(parser, argv)
+    from kvspill.suite.runner import run_command
+
+    return run_command(config, simulated=False)

@@ -1,0 +1,27 @@
+"""`kvspill simulate`: the same run in virtual time, on modelled devices."""
+
+from collections.abc import Sequence
+
+from kvspill.cli.options import asks_for_help, config_parser, parse_config
+
+SUMMARY = "Runs the same load in virtual time on modelled devices; nothing is read or written but the result."
+EXAMPLES = """\
+examples:
+  ten minutes of 150 users on a PCIe 4 drive:
+    kvspill simulate --num-users 150 --duration 600 --cpu-mem-gb 2 --device-profile nvme-gen4
+  a device of your own (GiB/s and microseconds per tier in the file):
+    kvspill simulate --num-users 40 --model llama3.1-70b-instruct --device-profile my-drive.yaml
+"""
+
+
+def main(argv: Sequence[str], prog: str = "kvspill simulate") -> int:
+    """Parse, check and simulate; returns the exit code."""
+    asked = asks_for_help(argv)
+    parser = config_parser(prog, SUMMARY, EXAMPLES, full=asked == "--help-all")
+    if asked is not None:
+        print(parser.format_help(), end="")
+        return 0
+    config = parse_config(parser, argv)
+    from kvspill.suite.runner import run_command
+
+    return run_command(config, simulated=True)
