@@ -1,0 +1,75 @@
+"""Where the time of a request goes, in plain sentences: queue, storage, generation or the harness."""
+
+from collections.abc import Mapping
+from typing import Any
+
+PARTS = {
+    "queue_wait_completed_ms": "queue wait",
+    "storage_io_latency_ms": "storage I/O",
+    "generation_latency_ms": "generation",
+    "other_ms": "other",
+}
+_DOMINATES = 0.5
+_NOTABLE_OTHER = 0.05
+
+
+def breakdown_ms(summary: Mapping[str, Any]) -> dict[str, float] | None:
+    """Mean of each part over completed requests; they add up to the mean end-to-end latency (S1)."""
+    if summary["end_to_end_latency_ms"] is None:
+        return None
+    return {label: summary[name]["mean"] for name, label in PARTS.items()}
+
+
+def verdict(summary: Mapping[str, Any]) -> str:
+    """One sentence: what a completed request mostly waits for."""
+    parts = breakdown_ms(summary)
+    if parts is None:
+        return "No request completed in the measured window."
+    whole_ms = summary["end_to_end_latency_ms"]["mean"]
+    if whole_ms <= 0:
+        return "Requests took no measurable time."
+    label, largest_ms = max(parts.items(), key=lambda item: item[1])
+    share = largest_ms / whole_ms
+    meaning = {
+        "queue wait": "requests arrive faster than they are served",
+        "storage I/O": "the tiers set the pace",
+        "generation": "the simulated GPU sets the pace",
+        "other": "this program sets the pace, not the device",
+    }[label]
+    return f"A request spends {share:.0%} of its time in {label}: {meaning}."
+
+
+def bottlenecks(result: Mapping[str, Any]) -> list[str]:
+    """Potential bottlenecks, the largest first."""
+    summary = result["summary"]
+    parts = breakdown_ms(summary)
+    if parts is None:
+        return ["No request completed in the measured window."]
+    whole_ms = summary["end_to_end_latency_ms"]["mean"]
+    found = []
+    if parts["queue wait"] > _DOMINATES * whole_ms:
+        found.append(f"Queue wait dominates (~{parts['queue wait'] / 1000:.2f}s mean).")
+    served_ms = whole_ms - parts["queue wait"]
+    if parts["storage I/O"] > _DOMINATES * served_ms:
+        found.append(
+            f"Storage I/O dominates service (~{parts['storage I/O'] / 1000:.2f}s of "
+            f"{served_ms / 1000:.2f}s mean); {_inside_storage(summary['cache_stats'])}"
+        )
+    elif parts["generation"] > _DOMINATES * served_ms:
+        found.append(f"Generation dominates service (~{parts['generation'] / 1000:.2f}s mean).")
+    if parts["other"] > _NOTABLE_OTHER * served_ms:
+        found.append(f"The client itself takes {parts['other'] / 1000:.3f}s of each request.")
+    codes = {item["code"] for item in result["warnings"]}
+    if "capacity_bound" in codes:
+        found.append("Capacity: entries are dropped from the last tier for lack of space.")
+    if "client_bound" in codes:
+        found.append("Client: this program is near its own ceiling.")
+    return found or ["None stands out."]
+
+
+def _inside_storage(cache: Mapping[str, Any]) -> str:
+    """Of a read on the storage tier: device or software."""
+    total_ms, device_ms = cache["storage_read_mean_ms"], cache["storage_read_device_mean_ms"]
+    if not total_ms or device_ms is None:
+        return "no reads on the storage tier."
+    return f"a storage read is {device_ms / total_ms:.0%} device time."

@@ -1,0 +1,153 @@
+"""The honesty block: what the run asked for beside what the machine saw, and how far to trust it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kvspill.measure.histograms import Histogram
+from kvspill.records import GIB, NS_PER_MS, NS_PER_SEC, Tier, Verb
+from kvspill.report.metrics import Measured, ratio
+
+CLIENT_BOUND_SHARE = 0.8
+"""A run that reaches this share of what the harness can do without any device measures the harness."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What this harness does on this machine with an infinitely fast device (null backend)."""
+
+    requests_per_sec: float | None = None
+    operations_per_sec: float | None = None
+    gib_per_sec: float | None = None
+
+
+def honesty_block(
+    measured: Measured, probes: Mapping[str, Any] | None, ceiling: Ceiling | None
+) -> dict[str, Any]:
+    """Everything that lets a reader doubt the result. None means: not measured."""
+    probes = probes or {}
+    return {
+        "bytes": _bytes(measured, probes),
+        "direct_io": _tier_flag(measured, "direct_io"),
+        "verified": _tier_flag(measured, "verifies"),
+        "modelled_tiers": [facts.tier.value for facts in measured.facts.tiers if facts.modelled],
+        "requests": _requests(measured),
+        "errors": _errors(measured),
+        "arrival_lateness_ms": _lateness(measured),
+        "offered_load": _offered_load(measured, ceiling),
+        "ceiling": _ceiling(measured, ceiling),
+        "event_loop_lag_ms": probes.get("event_loop_lag_ms"),
+        "cpu_seconds": probes.get("cpu_seconds"),
+        "cpu_seconds_per_gib": _cpu_per_gib(measured, probes),
+        "peak_resident_bytes": probes.get("peak_resident_bytes"),
+        "probes": {name: probes.get(name) for name in ("block_device", "process_io", "nfs")},
+    }
+
+
+def _asked(measured: Measured, verb: Verb) -> int | None:
+    """Bytes as stored that the storage tier was made to move, failed operations included."""
+    if measured.tier("storage") is None:
+        return None
+    lane = measured.recorder.lane(Tier.STORAGE, verb)
+    return lane.moved_bytes + lane.failed_moved_bytes
+
+
+def _bytes(measured: Measured, probes: Mapping[str, Any]) -> dict[str, Any]:
+    seen = probes.get("block_device") or probes.get("nfs") or {}
+    asked_read, asked_written = _asked(measured, Verb.READ), _asked(measured, Verb.WRITE)
+    device_read, device_written = seen.get("read_bytes"), seen.get("written_bytes")
+    read_ratio = ratio(device_read, asked_read)
+    return {
+        "asked_read_bytes": asked_read,
+        "asked_written_bytes": asked_written,
+        "device_read_bytes": device_read,
+        "device_written_bytes": device_written,
+        "device_to_asked_read": read_ratio,
+        "device_to_asked_written": ratio(device_written, asked_written),
+        "page_cache_read_share": None if read_ratio is None else min(1.0, max(0.0, 1.0 - read_ratio)),
+    }
+
+
+def _tier_flag(measured: Measured, name: str) -> bool | None:
+    facts = measured.tier("storage")
+    if facts is None or facts.modelled:
+        return None
+    flag: bool = getattr(facts, name)
+    return flag
+
+
+def _requests(measured: Measured) -> dict[str, int]:
+    facts = measured.facts
+    return {
+        "arrived": facts.arrived,
+        "completed": facts.completed,
+        "completed_in_window": measured.recorder.requests.completed,
+        "failed": facts.failed,
+        "shed": facts.shed,
+        "unfinished": len(facts.unfinished_ages_ns),
+    }
+
+
+def _errors(measured: Measured) -> list[dict[str, Any]]:
+    return [
+        {"tier": lane.tier.value, "verb": lane.verb.value, "kind": kind, "count": count}
+        for lane in measured.recorder.lanes()
+        for kind, count in sorted(lane.errors.items())
+    ]
+
+
+def _lateness(measured: Measured) -> dict[str, float] | None:
+    lateness = Histogram()
+    lateness.record_all(measured.facts.lateness_ns)
+    return lateness.statistics_ms()
+
+
+def _offered_load(measured: Measured, ceiling: Ceiling | None) -> dict[str, float | None]:
+    """Arrivals per second over what the servers could complete on a device that takes no time (L2)."""
+    facts, requests = measured.facts, measured.recorder.requests
+    load_seconds = (facts.window_end_ns - facts.load_start_ns) / NS_PER_SEC
+    offered = ratio(facts.arrived, load_seconds)
+    compute_seconds = (requests.generation_ns + requests.other_ns) / NS_PER_SEC
+    mean_seconds = ratio(compute_seconds, requests.completed)
+    capacity = ratio(measured.settings.servers, mean_seconds)
+    limits = [limit for limit in (capacity, ceiling.requests_per_sec if ceiling else None) if limit]
+    null_capacity = min(limits) if limits else None
+    return {
+        "arrivals_per_sec": offered,
+        "null_capacity_requests_per_sec": null_capacity,
+        "ratio": ratio(offered, null_capacity),
+    }
+
+
+def _ceiling(measured: Measured, ceiling: Ceiling | None) -> dict[str, Any] | None:
+    if ceiling is None:
+        return None
+    lanes = measured.lanes(Verb.READ, Verb.WRITE)
+    reached = Ceiling(
+        requests_per_sec=measured.per_second(measured.recorder.requests.completed),
+        operations_per_sec=measured.per_second(sum(lane.op_count for lane in lanes)),
+        gib_per_sec=measured.per_second(sum(lane.byte_count for lane in lanes) / GIB),
+    )
+    shares = {name: ratio(value, getattr(ceiling, name)) for name, value in asdict(reached).items()}
+    known = [share for share in shares.values() if share is not None]
+    return {
+        "null_backend": asdict(ceiling),
+        "share_reached": shares,
+        "client_bound": max(known) >= CLIENT_BOUND_SHARE if known else None,
+    }
+
+
+def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
+    moved = sum(lane.moved_bytes for lane in measured.lanes(Verb.READ, Verb.WRITE))
+    return ratio(probes.get("cpu_seconds"), moved / GIB)
+
+
+def lateness_p99_ms(block: Mapping[str, Any]) -> float | None:
+    """The figure that decides whether arrivals were on time."""
+    statistics = block["arrival_lateness_ms"]
+    return None if statistics is None else float(statistics["p99"])
+
+
+def oldest_unfinished_ms(measured: Measured) -> float | None:
+    ages_ns = measured.facts.unfinished_ages_ns
+    return max(ages_ns) / NS_PER_MS if ages_ns else None

@@ -1,0 +1,153 @@
+"""What a metric is: one declarative object from which the summary, the console and the documentation come."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from kvspill.measure.histograms import STATISTICS, Histogram
+from kvspill.measure.lanes import Lane
+from kvspill.measure.recorder import Recorder
+from kvspill.records import GIB, NS_PER_SEC, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
+
+Value = int | float | dict[str, float] | None
+
+TIER_NAMES: Mapping[str, Tier] = {
+    "gpu": Tier.GPU,
+    "cpu": Tier.CPU,
+    "storage": Tier.STORAGE,
+    "nvme": Tier.STORAGE,
+}
+"""Names of tiers in metrics; the seeds call the storage tier nvme, whatever the device is."""
+
+AXES: Mapping[str, tuple[str, ...]] = {
+    "tier": tuple(TIER_NAMES),
+    "memory": ("gpu", "cpu"),
+    "verb": ("read", "write"),
+    "component": ("", "_device", "_host", "_queue"),
+    "stat": STATISTICS,
+}
+
+QOS_TARGETS_MS: Mapping[QoS, tuple[float, float]] = {
+    QoS.INTERACTIVE: (50.0, 100.0),
+    QoS.RESPONSIVE: (100.0, 200.0),
+    QoS.BATCH: (1000.0, 5000.0),
+}
+"""Default p95 and p99 targets of the service classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the report needs to know of the configuration."""
+
+    seed: int | None = None
+    num_users: int = 1
+    servers: int = 1
+    performance_profile: str = "latency"
+    min_tokens_per_sec: float | None = None
+    device_bandwidth_gbps: float | None = None
+    qos_targets_ms: Mapping[QoS, tuple[float, float]] = QOS_TARGETS_MS
+
+
+class Measured:
+    """All that a metric may be computed from: the recorder's window, the engine's facts, the settings."""
+
+    def __init__(self, recorder: Recorder, facts: RunFacts, settings: Settings):
+        self.recorder = recorder
+        self.facts = facts
+        self.settings = settings
+        self.wall_seconds = recorder.window_seconds
+        self._tiers = {tier_facts.tier: tier_facts for tier_facts in facts.tiers}
+        self._statistics: dict[int, dict[str, float] | None] = {}
+
+    def tier(self, name: str) -> TierFacts | None:
+        """The tier's facts, or None where the run had no such tier: it was not measured."""
+        return self._tiers.get(TIER_NAMES[name])
+
+    def lane(self, name: str, verb: str) -> Lane | None:
+        return self.recorder.lane(TIER_NAMES[name], Verb(verb)) if self.tier(name) else None
+
+    def lanes(self, *verbs: Verb) -> list[Lane]:
+        return [lane for lane in self.recorder.lanes() if lane.verb in verbs and lane.tier in self._tiers]
+
+    def statistics_ms(self, histogram: Histogram) -> dict[str, float] | None:
+        """A histogram's statistics, computed once."""
+        key = id(histogram)
+        if key not in self._statistics:
+            self._statistics[key] = histogram.statistics_ms()
+        return self._statistics[key]
+
+    def request_ms(self, part: str) -> dict[str, float] | None:
+        return self.statistics_ms(self.recorder.requests.parts[part])
+
+    def per_second(self, amount: float | None) -> float | None:
+        return ratio(amount, self.wall_seconds)
+
+    @property
+    def storage_io_seconds(self) -> float:
+        return self.recorder.requests.storage_ns / NS_PER_SEC
+
+    def bytes_moved(self, verb: Verb, *purposes: Purpose) -> int:
+        """Logical bytes over all tiers, of these purposes or of all."""
+        wanted = purposes or tuple(Purpose)
+        return sum(lane.nbytes[purpose] for lane in self.lanes(verb) for purpose in wanted)
+
+    def ops(self, verb: Verb, *purposes: Purpose) -> int:
+        wanted = purposes or tuple(Purpose)
+        return sum(lane.ops[purpose] for lane in self.lanes(verb) for purpose in wanted)
+
+    def lookups(self, outcome: Outcome, *, without: tuple[Purpose, ...] = ()) -> int:
+        counted = self.recorder.lookups.items()
+        return sum(n for (found, purpose, _, _), n in counted if found is outcome and purpose not in without)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric, or a family of them where the name has places such as {tier}."""
+
+    name: str
+    unit: str
+    formula: str
+    use: str
+    """When to look at it."""
+    misleads: str
+    """When not to trust it."""
+    function: Callable[..., Value]
+    """Called with Measured and one keyword per place in the name."""
+    block: str = "summary"
+    """Where it stands in the seeds' shape: summary or cache_stats."""
+    headline: bool = False
+    """True where trials are compared by it."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(axis for axis in AXES if f"{{{axis}}}" in self.name)
+
+    def expand(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Each concrete name with its places filled in."""
+        for values in product(*(AXES[axis] for axis in self.axes)):
+            places = dict(zip(self.axes, values, strict=True))
+            yield self.name.format(**places), places
+
+    def evaluate(self, measured: Measured) -> dict[str, Value]:
+        return {name: self.function(measured, **places) for name, places in self.expand()}
+
+
+def evaluate(metrics: tuple[Metric, ...], measured: Measured) -> dict[str, dict[str, Any]]:
+    """Every metric's value and unit, by name."""
+    return {
+        name: {"value": value, "unit": metric.unit, "block": metric.block}
+        for metric in metrics
+        for name, value in metric.evaluate(measured).items()
+    }
+
+
+def ratio(amount: float | None, base: float | None) -> float | None:
+    """amount / base, or None where either is missing or the base is zero: not measured is not zero."""
+    if amount is None or not base:
+        return None
+    return amount / base
+
+
+def gib(nbytes: int | None) -> float | None:
+    return None if nbytes is None else nbytes / GIB

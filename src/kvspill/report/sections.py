@@ -1,0 +1,326 @@
+"""The sections of the console summary, each a few lines or a table made from the result alone."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kvspill.records import GIB
+from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
+
+Part = Text | Table | Padding
+NONE = "not measured"
+_STYLES = {"PASS": "bold green", "FAIL": "bold red"}
+_SHOWN = ("mean", "p50", "p95", "p99", "max")
+_TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
+
+
+def sections(result: Mapping[str, Any]) -> Iterator[Part]:
+    """The whole summary, from the banner to the digest."""
+    yield from _banner(result)
+    yield from _overall(result)
+    yield from _latency(result)
+    yield from _assessment(result)
+    yield from _tier_latencies(result)
+    yield from _tier_distribution(result)
+    yield from _cache(result)
+    yield from _qos(result)
+    yield from _honesty(result)
+    yield from _bottlenecks(result)
+    yield from _autoscaling(result)
+    yield from _warnings(result)
+    yield from _identity(result)
+
+
+def label(result: Mapping[str, Any], tier: str | None = None) -> str:
+    """How times must be called: " (simulated)", " (modelled)" or nothing where they were measured."""
+    if result["simulated"]:
+        return " (simulated)"
+    if tier is not None and tier in result["honesty"]["modelled_tiers"]:
+        return " (modelled)"
+    return ""
+
+
+def _title(text: str) -> Text:
+    return Text(f"\n### {text} ###", style="bold")
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> Part:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, min_width=30)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    for index, name in enumerate(header):
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index > 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def number(value: float | None, unit: str = "", digits: int = 2) -> str:
+    """A figure with its unit; what was not measured says so."""
+    return NONE if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def duration(value_ms: float | None) -> str:
+    if value_ms is None:
+        return "-"
+    if value_ms >= 10_000:
+        return f"{value_ms / 1000:,.2f} s"
+    return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
+
+
+def share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}"
+
+
+def _volume(nbytes: float | None) -> str:
+    return NONE if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
+
+
+def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
+    config = result["config"]
+    rule = "=" * 72
+    yield Text(rule)
+    title = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result["simulated"] else "")
+    yield Text(title, style="bold")
+    yield Text(
+        f"{config['model']}, {config['num_users']} users, generation {config['generation_mode']}, "
+        f"{result['window']['measured_seconds']:.1f} s measured"
+    )
+    if result["incomplete"]:
+        yield Text(f"INCOMPLETE: {result['interrupted']}", style="bold red")
+    yield Text(rule)
+
+
+def _overall(result: Mapping[str, Any]) -> Iterator[Part]:
+    summary, requests = result["summary"], result["honesty"]["requests"]
+    yield _title("OVERALL PERFORMANCE" + label(result))
+    unfinished = f", {requests['unfinished']} unfinished, {requests['failed']} failed"
+    yield _pairs(
+        (
+            ("Requests completed", f"{summary['requests_completed']:,}{unfinished}"),
+            ("Tokens generated", f"{summary['total_tokens']:,}"),
+            ("Throughput (wall clock)", number(summary["avg_throughput_tokens_per_sec"], " tok/s")),
+            ("Throughput (storage I/O time)", number(summary["storage_throughput_tokens_per_sec"], " tok/s")),
+            ("Requests per second", number(summary["requests_per_second"])),
+            ("KV read / written", _read_written(summary["cache_stats"])),
+        )
+    )
+
+
+def _read_written(cache: Mapping[str, Any]) -> str:
+    return f"{number(cache['total_read_gb'], ' GiB')} / {number(cache['total_write_gb'], ' GiB')}"
+
+
+def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
+    summary = result["summary"]
+    yield _title("LATENCY BREAKDOWN" + label(result))
+    names = (
+        ("End-to-end", "end_to_end_latency_ms"),
+        ("= Queue wait", "queue_wait_completed_ms"),
+        ("+ Storage I/O", "storage_io_latency_ms"),
+        ("+ Generation", "generation_latency_ms"),
+        ("+ Other", "other_ms"),
+    )
+    rows = []
+    for text, name in names:
+        statistics = summary[name] or {}
+        rows.append((text, *(duration(statistics.get(stat)) for stat in _SHOWN)))
+    yield _grid(("per completed request", *_SHOWN), rows)
+    wait = summary["queue_wait_ms"]
+    unfinished = result["honesty"]["requests"]["unfinished"]
+    bound = f" (at least: {unfinished} unfinished requests count with their age)" if unfinished else ""
+    mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
+    yield Padding(Text(f"Approximate mean queue wait: {mean_wait}{bound}"), (0, 0, 0, 2))
+    if breakdown_ms(summary) is not None:
+        yield Padding(Text(verdict(summary)), (0, 0, 0, 2))
+
+
+def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
+    health, summary = result["summary"]["storage_health"], result["summary"]
+    status = health["overall_status"]
+    yield _title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
+    yield Padding(
+        Text.assemble(
+            "Verdict: ",
+            (status, _STYLES.get(status, "bold yellow")),
+            f" ({health['performance_profile']} profile, "
+            f"{health['passed_count']} of {health['total_count']} criteria met)",
+        ),
+        (0, 0, 0, 2),
+    )
+    for failure in health["failures"]:
+        yield Padding(Text(f"[FAIL] {failure}", style="bold red"), (0, 0, 0, 2))
+    for criterion in health["criteria"]:
+        yield Padding(_criterion(criterion), (0, 0, 0, 2))
+    yield _pairs((("NVMe Throughput", number(summary["nvme_throughput"], " tok/s")), *_bandwidths(result)))
+
+
+def _criterion(criterion: Mapping[str, Any]) -> Text:
+    word = {True: "PASS", False: "FAIL", None: "----"}[criterion["passed"]]
+    actual = criterion["actual"]
+    if actual is None:
+        text = NONE
+    elif criterion["unit"] == "ratio":
+        text = f"{actual:.1%}"
+    else:
+        text = f"{actual:,.2f} {criterion['unit']}"
+    suffix = " (modelled)" if criterion["modelled"] else ""
+    return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion['name']}: {text}{suffix}")
+
+
+def _bandwidths(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cache, summary = result["summary"]["cache_stats"], result["summary"]
+    for verb in ("read", "write"):
+        value = cache[f"tier_storage_{verb}_bandwidth_gbps"]
+        yield f"NVMe {verb} bandwidth", number(value, " GiB/s", 3)
+    efficiency = summary["device_bandwidth_efficiency"]
+    if efficiency is not None:
+        yield "Of the device's bandwidth", share(efficiency)
+
+
+def _tier_latencies(result: Mapping[str, Any]) -> Iterator[Part]:
+    cache = result["summary"]["cache_stats"]
+    yield _title("TIER-SPECIFIC LATENCIES")
+    rows = []
+    for tier, name in _TIER_LABELS.items():
+        for verb in ("read", "write"):
+            total = cache[f"{tier}_{verb}_p95_ms"]
+            if total is None:
+                continue
+            device = cache[f"{tier}_{verb}_device_p95_ms"]
+            host = cache[f"{tier}_{verb}_host_p95_ms"]
+            parts = f"(device {device:,.2f} ms, host {host:,.2f} ms)"
+            text = f"{name} {verb.capitalize()} P95: {total:,.2f} ms".replace(",", "")
+            rows.append((text, parts + label(result, tier)))
+    yield _pairs(rows or [("No operation completed in the window", "")])
+
+
+def _tier_distribution(result: Mapping[str, Any]) -> Iterator[Part]:
+    yield _title("TIER DISTRIBUTION")
+    cache = result["summary"]["cache_stats"]
+    rows = []
+    for tier in result["tiers"]:
+        name = tier["tier"]
+        rows.append(
+            (
+                f"{_TIER_LABELS[name]} ({tier['backend']}){label(result, name)}",
+                f"{tier['entries']:,}",
+                _volume(tier["used_bytes"]),
+                _volume(tier["limit_bytes"]),
+                number(cache[f"tier_{name}_kv_bytes_read_gb"]),
+                number(cache[f"tier_{name}_kv_bytes_written_gb"]),
+            )
+        )
+    yield _grid(("tier", "entries", "used", "limit", "read GiB", "written"), rows)
+
+
+def _cache(result: Mapping[str, Any]) -> Iterator[Part]:
+    cache = result["summary"]["cache_stats"]
+    yield _title("CACHE TYPE BREAKDOWN")
+    errors = f", {cache['cache_errors']:,} errors" if cache["cache_errors"] else ""
+    counts = f"{cache['cache_hits']:,} hits, {cache['cache_misses']:,} misses{errors}"
+    yield _pairs(
+        (
+            ("Cache hit rate", f"{share(cache['cache_hit_rate'])} ({counts})"),
+            ("Without decode re-reads", share(cache["reuse_hit_rate"])),
+            ("System prompt", f"{cache['system_prompt_hits']:,} hits, seen {cache['system_prompt_reuse']:,}"),
+            ("Common phrase hits", f"{cache['common_phrase_hits']:,}"),
+            ("Multi-turn hits", f"{cache['multi_turn_hits']:,}"),
+            ("User cache hits", f"{cache['user_cache_hits']:,}"),
+        )
+    )
+
+
+def _qos(result: Mapping[str, Any]) -> Iterator[Part]:
+    yield _title("QOS" + label(result))
+    rows = []
+    for name, entry in result["summary"]["qos_metrics"].items():
+        if entry.get("no_data"):
+            rows.append((name, "0", "-", "-", "-", "-"))
+            continue
+        sla = entry["sla"]
+        rows.append(
+            (
+                name,
+                f"{entry['total_requests']:,}",
+                duration(sla["actual_p95_ms"]),
+                duration(sla["target_p95_ms"]),
+                share(sla["compliance"]),
+                "met" if sla["met"] else "missed",
+            )
+        )
+    yield _grid(("class", "requests", "P95", "target P95", "within", "SLA"), rows)
+
+
+def _honesty(result: Mapping[str, Any]) -> Iterator[Part]:
+    block = result["honesty"]
+    yield _title("HONESTY")
+    counted, load, lag = block["bytes"], block["offered_load"], block["event_loop_lag_ms"]
+    late = block["arrival_lateness_ms"]
+    ceiling = block["ceiling"]
+    yield _pairs(
+        (
+            ("Asked of storage, read", _against(counted, "read")),
+            ("Asked of storage, written", _against(counted, "written")),
+            ("O_DIRECT", _yes_no(block["direct_io"])),
+            ("Every block verified", _yes_no(block["verified"])),
+            ("Offered load / null capacity", number(load["ratio"])),
+            ("Arrivals late by (p99)", duration(late["p99"]) if late else NONE),
+            ("Event loop lag (p99)", duration(lag["p99"]) if lag else NONE),
+            ("Client bound", _yes_no(ceiling["client_bound"]) if ceiling else NONE),
+            ("CPU seconds per GiB", number(block["cpu_seconds_per_gib"], digits=3)),
+            ("Peak resident memory", _volume(block["peak_resident_bytes"])),
+            ("Steady state", result["steady_state"]["verdict"]),
+        )
+    )
+
+
+def _against(counted: Mapping[str, Any], kind: str) -> str:
+    asked, seen = counted[f"asked_{kind}_bytes"], counted[f"device_{kind}_bytes"]
+    if asked is None:
+        return NONE
+    device = f"device {_volume(seen)}" if seen is not None else f"device {NONE}"
+    return f"{_volume(asked)}, {device}"
+
+
+def _yes_no(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: NONE}[value]
+
+
+def _bottlenecks(result: Mapping[str, Any]) -> Iterator[Part]:
+    yield Text("\nPotential bottlenecks:", style="bold")
+    for line in bottlenecks(result):
+        yield Padding(Text(f"- {line}"), (0, 0, 0, 2))
+
+
+def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
+    steps = result["autoscaling_stats"]
+    if not steps:
+        return
+    last = steps[-1]
+    yield _title("AUTOSCALING")
+    yield _pairs((str(name), str(value)) for name, value in last.items())
+
+
+def _warnings(result: Mapping[str, Any]) -> Iterator[Part]:
+    if not result["warnings"]:
+        return
+    yield Text("\nWarnings:", style="bold yellow")
+    for item in result["warnings"]:
+        yield Padding(Text(f"! {item['code']}: {item['message']}"), (0, 0, 0, 2))
+        yield Padding(Text(f"-> {item['remedy']}"), (0, 0, 0, 4))
+
+
+def _identity(result: Mapping[str, Any]) -> Iterator[Part]:
+    yield Text("")
+    yield _pairs((("Seed", str(result["seed"])), ("Digest", str(result["digest"]))))

@@ -1,0 +1,84 @@
+"""The `summary` block: the names and the shape that readers of kv-cache.py results expect."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
+from kvspill.report.metrics import Measured, ratio
+
+
+def summary_block(
+    measured: Measured,
+    metrics: Mapping[str, Mapping[str, Any]],
+    health: Mapping[str, Any],
+    autoscaling: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Metrics by their block, with the sections that have a shape of their own."""
+    in_summary = {name: item["value"] for name, item in metrics.items() if item["block"] == "summary"}
+    in_cache = {name: item["value"] for name, item in metrics.items() if item["block"] == "cache_stats"}
+    return {
+        **in_summary,
+        "storage_health": health,
+        "cache_stats": {**in_cache, "storage_health": health},
+        "qos_metrics": {qos.name.lower(): _qos(measured, qos) for qos in QoS},
+        "prefix_cache_stats": _prefixes(measured),
+        "autoscaling_stats": [dict(step) for step in autoscaling],
+        "autoscaling_summary": dict(autoscaling[-1]) if autoscaling else None,
+        "multi_turn_stats": multi_turn(measured),
+        "seed": measured.settings.seed,
+    }
+
+
+def _qos(measured: Measured, qos: QoS) -> dict[str, Any]:
+    requests = measured.recorder.requests
+    histogram = requests.by_qos[qos]
+    latency = measured.statistics_ms(histogram)
+    failed = requests.failed_by_qos[qos]
+    if latency is None:
+        return {"no_data": True, "failed_requests": failed}
+    target_p95_ms, target_p99_ms = measured.settings.qos_targets_ms[qos]
+    # A failed request never met its target.
+    violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + failed
+    total = histogram.count + failed
+    return {
+        "total_requests": histogram.count,
+        "failed_requests": failed,
+        "latency_ms": latency,
+        "queue_wait_ms": measured.statistics_ms(requests.queue_by_qos[qos]),
+        "sla": {
+            "target_p95_ms": target_p95_ms,
+            "actual_p95_ms": latency["p95"],
+            "target_p99_ms": target_p99_ms,
+            "actual_p99_ms": latency["p99"],
+            "compliance": 1 - violations / total,
+            "violations": violations,
+            "met": violations <= 0.05 * total and latency["p99"] <= target_p99_ms and not failed,
+        },
+    }
+
+
+def _prefixes(measured: Measured) -> dict[str, int]:
+    """Patterns seen in completed requests; what was found resident is in system_prompt_hits."""
+    requests = measured.recorder.requests
+    seen = sum(requests.prefixes.values())
+    return {
+        "prefix_hits": seen,
+        "prefix_misses": requests.completed - seen,
+        "system_prompt_reuse": requests.prefixes[HitType.SYSTEM],
+        "common_phrase_reuse": requests.prefixes[HitType.COMMON],
+        "bytes_saved": measured.bytes_moved(Verb.READ, Purpose.PROMPT),
+    }
+
+
+def multi_turn(measured: Measured) -> dict[str, Any]:
+    """Lookups of earlier turns."""
+    counts = dict.fromkeys(Outcome, 0)
+    for (outcome, _, hit_type, _), number in measured.recorder.lookups.items():
+        if hit_type is HitType.MULTI_TURN:
+            counts[outcome] += number
+    return {
+        "cache_hits": counts[Outcome.HIT],
+        "cache_misses": counts[Outcome.MISS],
+        "cache_errors": counts[Outcome.ERROR],
+        "hit_rate": ratio(counts[Outcome.HIT], sum(counts.values())),
+    }
