@@ -56,6 +56,7 @@ class DataPlane:
         self.base = map_memory(count * io_size)
         self._slots = [_Slot(index * io_size) for index in range(count)]
         self._free = deque(self._slots)
+        self.leases_max = count
         self._turn = 0
         self._turn_lock = threading.Lock()
 

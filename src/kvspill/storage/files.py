@@ -62,6 +62,8 @@ class FilesBackend:
         self._options = options
         self._clock_ns = clock_ns
         self._plane = plane or DataPlane(options.io_size, options.io_threads)
+        if self._plane.io_size != options.io_size or self._plane.leases_max < options.io_threads:
+            raise ValueError(f"the given plane does not fit {options.io_threads} x {options.io_size} bytes")
         self._verify = Verify[options.verify.upper()]
         self._lanes = Lanes("kvspill-io", options.io_threads, clock_ns)
         self._unlinks = Lanes("kvspill-unlink", _UNLINK_THREADS, clock_ns)
