@@ -86,9 +86,8 @@ class Recorder:
 
     def _failed_op(self, lane: Lane, record: OpRecord, finished_inside: bool) -> None:
         completion = record.completion
-        if completion.error == CANCELLED and completion.finished_ns > self.window_end_ns:
-            # Cut off by the end of the run, not failed: what it moved inside the window did move (S4).
-            self._count_pieces(lane, record, max(record.stored_bytes, 1))
+        if completion.error == CANCELLED and completion.finished_ns >= self.window_end_ns:
+            self._cut_off_op(lane, record)
             return
         if finished_inside:
             lane.errors[completion.error or ""] += 1
@@ -97,13 +96,24 @@ class Recorder:
             nbytes for _, end_ns, nbytes in completion.pieces if self._inside(end_ns)
         )
 
-    def _count_bytes(self, lane: Lane, record: OpRecord) -> None:
+    def _cut_off_op(self, lane: Lane, record: OpRecord) -> None:
+        """The end of the run cut it off: no failure, and what it moved inside the window did move (S4)."""
         completion = record.completion
-        if completion.pieces:
-            total_bytes = sum(nbytes for _, _, nbytes in completion.pieces)
-            self._count_pieces(lane, record, max(total_bytes, 1))
+        if record.verb is Verb.DELETE or not completion.pieces:
+            return
+        (start_ns, end_ns, moved_bytes), *others = completion.pieces
+        if not others and (start_ns, end_ns) == (completion.started_ns, completion.finished_ns):
+            # One piece from take-up to end is a model's account of what flowed, not a system call.
+            self._count_interpolated(lane, record, moved_bytes, moved_bytes)
         else:
-            self._count_interpolated(lane, record)
+            self._count_pieces(lane, record, max(record.stored_bytes, 1))
+
+    def _count_bytes(self, lane: Lane, record: OpRecord) -> None:
+        pieces = record.completion.pieces
+        if pieces:
+            self._count_pieces(lane, record, max(sum(nbytes for _, _, nbytes in pieces), 1))
+        else:
+            self._count_interpolated(lane, record, record.nbytes, record.stored_bytes)
 
     def _count_pieces(self, lane: Lane, record: OpRecord, total_bytes: int) -> None:
         """Piece by piece when a piece ends inside the window; padding is taken off in proportion (C7)."""
@@ -119,28 +129,25 @@ class Recorder:
                 lane.moved_bytes += nbytes
                 self._add_bytes(lane, record.purpose, end_ns, share)
 
-    def _count_interpolated(self, lane: Lane, record: OpRecord) -> None:
+    def _count_interpolated(self, lane: Lane, record: OpRecord, nbytes: int, stored_bytes: int) -> None:
         """Where no pieces are known, bytes flow evenly from start to finish."""
-        started_ns = record.completion.started_ns
-        finished_ns = record.completion.finished_ns
+        started_ns, finished_ns = record.completion.started_ns, record.completion.finished_ns
         length_ns = finished_ns - started_ns
-        if length_ns <= 0:
-            if self._inside(finished_ns):
-                lane.moved_bytes += record.stored_bytes
-                self._add_bytes(lane, record.purpose, finished_ns, record.nbytes)
-            return
         from_ns = max(started_ns, self.window_start_ns)
         to_ns = min(finished_ns, self.window_end_ns)
-        if to_ns <= from_ns:
+        if length_ns <= 0 and self._inside(finished_ns):
+            lane.moved_bytes += stored_bytes
+            self._add_bytes(lane, record.purpose, finished_ns, nbytes)
+        if length_ns <= 0 or to_ns <= from_ns:
             return
         self._inside(to_ns)
 
-        def flowed(nbytes: int, at_ns: int) -> int:
-            return nbytes * (at_ns - started_ns) // length_ns
+        def flowed(amount: int, at_ns: int) -> int:
+            return amount * (at_ns - started_ns) // length_ns
 
-        lane.moved_bytes += flowed(record.stored_bytes, to_ns) - flowed(record.stored_bytes, from_ns)
+        lane.moved_bytes += flowed(stored_bytes, to_ns) - flowed(stored_bytes, from_ns)
         for left_ns, right_ns in self._seconds_between(from_ns, to_ns):
-            share = flowed(record.nbytes, right_ns) - flowed(record.nbytes, left_ns)
+            share = flowed(nbytes, right_ns) - flowed(nbytes, left_ns)
             self._add_bytes(lane, record.purpose, left_ns, share)
 
     def _seconds_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:

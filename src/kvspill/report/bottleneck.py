@@ -48,7 +48,7 @@ def bottlenecks(result: Mapping[str, Any]) -> list[str]:
     whole_ms = summary["end_to_end_latency_ms"]["mean"]
     found = []
     if parts["queue wait"] > _DOMINATES * whole_ms:
-        found.append(f"Queue wait dominates (~{parts['queue wait'] / 1000:.2f}s mean).")
+        found.append(f"Queue wait dominates (~{summary['queue_wait_ms']['mean'] / 1000:.2f}s mean).")
     served_ms = whole_ms - parts["queue wait"]
     if parts["storage I/O"] > _DOMINATES * served_ms:
         found.append(

@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -10,32 +11,33 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 _WIDEST = 100
+Paths = Sequence[str | os.PathLike[str]]
 
 
-def render_summary(result: Mapping[str, Any], files: Sequence[str | os.PathLike[str]] = ()) -> str:
-    """The summary as plain text, 80 columns wide."""
+def render_summary(result: Mapping[str, Any], files: Paths = ()) -> str:
+    """The summary as plain text: 80 columns, no colours, no trailing blanks."""
     from rich.console import Console
 
     text = io.StringIO()
-    print_summary(result, files, console=Console(file=text, width=WIDTH, no_color=True, highlight=False))
-    return text.getvalue()
+    _print(Console(file=text, width=WIDTH, no_color=True, highlight=False), result, files)
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def print_summary(
-    result: Mapping[str, Any],
-    files: Sequence[str | os.PathLike[str]] = (),
-    *,
-    file: IO[str] | None = None,
-    console: "Console | None" = None,
-) -> None:
-    """Print the summary; colours only where the output is a terminal."""
+def print_summary(result: Mapping[str, Any], files: Paths = (), *, file: IO[str] | None = None) -> None:
+    """Print the summary, in colours where the output is a terminal and as plain text elsewhere."""
     from rich.console import Console
 
+    console = Console(file=file or sys.stdout, highlight=False)
+    if not console.is_terminal:
+        console.file.write(render_summary(result, files))
+        return
+    console.width = min(console.width, _WIDEST)
+    _print(console, result, files)
+
+
+def _print(console: "Console", result: Mapping[str, Any], files: Paths) -> None:
     from kvspill.report.sections import sections
 
-    if console is None:
-        console = Console(file=file, highlight=False)
-        console.width = min(console.width, _WIDEST) if console.is_terminal else WIDTH
     for part in sections(result):
         console.print(part)
     if files:

@@ -1,7 +1,7 @@
 """What a metric is: one declarative object from which the summary, the console and the documentation come."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -46,7 +46,7 @@ class Settings:
     performance_profile: str = "latency"
     min_tokens_per_sec: float | None = None
     device_bandwidth_gbps: float | None = None
-    qos_targets_ms: Mapping[QoS, tuple[float, float]] = QOS_TARGETS_MS
+    qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)
 
 
 class Measured:

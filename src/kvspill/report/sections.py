@@ -14,6 +14,7 @@ Part = Text | Table | Padding
 NONE = "not measured"
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
+_NO_LIMIT_BYTES = 1 << 50
 _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
 
 
@@ -47,13 +48,17 @@ def _title(text: str) -> Text:
     return Text(f"\n### {text} ###", style="bold")
 
 
+def _indent(text: Text, columns: int = 2) -> Part:
+    return Padding(text, (0, 0, 0, columns), expand=False)
+
+
 def _pairs(rows: Iterable[tuple[str, str]]) -> Part:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, min_width=30)
     table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(Text(name), Text(value))
-    return Padding(table, (0, 0, 0, 2))
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def _grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
@@ -62,7 +67,7 @@ def _grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
         table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index > 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    return Padding(table, (0, 0, 0, 2))
+    return Padding(table, (0, 0, 0, 2), expand=False)
 
 
 def number(value: float | None, unit: str = "", digits: int = 2) -> str:
@@ -73,7 +78,7 @@ def number(value: float | None, unit: str = "", digits: int = 2) -> str:
 def duration(value_ms: float | None) -> str:
     if value_ms is None:
         return "-"
-    if value_ms >= 10_000:
+    if value_ms >= 1000:
         return f"{value_ms / 1000:,.2f} s"
     return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
 
@@ -83,7 +88,9 @@ def share(value: float | None) -> str:
 
 
 def _volume(nbytes: float | None) -> str:
-    return NONE if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
+    if nbytes is None:
+        return NONE
+    return "no limit" if nbytes >= _NO_LIMIT_BYTES else f"{nbytes / GIB:,.2f} GiB"
 
 
 def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
@@ -135,37 +142,31 @@ def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
     for text, name in names:
         statistics = summary[name] or {}
         rows.append((text, *(duration(statistics.get(stat)) for stat in _SHOWN)))
-    yield _grid(("per completed request", *_SHOWN), rows)
+    yield _grid(("per request", *_SHOWN), rows)
     wait = summary["queue_wait_ms"]
     unfinished = result["honesty"]["requests"]["unfinished"]
     bound = f" (at least: {unfinished} unfinished requests count with their age)" if unfinished else ""
     mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
-    yield Padding(Text(f"Approximate mean queue wait: {mean_wait}{bound}"), (0, 0, 0, 2))
+    yield _indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
     if breakdown_ms(summary) is not None:
-        yield Padding(Text(verdict(summary)), (0, 0, 0, 2))
+        yield _indent(Text(verdict(summary)))
 
 
 def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
     health, summary = result["summary"]["storage_health"], result["summary"]
     status = health["overall_status"]
     yield _title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
-    yield Padding(
-        Text.assemble(
-            "Verdict: ",
-            (status, _STYLES.get(status, "bold yellow")),
-            f" ({health['performance_profile']} profile, "
-            f"{health['passed_count']} of {health['total_count']} criteria met)",
-        ),
-        (0, 0, 0, 2),
-    )
+    counts = f"{health['passed_count']} of {health['total_count']} criteria met"
+    profile = f" ({health['performance_profile']} profile, {counts})"
+    yield _indent(Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile))
     for failure in health["failures"]:
-        yield Padding(Text(f"[FAIL] {failure}", style="bold red"), (0, 0, 0, 2))
+        yield _indent(Text(f"[FAIL] {failure}", style="bold red"))
     for criterion in health["criteria"]:
-        yield Padding(_criterion(criterion), (0, 0, 0, 2))
+        yield _indent(_criterion(criterion, result["simulated"]))
     yield _pairs((("NVMe Throughput", number(summary["nvme_throughput"], " tok/s")), *_bandwidths(result)))
 
 
-def _criterion(criterion: Mapping[str, Any]) -> Text:
+def _criterion(criterion: Mapping[str, Any], simulated: bool) -> Text:
     word = {True: "PASS", False: "FAIL", None: "----"}[criterion["passed"]]
     actual = criterion["actual"]
     if actual is None:
@@ -174,7 +175,7 @@ def _criterion(criterion: Mapping[str, Any]) -> Text:
         text = f"{actual:.1%}"
     else:
         text = f"{actual:,.2f} {criterion['unit']}"
-    suffix = " (modelled)" if criterion["modelled"] else ""
+    suffix = (" (simulated)" if simulated else " (modelled)") if criterion["modelled"] else ""
     return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion['name']}: {text}{suffix}")
 
 
@@ -213,7 +214,7 @@ def _tier_distribution(result: Mapping[str, Any]) -> Iterator[Part]:
         name = tier["tier"]
         rows.append(
             (
-                f"{_TIER_LABELS[name]} ({tier['backend']}){label(result, name)}",
+                _TIER_LABELS[name] + (label(result, name) or f" ({tier['backend']})"),
                 f"{tier['entries']:,}",
                 _volume(tier["used_bytes"]),
                 _volume(tier["limit_bytes"]),
@@ -300,7 +301,7 @@ def _yes_no(value: bool | None) -> str:
 def _bottlenecks(result: Mapping[str, Any]) -> Iterator[Part]:
     yield Text("\nPotential bottlenecks:", style="bold")
     for line in bottlenecks(result):
-        yield Padding(Text(f"- {line}"), (0, 0, 0, 2))
+        yield _indent(Text(f"- {line}"))
 
 
 def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
@@ -317,10 +318,11 @@ def _warnings(result: Mapping[str, Any]) -> Iterator[Part]:
         return
     yield Text("\nWarnings:", style="bold yellow")
     for item in result["warnings"]:
-        yield Padding(Text(f"! {item['code']}: {item['message']}"), (0, 0, 0, 2))
-        yield Padding(Text(f"-> {item['remedy']}"), (0, 0, 0, 4))
+        yield _indent(Text(f"! {item['code']}: {item['message']}"))
+        yield _indent(Text(f"-> {item['remedy']}"), 4)
 
 
 def _identity(result: Mapping[str, Any]) -> Iterator[Part]:
     yield Text("")
-    yield _pairs((("Seed", str(result["seed"])), ("Digest", str(result["digest"]))))
+    yield _indent(Text(f"Seed    {result['seed']}"))
+    yield _indent(Text(f"Digest  {result['digest']}"))
