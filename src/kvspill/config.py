@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from kvspill.config_checks import check_config
 from kvspill.config_fields import (
@@ -35,6 +35,9 @@ Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 class Config(Group):
     """Everything that decides what a run does. Valid once it exists."""
+
+    # Help needs the fields but no validator: build that when the first value comes.
+    model_config = ConfigDict(defer_build=True)
 
     num_users: int = opt(50, "simulated users", group="load", alias_flags=("--users",), ge=1, le=1_000_000)
     duration: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] | None = opt(

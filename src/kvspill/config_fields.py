@@ -9,6 +9,9 @@ from pydantic.fields import FieldInfo
 
 from kvspill.records import MIB
 
+KeyPath = tuple[str, ...]
+"""Where a key stands in a YAML file."""
+
 GROUPS: Final[Mapping[str, str]] = {
     "load": "Load: who asks and for how long",
     "model": "Model",
@@ -119,6 +122,8 @@ def _listed(value: object) -> object:
 def _check_path(value: str) -> str:
     if not value.strip():
         raise ValueError("empty; name a path")
+    if len(value) > 4096:
+        raise ValueError("longer than any path; name a shorter one")
     if "\0" in value:
         raise ValueError("contains a NUL character; name a path without it")
     return value

@@ -4,12 +4,15 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kvspill.config_fields import KeyPath
 from kvspill.config_groups import PERSONA_PRESETS, Qos
-from kvspill.config_yaml import KeyPath, YamlFile
 from kvspill.errors import UsageError
 from kvspill.models import BUILT_IN_MODELS
+
+if TYPE_CHECKING:
+    from kvspill.config_yaml import YamlFile
 
 _MODEL_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -119,7 +122,7 @@ class Translation:
         self.origins[new] = old
 
 
-def translate(file: YamlFile) -> Translation:
+def translate(file: "YamlFile") -> Translation:
     """Replace the harness's sections by our own fields; what has no counterpart is listed, never dropped."""
     result = Translation({key: value for key, value in file.data.items() if key not in SECTIONS})
     for section, names in SECTIONS.items():
@@ -143,7 +146,7 @@ def translate(file: YamlFile) -> Translation:
     return result
 
 
-def check_key(file: YamlFile, path: KeyPath, known: tuple[str, ...]) -> None:
+def check_key(file: "YamlFile", path: KeyPath, known: tuple[str, ...]) -> None:
     """Refuse a key that is not known at its place, with the near one."""
     if path[-1] in known:
         return
@@ -157,19 +160,19 @@ def shown_path(path: KeyPath) -> str:
     return text if text.isprintable() and len(text) <= 100 else ascii(text[:100])
 
 
-def _need_mapping(file: YamlFile, path: KeyPath, value: object) -> None:
+def _need_mapping(file: "YamlFile", path: KeyPath, value: object) -> None:
     if not isinstance(value, Mapping):
         raise UsageError(
             f"{file.where(path)}: {shown_path(path)}: has no keys below it; indent them under it"
         )
 
 
-def _clash(file: YamlFile, old: str, new: str) -> None:
+def _clash(file: "YamlFile", old: str, new: str) -> None:
     if new in file.data:
         raise UsageError(f"{file.where((old,))}: {old}: says the same as {new}; keep one of them")
 
 
-def _models(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> None:
+def _models(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -> None:
     _clash(file, "model_configs", "models")
     known = (*_MODEL_KEYS, "hidden_dim", "num_heads")
     for name, model in values.items():
@@ -194,7 +197,7 @@ def _models(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> N
             given.pop("head_dim", None)
 
 
-def _personas(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> None:
+def _personas(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -> None:
     _clash(file, "user_templates", "personas")
     for name, persona in values.items():
         path = ("user_templates", str(name))
@@ -205,7 +208,7 @@ def _personas(file: YamlFile, values: Mapping[Any, Any], result: Translation) ->
             result.put(("personas", str(name), _PERSONA_KEYS[str(key)]), value, (*path, str(key)))
 
 
-def _targets(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> None:
+def _targets(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -> None:
     _clash(file, "qos_profiles", "qos")
     unused = ("target_latency_p999_ms", "target_latency_p9999_ms", "priority")
     for name, profile in values.items():
@@ -221,7 +224,7 @@ def _targets(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> 
                 result.ignored.append(".".join(old))
 
 
-def _shares(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> None:
+def _shares(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -> None:
     _clash(file, "qos_distribution", "qos")
     known = SECTIONS["qos_distribution"] or ()
     bounds = dict(zip(known, (0.15, 0.5), strict=True))
@@ -243,11 +246,13 @@ def _shares(file: YamlFile, values: Mapping[Any, Any], result: Translation) -> N
         result.put(("qos", name, "share"), share, old)
 
 
-_SPECIAL: Final[Mapping[str, Callable[[YamlFile, Mapping[Any, Any], Translation], None]]] = MappingProxyType(
-    {
-        "model_configs": _models,
-        "user_templates": _personas,
-        "qos_profiles": _targets,
-        "qos_distribution": _shares,
-    }
+_SPECIAL: Final[Mapping[str, Callable[["YamlFile", Mapping[Any, Any], Translation], None]]] = (
+    MappingProxyType(
+        {
+            "model_configs": _models,
+            "user_templates": _personas,
+            "qos_profiles": _targets,
+            "qos_distribution": _shares,
+        }
+    )
 )

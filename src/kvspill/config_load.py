@@ -3,18 +3,19 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
 from pydantic import ValidationError
 
 from kvspill.config import Config
 from kvspill.config_errors import Location, problem, shown
-from kvspill.config_fields import extra_of, flag_of, is_flag
+from kvspill.config_fields import KeyPath, extra_of, flag_of, is_flag
 from kvspill.config_later import UNAVAILABLE, refusal
 from kvspill.config_legacy import SECTIONS, Translation, shown_path, translate
-from kvspill.config_yaml import KeyPath, YamlFile, read_yaml
 from kvspill.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvspill.config_yaml import YamlFile
 
 ENVIRONMENT_PREFIX = "KVSPILL_"
 
@@ -48,7 +49,7 @@ def load_config(
     """
     environ = environ or {}
     config_file = config_file or environ.get(ENVIRONMENT_PREFIX + "CONFIG") or None
-    file = read_yaml(config_file) if config_file else None
+    file = _read(config_file) if config_file else None
     translation = translate(file) if file else Translation({})
     given = _from_file(file, translation) if file else {}
     given |= _from_environment(environ)
@@ -58,15 +59,31 @@ def load_config(
     data = {**(defaults or {}), **{name: item.value for name, item in given.items()}}
     if "max_requests" in given and "duration" not in given:
         data.pop("duration", None)
-    data["sources"] = {
-        name: config_file if item.source == "file" else item.label for name, item in given.items()
-    }
     data["ignored_keys"] = tuple(translation.ignored)
     try:
-        return Config.model_validate(data)
+        config = Config.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
+    return config.model_copy(update={"sources": _sources(config, given, config_file, defaults or {})})
+
+
+def _sources(
+    config: Config, given: Mapping[str, Given], config_file: str | None, defaults: Mapping[str, Any]
+) -> dict[str, str]:
+    """Where each value that is not the default came from."""
+    usual, values = Config().model_dump(), config.model_dump()
+    sources = dict.fromkeys(defaults, "default of the command")
+    for name, item in given.items():
+        sources[name] = str(config_file) if item.source == "file" else item.label
+    return {name: source for name, source in sources.items() if values[name] != usual[name]}
+
+
+def _read(path: str) -> "YamlFile":
+    # Reading YAML is rare, and its parser is slow to import.
+    from kvspill.config_yaml import read_yaml
+
+    return read_yaml(path)
 
 
 def flag_fields() -> dict[str, Any]:
@@ -82,6 +99,8 @@ def echo(config: Config) -> dict[str, Any]:
 
 def to_yaml(config: Config) -> str:
     """The configuration as a file that `--config` reads back."""
+    import yaml
+
     hidden = {name for name, later in UNAVAILABLE.items() if not later.allowed}
     data = config.model_dump(mode="json", exclude=hidden | {"sources", "ignored_keys"})
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
@@ -91,7 +110,7 @@ def _file_keys() -> list[str]:
     return [name for name, info in Config.model_fields.items() if not extra_of(info).get("internal")]
 
 
-def _from_file(file: YamlFile, translation: Translation) -> dict[str, Given]:
+def _from_file(file: "YamlFile", translation: Translation) -> dict[str, Given]:
     known = _file_keys()
     given = {}
     for key, value in translation.data.items():
@@ -152,7 +171,7 @@ def _explain(
     location: Location,
     details: Any,
     given: Mapping[str, Given],
-    file: YamlFile | None,
+    file: "YamlFile | None",
     translation: Translation,
 ) -> str:
     """The line for one validation error."""

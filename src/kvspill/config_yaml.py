@@ -7,11 +7,10 @@ from typing import Any
 
 import yaml
 
+from kvspill.config_fields import KeyPath
 from kvspill.errors import UsageError
 
 MAX_BYTES = 4 << 20
-
-KeyPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""`kvspill quick`: 30 seconds on the current disk that can neither fill it nor take much memory."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.records import GIB
+
+CAPACITY_GB_MAX = 4.0
+FREE_SHARE_MAX = 0.1
+DEFAULTS = {"num_users": 10, "duration": 30.0, "cpu_mem_gb": 0.5, "generation_mode": "fast"}
+SMALL_MODEL = "tiny-1b"
+
+SUMMARY = "Measures the current disk for 30 seconds, holding at most 4 GiB and a tenth of the free space."
+EXAMPLES = """\
+examples:
+  kvspill quick
+  kvspill quick --cache-dir /mnt/nvme --num-users 20
+"""
+
+
+def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
+    """Parse, cap and run; returns the exit code."""
+    asked = asks_for_help(argv)
+    parser = config_parser(prog, SUMMARY, EXAMPLES, full=asked == "--help-all")
+    if asked is not None:
+        print(parser.format_help(), end="")
+        return 0
+    config = capped(parse_config(parser, argv, defaults=DEFAULTS))
+    from kvspill.suite.runner import run_command
+
+    return run_command(config, simulated=False)
+
+
+def capped(config: Config, here: Path | None = None) -> Config:
+    """The configuration with a safe storage capacity, and a small model where the space is small."""
+    on_files = config.storage_tier == "on" and config.storage_backend == "files"
+    if not on_files or config.storage_capacity_gb is not None:
+        return config
+    from kvspill.storage.preflight import cache_dirs, free_bytes
+
+    dirs = cache_dirs(config, here or Path.cwd())
+    capacity_gb = safe_capacity_gb(free_bytes(dirs))
+    capacity_bytes = capacity_gb * GIB
+    changes: dict[str, object] = {"storage_capacity_gb": capacity_gb}
+    # Two of the largest entries are the least that lets anything be evicted.
+    if "model" not in config.model_fields_set and capacity_bytes < 2 * config.largest_entry_bytes:
+        changes["model"] = SMALL_MODEL
+        config = config.changed(model=SMALL_MODEL)
+    if capacity_bytes < config.largest_entry_bytes:
+        raise UsageError(
+            f"{', '.join(map(str, dirs))}: a tenth of the free space is {capacity_gb:g} GiB, too little for "
+            f"one entry of {config.model}; name a larger disk with --cache-dir"
+        )
+    return config.changed(**changes)
+
+
+def safe_capacity_gb(free: int) -> float:
+    """A storage capacity that leaves nine tenths of the free space alone."""
+    return min(CAPACITY_GB_MAX, math.floor(free * FREE_SHARE_MAX / GIB * 100) / 100)
