@@ -161,6 +161,8 @@ class OpRecord:
     stored_bytes: int
     """Bytes as stored, padded: what the device moves."""
     completion: Completion
+    generation: int = 0
+    """Which version of the key: each put makes a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class Eviction:
     tier: Tier
     below: Tier | None
     nbytes: int
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kvspill.records import (
     Purpose,
     Verb,
 )
-from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.base import ObjectRef, Source, WriteItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,9 @@ class Cache:
         limit = self._options.max_concurrent_allocs
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._background: set[asyncio.Task[None]] = set()
+        self._in_flight = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
     def find(self, key: str) -> Entry | None:
         """The entry of that key, wherever it is, without counting as a lookup."""
@@ -84,7 +87,7 @@ class Cache:
         """Read an entry that the caller has pinned."""
         assert entry.pins > 0
         tier = entry.tier
-        completion = (await tier.backend.read([entry.ref]))[0]
+        completion = await self._read(tier, entry.ref)
         if completion.error is not None and not entry.doomed and completion.error != "cancelled":
             self._doom(entry)
         elif not entry.doomed:
@@ -111,7 +114,7 @@ class Cache:
             if newer is not None:
                 self._doom(newer)
             self._index[key] = entry
-            completion = (await tier.backend.write([WriteItem(ref)]))[0]
+            completion = await self._write(tier, ref, None)
         self._report(tier, Verb.WRITE, purpose, entry, completion)
         if completion.error is not None:
             self._forget(entry)
@@ -136,6 +139,12 @@ class Cache:
         """Wait for the deletes that nobody waits for."""
         while self._background:
             await asyncio.gather(*self._background)
+
+    async def stop(self) -> None:
+        """The run is over: cut short what is in flight, and wait until its end was reported."""
+        for tier in self.tiers:
+            tier.backend.cancel()
+        await self._quiet.wait()
 
     # Room
 
@@ -210,7 +219,9 @@ class Cache:
         entry.state = State.GONE
         tier.take_out(entry, evicted=True)
         self._forget(entry)
-        self._observer.eviction(Eviction(self._clock_ns(), tier.name, None, entry.ref.nbytes))
+        self._observer.eviction(
+            Eviction(self._clock_ns(), tier.name, None, entry.ref.nbytes, entry.ref.key)
+        )
         return await self._delete(tier, entry, Purpose.EVICTION)
 
     async def _move(self, entry: Entry, below: TierState) -> int:
@@ -221,7 +232,7 @@ class Cache:
         above.take_out(entry, evicted=True)
         source = above.backend.lend(entry.ref)
         if source is None:
-            read = (await above.backend.read([entry.ref]))[0]
+            read = await self._read(above, entry.ref)
         else:
             now_ns = self._clock_ns()
             # Nothing is copied: the write below takes the bytes from where they are (E5).
@@ -229,7 +240,7 @@ class Cache:
         self._report(above, Verb.READ, Purpose.DEMOTION, entry, read)
         error = read.error
         if error is None:
-            write = (await below.backend.write([WriteItem(entry.ref, source)]))[0]
+            write = await self._write(below, entry.ref, source)
             entry.stored_bytes = below_bytes
             self._report(below, Verb.WRITE, Purpose.DEMOTION, entry, write)
             entry.stored_bytes = above_bytes
@@ -244,7 +255,9 @@ class Cache:
             entry.state = State.GONE
             self._forget(entry)
         self._observer.eviction(
-            Eviction(self._clock_ns(), above.name, None if error else below.name, entry.ref.nbytes)
+            Eviction(
+                self._clock_ns(), above.name, None if error else below.name, entry.ref.nbytes, entry.ref.key
+            )
         )
         self._settle(entry)
         self._bury(entry)
@@ -259,7 +272,7 @@ class Cache:
         self._report(tier, Verb.DELETE, purpose, entry, completion)
         if completion.error in (None, "ENOENT"):
             return stored_bytes
-        tier.lost_bytes += stored_bytes
+        tier.lose(stored_bytes)
         return 0
 
     # Entries that are no longer wanted
@@ -293,6 +306,29 @@ class Cache:
 
     # Small things
 
+    async def _read(self, tier: TierState, ref: ObjectRef) -> Completion:
+        self._begin()
+        try:
+            return (await tier.backend.read([ref]))[0]
+        finally:
+            self._end()
+
+    async def _write(self, tier: TierState, ref: ObjectRef, source: Source | None) -> Completion:
+        self._begin()
+        try:
+            return (await tier.backend.write([WriteItem(ref, source)]))[0]
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        self._in_flight += 1
+        self._quiet.clear()
+
+    def _end(self) -> None:
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._quiet.set()
+
     async def _settled(self, entry: Entry) -> None:
         if entry.settled is None:
             entry.settled = asyncio.get_running_loop().create_future()
@@ -308,7 +344,14 @@ class Cache:
     ) -> None:
         self._observer.op(
             OpRecord(
-                tier.name, verb, purpose, entry.ref.key, entry.ref.nbytes, entry.stored_bytes, completion
+                tier=tier.name,
+                verb=verb,
+                purpose=purpose,
+                key=entry.ref.key,
+                nbytes=entry.ref.nbytes,
+                stored_bytes=entry.stored_bytes,
+                completion=completion,
+                generation=entry.ref.generation,
             )
         )
 

@@ -79,6 +79,11 @@ class TierState:
         if nbytes < 0:
             self._notify()
 
+    def lose(self, nbytes: int) -> None:
+        """Bytes could not be freed; whoever waits for them must know."""
+        self.lost_bytes += nbytes
+        self._notify()
+
     def settle_in(self, entry: Entry) -> None:
         """An entry has arrived and may be found, kept and evicted."""
         assert entry.state is State.READY, entry.state

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kvspill.cache.cache import Cache
@@ -57,6 +58,7 @@ class Engine:
         self._halted = False
         self._arrivals = merged(workload)
         self._upcoming: Request | None = None
+        self.interrupted: str | None = None
         self.start_ns = 0
         self.end_ns: int | None = None
         self.arrived = 0
@@ -83,9 +85,9 @@ class Engine:
     def digest(self) -> str:
         return self._digest.hexdigest()
 
-    async def run(self, on_end: Callable[[], None]) -> None:
+    async def run(self, start_ns: int, on_end: Callable[[], None]) -> None:
         """Drive the load to its end; on_end is called the moment it is over, before anything settles."""
-        self.start_ns = self._world.now_ns()
+        self.start_ns = start_ns
         if self._options.duration_ns is not None:
             self.end_ns = self.start_ns + self._options.duration_ns
         loop = asyncio.get_running_loop()
@@ -117,11 +119,16 @@ class Engine:
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """End what is in flight: first the devices, so that what they moved is known, then the tasks."""
         self._halted = True
-        for tier in self._cache.tiers:
-            await tier.backend.cancel()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._cache.stop(), _SETTLE_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
+
+    def interrupt(self, reason: str) -> None:
+        """End the load now; what was measured so far is kept."""
+        self.interrupted = self.interrupted or reason
+        self._finished.set()
 
     def unfinished_ages_ns(self, at_ns: int) -> list[int]:
         """Age of each request that arrived and was not served to its end (L3)."""

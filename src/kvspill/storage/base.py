@@ -71,7 +71,7 @@ class Backend(Protocol):
         """The object's own memory for a write elsewhere, or None where it has none to lend."""
         ...
 
-    async def cancel(self) -> None:
+    def cancel(self) -> None:
         """The run is over: what is in flight ends early, its completions carry what was moved and
         error "cancelled"; whatever is asked afterwards is answered "cancelled" at once."""
         ...

@@ -221,10 +221,10 @@ class ModelledBackend:
     def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - there is no memory to lend
         return None
 
-    async def cancel(self) -> None:
+    def cancel(self) -> None:
         self._cancelled = True
         self._device.cancel()
 
     async def close(self) -> None:
-        await self.cancel()
+        self.cancel()
         self._objects.clear()

@@ -10,8 +10,6 @@ from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.storage.base import Backend
-from kvspill.storage.modelled import ModelledBackend
-from kvspill.storage.profiles import DEFAULT_PRESET, PRESETS, Profile, load_profile
 from kvspill.workload.synthetic import SyntheticWorkload
 from kvspill.world import World
 
@@ -28,18 +26,6 @@ def tier_limits(config: Config, storage_bytes: int) -> dict[Tier, int]:
     """The tiers of this run, fastest first, with their budgets; a tier without one is absent."""
     limits = {Tier.GPU: config.gpu_bytes, Tier.CPU: config.cpu_bytes, Tier.STORAGE: storage_bytes}
     return {tier: limit for tier, limit in limits.items() if limit > 0}
-
-
-def profile_of(config: Config) -> Profile:
-    """The speeds of this run's modelled tiers."""
-    return load_profile(config.device_profile or DEFAULT_PRESET)
-
-
-def simulated_backend(config: Config, world: World, tier: Tier) -> Backend:
-    """A modelled backend for any tier."""
-    null = tier is Tier.STORAGE and config.storage_backend == "null"
-    model = PRESETS["null"][tier] if null else profile_of(config)[tier]
-    return ModelledBackend("null" if null else "modelled", model, world.now_ns)
 
 
 def build_cache(

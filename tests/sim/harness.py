@@ -1,0 +1,112 @@
+"""Small worlds for simulations: a cache over modelled, failing tiers, and an oracle that watches it."""
+
+import random
+from dataclasses import dataclass, field
+
+from kvspill.cache.cache import Cache, CacheOptions
+from kvspill.cache.policies import make_policy
+from kvspill.cache.tier import State, TierState
+from kvspill.records import (
+    Eviction,
+    Lookup,
+    OpRecord,
+    Outcome,
+    Purpose,
+    RequestRecord,
+    Tier,
+    Verb,
+)
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from sim.faults import FaultyBackend
+
+ALL_TIERS = (Tier.GPU, Tier.CPU, Tier.STORAGE)
+
+
+@dataclass
+class Oracle:
+    """Knows which keys must be found, from what the cache says it did."""
+
+    present: dict[str, int] = field(default_factory=dict)
+    """The generation of each key that must be found."""
+    ops: list[OpRecord] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    requests: list[RequestRecord] = field(default_factory=list)
+
+    def op(self, record: OpRecord) -> None:
+        self.ops.append(record)
+        if record.purpose in (Purpose.DEMOTION, Purpose.EVICTION):
+            return
+        if record.verb is Verb.WRITE and record.completion.error is None:
+            self.present[record.key] = record.generation
+        elif record.verb is Verb.READ and record.completion.error is not None:
+            self.forget(record.key, record.generation)
+
+    def lookup(self, lookup: Lookup) -> None:
+        self.lookups.append(lookup)
+
+    def eviction(self, eviction: Eviction) -> None:
+        self.evictions.append(eviction)
+        if eviction.below is None:
+            self.forget(eviction.key)
+
+    def forget(self, key: str, generation: int | None = None) -> None:
+        if generation in (None, self.present.get(key)):
+            self.present.pop(key, None)
+
+    def request(self, record: RequestRecord) -> None:
+        self.requests.append(record)
+
+
+def make_tier(name: Tier, backend, usable_bytes: int, policy: str = "lru") -> TierState:
+    return TierState(name, backend, usable_bytes, usable_bytes, make_policy(policy, usable_bytes))
+
+
+def make_cache(world, sizes, *, faults=(0.0, 0.0, 0.0), policy="lru", options=None, rng=None):
+    """A cache over len(sizes) tiers, fastest first, each of so many bytes; faults as (read, write, delete)."""
+    oracle = Oracle()
+    tiers = []
+    for level, (name, nbytes) in enumerate(zip(ALL_TIERS[-len(sizes) :], sizes, strict=True)):
+        speed = DeviceModel(4.0 / (level + 1), 2.0 / (level + 1), 10 * level, 10 * level, 5, concurrency=4)
+        inner = ModelledBackend("modelled", speed, world.now_ns)
+        read, write, delete = faults
+        backend = FaultyBackend(inner, rng or random.Random(0), read, write, delete)
+        tiers.append(make_tier(name, backend, nbytes, policy))
+    return Cache(tiers, oracle, world.now_ns, options or CacheOptions()), oracle
+
+
+def check_ledgers(cache: Cache) -> None:
+    """What must hold at every moment."""
+    for tier in cache.tiers:
+        residents = sum(entry.stored_bytes for entry in tier.residents.values())
+        idle = sum(entry.stored_bytes for entry in tier.residents.values() if entry.idle)
+        assert 0 <= tier.used_bytes <= tier.usable_bytes
+        assert residents + tier.lost_bytes <= tier.used_bytes
+        assert idle == tier.idle_bytes
+        assert len(tier.policy) == len(tier.residents)
+        for entry in tier.residents.values():
+            assert entry.tier is tier
+            assert entry.state is State.READY
+
+
+def check_quiet(cache: Cache, oracle: Oracle) -> None:
+    """What must hold when nothing is under way: every byte is accounted for, nothing is left over."""
+    check_ledgers(cache)
+    found = set()
+    for tier in cache.tiers:
+        residents = tier.residents.values()
+        assert tier.used_bytes == sum(entry.stored_bytes for entry in residents) + tier.lost_bytes
+        kept = {(entry.ref.key, entry.ref.generation) for entry in residents}
+        assert kept <= tier.backend.objects
+        if tier.lost_bytes == 0:
+            assert kept == tier.backend.objects
+        found |= {(entry.ref.key, entry.ref.generation) for entry in residents}
+    assert found == set(oracle.present.items())
+    errors = [lookup for lookup in oracle.lookups if lookup.outcome is Outcome.ERROR]
+    failed_reads = [
+        op
+        for op in oracle.ops
+        if op.verb is Verb.READ and op.completion.error and op.purpose is not Purpose.DEMOTION
+    ]
+    assert len(errors) == len(failed_reads)

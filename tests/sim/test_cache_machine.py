@@ -1,0 +1,143 @@
+"""A state machine drives the cache with faults against an oracle: C1-C7 under any interleaving."""
+
+import asyncio
+import random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kvspill.cache.cache import CacheOptions
+from kvspill.cache.policies import POLICY_NAMES
+from kvspill.cache.tier import State
+from kvspill.records import HitType, Outcome, Purpose
+from kvspill.world import VirtualLoop, World
+from sim.harness import check_ledgers, check_quiet, make_cache
+
+KIB = 1024
+KEYS = st.sampled_from([f"k{n}" for n in range(8)])
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Puts, gets, pins and releases, started at any time and left to run for any time."""
+
+    @initialize(
+        sizes=st.lists(st.integers(16, 200), min_size=1, max_size=3),
+        policy=st.sampled_from(POLICY_NAMES),
+        waterfall=st.booleans(),
+        allocs=st.sampled_from([0, 1, 2]),
+        faults=st.sampled_from([(0.0, 0.0, 0.0), (0.2, 0.0, 0.0), (0.0, 0.2, 0.0), (0.1, 0.1, 0.1)]),
+        seed=st.integers(0, 2**32),
+    )
+    def start(self, sizes, policy, waterfall, allocs, faults, seed):
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.world = World(seed, self.loop.now_ns, virtual=True)
+        options = CacheOptions(waterfall, allocs)
+        self.largest = max(sizes) * KIB // 4096 * 4096
+
+        async def build():
+            return make_cache(
+                self.world,
+                [size * KIB for size in sizes],
+                faults=faults,
+                policy=policy,
+                options=options,
+                rng=random.Random(seed),
+            )
+
+        self.cache, self.oracle = self.loop.run_until_complete(build())
+        self.tasks = []
+        self.writing = set()
+        self.pinned = []
+
+    def spawn(self, coroutine):
+        self.tasks.append(self.loop.create_task(coroutine))
+
+    @rule(key=KEYS, nbytes=st.integers(1, 120 * KIB), pin=st.booleans())
+    def put(self, key, nbytes, pin):
+        if key not in self.writing:
+            self.writing.add(key)
+            self.spawn(self._put(key, nbytes, pin))
+
+    async def _put(self, key, nbytes, pin):
+        self.oracle.forget(key)
+        put = await self.cache.put(key, nbytes, Purpose.PREFILL, pin)
+        self.writing.discard(key)
+        if put.entry is None:
+            assert put.failure in ("EIO", "too_large", "no_space")
+            assert (put.failure == "too_large") == (-(-nbytes // 4096) * 4096 > self.largest)
+        elif pin:
+            assert put.entry.state is State.READY
+            self.pinned.append((put.entry, put.entry.tier))
+
+    @rule(key=KEYS)
+    def get(self, key):
+        self.spawn(self._get(key))
+
+    async def _get(self, key):
+        outcome = await self.cache.get(key, Purpose.HISTORY, HitType.MULTI_TURN)
+        if outcome is Outcome.HIT and key not in self.writing:
+            read = [op for op in self.oracle.ops if op.key == key and op.verb == "read"][-1]
+            assert read.completion.error is None
+
+    @precondition(lambda self: self.pinned)
+    @rule(index=st.integers(0, 100))
+    def read_pinned(self, index):
+        entry, _tier = self.pinned[index % len(self.pinned)]
+        self.loop.run_until_complete(self.cache.read_pinned(entry, Purpose.DECODE, HitType.USER))
+
+    @precondition(lambda self: self.pinned)
+    @rule(index=st.integers(0, 100))
+    def release(self, index):
+        entry, _tier = self.pinned.pop(index % len(self.pinned))
+
+        async def release():
+            self.cache.release(entry)
+
+        self.loop.run_until_complete(release())
+
+    @rule(microseconds=st.integers(0, 400))
+    def wait(self, microseconds):
+        self.loop.run_until_complete(asyncio.sleep(microseconds / 1e6))
+
+    @invariant()
+    def ledgers_hold(self):
+        if hasattr(self, "cache"):
+            check_ledgers(self.cache)
+
+    @invariant()
+    def pinned_entries_stay(self):
+        """C3: a pinned entry is neither evicted nor moved, even when its key was overwritten."""
+        for entry, tier in getattr(self, "pinned", ()):
+            assert entry.tier is tier
+            assert entry.state is State.READY
+            assert (entry.ref.key, entry.ref.generation) in tier.backend.objects
+
+    def teardown(self):
+        """C4: once the pins are released, everything ends by itself."""
+        if not hasattr(self, "cache"):
+            return
+
+        async def finish():
+            while self.pinned or self.tasks:
+                while self.pinned:
+                    entry, _tier = self.pinned.pop()
+                    self.cache.release(entry)
+                done, pending = await asyncio.wait(self.tasks, timeout=1) if self.tasks else (set(), set())
+                for task in done:
+                    task.result()
+                assert done or not pending, "no progress for a second of virtual time"
+                self.tasks = list(pending)
+            await self.cache.drain()
+
+        self.loop.run_until_complete(finish())
+        check_quiet(self.cache, self.oracle)
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
