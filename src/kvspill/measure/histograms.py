@@ -97,8 +97,13 @@ class Histogram:
         self._flush()
         if self._hdr is None:
             return None
-        found = self._hdr.get_percentile_to_value_dict(list(PERCENTILES.values()))
-        return {name: min(found[rank], self._max_ns) for name, rank in PERCENTILES.items()}
+        hdr, cumulated = self._hdr, np.cumsum(np.ctypeslib.as_array(self._hdr.counts))
+        found = {}
+        for name, rank in PERCENTILES.items():
+            index = int(np.searchsorted(cumulated, hdr.get_target_count_at_percentile(rank)))
+            value_ns = hdr.get_highest_equivalent_value(hdr.get_value_from_index(index))
+            found[name] = min(value_ns, self._max_ns)
+        return found
 
     def statistics_ms(self) -> dict[str, float] | None:
         """Mean, percentiles and maximum in milliseconds, or None where nothing was recorded."""
@@ -114,10 +119,8 @@ class Histogram:
         self._flush()
         if self._hdr is None or limit_ns >= self._max_ns:
             return 0
-        recorded = self._hdr.get_recorded_iterator()
-        limit_step_ns = self._hdr.get_highest_equivalent_value(max(0, limit_ns))
-        above = (s.count_at_value_iterated_to for s in recorded if s.value_iterated_to > limit_step_ns)
-        return sum(above)
+        index = self._hdr.get_counts_array_index(max(0, limit_ns))
+        return int(np.ctypeslib.as_array(self._hdr.counts)[index + 1 :].sum())
 
     def to_dict(self) -> dict[str, Any] | None:
         """For the result file: the base64 form that every HdrHistogram library reads, and the exact parts."""

@@ -90,12 +90,16 @@ def _failures(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Cautio
 
 
 def _capacity(measured: Measured) -> Iterator[Caution]:
-    dropped = {tier: n for (tier, below), n in measured.recorder.evictions.items() if below is None}
-    for tier, count in dropped.items():
-        flag = "--storage-capacity-gb" if tier is Tier.STORAGE else f"--{tier.value}-mem-gb"
+    """C3: what falls out of the last tier inside the window."""
+    if not measured.facts.tiers:
+        return
+    last = measured.facts.tiers[-1].tier
+    dropped = measured.recorder.evictions[last, None]
+    if dropped:
+        flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
         yield caution(
             "capacity_bound",
-            f"{count} entries were dropped from the {tier.value} tier for lack of space: "
+            f"{dropped} entries were dropped from the {last.value} tier for lack of space: "
             "its capacity bounds this result.",
             f"Raise {flag}, or compare only with runs of the same capacity.",
         )
