@@ -93,6 +93,12 @@ class Request(NamedTuple):
     last_turn: bool = False
     """True where nothing later depends on this turn."""
     persona: str = ""
+    chunks: tuple[SharedPrefix, ...] = ()
+    """Retrieved document chunks whose stored KV this request reads (RAG)."""
+    blocks: tuple[str, ...] = ()
+    """Chained block hashes of the whole context, first block first, where a trace lists them."""
+    block_tokens: int = 0
+    """Tokens per listed block."""
 
     @property
     def key(self) -> str:

@@ -21,6 +21,10 @@ class MlperfModel:
                 )
             )
         ops += [
+            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, chunk.tokens * per_token)
+            for chunk in request.chunks
+        ]
+        ops += [
             PlannedOp(Verb.READ, Purpose.HISTORY, key, nbytes) for key, nbytes in self._history(request)
         ]
         nbytes = request.context_tokens * per_token
@@ -40,6 +44,10 @@ class MlperfModel:
                 service, cache, request.prefix.key, nbytes, Purpose.PROMPT, request.prefix.hit_type
             )
             service.prefix_hit_bytes = nbytes if hit else 0
+        for chunk in request.chunks:
+            await self._read_or_rebuild(
+                service, cache, chunk.key, chunk.tokens * per_token, Purpose.RAG, chunk.hit_type
+            )
         for key, nbytes in self._history(request):
             await self._read_or_rebuild(service, cache, key, nbytes, Purpose.HISTORY, HitType.MULTI_TURN)
         put = await service.prefill(
