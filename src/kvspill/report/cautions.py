@@ -117,7 +117,7 @@ def _device(honesty: Mapping[str, Any]) -> Iterator[Caution]:
     if share is not None and share > PAGE_CACHE_SHARE and _enough(counted["asked_read_bytes"]):
         yield caution(
             "page_cache",
-            f"The device read {1 - share:.0%} of the bytes asked for; memory may have served the rest.",
+            f"{1 - share:.0%} of the bytes asked for were fetched from the device; memory served the rest.",
             "Use --direct on, or a working set larger than memory.",
         )
     for kind in ("read", "written"):

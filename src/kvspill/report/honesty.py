@@ -56,15 +56,19 @@ def _bytes(measured: Measured, probes: Mapping[str, Any]) -> dict[str, Any]:
     seen = probes.get("block_device") or probes.get("nfs") or {}
     asked_read, asked_written = _asked(measured, Verb.READ), _asked(measured, Verb.WRITE)
     device_read, device_written = seen.get("read_bytes"), seen.get("written_bytes")
-    read_ratio = ratio(device_read, asked_read)
+    own = probes.get("process_io") or {}
+    # The process's own counter where there is one: others may be reading from the device too.
+    fetched_share = ratio(own.get("read_bytes", device_read), asked_read)
     return {
         "asked_read_bytes": asked_read,
         "asked_written_bytes": asked_written,
         "device_read_bytes": device_read,
         "device_written_bytes": device_written,
-        "device_to_asked_read": read_ratio,
+        "process_read_bytes": own.get("read_bytes"),
+        "process_written_bytes": own.get("written_bytes"),
+        "device_to_asked_read": ratio(device_read, asked_read),
         "device_to_asked_written": ratio(device_written, asked_written),
-        "page_cache_read_share": None if read_ratio is None else min(1.0, max(0.0, 1.0 - read_ratio)),
+        "page_cache_read_share": None if fetched_share is None else min(1.0, max(0.0, 1.0 - fetched_share)),
     }
 
 

@@ -1,0 +1,136 @@
+"""Which file system and which block devices lie behind a directory, as the kernel's /proc and /sys tell."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Where the kernel's files are; tests point it at trees of their own."""
+
+    proc: Path = field(default_factory=lambda: Path("/proc"))
+    sys: Path = field(default_factory=lambda: Path("/sys"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """The mount that holds a directory."""
+
+    device: str
+    """major:minor of the file system, which is not always a block device."""
+    point: str
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDevice:
+    """The device that a file system sits on, and the disks below it (partitions, dm, md, loop resolved)."""
+
+    name: str
+    disks: tuple[str, ...]
+    model: str | None
+    rotational: bool | None
+    scheduler: str | None
+
+
+def read_text(path: Path) -> str | None:
+    """A kernel file's text, or None where it is absent or closed to us."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def find_mount(directory: Path, kernel: Kernel) -> Mount | None:
+    """The mount of a directory: by its device number, the longest mount point above it if several match."""
+    text = read_text(kernel.proc / "self" / "mountinfo")
+    try:
+        device_number = os.stat(directory).st_dev
+        resolved = os.path.realpath(directory)
+    except OSError:
+        return None
+    device = f"{os.major(device_number)}:{os.minor(device_number)}"
+    mounts = [mount for mount in _mounts(text or "") if _is_above(mount.point, resolved)]
+    # Some file systems (btrfs) give files another number than their mount has.
+    matching = [mount for mount in mounts if mount.device == device] or mounts
+    return max(matching, key=lambda mount: len(mount.point), default=None)
+
+
+def _mounts(text: str) -> Iterator[Mount]:
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) >= 5 and len(tail) >= 2:
+            yield Mount(fields[2], _unescaped(fields[4]), tail[0], _unescaped(tail[1]))
+
+
+def _unescaped(text: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
+
+
+def _is_above(point: str, directory: str) -> bool:
+    return point == "/" or directory == point or directory.startswith(point + "/")
+
+
+def find_block_device(mount: Mount, kernel: Kernel) -> BlockDevice | None:
+    """The block device of a mount, or None where it has none (tmpfs, NFS, overlay)."""
+    folder = _device_folder(mount.device, kernel) or _source_folder(mount.source, kernel)
+    if folder is None:
+        return None
+    disks = tuple(sorted(disk.name for disk in _disks(folder, kernel)))
+    first = kernel.sys / "block" / disks[0]
+    rotational = (read_text(first / "queue" / "rotational") or "").strip()
+    return BlockDevice(
+        name=folder.name,
+        disks=disks,
+        model=(read_text(first / "device" / "model") or "").strip() or None,
+        rotational={"0": False, "1": True}.get(rotational),
+        scheduler=_active(read_text(first / "queue" / "scheduler")),
+    )
+
+
+def _device_folder(device: str, kernel: Kernel) -> Path | None:
+    link = kernel.sys / "dev" / "block" / device
+    return Path(os.path.realpath(link)) if link.exists() else None
+
+
+def _source_folder(source: str, kernel: Kernel) -> Path | None:
+    """For file systems with numbers of their own (btrfs): the device they were mounted from."""
+    if not source.startswith("/dev/"):
+        return None
+    try:
+        number = os.stat(source).st_rdev
+    except OSError:
+        return None
+    return _device_folder(f"{os.major(number)}:{os.minor(number)}", kernel)
+
+
+def _disks(folder: Path, kernel: Kernel) -> Iterator[Path]:
+    """The whole disks below a device: under partitions, dm, md, and under the file of a loop device."""
+    if (folder / "partition").exists():
+        folder = folder.parent
+    below = sorted((folder / "slaves").glob("*")) if (folder / "slaves").is_dir() else []
+    if below:
+        for slave in below:
+            yield from _disks(Path(os.path.realpath(slave)), kernel)
+        return
+    backing = (read_text(folder / "loop" / "backing_file") or "").strip()
+    mount = find_mount(Path(backing), kernel) if backing else None
+    beneath = _device_folder(mount.device, kernel) if mount else None
+    if beneath is not None and beneath != folder:
+        yield from _disks(beneath, kernel)
+    else:
+        yield folder
+
+
+def _active(scheduler: str | None) -> str | None:
+    """The chosen one of "none [mq-deadline] kyber"."""
+    if scheduler is None:
+        return None
+    chosen = [word.strip("[]") for word in scheduler.split() if word.startswith("[")]
+    return chosen[0] if chosen else scheduler.strip() or None
