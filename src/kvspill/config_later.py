@@ -6,19 +6,29 @@ from typing import Final, NamedTuple
 
 
 class Later(NamedTuple):
-    """Why a field cannot be set, and the values of it that can."""
+    """Why a field cannot be set, or some values of it."""
 
     feature: str
-    allowed: tuple[str, ...] = ()
     remedy: str = "leave it out"
+    values: tuple[str, ...] = ()
+    """The values that cannot be served; all of them where none is named."""
+    harmless: tuple[str, ...] = ()
+    """Values that ask for nothing."""
+
+    @property
+    def whole_field(self) -> bool:
+        return not self.values
+
+    def refuses(self, value: object) -> bool:
+        return str(value) not in self.harmless and (self.whole_field or str(value) in self.values)
 
 
 # A feature that has become available loses its line here; its field and flag are in Config already.
 UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
     {
-        "enable_autoscaling": Later("autoscaling", remedy="give a fixed --num-users"),
-        "autoscaler_mode": Later("autoscaling", remedy="give a fixed --num-users"),
-        "target_saturation": Later("autoscaling", remedy="give a fixed --num-users"),
+        "enable_autoscaling": Later("autoscaling", "give a fixed --num-users"),
+        "autoscaler_mode": Later("autoscaling", "give a fixed --num-users"),
+        "target_saturation": Later("autoscaling", "give a fixed --num-users"),
         "enable_rag": Later("retrieval-augmented generation"),
         "rag_num_docs": Later("retrieval-augmented generation"),
         "dataset_path": Later("ShareGPT conversations"),
@@ -29,17 +39,19 @@ UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
         "trace_speedup": Later("traces"),
         "replay_cycles": Later("traces"),
         "skip_bad_rows": Later("traces"),
-        "request_rate": Later("a fixed request rate", remedy="set the load with --num-users"),
+        "request_rate": Later("a fixed request rate", "set the load with --num-users"),
         "prefill_only": Later("prefill nodes"),
         "decode_only": Later("decode nodes"),
         "engine": Later("engine presets"),
-        "xlsx_output": Later("spreadsheets", remedy="read the JSON of --output"),
+        "xlsx_output": Later("spreadsheets", "read the JSON of --output"),
         "precondition": Later("preconditioning"),
-        "trials": Later("repeated trials", ("1",), "run the command again, the seed repeats the requests"),
+        "trials": Later(
+            "repeated trials", "run the command again, the seed repeats the requests", harmless=("1",)
+        ),
         "log_ops": Later("operation logs"),
-        "io_engine": Later("io_uring", ("threads",), "use --io-engine threads"),
-        "io_model": Later("other I/O models", ("mlperf",), "use --io-model mlperf"),
-        "gpu_tier": Later("a real GPU tier", ("auto", "modelled", "off"), "use --gpu-tier modelled"),
+        "io_engine": Later("io_uring", "use --io-engine threads", ("io_uring",)),
+        "io_model": Later("other I/O models", "use --io-model mlperf", ("prefix", "stream")),
+        "gpu_tier": Later("a real GPU tier", "use --gpu-tier modelled", ("real",)),
     }
 )
 
@@ -68,3 +80,8 @@ def refusal(label: str, feature: str, remedy: str) -> str:
     """The one line that answers a flag of a later version."""
     about = f" ({feature})" if feature else ""
     return f"{label}: not available in this version{about}; {remedy}"
+
+
+def unavailable_fields() -> frozenset[str]:
+    """The fields that this version cannot serve with any value."""
+    return frozenset(name for name, later in UNAVAILABLE.items() if later.whole_field)

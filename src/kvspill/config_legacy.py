@@ -141,6 +141,11 @@ def translate(file: "YamlFile") -> Translation:
             check_key(file, path, names or ())
             if path in _PLAIN:
                 result.put(_PLAIN[path], value, path)
+            elif section == "generation_timing" and _SAME_HERE[path] != value:
+                raise UsageError(
+                    f"{file.where(path)}: {shown_path(path)} {value!r}: the time of a mode is fixed; "
+                    "use --generation-mode deterministic with --decode-ms-per-token"
+                )
             elif _SAME_HERE.get(path) != value:
                 result.ignored.append(".".join(path))
     return result

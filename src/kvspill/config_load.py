@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from kvspill.config import Config
 from kvspill.config_errors import Location, problem, shown
 from kvspill.config_fields import KeyPath, extra_of, flag_of, is_flag
-from kvspill.config_later import UNAVAILABLE, refusal
+from kvspill.config_later import UNAVAILABLE, refusal, unavailable_fields
 from kvspill.config_legacy import SECTIONS, Translation, shown_path, translate
 from kvspill.errors import UsageError
 
@@ -93,16 +93,14 @@ def flag_fields() -> dict[str, Any]:
 
 def echo(config: Config) -> dict[str, Any]:
     """The resolved configuration as it stands in the result, without what this version cannot do."""
-    hidden = {name for name, later in UNAVAILABLE.items() if not later.allowed}
-    return config.model_dump(mode="json", exclude=hidden)
+    return config.model_dump(mode="json", exclude=set(unavailable_fields()))
 
 
 def to_yaml(config: Config) -> str:
     """The configuration as a file that `--config` reads back."""
     import yaml
 
-    hidden = {name for name, later in UNAVAILABLE.items() if not later.allowed}
-    data = config.model_dump(mode="json", exclude=hidden | {"sources", "ignored_keys"})
+    data = config.model_dump(mode="json", exclude={*unavailable_fields(), "sources", "ignored_keys"})
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -154,7 +152,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 def _refuse_unavailable(given: Mapping[str, Given]) -> None:
     for name, item in given.items():
         later = UNAVAILABLE.get(name)
-        if later is None or str(item.value) in later.allowed:
+        if later is None or not later.refuses(item.value):
             continue
         if item.source == "file" and item.value == Config.model_fields[name].default:
             continue

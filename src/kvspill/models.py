@@ -124,7 +124,7 @@ def find_model(name: str, own: Iterable[ModelSpec] = ()) -> ModelSpec:
     known = all_models(own)
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     shown = name if name.isprintable() and len(name) <= 60 else ascii(name[:60])
     raise UsageError(f"--model {shown}: unknown model; {hint}`kvspill models` lists them all")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser
+from kvspill.errors import UsageError
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -14,6 +15,8 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     parser.add_argument("directory", metavar="DIR", type=Path, help="where the runs kept their files")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     options = parser.parse_args(list(argv))
+    if not options.directory.is_dir():
+        raise UsageError(f"{options.directory}: is not a directory; name the one that a --cache-dir named")
     from kvspill.storage.rundir import clean
 
     removed = clean(options.directory)

@@ -6,7 +6,7 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config_fields import GROUPS, extra_of
 from kvspill.config_groups import PERSONA_PRESETS
-from kvspill.config_later import UNAVAILABLE
+from kvspill.config_later import unavailable_fields
 
 HEAD = """\
 # Every setting of kvspill with its default. Use it with: kv-cache.py --config config.yaml
@@ -23,8 +23,7 @@ def default_yaml() -> str:
     for group, title in GROUPS.items():
         lines = []
         for name, info in Config.model_fields.items():
-            later = UNAVAILABLE.get(name)
-            if extra_of(info).get("group") == group and (later is None or later.allowed):
+            if extra_of(info).get("group") == group and name not in unavailable_fields():
                 lines.append(f"{_line(name, values[name]):<34}  # {info.description}")
         if lines:
             parts.append(f"\n# --- {title} ---\n" + "\n".join(lines) + "\n")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from kvspill.config import Config
 from kvspill.config_errors import choices, shown
 from kvspill.config_fields import GROUPS, extra_of, flag_of
-from kvspill.config_later import FOREIGN_FLAGS, UNAVAILABLE, refusal
+from kvspill.config_later import FOREIGN_FLAGS, UNAVAILABLE, refusal, unavailable_fields
 from kvspill.config_load import flag_fields, load_config
 from kvspill.errors import UsageError
 
@@ -69,8 +69,7 @@ def config_parser(
 
 
 def _section(name: str) -> str:
-    later = UNAVAILABLE.get(name)
-    if later is not None and not later.allowed:
+    if name in unavailable_fields():
         return "later"
     return str(extra_of(Config.model_fields[name])["group"])
 
@@ -96,8 +95,8 @@ def _add_flag(section: Any, name: str, full: bool) -> None:
 def _metavar(name: str) -> str:
     words = choices((name,))
     if words:
-        allowed = UNAVAILABLE[name].allowed if name in UNAVAILABLE else ()
-        return "|".join(word for word in words if not allowed or word in allowed)
+        hidden = UNAVAILABLE[name].values if name in UNAVAILABLE else ()
+        return "|".join(word for word in words if word not in hidden)
     if name.endswith("_gb"):
         return "GIB"
     return "SECONDS" if name in ("duration", "warmup") else "N"

@@ -1,0 +1,80 @@
+"""The smaller commands: quick's safety, clean's restraint, the drop-in script."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.cli.quick import DEFAULTS, capped, safe_capacity_gb
+from kvspill.config_load import load_config
+from kvspill.errors import UsageError
+from kvspill.records import GIB
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(("free_gib", "capacity"), [(1000, 4), (40, 4), (39, 3.9), (10, 1), (0.5, 0.05)])
+def test_quick_takes_at_most_4_gib_and_a_tenth_of_the_free_space(free_gib: float, capacity: float) -> None:
+    assert safe_capacity_gb(int(free_gib * GIB)) == pytest.approx(capacity)
+
+
+@pytest.mark.parametrize(("free_gib", "model"), [(100, "llama3.1-8b"), (10, "tiny-1b")])
+def test_quick_takes_a_small_model_where_there_is_little_space(
+    free_gib: float, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("kvspill.storage.preflight.free_bytes", lambda _dirs: int(free_gib * GIB))
+    flags = {"cache_dir": ("--cache-dir", [str(tmp_path)])}
+    config = capped(load_config(flags, defaults=DEFAULTS))
+    assert (config.model, config.num_users, config.duration, config.cpu_mem_gb) == (model, 10, 30, 0.5)
+
+
+def test_quick_refuses_a_nearly_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("kvspill.storage.preflight.free_bytes", lambda _dirs: GIB)
+    flags = {"cache_dir": ("--cache-dir", [str(tmp_path)])}
+    with pytest.raises(UsageError, match=r"a tenth of the free space is 0\.1 GiB, too little"):
+        capped(load_config(flags, defaults=DEFAULTS))
+
+
+def test_quick_keeps_what_the_user_gives() -> None:
+    flags = {"model": ("--model", "tiny-1b"), "storage_capacity_gb": ("--storage-capacity-gb", "9")}
+    config = capped(load_config(flags, defaults=DEFAULTS))
+    assert (config.model, config.storage_capacity_gb) == ("tiny-1b", 9)
+
+
+@pytest.mark.real
+def test_clean_removes_nothing_that_is_not_a_dead_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.npy").write_text("precious")
+    (tmp_path / "kvspill-1-00000000").mkdir()
+    assert main(["clean", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"0 left-over runs removed from {tmp_path}\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.npy", "kvspill-1-00000000"}
+
+
+def run_drop_in(*argv: str, python: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [*(python or [sys.executable]), str(ROOT / "kv-cache.py"), *argv]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_drop_in_command_is_run_under_its_own_name() -> None:
+    done = run_drop_in("--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: kv-cache.py [FLAGS]\n")
+
+
+def test_the_drop_in_command_refuses_as_run_does() -> None:
+    done = run_drop_in("--users", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kvspill: error: --users 0: out of range; give 1 to 1,000,000\n"
+
+
+def test_the_drop_in_command_says_what_is_not_installed() -> None:
+    done = run_drop_in("--users", "5", python=[sys.executable, "-S"])
+    assert done.returncode == 1
+    assert done.stderr.startswith("kvspill: error: ")
+    assert "pydantic" in done.stderr
+    assert "pip install" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,94 @@
+"""Help: complete, grouped, with runnable examples, and without slow imports."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from kvspill.cli.main import COMMANDS, main, top_help
+from kvspill.cli.options import config_parser, parse_config
+from kvspill.cli.quick import EXAMPLES as QUICK_EXAMPLES
+from kvspill.cli.run import EXAMPLES as RUN_EXAMPLES
+from kvspill.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
+from kvspill.config_load import flag_fields
+
+HEAVY = ("numpy", "rich", "asyncio", "yaml", "hdrh", "kvspill.suite")
+
+
+def test_top_help_lists_every_command_and_ends_with_examples() -> None:
+    text = top_help()
+    for name, command in COMMANDS.items():
+        assert f"  {name:<10} {command.summary}\n" in text
+    assert text.rstrip().splitlines()[-1].startswith("  kvspill simulate")
+
+
+def imported_by(*argv: str) -> set[str]:
+    script = (
+        "import sys\nfrom kvspill.cli.main import main\n"
+        f"code = main({list(argv)!r})\nprint('\\n' + ' '.join(sys.modules))\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["simulate", "--help"], ["models"]])
+def test_help_imports_nothing_heavy(argv: list[str]) -> None:
+    assert imported_by(*argv).isdisjoint(HEAVY)
+
+
+def test_top_help_does_not_even_need_the_configuration() -> None:
+    assert imported_by("--help").isdisjoint({"pydantic", "argparse", "kvspill.config"})
+
+
+def test_run_help_has_every_group_and_the_aliases(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    for title in ("Load:", "Model:", "Workload:", "Generation:", "Tiers:", "I/O:", "Criteria:", "Output:"):
+        assert f"\n{title}" in text
+    assert "--num-users N, --users N" in text
+    assert "--cpu-mem-gb GIB, --cpu-memory-gb GIB" in text
+    assert "simulated users [50]" in text
+    assert "10 % of --duration" in " ".join(text.split())
+    assert "--storage-backend" not in text
+    assert "--enable-rag" not in text
+    assert "io_uring" not in text
+
+
+def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help-all"]) == 0
+    text = capsys.readouterr().out
+    for name in flag_fields():
+        assert f"--{name.replace('_', '-')}" in text
+    assert "Not available in this version:" in text
+
+
+@pytest.mark.parametrize("examples", [RUN_EXAMPLES, SIMULATE_EXAMPLES, QUICK_EXAMPLES, top_help()])
+def test_the_examples_of_the_help_parse(examples: str) -> None:
+    lines = [line.strip() for line in examples.format(prog="kvspill run").splitlines()]
+    commands = [shlex.split(line) for line in lines if line.startswith("kvspill ")]
+    assert commands
+    for command in commands:
+        parse_config(config_parser("kvspill", "", ""), command[2:], {})
+
+
+def test_help_wins_over_wrong_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--num-users", "0", "--help"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_models_prints_the_size_of_8192_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["MODEL", "ARCHITECTURE", "BYTES/TOKEN", "8,192", "TOKENS"]
+    rows = {line.split()[0]: line.split()[-3:] for line in lines[1:]}
+    assert rows["tiny-1b"] == ["24,576", "192", "MiB"]
+    assert rows["llama2-7b"] == ["524,288", "4.00", "GiB"]
+    assert rows["llama3.1-70b-instruct"] == ["327,680", "2.50", "GiB"]
+
+
+def test_models_leaves_out_what_the_ranks_cannot_share(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--tensor-parallel", "3"]) == 0
+    rows = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    assert rows["llama3.1-8b"] == "-"
+    assert rows["deepseek-v3"] == "MiB"

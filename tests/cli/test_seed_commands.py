@@ -1,0 +1,152 @@
+"""Every command line of the specification parses, or is answered by "not available in this version"."""
+
+import shlex
+
+import pytest
+
+from kvspill.cli.options import config_parser, parse_config
+from kvspill.config import Config
+from kvspill.errors import UsageError
+
+STORAGE_ONLY = """--model llama3.1-8b --num-users 50 --duration 180 --gpu-mem-gb 0 --cpu-mem-gb 0.5
+    --generation-mode realistic --cache-dir /mnt/nvme --seed 42 --output results_storage_only.json"""
+THREE_TIER = """--model llama3.1-8b --num-users 100 --duration 300 --gpu-mem-gb 16 --cpu-mem-gb 32
+    --generation-mode realistic --cache-dir /mnt/nvme --seed 42 --output results_realistic_production.json"""
+AUTOSCALE_QOS = """--model llama3.1-8b --num-users 20 --duration 300 --gpu-mem-gb 16 --cpu-mem-gb 32
+    --enable-autoscaling --autoscaler-mode qos --generation-mode realistic --cache-dir /mnt/nvme --seed 42
+    --output results_autoscaling_qos.json"""
+AUTOSCALE_CAPACITY = """--model llama3.1-70b-instruct --num-users 10 --duration 180 --gpu-mem-gb 0
+    --cpu-mem-gb 32 --enable-autoscaling --autoscaler-mode capacity --generation-mode none
+    --cache-dir /mnt/nvme --seed 42 --output results_autoscaling_capacity.json"""
+VALIDATE_GPU = """--model llama3.1-8b --num-users 10 --duration 120 --gpu-mem-gb 24 --cpu-mem-gb 0
+    --generation-mode deterministic --seed 42 --output validation_kv_cache_gpu_only.json"""
+VALIDATE_OFFLOAD = """--model llama3.1-8b --num-users 20 --duration 120 --gpu-mem-gb 8 --cpu-mem-gb 32
+    --generation-mode deterministic --seed 42 --output validation_kv_cache_offload.json"""
+SUBMISSION_8B = """--model llama3.1-8b --num-users 150 --duration 600 --gpu-mem-gb 0 --cpu-mem-gb 2
+    --generation-mode realistic --performance-profile throughput --seed 42
+    --output mlperf_v3_storage_submission_8b.json"""
+SUBMISSION_70B = """--model llama3.1-70b-instruct --num-users 40 --duration 600 --gpu-mem-gb 0 --cpu-mem-gb 4
+    --generation-mode realistic --performance-profile throughput --seed 42
+    --output mlperf_v3_storage_submission_70b.json"""
+RAG = """--model llama3.1-8b --num-users 30 --duration 300 --gpu-mem-gb 16 --cpu-mem-gb 32 --enable-rag
+    --generation-mode realistic --cache-dir /mnt/nvme --seed 42 --output results_rag_workload.json"""
+MAX_STRESS = """--model llama3.1-70b-instruct --num-users 10 --duration 300 --gpu-mem-gb 16 --cpu-mem-gb 64
+    --enable-rag --enable-autoscaling --autoscaler-mode capacity --generation-mode realistic
+    --cache-dir /mnt/nvme --seed 42 --output results_max_stress.json"""
+SHAREGPT = """--model mistral-7b --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json
+    --max-conversations 500 --gpu-mem-gb 0 --cpu-mem-gb 0 --cache-dir /mnt/nvme --num-users 50
+    --max-requests 500 --generation-mode none --seed 42 --output kvcache_nvme_only.json"""
+STRESS_OPTION = """--model llama3.1-8b --cpu-memory-gb 0 --max-concurrent-allocs 16 --users 200 --duration 300
+    --generation-mode none --output results/mlperf_stress_host_trial1.json"""
+THROUGHPUT_OPTION = """--model llama3.1-8b --cpu-memory-gb 4 --max-concurrent-allocs 0 --users 100
+    --duration 300 --generation-mode none --output results/mlperf_storage_host_trial1.json"""
+HARNESS = """--seed 43 --output /tmp/rank_1/kvcache_results.json --cache-dir /mnt/nvme/rank_1
+    --model llama3.1-70b-instruct --num-users 70 --duration 300 --gpu-mem-gb 0 --cpu-mem-gb 0
+    --max-concurrent-allocs 4 --generation-mode none"""
+
+
+def parse(line: str) -> Config:
+    return parse_config(config_parser("kv-cache.py", "", ""), shlex.split(line), {})
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (STORAGE_ONLY, {"num_users": 50, "duration": 180, "cpu_mem_gb": 0.5, "cache_dir": ("/mnt/nvme",)}),
+        (THREE_TIER, {"num_users": 100, "gpu_mem_gb": 16, "cpu_mem_gb": 32, "generation_mode": "realistic"}),
+        (VALIDATE_GPU, {"gpu_mem_gb": 24, "cpu_mem_gb": 0, "generation_mode": "deterministic"}),
+        (VALIDATE_OFFLOAD, {"gpu_mem_gb": 8, "cpu_mem_gb": 32, "num_users": 20}),
+        (SUBMISSION_8B, {"num_users": 150, "duration": 600, "performance_profile": "throughput", "seed": 42}),
+        (SUBMISSION_70B, {"model": "llama3.1-70b-instruct", "num_users": 40, "cpu_mem_gb": 4}),
+        (STRESS_OPTION, {"num_users": 200, "cpu_mem_gb": 0, "max_concurrent_allocs": 16}),
+        (THROUGHPUT_OPTION, {"num_users": 100, "cpu_mem_gb": 4, "max_concurrent_allocs": 0}),
+        (HARNESS, {"num_users": 70, "seed": 43, "max_concurrent_allocs": 4, "generation_mode": "none"}),
+        ("--max-requests 200 --seed 42", {"max_requests": 200, "duration": None}),
+    ],
+)
+def test_a_command_of_the_specification_means_what_it_says(line: str, expected: dict[str, object]) -> None:
+    config = parse(line)
+    assert {name: getattr(config, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        (
+            AUTOSCALE_QOS,
+            "--enable-autoscaling: not available in this version (autoscaling); give a fixed --num-users",
+        ),
+        (
+            AUTOSCALE_CAPACITY,
+            "--enable-autoscaling: not available in this version (autoscaling); give a fixed --num-users",
+        ),
+        (RAG, "--enable-rag: not available in this version (retrieval-augmented generation); leave it out"),
+        (
+            MAX_STRESS,
+            "--enable-rag: not available in this version (retrieval-augmented generation); leave it out",
+        ),
+        (
+            SHAREGPT,
+            "--dataset-path ShareGPT_V3_unfiltered_cleaned_split.json: not available in this version "
+            "(ShareGPT conversations); leave it out",
+        ),
+        (
+            "--io-engine io_uring",
+            "--io-engine io_uring: not available in this version (io_uring); use --io-engine threads",
+        ),
+        (
+            "--gpu-tier real --gpu-mem-gb 8",
+            "--gpu-tier real: not available in this version (a real GPU tier); use --gpu-tier modelled",
+        ),
+        (
+            "--io-model prefix",
+            "--io-model prefix: not available in this version (other I/O models); use --io-model mlperf",
+        ),
+        (
+            "--num-gpus 8",
+            "--num-gpus 8: not available in this version; give the sum of all cards as --gpu-mem-gb",
+        ),
+    ],
+)
+def test_a_feature_of_a_later_version_is_answered_and_never_ignored(line: str, answer: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert str(caught.value) == answer
+
+
+LATER_FLAGS = """--enable-autoscaling|--autoscaler-mode qos|--target-saturation 0.8|--enable-rag
+--rag-num-docs 10|--dataset-path a.json|--max-conversations 500|--use-burst-trace|--burst-trace-path a.csv
+--trace-speedup 2|--replay-cycles 1|--trace mooncake:a|--request-rate 5|--prefill-only|--decode-only
+--engine lmcache|--xlsx-output a.xlsx|--precondition|--io-model stream|--skip-bad-rows""".replace(
+    "\n", "|"
+).split("|")
+
+
+@pytest.mark.parametrize("line", LATER_FLAGS)
+def test_flags_of_later_versions_are_known(line: str) -> None:
+    with pytest.raises(UsageError, match=f"^{line}: not available in this version"):
+        parse(line)
+
+
+def test_directories_may_be_repeated() -> None:
+    assert parse("--cache-dir /a --cache-dir /b").cache_dir == ("/a", "/b")
+
+
+def test_every_flag_sets_its_field() -> None:
+    line = """--workload-preset 2026-02 --arrival closed --servers 9 --max-queue 10 --history all --trials 1
+        --tensor-parallel 2 --placement spill --eviction-policy s3-fifo --io-size 1M --io-threads 4
+        --sync data --direct off --verify full --storage-backend null --device-profile nvme-gen5
+        --min-tokens-per-sec 5 --device-bandwidth-gbps 7 --warmup 1 --gpu-tier modelled --gpu-mem-gb 1 --quiet --debug
+        --disable-multi-turn --disable-prefix-caching --decode-batch-size 8 --prefill-only-tokens 99
+        --decode-ms-per-token 3 --prefill-us-per-token 4 --storage-capacity-gb 8 --storage-tier on
+        --conversation-end-probability 0.5 --max-turns 3"""
+    config = parse(line)
+    words = shlex.split(line)
+    given = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
+    assert given <= config.model_fields_set
+    assert set(config.sources) == given - {"trials", "storage_tier"}
+
+
+def test_zero_means_no_limit_where_the_drop_in_command_says_so() -> None:
+    config = parse("--max-requests 0 --storage-capacity-gb 0")
+    assert (config.max_requests, config.storage_capacity_gb, config.duration) == (None, None, 60)
