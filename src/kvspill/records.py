@@ -269,7 +269,7 @@ class RunFacts:
     shed: int
     """Arrivals refused because the backlog was at --max-queue."""
     unfinished_ages_ns: tuple[int, ...]
-    """Age at the end of each request that arrived and was not finished (L3)."""
+    """How long each request had waited by the end that arrived and was not finished (L3)."""
     lateness_ns: tuple[int, ...]
     """How late after its intended time each of a sample of arrivals was seen by the engine."""
     tiers: tuple[TierFacts, ...]

@@ -219,9 +219,7 @@ class Cache:
         entry.state = State.GONE
         tier.take_out(entry, evicted=True)
         self._forget(entry)
-        self._observer.eviction(
-            Eviction(self._clock_ns(), tier.name, None, entry.ref.nbytes, entry.ref.key)
-        )
+        self._observer.eviction(Eviction(self._clock_ns(), tier.name, None, entry.ref.nbytes, entry.ref.key))
         return await self._delete(tier, entry, Purpose.EVICTION)
 
     async def _move(self, entry: Entry, below: TierState) -> int:

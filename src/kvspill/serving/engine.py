@@ -1,7 +1,7 @@
 """The engine: lets users arrive, servers take requests, and ends the run on time."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from kvspill.cache.cache import Cache
 from kvspill.records import NS_PER_SEC, Observer, Request, RequestRecord
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
+from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation, Population
 from kvspill.serving.queue import RequestQueue
-from kvspill.workload.base import Workload, merged
+from kvspill.workload.base import Workload
 from kvspill.workload.digest import Digest
 from kvspill.world import World
 
-_LATENESS_SAMPLES_MAX = 100_000
 _SETTLE_SECONDS = 2.0
 
 
@@ -41,9 +41,9 @@ class Engine:
         generation: Generation,
         observer: Observer,
         options: EngineOptions,
+        start_ns: int,
     ):
         self._world = world
-        self._workload = workload
         self._io_model = io_model
         self._cache = cache
         self._generation = generation
@@ -52,22 +52,26 @@ class Engine:
         self._queue = RequestQueue(options.max_queue)
         self._digest = Digest()
         self._in_service: dict[Request, int] = {}
-        self._answers: dict[Request, asyncio.Future[None]] = {}
         self._finished = asyncio.Event()
-        self._load_complete = False
         self._halted = False
-        self._arrivals = merged(workload)
-        self._upcoming: Request | None = None
         self.interrupted: str | None = None
-        self.start_ns = 0
-        self.end_ns: int | None = None
+        self.start_ns = start_ns
+        self.end_ns = None if options.duration_ns is None else start_ns + options.duration_ns
         self.arrived = 0
         self.completed = 0
         self.failed = 0
         self.generation_ns = 0
         self.prefix_matches = 0
         self.prefix_bytes_saved = 0
-        self.lateness_ns: list[int] = []
+        self._population = self._make_population(workload)
+
+    @property
+    def users(self) -> int:
+        return self._population.users
+
+    @property
+    def lateness_ns(self) -> list[int]:
+        return self._population.lateness_ns
 
     @property
     def shed(self) -> int:
@@ -85,22 +89,22 @@ class Engine:
     def digest(self) -> str:
         return self._digest.hexdigest()
 
-    async def run(self, start_ns: int, on_end: Callable[[], None]) -> None:
+    async def run(self, on_end: Callable[[], None]) -> None:
         """Drive the load to its end; on_end is called the moment it is over, before anything settles."""
-        self.start_ns = start_ns
-        if self._options.duration_ns is not None:
-            self.end_ns = self.start_ns + self._options.duration_ns
         loop = asyncio.get_running_loop()
-        arrivals = self._closed_arrivals() if self._options.closed else self._open_arrivals()
         tasks = [loop.create_task(self._serve_forever()) for _ in range(self._options.servers)]
-        tasks.append(loop.create_task(arrivals))
+        tasks.append(loop.create_task(self._arrivals()))
         watch = loop.create_task(self._watch())
         try:
             await self._until_end([watch, *tasks])
         finally:
-            self._take_in(self._world.now_ns())
+            self._population.take_in(self._world.now_ns())
             on_end()
             await self._stop([watch, *tasks])
+
+    async def _arrivals(self) -> None:
+        await self._population.run()
+        self._check_finished()
 
     async def _watch(self) -> None:
         await self._finished.wait()
@@ -131,71 +135,22 @@ class Engine:
         self._finished.set()
 
     def unfinished_ages_ns(self, at_ns: int) -> list[int]:
-        """Age of each request that arrived and was not served to its end (L3)."""
-        intended = self._queue.intended_times_ns() + list(self._in_service.values())
-        return [max(0, at_ns - intended_ns) for intended_ns in intended]
+        """How long each request has waited that arrived and was not served to its end (L3).
 
-    # Arrivals
-
-    async def _open_arrivals(self) -> None:
-        """Requests come at their intended times, whatever has been answered.
-
-        Only a server with nothing to do needs to be told of an arrival at its very time; while all
-        are busy, arrivals are taken in together as soon as one of them looks for work.
+        Those in service have waited until their service began; the others still wait.
         """
-        self._upcoming = next(self._arrivals, None)
-        while self._upcoming is not None:
-            await self._queue.someone_idle()
-            if self._upcoming is None:
-                break
-            intended_ns = self.start_ns + self._upcoming.intended_ns
-            await self._world.sleep_until_ns(intended_ns)
-            now_ns = self._world.now_ns()
-            if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
-                self.lateness_ns.append(now_ns - intended_ns)
-            self._take_in(now_ns)
-        self._load_complete = True
-        self._check_finished()
+        waiting = [at_ns - intended_ns for intended_ns in self._queue.intended_times_ns()]
+        return [max(0, wait_ns) for wait_ns in (*waiting, *self._in_service.values())]
 
-    def _take_in(self, until_ns: int) -> None:
-        """Let all those arrive whose time has come."""
-        while self._upcoming is not None:
-            intended_ns = self.start_ns + self._upcoming.intended_ns
-            enough = self.arrived == self._options.max_requests
-            if enough or (self.end_ns is not None and intended_ns >= self.end_ns):
-                self._upcoming = None
-                self._load_complete = True
-                self._check_finished()
-                return
-            if intended_ns > until_ns:
-                return
-            self._arrive(self._upcoming, intended_ns)
-            self._upcoming = next(self._arrivals, None)
+    def set_users(self, count: int) -> None:
+        """Users come or leave while the load goes on."""
+        self._population.set_users(count)
 
-    async def _closed_arrivals(self) -> None:
-        """Each user waits for its answer, then thinks, then asks again."""
-        users, limit = self._workload.users, self._options.max_requests
-        quotas = [None if limit is None else limit // users + (user < limit % users) for user in range(users)]
-        async with asyncio.TaskGroup() as group:
-            for user, quota in enumerate(quotas):
-                group.create_task(self._closed_user(self._workload.session(user), quota))
-        self._load_complete = True
-        self._check_finished()
-
-    async def _closed_user(self, session: Iterator[Request], quota: int | None) -> None:
-        asked = 0
-        while asked != quota:
-            request = next(session, None)
-            if request is None:
-                return
-            # The first request keeps its intended time, so that users don't start in step.
-            pause_ns = request.intended_ns if asked == 0 else request.think_ns
-            await self._world.sleep_ns(pause_ns)
-            answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._answers[request] = answer
-            if self._arrive(request, self._world.now_ns()):
-                await answer
-            asked += 1
+    def _make_population(self, workload: Workload) -> Population:
+        limits = LoadLimits(self.start_ns, self.end_ns, self._options.max_requests)
+        if self._options.closed:
+            return ClosedPopulation(self._world, workload, limits, self._arrive)
+        return OpenPopulation(self._world, workload, limits, self._arrive, self._queue.someone_idle)
 
     def _arrive(self, request: Request, intended_ns: int) -> bool:
         self.arrived += 1
@@ -206,22 +161,20 @@ class Engine:
     def _check_finished(self) -> None:
         # With a duration the run lasts that long; a number of requests ends when they are done.
         counted = self._options.max_requests is not None or self.end_ns is None
-        if counted and self._load_complete and not self._in_service and len(self._queue) == 0:
+        if counted and self._population.exhausted and not self._in_service and len(self._queue) == 0:
             self._finished.set()
 
     # Service
 
     async def _serve_forever(self) -> None:
         while True:
-            self._take_in(self._world.now_ns())
+            self._population.take_in(self._world.now_ns())
             request, intended_ns = await self._queue.take()
-            self._in_service[request] = intended_ns
+            self._in_service[request] = self._world.now_ns() - intended_ns
             await self._serve(request, intended_ns)
             del self._in_service[request]
             self._queue.done(request)
-            answer = self._answers.pop(request, None)
-            if answer is not None:
-                answer.set_result(None)
+            self._population.answered(request)
             self._check_finished()
             # A device that answers at once must not keep the loop from anything else.
             await asyncio.sleep(0)

@@ -1,6 +1,5 @@
 """Puts a run together: tiers and their backends, the cache, the workload and the engine."""
 
-
 from kvspill.cache.cache import Cache, CacheOptions
 from kvspill.cache.policies import make_policy
 from kvspill.cache.tier import TierState
@@ -43,7 +42,7 @@ def build_cache(
     return Cache(tiers, observer, world.now_ns, options)
 
 
-def build_engine(config: Config, world: World, observer: Observer, cache: Cache) -> Engine:
+def build_engine(config: Config, world: World, observer: Observer, cache: Cache, start_ns: int) -> Engine:
     """The engine over the given cache."""
     io_options = IoOptions(
         bytes_per_token=config.bytes_per_token,
@@ -69,6 +68,7 @@ def build_engine(config: Config, world: World, observer: Observer, cache: Cache)
         generation,
         observer,
         options,
+        start_ns,
     )
 
 

@@ -71,9 +71,7 @@ class Progress:
             self._line_open = False
 
 
-def _status(
-    elapsed_seconds: float, config: Config, engine: Engine, recorder: Recorder, cache: Cache
-) -> str:
+def _status(elapsed_seconds: float, config: Config, engine: Engine, recorder: Recorder, cache: Cache) -> str:
     """One line: time, users, queue, throughput per tier, hits, errors."""
     whole = f"/{config.duration:.0f}" if config.duration is not None else ""
     window_seconds = elapsed_seconds - config.warmup_seconds

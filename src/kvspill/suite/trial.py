@@ -87,7 +87,7 @@ async def _measure(
     end_ns = None if config.duration is None else start_ns + round(config.duration * NS_PER_SEC)
     recorder = Recorder(window_start_ns, end_ns, config.bytes_per_token)
     cache = build_cache(config, world, recorder, backends, limits)
-    engine = build_engine(config, world, recorder, cache)
+    engine = build_engine(config, world, recorder, cache, start_ns)
     interrupts.engine = engine
     watcher = asyncio.ensure_future(progress.watch(world, config, engine, recorder, cache))
     at_end: dict[str, Any] = {}
@@ -98,7 +98,7 @@ async def _measure(
         at_end.update(window_end_ns=ended_ns, tiers=tier_facts(cache), ages_ns=tuple(ages_ns))
 
     try:
-        await engine.run(start_ns, on_end)
+        await engine.run(on_end)
     finally:
         watcher.cancel()
     facts = RunFacts(

@@ -1,25 +1,31 @@
-"""What a workload is: users, each with a session of requests in the order of their intended times."""
+"""What a workload is: sessions of requests, each in the order of its intended times."""
 
-import heapq
 from collections.abc import Iterator
 from typing import Protocol
 
-from kvspill.records import Request
+from kvspill.records import Request, SharedPrefix
 
 
 class Workload(Protocol):
-    """WHO asks WHAT and WHEN. Sessions are lazy: only each user's next request exists."""
+    """WHO asks WHAT and WHEN. Sessions are lazy: only each one's next request exists.
 
-    users: int
+    A trace without sessions has one stream that all its users share: whoever is free takes the next row.
+    """
+
+    @property
+    def users(self) -> int:
+        """Sessions at the start of the load."""
+        ...
+
+    @property
+    def elastic(self) -> bool:
+        """True where further users can be started at any time."""
+        ...
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
         """The requests of one user from start_ns on."""
         ...
 
-
-def merged(workload: Workload) -> Iterator[Request]:
-    """All users' requests in the order of their intended times (L1: then user, then turn)."""
-    sessions = [workload.session(user) for user in range(workload.users)]
-    return heapq.merge(
-        *sessions, key=lambda request: (request.intended_ns, request.user, request.conversation, request.turn)
-    )
+    def preload(self) -> Iterator[SharedPrefix]:
+        """Entries to store before the load begins, such as the chunks of ingested documents."""
+        ...

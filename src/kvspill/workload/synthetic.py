@@ -31,6 +31,7 @@ class SyntheticWorkload:
     def __init__(self, config: Config, world: World):
         self._world = world
         self.users = config.num_users
+        self.elastic = True
         self._personas: Mapping[str, Persona] = config.personas
         self._qos_shares = (
             (QoS.INTERACTIVE, config.qos.interactive.share),
@@ -80,6 +81,10 @@ class SyntheticWorkload:
                 at_ns += think_ns
                 turn += 1
             conversation += 1
+
+    def preload(self) -> Iterator[SharedPrefix]:
+        """Nothing: conversations start empty."""
+        return iter(())
 
     def _habits(self, rng: random.Random) -> _Habits:
         which, qos, context, generate, think = (rng.random() for _ in range(5))

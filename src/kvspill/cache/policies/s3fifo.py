@@ -44,9 +44,13 @@ class S3FifoPolicy:
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
         small_first = self._small_bytes > self._small_limit_bytes or not self._main
-        for look in (self._small_victim, self._main_victim) if small_first else (
-            self._main_victim,
-            self._small_victim,
+        for look in (
+            (self._small_victim, self._main_victim)
+            if small_first
+            else (
+                self._main_victim,
+                self._small_victim,
+            )
         ):
             key = look(evictable)
             if key is not None:

@@ -16,17 +16,12 @@ class MlperfModel:
         ops = []
         if request.prefix is not None:
             ops.append(
-                PlannedOp(
-                    Verb.READ, Purpose.PROMPT, request.prefix.key, request.prefix.tokens * per_token
-                )
+                PlannedOp(Verb.READ, Purpose.PROMPT, request.prefix.key, request.prefix.tokens * per_token)
             )
         ops += [
-            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, chunk.tokens * per_token)
-            for chunk in request.chunks
+            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, chunk.tokens * per_token) for chunk in request.chunks
         ]
-        ops += [
-            PlannedOp(Verb.READ, Purpose.HISTORY, key, nbytes) for key, nbytes in self._history(request)
-        ]
+        ops += [PlannedOp(Verb.READ, Purpose.HISTORY, key, nbytes) for key, nbytes in self._history(request)]
         nbytes = request.context_tokens * per_token
         ops.append(PlannedOp(Verb.WRITE, Purpose.PREFILL, request.key, nbytes))
         reads = self._decode_reads(request)

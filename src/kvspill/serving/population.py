@@ -1,0 +1,195 @@
+"""The population: open users ask at their intended times, closed ones wait for the answer and think."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvspill.records import NS_PER_SEC, Request
+from kvspill.serving.arrivals import OpenArrivals
+from kvspill.workload.base import Workload
+from kvspill.world import World
+
+_LATENESS_SAMPLES_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimits:
+    """When the load ends. Times are of the world's clock."""
+
+    start_ns: int
+    end_ns: int | None
+    max_requests: int | None
+
+
+class Population(Protocol):
+    """The users of a run. They can come and go; one who leaves still gets the answer it waits for."""
+
+    users: int
+    exhausted: bool
+    """True once nothing more will arrive."""
+    lateness_ns: list[int]
+    """How late arrivals were seen that a server was waiting for (a sample)."""
+
+    async def run(self) -> None:
+        """Let the users ask until there is nothing more to ask."""
+        ...
+
+    def take_in(self, until_ns: int) -> None:
+        """Let all those arrive whose time has come; called by whoever looks for work."""
+        ...
+
+    def answered(self, request: Request) -> None:
+        """A request was served."""
+        ...
+
+    def set_users(self, count: int) -> None:
+        """Start or retire users until there are so many."""
+        ...
+
+
+class OpenPopulation:
+    """Requests come at their intended times, whatever has been answered.
+
+    Only a server with nothing to do needs to be told of an arrival at its very time; while all are
+    busy, arrivals are taken in together as soon as one of them looks for work.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        workload: Workload,
+        limits: LoadLimits,
+        arrive: Callable[[Request, int], bool],
+        someone_idle: Callable[[], Awaitable[None]],
+    ):
+        self._world = world
+        self._limits = limits
+        self._arrive = arrive
+        self._someone_idle = someone_idle
+        self._arrivals = OpenArrivals(workload)
+        self._asked = 0
+        self._alarm: asyncio.Future[None] | None = None
+        self.users = 0
+        self.exhausted = False
+        self.lateness_ns: list[int] = []
+        self.set_users(workload.users)
+
+    async def run(self) -> None:
+        while not self.exhausted:
+            await self._someone_idle()
+            upcoming_ns = self._upcoming_ns()
+            if upcoming_ns is None:
+                break
+            await self._sleep_until(upcoming_ns)
+            now_ns = self._world.now_ns()
+            if now_ns >= upcoming_ns and len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
+                self.lateness_ns.append(now_ns - upcoming_ns)
+            self.take_in(now_ns)
+
+    def take_in(self, until_ns: int) -> None:
+        while (upcoming_ns := self._upcoming_ns()) is not None and upcoming_ns <= until_ns:
+            self._asked += 1
+            self._arrive(self._arrivals.pop(), upcoming_ns)
+
+    def answered(self, request: Request) -> None:
+        """Open users don't wait for answers."""
+
+    def set_users(self, count: int) -> None:
+        now_ns = max(0, self._world.now_ns() - self._limits.start_ns)
+        for user in range(self.users, count):
+            self._arrivals.start(user, now_ns if self._asked else 0)
+        for user in range(count, self.users):
+            self._arrivals.retire(user)
+        self.users = count
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._alarm is not None and not self._alarm.done():
+            self._alarm.set_result(None)
+
+    def _upcoming_ns(self) -> int | None:
+        """When the next request comes, or None where none comes any more."""
+        upcoming = None if self._asked == self._limits.max_requests else self._arrivals.peek()
+        if upcoming is not None:
+            at_ns = self._limits.start_ns + upcoming.intended_ns
+            if self._limits.end_ns is None or at_ns < self._limits.end_ns:
+                return at_ns
+        self.exhausted = True
+        return None
+
+    async def _sleep_until(self, when_ns: int) -> None:
+        """Sleep, but wake where users come or go: the next request may be another one then."""
+        delay_ns = when_ns - self._world.now_ns()
+        if delay_ns <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.create_future()
+        timer = loop.call_later(delay_ns / NS_PER_SEC, self._wake)
+        try:
+            await self._alarm
+        finally:
+            timer.cancel()
+
+
+class ClosedPopulation:
+    """Each user waits for its answer, then thinks, then asks again."""
+
+    def __init__(
+        self, world: World, workload: Workload, limits: LoadLimits, arrive: Callable[[Request, int], bool]
+    ):
+        self._world = world
+        self._workload = workload
+        self._limits = limits
+        self._arrive = arrive
+        self._answers: dict[Request, asyncio.Future[None]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._done = asyncio.Event()
+        self.users = 0
+        self.exhausted = False
+        self.lateness_ns: list[int] = []
+
+    async def run(self) -> None:
+        self.set_users(self._workload.users)
+        try:
+            await self._done.wait()
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    def take_in(self, until_ns: int) -> None:
+        """Closed users come by themselves."""
+
+    def answered(self, request: Request) -> None:
+        answer = self._answers.pop(request, None)
+        if answer is not None:
+            answer.set_result(None)
+
+    def set_users(self, count: int) -> None:
+        users, quota = self.users, self._limits.max_requests
+        self.users = count
+        for user in range(users, count):
+            share = None if quota is None else quota // count + (user < quota % count)
+            if user not in self._tasks:
+                session = self._workload.session(user)
+                self._tasks[user] = asyncio.get_running_loop().create_task(self._live(user, session, share))
+
+    async def _live(self, user: int, session: Iterator[Request], share: int | None) -> None:
+        """One user's life; it ends between two requests where the user was retired."""
+        asked = 0
+        try:
+            while asked != share and user < self.users and (request := next(session, None)) is not None:
+                # The first request keeps its intended time, so that users don't start in step.
+                await self._world.sleep_ns(request.think_ns if asked else request.intended_ns)
+                answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._answers[request] = answer
+                asked += 1
+                if self._arrive(request, self._world.now_ns()):
+                    await answer
+                else:
+                    del self._answers[request]
+        finally:
+            del self._tasks[user]
+            if not self._tasks:
+                self.exhausted = True
+                self._done.set()
