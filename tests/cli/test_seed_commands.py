@@ -136,7 +136,8 @@ def test_every_flag_sets_its_field() -> None:
     line = """--workload-preset 2026-02 --arrival closed --servers 9 --max-queue 10 --history all --trials 1
         --tensor-parallel 2 --placement spill --eviction-policy s3-fifo --io-size 1M --io-threads 4
         --sync data --direct off --verify full --storage-backend null --device-profile nvme-gen5
-        --min-tokens-per-sec 5 --device-bandwidth-gbps 7 --warmup 1 --gpu-tier modelled --gpu-mem-gb 1 --quiet --debug
+        --min-tokens-per-sec 5 --device-bandwidth-gbps 7 --warmup 1 --gpu-tier modelled --gpu-mem-gb 1
+        --quiet --debug
         --disable-multi-turn --disable-prefix-caching --decode-batch-size 8 --prefill-only-tokens 99
         --decode-ms-per-token 3 --prefill-us-per-token 4 --storage-capacity-gb 8 --storage-tier on
         --conversation-end-probability 0.5 --max-turns 3"""
