@@ -50,6 +50,10 @@ class Recorder:
     def is_open_ended(self) -> bool:
         return self.window_end_ns == _FAR_FUTURE_NS
 
+    def open_window(self, start_ns: int, end_ns: int | None) -> None:
+        """Begin anew: whatever was seen before the load is not counted (S3)."""
+        self.__init__(start_ns, end_ns, self.bytes_per_token)  # type: ignore[misc]
+
     def close_window(self, at_ns: int) -> int:
         """End the window early, or give an open one its end; returns the end that holds.
 

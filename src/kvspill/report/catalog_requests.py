@@ -109,7 +109,7 @@ COUNTS = (
     Metric(
         "total_requests",
         "requests",
-        "requests completed in the window (as the seeds use the name)",
+        "requests completed in the window (the meaning that readers of kv-cache.py results expect)",
         "The number of values behind the request latencies.",
         "Failed, shed and unfinished requests are not in it: they have their own counts.",
         lambda m: m.recorder.requests.completed,

@@ -18,7 +18,7 @@ TIER_NAMES: Mapping[str, Tier] = {
     "storage": Tier.STORAGE,
     "nvme": Tier.STORAGE,
 }
-"""Names of tiers in metrics; the seeds call the storage tier nvme, whatever the device is."""
+"""Names of tiers in metrics; kv-cache.py calls the storage tier nvme, whatever the device is."""
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "tier": tuple(TIER_NAMES),
@@ -115,7 +115,7 @@ class Metric:
     function: Callable[..., Value]
     """Called with Measured and one keyword per place in the name."""
     block: str = "summary"
-    """Where it stands in the seeds' shape: summary or cache_stats."""
+    """Where it stands in the old shape: summary or cache_stats."""
     headline: bool = False
     """True where trials are compared by it."""
 

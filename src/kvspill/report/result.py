@@ -71,6 +71,7 @@ def build_result(
         "summary": summary_block(measured, metrics, health, autoscaling),
         "metrics": {name: {"value": item["value"], "unit": item["unit"]} for name, item in metrics.items()},
         "timeline": {"interval_seconds": 1, "columns": columns},
+        "throughput_timeline": columns.get("tokens", []),
         "histograms": _histograms(recorder),
     }
 

@@ -15,6 +15,14 @@ NONE = "not measured"
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
 _NO_LIMIT_BYTES = 1 << 50
+_TRIAL_METRICS = (
+    "avg_throughput_tokens_per_sec",
+    "storage_throughput_tokens_per_sec",
+    "nvme_throughput",
+    "decode_bytes_read_gb",
+    "tier_storage_read_bandwidth_gbps",
+    "tier_storage_write_bandwidth_gbps",
+)
 _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
 
 
@@ -31,6 +39,7 @@ def sections(result: Mapping[str, Any]) -> Iterator[Part]:
     yield from _honesty(result)
     yield from _bottlenecks(result)
     yield from _autoscaling(result)
+    yield from _trials(result)
     yield from _warnings(result)
     yield from _identity(result)
 
@@ -200,9 +209,9 @@ def _tier_latencies(result: Mapping[str, Any]) -> Iterator[Part]:
                 continue
             device = cache[f"{tier}_{verb}_device_p95_ms"]
             host = cache[f"{tier}_{verb}_host_p95_ms"]
-            parts = f"(device {device:,.2f} ms, host {host:,.2f} ms)"
-            text = f"{name} {verb.capitalize()} P95: {total:,.2f} ms".replace(",", "")
-            rows.append((text, parts + label(result, tier)))
+            # No thousands separators: logs are searched for this line.
+            text = f"{name} {verb.capitalize()} P95: {total:.2f} ms{label(result, tier)}"
+            rows.append((text, f"device {device:,.2f} ms, host {host:,.2f} ms"))
     yield _pairs(rows or [("No operation completed in the window", "")])
 
 
@@ -311,6 +320,22 @@ def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
     last = steps[-1]
     yield _title("AUTOSCALING")
     yield _pairs((str(name), str(value)) for name, value in last.items())
+
+
+def _trials(result: Mapping[str, Any]) -> Iterator[Part]:
+    block = result["trials"]
+    if block is None:
+        return
+    yield _title(f"TRIALS: {block['complete']} complete of {block['count']}, the middle one shown above")
+    rows = []
+    for name in _TRIAL_METRICS:
+        found = block["metrics"].get(name)
+        if found is not None:
+            spread = "-" if found["cv"] is None else f"{found['cv']:.1%}"
+            figures = (found[key] for key in ("median", "p95", "ci95_low", "ci95_high"))
+            cells = ("-" if value is None else f"{value:,.2f}" for value in figures)
+            rows.append((name, *cells, spread))
+    yield _grid(("metric", "median", "p95", "95% from", "to", "CV"), rows)
 
 
 def _warnings(result: Mapping[str, Any]) -> Iterator[Part]:

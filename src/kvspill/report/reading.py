@@ -1,0 +1,134 @@
+"""Reads result files, ours and the existing program's, and refuses in one line what is neither."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kvspill.errors import UsageError
+from kvspill.report.result import SCHEMA_VERSION
+
+Result = dict[str, Any]
+
+MAX_BYTES = 256 << 20
+"""No result comes near this size; a larger file is something else."""
+
+
+class _Loose(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Summary(_Loose):
+    cache_stats: dict[str, Any]
+
+
+class _Metric(_Loose):
+    value: int | float | dict[str, float] | None
+    unit: str
+
+
+class _Timeline(_Loose):
+    interval_seconds: int | float
+    columns: dict[str, list[int | float | None]]
+
+
+class _Caution(_Loose):
+    code: str
+    message: str
+    remedy: str
+
+
+class _Histogram(_Loose):
+    count: int
+    max_ns: int
+    hdr: str
+
+
+class _Window(_Loose):
+    measured_seconds: int | float
+
+
+class _TierFacts(_Loose):
+    tier: str
+    backend: str
+    modelled: bool
+
+
+class _Ours(_Loose):
+    """The parts of our result that readers rely on."""
+
+    schema_version: int
+    simulated: bool
+    incomplete: bool
+    config: dict[str, Any]
+    warnings: list[_Caution]
+    honesty: dict[str, Any]
+    tiers: list[_TierFacts]
+    window: _Window
+    requests_completed: int
+    summary: _Summary
+    metrics: dict[str, _Metric]
+    timeline: _Timeline
+    histograms: dict[str, _Histogram]
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document in a file; every failure is one line that names the file and the cause."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{path}: larger than any result ({MAX_BYTES >> 20} MiB); give a result file")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{path}: not a text file; give a result in JSON, or a table in XLSX or CSV"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    if not text.strip():
+        raise UsageError(f"{path}: empty; the run that should have written it did not finish: run it again")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg:
+            raise UsageError(
+                f"{path}: cut short after {len(text):,} characters; copy it again or run it again"
+            ) from None
+        where = f"line {error.lineno}, column {error.colno}"
+        raise UsageError(f"{path}: not JSON ({error.msg} at {where}); give a result file") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply to be a result; give a result file") from None
+
+
+def is_ours(document: Any) -> bool:
+    return isinstance(document, dict) and "schema_version" in document
+
+
+def checked_ours(document: Result, path: Path) -> Result:
+    """The same document, once it is sure to have the shape that readers rely on."""
+    version = document["schema_version"]
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UsageError(
+            f"{path}: written by a newer kvspill (schema {version}, this one reads up to {SCHEMA_VERSION}); "
+            "upgrade kvspill to read it"
+        )
+    try:
+        _Ours.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again, or give another file"
+        ) from None
+    return document
+
+
+def load_result(path: str | Path) -> Result:
+    """One of our own results, checked."""
+    path = Path(path)
+    document = read_json(path)
+    if not is_ours(document):
+        raise UsageError(
+            f"{path}: not a kvspill result (no schema_version); give the JSON that `kvspill run` wrote"
+        )
+    return checked_ours(document, path)

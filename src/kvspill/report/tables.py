@@ -1,0 +1,116 @@
+"""CSV and XLSX tables: one row per result, with its parameters, its figures and its doubts."""
+
+import csv
+import io
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kvspill.errors import KvspillError, UsageError
+from kvspill.report.columns import COLUMNS, PARAMETERS, figures
+
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+def row_of(name: str, result: Mapping[str, Any]) -> Row:
+    """One result as a row; what was not measured stays empty."""
+    config = result.get("config") or {}
+    values = figures(result)
+    trials = result.get("trials")
+    return {
+        "Filename": name,
+        **{column.title: values.get(column.name) for column in COLUMNS},
+        **{parameter.title: _plain(config.get(parameter.name)) for parameter in PARAMETERS},
+        "Measured Time (s)": result["window"]["measured_seconds"],
+        "Trials": trials["count"] if trials else 1,
+        "Simulated": result["simulated"],
+        "Incomplete": result["incomplete"],
+        "Warnings": " ".join(item["code"] for item in result["warnings"]),
+        "Digest": _plain(result.get("digest")),
+        "Created": _plain(result.get("created_at")),
+        "Kvspill Version": _plain(result.get("kvspill_version")),
+    }
+
+
+def _plain(value: Any) -> Cell:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """The rows as CSV. Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    rows = list(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    titles = list(rows[0]) if rows else []
+    writer.writerow(titles)
+    for row in rows:
+        writer.writerow([_harmless(row[title]) for title in titles])
+    return text.getvalue()
+
+
+def _harmless(value: Cell) -> Cell:
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value
+
+
+def write_csv(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
+    target = Path(path)
+    text = csv_text(rows)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    return target
+
+
+def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
+    """The rows as one sheet: frozen header, text never a formula."""
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.styles import Font
+    except ImportError:
+        raise UsageError(
+            "XLSX needs openpyxl, which is not installed: `pip install 'kvspill[report]'`, or write CSV"
+        ) from None
+    target = Path(path)
+    rows = list(rows)
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("results")
+    sheet.freeze_panes = "B2"
+    titles = list(rows[0]) if rows else []
+    header = []
+    for title in titles:
+        cell = WriteOnlyCell(sheet, value=title)
+        cell.font = Font(bold=True)
+        header.append(cell)
+    sheet.append(header)
+    for row in rows:
+        cells = []
+        for title in titles:
+            value = row[title]
+            cell = WriteOnlyCell(sheet, value=_CONTROL.sub("?", value) if isinstance(value, str) else value)
+            if isinstance(value, str):
+                cell.data_type = "s"
+            cells.append(cell)
+        sheet.append(cells)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        book.save(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    return target
+
+
+def _cannot_write(target: Path, error: OSError) -> KvspillError:
+    return KvspillError(f"cannot write {target}: {error.strerror or error}; choose a writable place")

@@ -1,0 +1,115 @@
+"""Several trials of one configuration: median, p95, spread and interval; incomplete ones set aside."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from kvspill.measure.statistics import coefficient_of_variation, mean_interval
+from kvspill.report.catalog import METRICS
+from kvspill.report.cautions import FEW_TRIALS, caution
+
+RANKED_BY = "avg_throughput_tokens_per_sec"
+"""The trial in the middle by this metric stands for all."""
+
+HEADLINES = tuple(name for metric in METRICS if metric.headline for name, _ in metric.expand())
+Result = Mapping[str, Any]
+
+
+def aggregate(results: Sequence[Result]) -> dict[str, Any]:
+    """Statistics of every headline metric over the complete trials, and which trials were left out."""
+    complete = [result for result in results if incomplete_reason(result) is None]
+    return {
+        "count": len(results),
+        "complete": len(complete),
+        "set_aside": [
+            {"trial": number, "reason": reason}
+            for number, result in enumerate(results, start=1)
+            if (reason := incomplete_reason(result)) is not None
+        ],
+        "same_work": len({result["digest"] for result in complete}) <= 1,
+        "rows": [_row(number, result) for number, result in enumerate(results, start=1)],
+        "metrics": {name: statistics for name in HEADLINES if (statistics := _statistics(name, complete))},
+    }
+
+
+def incomplete_reason(result: Result) -> str | None:
+    """Why a trial may not enter an average, or None."""
+    if result["incomplete"]:
+        return f"ended early ({result['interrupted']})"
+    asked, completed = result["config"].get("max_requests"), result["requests_completed"]
+    if asked is not None and completed < asked:
+        return f"completed {completed} of {asked} requests"
+    if not completed:
+        return "completed no request"
+    return None
+
+
+def _row(number: int, result: Result) -> dict[str, Any]:
+    values = {name: result["metrics"][name]["value"] for name in HEADLINES}
+    return {"trial": number, "digest": result["digest"], "incomplete": incomplete_reason(result), **values}
+
+
+def _statistics(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
+    values = [result["metrics"][name]["value"] for result in results]
+    if not values or None in values:
+        return None
+    interval = mean_interval(values)
+    return {
+        "unit": results[0]["metrics"][name]["unit"],
+        "median": median(values),
+        "mean": fmean(values),
+        "p95": float(np.percentile(values, 95)),
+        "min": min(values),
+        "max": max(values),
+        "cv": coefficient_of_variation(values),
+        "ci95_low": interval.low if interval else None,
+        "ci95_high": interval.high if interval else None,
+    }
+
+
+def combine(results: Sequence[Result]) -> dict[str, Any]:
+    """One result for all trials: the complete trial in the middle, with the block `trials` filled in."""
+    if not results:
+        raise ValueError("no trial to combine")
+    block = aggregate(results)
+    complete = [result for result in results if incomplete_reason(result) is None]
+    ranked = sorted(complete or results, key=lambda result: result["metrics"][RANKED_BY]["value"] or 0.0)
+    middle = dict(ranked[(len(ranked) - 1) // 2])
+    # Judged anew: how many trials there are is known only now.
+    warnings = [item for item in middle["warnings"] if item["code"] != "few_trials"]
+    middle["warnings"] = warnings + _cautions(block, bool(middle["simulated"]))
+    middle["trials"] = block
+    return middle
+
+
+def _cautions(block: Mapping[str, Any], simulated: bool) -> list[dict[str, str]]:
+    found = []
+    if block["set_aside"]:
+        named = "; ".join(f"trial {item['trial']} {item['reason']}" for item in block["set_aside"])
+        found.append(
+            caution(
+                "incomplete_trials",
+                f"Set aside, in no average: {named}.",
+                "Run the missing trials again.",
+            )
+        )
+    if block["complete"] < FEW_TRIALS and not simulated:
+        plural = "" if block["complete"] == 1 else "s"
+        found.append(
+            caution(
+                "few_trials",
+                f"{block['complete']} complete trial{plural}: too few to know the spread between runs.",
+                f"Use --trials {FEW_TRIALS} or more and compare medians.",
+            )
+        )
+    if not block["same_work"]:
+        found.append(
+            caution(
+                "different_work",
+                "The trials' digests differ: they did not plan the same operations.",
+                "Use the same seed and the same --duration or --max-requests for every trial.",
+            )
+        )
+    return found

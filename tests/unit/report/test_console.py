@@ -1,0 +1,131 @@
+"""The console summary: the sections readers know, 80 columns, and the right words for what is modelled."""
+
+import io
+from typing import Any
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.records import Tier
+from kvspill.report.console import print_summary, render_summary
+from unit.measure.rows import ns, request
+from unit.report.sample import empty_recorder, facts, filled_recorder, result, tier
+
+TITLES = (
+    "OVERALL PERFORMANCE",
+    "LATENCY BREAKDOWN",
+    "Approximate mean queue wait",
+    "STORAGE PERFORMANCE ASSESSMENT",
+    "TIER-SPECIFIC LATENCIES",
+    "TIER DISTRIBUTION",
+    "CACHE TYPE BREAKDOWN",
+    "QOS",
+    "HONESTY",
+    "Potential bottlenecks",
+)
+
+
+def overloaded() -> dict[str, Any]:
+    return result(run=facts(unfinished_ages_ns=(ns(100),) * 60), config=Config(num_users=2))
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_a_section_is_there_under_its_title_s8(title: str) -> None:
+    assert title in render_summary(result())
+
+
+def test_no_line_is_wider_than_80_columns_or_ends_in_blanks() -> None:
+    for built in (result(), overloaded(), result(empty_recorder()), result(run=facts(simulated=True))):
+        for line in render_summary(built).splitlines():
+            assert len(line) <= 80, line
+            assert line == line.rstrip()
+
+
+def test_figures_are_those_of_the_result() -> None:
+    text = render_summary(result())
+    assert "NVME Read P95: 2000.00 ms" in text
+    assert "device 1,000.00 ms, host 1,000.00 ms" in text
+    assert "40.00 tok/s" in text
+    assert "Approximate mean queue wait: 2.00s" in text
+    assert "Verdict: FAIL (latency profile, 1 of 4 criteria met)" in text
+    assert "[FAIL] NVMe Read P95 < 200ms: 1,000.00 ms" in text
+    assert "[PASS] Cache Hit Rate > 30%: 60.0%" in text
+    assert "60.0% (3 hits, 2 misses)" in text
+    assert "Seed    42" in text
+    assert "d" * 64 in text
+
+
+def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
+    text = render_summary(overloaded())
+    assert "A request spends 33% of its time in queue wait" in text
+    assert "Storage I/O dominates service" not in text
+    recorder = empty_recorder()
+    recorder.request(request(20, intended=10, started=19, storage=1))
+    text = render_summary(result(recorder))
+    assert "- Queue wait dominates (~9.00s mean)." in text
+    assert "- Storage I/O dominates service (~1.00s of 1.00s mean)" in text
+
+
+def test_the_wait_is_called_a_lower_bound_where_requests_are_unfinished_l3() -> None:
+    joined = " ".join(render_summary(overloaded()).split())
+    assert "(at least: 60 unfinished requests count with their age)" in joined
+    assert "at least" not in render_summary(result())
+
+
+def test_simulated_figures_are_called_simulated_everywhere() -> None:
+    text = render_summary(result(run=facts(simulated=True)))
+    for title in ("OVERALL PERFORMANCE", "LATENCY BREAKDOWN", "STORAGE PERFORMANCE ASSESSMENT", "QOS"):
+        assert f"### {title} (simulated) ###" in text
+    assert "SIMULATED, no byte moved" in text
+    for line in text.splitlines():
+        if "Read P95:" in line or "Write P95:" in line:
+            assert "(simulated)" in line
+    assert "(simulated)" not in render_summary(result())
+
+
+def test_a_modelled_tier_is_called_modelled_beside_measured_ones() -> None:
+    tiers = (tier(Tier.CPU, modelled=True, backend="modelled"), tier(Tier.STORAGE))
+    lines = render_summary(result(run=facts(tiers=tiers))).splitlines()
+    cpu = next(line for line in lines if "CPU Read P95:" in line)
+    storage = next(line for line in lines if "NVME Read P95:" in line)
+    assert "(modelled)" in cpu
+    assert "(modelled)" not in storage
+    assert any(line.strip().startswith("CPU (modelled)") for line in lines)
+
+
+def test_what_was_not_measured_says_so() -> None:
+    text = render_summary(result(empty_recorder(), facts(tiers=(tier(Tier.CPU),))))
+    assert "NVMe Throughput                 not measured" in text
+    assert "No request completed in the measured window." in text
+
+
+def test_warnings_come_with_their_remedies() -> None:
+    text = render_summary(result())
+    assert "! few_trials: 1 trial: the spread between runs is unknown." in text
+    assert "-> Use --trials 3 or more and compare medians." in text
+
+
+def test_an_interrupted_run_says_so_first() -> None:
+    text = render_summary(result(run=facts(interrupted="stopped by SIGINT")))
+    assert "INCOMPLETE: stopped by SIGINT" in text.split("###")[0]
+
+
+def test_files_are_named_whole_however_long() -> None:
+    path = "/somewhere/" + "deep/" * 40 + "result.json"
+    assert f"  {path}\n" in render_summary(result(), [path])
+
+
+def test_a_pipe_gets_plain_text_without_escapes() -> None:
+    pipe = io.StringIO()
+    print_summary(result(), ["x.json"], file=pipe)
+    assert pipe.getvalue() == render_summary(result(), ["x.json"])
+    assert "\x1b" not in pipe.getvalue()
+
+
+def test_peak_capacity_is_shown_where_the_users_were_searched_for_s8() -> None:
+    step = {"users": 40, "peak_throughput": 1234.5, "reason": "Peak capacity found"}
+    built = result(filled_recorder(), autoscaling=[step])
+    text = render_summary(built)
+    assert "Peak capacity found" in text
+    assert "1234.5" in text
+    assert built["autoscaling_stats"] == built["summary"]["autoscaling_stats"] == [step]
