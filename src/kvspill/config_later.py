@@ -45,9 +45,6 @@ UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
         "engine": Later("engine presets"),
         "xlsx_output": Later("spreadsheets", "read the JSON of --output"),
         "precondition": Later("preconditioning"),
-        "trials": Later(
-            "repeated trials", "run the command again, the seed repeats the requests", harmless=("1",)
-        ),
         "log_ops": Later("operation logs"),
         "io_engine": Later("io_uring", "use --io-engine threads", ("io_uring",)),
         "io_model": Later("other I/O models", "use --io-model mlperf", ("prefix", "stream")),

@@ -9,6 +9,7 @@ from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.storage.base import Backend
+from kvspill.workload.base import Workload
 from kvspill.workload.synthetic import SyntheticWorkload
 from kvspill.world import World
 
@@ -42,8 +43,15 @@ def build_cache(
     return Cache(tiers, observer, world.now_ns, options)
 
 
-def build_engine(config: Config, world: World, observer: Observer, cache: Cache, start_ns: int) -> Engine:
-    """The engine over the given cache."""
+def build_workload(config: Config, world: World) -> Workload:
+    """Who asks what and when."""
+    return SyntheticWorkload(config, world)
+
+
+def build_engine(
+    config: Config, world: World, observer: Observer, cache: Cache, start_ns: int, workload: Workload
+) -> Engine:
+    """The engine that serves a workload through the given cache."""
     io_options = IoOptions(
         bytes_per_token=config.bytes_per_token,
         whole_history=config.history == "all",
@@ -62,7 +70,7 @@ def build_engine(config: Config, world: World, observer: Observer, cache: Cache,
     )
     return Engine(
         world,
-        SyntheticWorkload(config, world),
+        workload,
         make_io_model(config.io_model, io_options),
         cache,
         generation,

@@ -1,6 +1,8 @@
 """Which backend stands behind each tier: real ones under the real clock, modelled ones in virtual time."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvspill.config import Config
 from kvspill.records import Tier
@@ -9,6 +11,22 @@ from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DEFAULT_PRESET, PRESETS, load_profile
 from kvspill.suite.assembly import usable_bytes
 from kvspill.world import World
+
+if TYPE_CHECKING:
+    from kvspill.storage.buffers import DataPlane
+
+
+def open_backends(
+    config: Config, world: World, limits: dict[Tier, int], roots: Sequence[Path], simulated: bool
+) -> dict[Tier, Backend]:
+    """A backend for every tier of the run."""
+    if simulated:
+        return {tier: modelled_backend(config, world, tier) for tier in limits}
+    from kvspill.storage.buffers import DataPlane
+
+    # One source of data for all: an entry demoted from memory carries the stamps that files expect.
+    plane = DataPlane(config.io_size, config.io_threads)
+    return {tier: _real(config, world, tier, limit, roots, plane) for tier, limit in limits.items()}
 
 
 def modelled_backend(config: Config, world: World, tier: Tier) -> Backend:
@@ -19,14 +37,16 @@ def modelled_backend(config: Config, world: World, tier: Tier) -> Backend:
     return ModelledBackend("modelled", profile[tier], world.now_ns)
 
 
-def real_backend(config: Config, world: World, tier: Tier, limit_bytes: int) -> Backend:
+def _real(
+    config: Config, world: World, tier: Tier, limit_bytes: int, roots: Sequence[Path], plane: "DataPlane"
+) -> Backend:
     """The real thing; there is none for the GPU yet, so that tier is modelled and labelled so (L6)."""
     if tier is Tier.GPU or (tier is Tier.STORAGE and config.storage_backend != "files"):
         return modelled_backend(config, world, tier)
     if tier is Tier.CPU:
         from kvspill.storage.dram import DramBackend
 
-        return DramBackend(usable_bytes(tier, limit_bytes), config.verify)
+        return DramBackend(usable_bytes(tier, limit_bytes), config.verify, plane=plane)
     from kvspill.storage.files import FilesBackend, FilesOptions
 
     options = FilesOptions(
@@ -37,21 +57,4 @@ def real_backend(config: Config, world: World, tier: Tier, limit_bytes: int) -> 
         verify=config.verify,
         io_engine=config.io_engine,
     )
-    return FilesBackend(cache_roots(config), options)
-
-
-def cache_roots(config: Config) -> list[Path]:
-    """Where the run directories are made; by default in the current directory."""
-    return [Path(root) for root in config.cache_dir or (".",)]
-
-
-def open_backends(
-    config: Config, world: World, limits: dict[Tier, int], simulated: bool
-) -> dict[Tier, Backend]:
-    """A backend for every tier of the run."""
-    return {
-        tier: modelled_backend(config, world, tier)
-        if simulated
-        else real_backend(config, world, tier, limit_bytes)
-        for tier, limit_bytes in limits.items()
-    }
+    return FilesBackend(roots, options, plane=plane)

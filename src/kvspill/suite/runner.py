@@ -1,33 +1,78 @@
 """A whole command: check the machine, run the trials, write and print the result."""
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from kvspill.config import Config
+from kvspill.config_checks import check_fit
+from kvspill.report.cautions import caution
 from kvspill.report.console import print_summary
 from kvspill.report.result import write_result
+from kvspill.report.trials import combine
+from kvspill.storage.preflight import check_machine
 from kvspill.suite.progress import Progress
-from kvspill.suite.trial import UNLIMITED_BYTES, run_trial
+from kvspill.suite.trial import Plan, run_trial
 
 INTERRUPTED = 130
+_SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 
 def run_command(config: Config, *, simulated: bool) -> int:
-    """Run what the configuration asks for; returns the exit code."""
+    """Run what the configuration asks for, write and print it; returns the exit code."""
     progress = Progress(config.quiet)
-    storage_bytes = config.storage_bytes
-    if storage_bytes is None:
-        storage_bytes = UNLIMITED_BYTES if simulated else 8 << 30
-    path = _result_path(config)
-    result = run_trial(config, simulated=simulated, storage_bytes=storage_bytes, progress=progress)
+    plan = make_plan(config, simulated, progress)
+    path = result_path(config)
+    result = run_trials(plan, progress)
     write_result(path, result)
     if not config.quiet:
         print_summary(result, [path], file=sys.stdout)
     return INTERRUPTED if result["incomplete"] else 0
 
 
-def _result_path(config: Config) -> Path:
+def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
+    """Check that the run can be done here, before anything is written."""
+    if simulated:
+        given = config.storage_bytes
+        storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
+        check_fit(config, storage_bytes)
+        return Plan(config, True, storage_bytes)
+    machine = check_machine(config)
+    progress.say(machine.statement)
+    warnings = [
+        caution("memory_directory", text, "Name a directory on the device to be measured.")
+        for text in machine.warnings
+    ]
+    if config.ignored_keys:
+        unused = ", ".join(config.ignored_keys)
+        warnings.append(
+            caution(
+                "ignored_keys", f"Keys of --config that this version leaves unused: {unused}.", "None needed."
+            )
+        )
+    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings)
+
+
+def run_trials(plan: Plan, progress: Progress) -> dict[str, Any]:
+    """All trials of a plan; an interrupted one ends them and is set aside."""
+    results: list[Mapping[str, Any]] = []
+    for number in range(plan.config.trials):
+        if plan.config.trials > 1:
+            progress.say(f"trial {number + 1} of {plan.config.trials}")
+        results.append(run_trial(plan, progress))
+        if results[-1]["incomplete"]:
+            break
+    if plan.config.trials == 1:
+        return dict(results[0])
+    whole = combine(results)
+    whole["incomplete"] = whole["incomplete"] or len(results) < plan.config.trials
+    return whole
+
+
+def result_path(config: Config) -> Path:
+    """Where the result goes: as asked, or a new file under ./kvspill-results."""
     if config.output is not None:
         return Path(config.output)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")

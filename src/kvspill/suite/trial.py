@@ -1,136 +1,181 @@
 """One trial: a configuration goes in, a measured result comes out, and nothing is left behind."""
 
 import asyncio
-import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from pathlib import Path
 from typing import Any
 
+from kvspill.cache.cache import Cache
 from kvspill.config import Config
+from kvspill.errors import KvspillError
+from kvspill.measure.environment import environment
+from kvspill.measure.probes import Probe, WindowWatch
 from kvspill.measure.recorder import Recorder
-from kvspill.records import NS_PER_SEC, RunFacts, Tier
+from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.report.result import build_result
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
-from kvspill.suite.assembly import build_cache, build_engine, tier_facts, tier_limits
+from kvspill.suite.assembly import build_cache, build_engine, build_workload, tier_facts, tier_limits
 from kvspill.suite.backends import open_backends
+from kvspill.suite.ceiling import null_ceiling
+from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.progress import Progress
+from kvspill.workload.base import Workload
 from kvspill.world import World, run_real, run_virtual
-
-UNLIMITED_BYTES = 1 << 50
-"""Capacity of a simulated storage tier that nobody limits."""
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
+_CEILING_SECONDS = 0.3
+_PRELOADS_AT_ONCE = 16
 
 
-@dataclass(slots=True)
-class Interrupts:
-    """SIGINT and SIGTERM end the load; a second one ends the program."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a trial is to do, once the machine was checked."""
 
-    engine: Engine | None = None
-    task: "asyncio.Task[Any] | None" = None
-    reason: str | None = None
-
-    def handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.reason is not None or self.task is None:
-            raise KeyboardInterrupt
-        self.reason = signal.Signals(number).name
-        self.task.get_loop().call_soon_threadsafe(self._end)
-
-    def _end(self) -> None:
-        assert self.task is not None
-        if self.engine is None:
-            self.task.cancel()
-        else:
-            self.engine.interrupt(f"stopped by {self.reason}")
+    config: Config
+    simulated: bool
+    storage_bytes: int
+    cache_dirs: tuple[Path, ...] = ()
+    warnings: Sequence[Mapping[str, str]] = ()
 
 
-def run_trial(config: Config, *, simulated: bool, storage_bytes: int, progress: Progress) -> dict[str, Any]:
-    """Run once and return the result. An interrupted run returns what it measured, marked incomplete."""
+def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
+    """Run once and return the result. An interrupted load returns what it measured, marked incomplete."""
     interrupts = Interrupts()
 
     async def main(world: World) -> dict[str, Any]:
-        interrupts.task = asyncio.current_task()
-        limits = tier_limits(config, storage_bytes)
-        backends = open_backends(config, world, limits, simulated)
+        interrupts.watch(asyncio.current_task())
+        limits = tier_limits(plan.config, plan.storage_bytes)
+        backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
-            return await _measure(config, world, backends, limits, interrupts, progress, simulated)
+            return await _Trial(plan, world, backends, limits, progress).run(interrupts)
         finally:
             for backend in backends.values():
                 await backend.close()
 
-    with _handling(interrupts), _switch_interval():
+    with interrupts.handled(), _switch_interval():
         try:
-            return (run_virtual if simulated else run_real)(main, config.seed)
+            return (run_virtual if plan.simulated else run_real)(main, plan.config.seed)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
 
-async def _measure(
-    config: Config,
-    world: World,
-    backends: dict[Tier, Backend],
-    limits: dict[Tier, int],
-    interrupts: Interrupts,
-    progress: Progress,
-    simulated: bool,
-) -> dict[str, Any]:
-    """The load itself: warm-up, window, and the end."""
-    start_ns = world.now_ns()
-    window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
-    end_ns = None if config.duration is None else start_ns + round(config.duration * NS_PER_SEC)
-    recorder = Recorder(window_start_ns, end_ns, config.bytes_per_token)
-    cache = build_cache(config, world, recorder, backends, limits)
-    engine = build_engine(config, world, recorder, cache, start_ns)
-    interrupts.engine = engine
-    watcher = asyncio.ensure_future(progress.watch(world, config, engine, recorder, cache))
-    at_end: dict[str, Any] = {}
+class _Trial:
+    """The load of one trial and what is known of it at the end."""
 
-    def on_end() -> None:
-        ended_ns = recorder.close_window(world.now_ns())
-        ages_ns = engine.unfinished_ages_ns(ended_ns)
-        at_end.update(window_end_ns=ended_ns, tiers=tier_facts(cache), ages_ns=tuple(ages_ns))
+    def __init__(
+        self,
+        plan: Plan,
+        world: World,
+        backends: dict[Tier, Backend],
+        limits: dict[Tier, int],
+        progress: Progress,
+    ):
+        self._plan = plan
+        self._config = plan.config
+        self._world = world
+        self._backends = backends
+        self._limits = limits
+        self._progress = progress
 
-    try:
-        await engine.run(on_end)
-    finally:
-        watcher.cancel()
-    facts = RunFacts(
-        simulated=simulated,
-        window_start_ns=window_start_ns,
-        window_end_ns=at_end["window_end_ns"],
-        load_start_ns=start_ns,
-        finished_ns=world.now_ns(),
-        digest=engine.digest,
-        arrived=engine.arrived,
-        completed=engine.completed,
-        failed=engine.failed,
-        shed=engine.shed,
-        unfinished_ages_ns=at_end["ages_ns"],
-        lateness_ns=tuple(engine.lateness_ns),
-        tiers=at_end["tiers"],
-        prefix_matches=engine.prefix_matches,
-        prefix_bytes_saved=engine.prefix_bytes_saved,
-        interrupted=engine.interrupted,
-    )
-    return build_result(config, facts, recorder, trials=config.trials)
+    async def run(self, interrupts: Interrupts) -> dict[str, Any]:
+        config, world = self._config, self._world
+        workload = build_workload(config, world)
+        # Nothing before the load is counted (S3): the recorder's window opens when the load starts.
+        recorder = Recorder(0, None, config.bytes_per_token)
+        cache = build_cache(config, world, recorder, self._backends, self._limits)
+        await self._preload(workload, cache)
+        start_ns = world.now_ns()
+        window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
+        recorder.open_window(window_start_ns, self._end_ns(start_ns))
+        engine = build_engine(config, world, recorder, cache, start_ns, workload)
+        interrupts.load_begins(engine.interrupt)
+        facts, probes = await self._measure(engine, recorder, cache, start_ns, window_start_ns)
+        ceiling = None if self._plan.simulated else await null_ceiling(config, world, _CEILING_SECONDS)
+        return build_result(
+            config,
+            facts,
+            recorder,
+            probes,
+            self._plan.warnings,
+            environment=None if self._plan.simulated else environment(self._plan.cache_dirs),
+            ceiling=ceiling,
+            trials=config.trials,
+        )
 
+    def _end_ns(self, start_ns: int) -> int | None:
+        duration = self._config.duration
+        return None if duration is None else start_ns + round(duration * NS_PER_SEC)
 
-@contextmanager
-def _handling(interrupts: Interrupts) -> Iterator[None]:
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, interrupts.handle) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+    async def _measure(
+        self, engine: Engine, recorder: Recorder, cache: Cache, start_ns: int, window_start_ns: int
+    ) -> tuple[RunFacts, dict[str, Any] | None]:
+        """Run the load; what can only be known at its very end is noted then."""
+        world = self._world
+        watch = None
+        if not self._plan.simulated:
+            watch = WindowWatch(world, Probe(self._plan.cache_dirs), window_start_ns)
+        beside = [self._progress.watch(world, self._config, engine, recorder, cache)]
+        beside += [] if watch is None else [watch.run()]
+        tasks = [asyncio.ensure_future(work) for work in beside]
+        at_end: dict[str, Any] = {}
+
+        def note_the_end() -> None:
+            at_end["probes"] = None if watch is None else watch.finish()
+            at_end["window_end_ns"] = recorder.close_window(world.now_ns())
+            at_end["ages_ns"] = tuple(engine.unfinished_ages_ns(at_end["window_end_ns"]))
+            at_end["tiers"] = tier_facts(cache)
+
+        try:
+            await engine.run(note_the_end)
+        finally:
+            for task in tasks:
+                task.cancel()
+        facts = RunFacts(
+            simulated=self._plan.simulated,
+            window_start_ns=window_start_ns,
+            window_end_ns=at_end["window_end_ns"],
+            load_start_ns=start_ns,
+            finished_ns=world.now_ns(),
+            digest=engine.digest,
+            arrived=engine.arrived,
+            completed=engine.completed,
+            failed=engine.failed,
+            shed=engine.shed,
+            unfinished_ages_ns=at_end["ages_ns"],
+            lateness_ns=tuple(engine.lateness_ns),
+            tiers=at_end["tiers"],
+            prefix_matches=engine.prefix_matches,
+            prefix_bytes_saved=engine.prefix_bytes_saved,
+            interrupted=engine.interrupted,
+        )
+        return facts, at_end["probes"]
+
+    async def _preload(self, workload: Workload, cache: Cache) -> None:
+        """Store what must be there before the load begins, several entries at a time."""
+        entries = list(workload.preload())
+        for first in range(0, len(entries), _PRELOADS_AT_ONCE):
+            self._progress.preparing("entries to be found", first, len(entries))
+            some = entries[first : first + _PRELOADS_AT_ONCE]
+            puts = await asyncio.gather(
+                *(
+                    cache.put(entry.key, entry.tokens * self._config.bytes_per_token, Purpose.INGEST)
+                    for entry in some
+                )
+            )
+            for entry, put in zip(some, puts, strict=True):
+                if put.entry is None:
+                    raise KvspillError(
+                        f"storing {entry.key} before the load failed: {put.failure}; "
+                        "check the cache directory and --storage-capacity-gb"
+                    )
+        self._progress.preparing("entries to be found", len(entries), len(entries))
 
 
 @contextmanager

@@ -1,0 +1,49 @@
+"""SIGINT and SIGTERM: the first ends the load and keeps what was measured, the second ends the program."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """Turns signals into the end of a run, whatever the loop is doing."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._end_load: Callable[[str], None] | None = None
+        self._reason: str | None = None
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signals for as long as this lasts."""
+        before = [signal.signal(number, self._handle) for number in _SIGNALS]
+        try:
+            yield
+        finally:
+            for number, handler in zip(_SIGNALS, before, strict=True):
+                signal.signal(number, handler)
+
+    def watch(self, task: "asyncio.Task[Any] | None") -> None:
+        """The task to cancel while there is no load yet."""
+        self._task = task
+
+    def load_begins(self, end_load: Callable[[str], None]) -> None:
+        """From now on a signal ends the load instead, with a reason."""
+        self._end_load = end_load
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self._reason is not None or self._task is None:
+            raise KeyboardInterrupt
+        self._reason = signal.Signals(number).name
+        self._task.get_loop().call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._end_load is not None:
+            self._end_load(f"stopped by {self._reason}")
+        elif self._task is not None:
+            self._task.cancel()
