@@ -42,8 +42,9 @@ class Histogram:
             self._flush()
 
     def record_all(self, values_ns: Iterable[int]) -> None:
-        for value_ns in values_ns:
-            self.record(value_ns)
+        self._pending.extend(values_ns)
+        if len(self._pending) >= _BUFFER_VALUES:
+            self._flush()
 
     @property
     def count(self) -> int:

@@ -30,16 +30,20 @@ class Recorder:
     """
 
     def __init__(self, window_start_ns: int, window_end_ns: int | None, bytes_per_token: int):
-        self.window_start_ns = window_start_ns
-        self.window_end_ns = _FAR_FUTURE_NS if window_end_ns is None else window_end_ns
         self.bytes_per_token = bytes_per_token
-        self.timeline = Timeline(window_start_ns)
+        self.open_window(window_start_ns, window_end_ns)
+
+    def open_window(self, start_ns: int, end_ns: int | None) -> None:
+        """Begin anew: whatever was seen before (ingestion, population) is not counted (S3)."""
+        self.window_start_ns = start_ns
+        self.window_end_ns = _FAR_FUTURE_NS if end_ns is None else end_ns
+        self.timeline = Timeline(start_ns)
         self.requests = RequestTally()
         self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()
         self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
         self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
         self._lanes = {tier.value: {verb.value: Lane(tier, verb) for verb in Verb} for tier in Tier}
-        self._latest_ns = window_start_ns
+        self._latest_ns = start_ns
 
     @property
     def window_seconds(self) -> float:
@@ -49,10 +53,6 @@ class Recorder:
     @property
     def is_open_ended(self) -> bool:
         return self.window_end_ns == _FAR_FUTURE_NS
-
-    def open_window(self, start_ns: int, end_ns: int | None) -> None:
-        """Begin anew: whatever was seen before the load is not counted (S3)."""
-        self.__init__(start_ns, end_ns, self.bytes_per_token)  # type: ignore[misc]
 
     def close_window(self, at_ns: int) -> int:
         """End the window early, or give an open one its end; returns the end that holds.
@@ -121,9 +121,17 @@ class Recorder:
 
     def _count_pieces(self, lane: Lane, record: OpRecord, total_bytes: int) -> None:
         """Piece by piece when a piece ends inside the window; padding is taken off in proportion (C7)."""
+        pieces = record.completion.pieces
+        last_ns = max(end_ns for _, end_ns, _ in pieces)
+        if self._one_second(min(end_ns for _, end_ns, _ in pieces), last_ns):
+            moved_bytes = sum(nbytes for _, _, nbytes in pieces)
+            lane.pieces.record_all([end_ns - start_ns for start_ns, end_ns, _ in pieces])
+            lane.moved_bytes += moved_bytes
+            self._add_bytes(lane, record.purpose, last_ns, record.nbytes * moved_bytes // total_bytes)
+            return
         moved_before = 0
         counted_before = 0
-        for start_ns, end_ns, nbytes in sorted(record.completion.pieces, key=_piece_end):
+        for start_ns, end_ns, nbytes in sorted(pieces, key=_piece_end):
             moved_before += nbytes
             counted = record.nbytes * moved_before // total_bytes
             share = counted - counted_before
@@ -136,15 +144,16 @@ class Recorder:
     def _count_interpolated(self, lane: Lane, record: OpRecord, nbytes: int, stored_bytes: int) -> None:
         """Where no pieces are known, bytes flow evenly from start to finish."""
         started_ns, finished_ns = record.completion.started_ns, record.completion.finished_ns
-        length_ns = finished_ns - started_ns
-        from_ns = max(started_ns, self.window_start_ns)
-        to_ns = min(finished_ns, self.window_end_ns)
-        if length_ns <= 0 and self._inside(finished_ns):
+        if self._one_second(started_ns, finished_ns):
             lane.moved_bytes += stored_bytes
             self._add_bytes(lane, record.purpose, finished_ns, nbytes)
-        if length_ns <= 0 or to_ns <= from_ns:
+            return
+        from_ns = max(started_ns, self.window_start_ns)
+        to_ns = min(finished_ns, self.window_end_ns)
+        if to_ns <= from_ns:
             return
         self._inside(to_ns)
+        length_ns = finished_ns - started_ns
 
         def flowed(amount: int, at_ns: int) -> int:
             return amount * (at_ns - started_ns) // length_ns
@@ -153,6 +162,13 @@ class Recorder:
         for left_ns, right_ns in self._seconds_between(from_ns, to_ns):
             share = flowed(nbytes, right_ns) - flowed(nbytes, left_ns)
             self._add_bytes(lane, record.purpose, left_ns, share)
+
+    def _one_second(self, from_ns: int, to_ns: int) -> bool:
+        """True where both lie inside the window and in the same second: nothing has to be divided."""
+        if not (self.window_start_ns <= from_ns and self._inside(to_ns)):
+            return False
+        zero_ns = self.window_start_ns
+        return (from_ns - zero_ns) // NS_PER_SEC == (to_ns - zero_ns) // NS_PER_SEC
 
     def _seconds_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
         """The parts of [from_ns, to_ns] that lie in each second of the timeline."""

@@ -264,3 +264,16 @@ def test_the_sample_of_requests_is_even_and_bounded() -> None:
     gaps = {later - earlier for earlier, later in itertools.pairwise(seen)}
     assert len(gaps) == 1
     assert seen[0] == 0
+
+
+def test_opening_the_window_forgets_what_was_seen_before_s3() -> None:
+    recorder = Recorder(0, None, bytes_per_token=1)
+    recorder.op(op(1, purpose=Purpose.INGEST, verb=Verb.WRITE))
+    recorder.request(request(1))
+    recorder.open_window(ns(10), ns(20))
+    assert sum(lane.op_count + lane.byte_count for lane in recorder.lanes()) == 0
+    assert recorder.requests.completed == 0
+    assert recorder.timeline.columns(ns(20)) == {}
+    recorder.op(op(15))
+    assert recorder.lane(*READ).op_count == 1
+    assert recorder.window_seconds == 10
