@@ -135,7 +135,8 @@ class WriteJob(_FileJob):
         self.fd = self.site.open(self.temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         if self.span.total_bytes and self.site.access.preallocates:
             preallocate(self.fd, self.span.total_bytes)
-        return self.helpers()
+        # Buffered writes hold the inode's lock: more lanes on one file would only spin on it.
+        return self.helpers() if self.site.access.direct else 0
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - writes use leased base data
         if self.source is not None:
