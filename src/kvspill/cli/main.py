@@ -22,6 +22,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "run": Command("kvspill.cli.run", "measure a storage tier under simulated users"),
     "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
     "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
+    "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
     "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
     "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),
 }

@@ -1,0 +1,74 @@
+"""`kvspill doctor`: what this machine can measure and what would spoil it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
+
+from kvspill.cli.options import Parser
+
+if TYPE_CHECKING:
+    from kvspill.suite.doctor import Check
+
+PROBLEM_FOUND = 1
+EXAMPLES = """\
+examples:
+  kvspill doctor
+  kvspill doctor --cache-dir /mnt/nvme
+  kvspill doctor --json > machine.json
+
+exit status: 0 where nothing prevents a run (warnings included), 1 where a problem does
+"""
+
+
+def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
+    """Check and print; returns the exit code."""
+    parser = Parser(
+        prog=prog,
+        description="Checks what this machine can measure and what would spoil it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        action="append",
+        help="directory to check; may be repeated [the current one]",
+    )
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    options = parser.parse_args(list(argv))
+    from kvspill.suite.doctor import Status, as_json, examine, verdict
+
+    checks = examine(options.cache_dir)
+    if options.json:
+        print(json.dumps(as_json(checks, options.cache_dir), indent=1))
+    else:
+        print_checks(checks, sys.stdout)
+    return PROBLEM_FOUND if verdict(checks) is Status.PROBLEM else 0
+
+
+def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
+    """One line per check, its remedy below it, and the count at the end."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from kvspill.suite.doctor import Status
+
+    styles = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    group = ""
+    for check in checks:
+        if check.group != group:
+            console.print(("\n" if group else "") + f"[bold]{escape(check.group)}[/]")
+            group = check.group
+        word = f"[{styles[check.status]}]{check.status.value:<8}[/]"
+        console.print(f"  {word} {escape(f'{check.name}: {check.finding}')}")
+        if check.remedy:
+            console.print(f"           {escape(f'-> {check.remedy}')}")
+    counts = {status: sum(check.status is status for check in checks) for status in Status}
+    console.print(
+        f"\n{counts[Status.OK]} ok, {counts[Status.WARNING]} warnings, {counts[Status.PROBLEM]} problems"
+    )

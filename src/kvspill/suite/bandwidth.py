@@ -1,0 +1,76 @@
+"""A short look at the storage before a suite: how fast does this directory read and write?"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvspill.errors import KvspillError
+from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Tier
+from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.storage.profiles import Profile
+from kvspill.world import World, run_real
+
+OBJECTS = 8
+OBJECT_BYTES = 32 * MIB
+READ_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """What was seen, or what a model says."""
+
+    read_gib_per_sec: float
+    write_gib_per_sec: float
+    source: str
+
+
+def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
+    """The speeds of a device profile."""
+    device = profile[Tier.STORAGE]
+    return Bandwidth(device.read_gib_per_sec, device.write_gib_per_sec, f"device profile {name}")
+
+
+def measure_bandwidth(directories: tuple[Path, ...], seconds: float = READ_SECONDS) -> Bandwidth:
+    """Write 256 MiB and read them back over and over for a moment, as a run would."""
+    return run_real(lambda world: _measure(world, directories, seconds), 0)
+
+
+async def _measure(world: World, directories: tuple[Path, ...], seconds: float) -> Bandwidth:
+    from kvspill.storage.files import FilesBackend, FilesOptions
+
+    backend = FilesBackend(list(directories), FilesOptions())
+    try:
+        await backend.prepare(lambda *_: None)
+        refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]
+        start_ns = world.now_ns()
+        _check(await backend.write([WriteItem(ref) for ref in refs]))
+        write_ns = world.now_ns() - start_ns
+        start_ns = world.now_ns()
+        end_ns = start_ns + round(seconds * NS_PER_SEC)
+        counts = await asyncio.gather(*(_read_until(world, backend, ref, end_ns) for ref in refs))
+        read_ns = world.now_ns() - start_ns
+    finally:
+        await backend.close()
+    return Bandwidth(
+        read_gib_per_sec=sum(counts) * OBJECT_BYTES / GIB / (read_ns / NS_PER_SEC),
+        write_gib_per_sec=OBJECTS * OBJECT_BYTES / GIB / (write_ns / NS_PER_SEC),
+        source=f"a probe of {OBJECTS * OBJECT_BYTES // MIB} MiB",
+    )
+
+
+async def _read_until(world: World, backend: Backend, ref: ObjectRef, end_ns: int) -> int:
+    count = 0
+    while world.now_ns() < end_ns or not count:
+        _check(await backend.read([ref]))
+        count += 1
+    return count
+
+
+def _check(completions: Sequence[Completion]) -> None:
+    for completion in completions:
+        if completion.error is not None:
+            raise KvspillError(
+                f"the storage probe failed: {completion.error} {completion.detail}; "
+                "name another directory with --cache-dir"
+            )

@@ -1,0 +1,213 @@
+"""The doctor: each spoiler is seen, named and given a remedy; a sound machine gets no complaint."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kvspill.storage.memory import Available
+from kvspill.suite.doctor import Check, Status, as_json, verdict
+from kvspill.suite.doctor_hardware import hardware_checks
+from kvspill.suite.doctor_storage import storage_checks
+from kvspill.suite.doctor_system import system_checks
+from kvspill.suite.hardware import Gpu, Hardware, Place, detect, detect_gpus, look_at
+from unit.suite.kernel_tree import GIB, Tree
+
+
+def machine(**changes: object) -> Hardware:
+    values: dict[str, object] = {
+        "cpu_count": 64,
+        "cpu_model": "Test CPU",
+        "memory_total_bytes": 256 * GIB,
+        "memory_available": Available(200 * GIB, "this machine"),
+        "gpus": (),
+        "gpu_software": (),
+        "places": (),
+    }
+    return Hardware(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def named(checks: list[Check], name: str) -> Check:
+    return next(check for check in checks if check.name == name)
+
+
+def test_every_fault_has_a_remedy_and_no_sound_line_has_one() -> None:
+    with pytest.raises(AssertionError):
+        Check("g", "n", Status.WARNING, "bad")
+    with pytest.raises(AssertionError):
+        Check("g", "n", Status.OK, "good", "do something")
+
+
+def test_the_verdict_is_the_worst_line() -> None:
+    fine = Check("g", "a", Status.OK, "x")
+    odd = Check("g", "b", Status.WARNING, "x", "y")
+    bad = Check("g", "c", Status.PROBLEM, "x", "y")
+    assert verdict([fine, odd]) is Status.WARNING
+    assert verdict([fine, bad, odd]) is Status.PROBLEM
+    assert verdict([]) is Status.OK
+    assert as_json([bad], None)["checks"][0]["status"] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name", "says"),
+    [
+        ("proc/cpuinfo", "flags : fpu hypervisor\n", "virtual machine", "virtual machine"),
+        ("proc/loadavg", "40.0 1 1 1/1 1\n", "other load", "busy"),
+        (
+            "proc/swaps",
+            "Filename Type Size Used Priority\n/dev/x part 2097152 1048576 -2\n",
+            "swap",
+            "1.0 GiB in use",
+        ),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n", "CPU governor", "powersave"),
+        ("sys/fs/cgroup/cpu.max", "150000 100000\n", "CPU limit", "1.5 processors"),
+    ],
+)
+def test_spoilers_of_the_machine_are_warned_about(
+    tmp_path: Path, file: str, text: str, name: str, says: str
+) -> None:
+    tree = Tree(tmp_path)
+    sound = named(system_checks(machine(), tree.kernel), name)
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    spoiled = named(system_checks(machine(), tree.kernel), name)
+    assert sound.status is Status.OK
+    assert spoiled.status is Status.WARNING
+    assert says in spoiled.finding
+
+
+def test_an_unused_swap_is_no_fault(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.proc("swaps", "Filename Type Size Used Priority\n/dev/x part 2097152 0 -2\n")
+    assert named(system_checks(machine(), tree.kernel), "swap").status is Status.OK
+
+
+@pytest.mark.parametrize(("gib", "status"), [(0.5, Status.PROBLEM), (4, Status.WARNING), (64, Status.OK)])
+def test_memory_is_judged_by_what_can_be_had(tmp_path: Path, gib: float, status: Status) -> None:
+    hardware = machine(memory_available=Available(int(gib * GIB), "the control group /x"))
+    check = named(system_checks(hardware, Tree(tmp_path).kernel), "memory")
+    assert check.status is status
+    assert "the control group /x" in check.finding
+
+
+def test_a_card_without_a_library_is_a_warning_and_not_a_real_tier(tmp_path: Path) -> None:
+    cards = (Gpu("H200", 139 * GIB),)
+    alone = machine(gpus=cards)
+    assert alone.gpu_bytes == 0
+    assert named(system_checks(alone, Tree(tmp_path).kernel), "GPU software").status is Status.WARNING
+    equipped = machine(gpus=cards, gpu_software=("torch",))
+    assert equipped.gpu_bytes == 139 * GIB
+    assert named(system_checks(equipped, Tree(tmp_path).kernel), "GPU software").status is Status.OK
+
+
+def test_the_drivers_list_of_cards_is_read_with_commas_in_names() -> None:
+    assert detect_gpus(lambda: "NVIDIA H200, SXM, 143771\nnonsense\n") == (
+        Gpu("NVIDIA H200, SXM", 143771 << 20),
+    )
+    assert detect_gpus(lambda: None) == ()
+
+
+def test_detection_reads_the_machine_given_to_it(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "kernel")
+    tree.mount(tmp_path)
+    hardware = detect([str(tmp_path)], tree.kernel)
+    assert hardware.memory_total_bytes == 64 * GIB
+    assert hardware.memory_available == Available(48 * GIB, "this machine")
+    place = hardware.places[0]
+    assert (place.kind, place.disks, place.model) == ("nvme", ("nvme0n1",), "Fast Drive 1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "disk", "expected"),
+    [
+        ("ext4", "nvme0n1", "nvme"),
+        ("xfs", "sda", "ssd"),
+        ("ext4", "vda", "virtual disk"),
+        ("nfs4", None, "network"),
+        ("fuse.sshfs", None, "network"),
+        ("tmpfs", None, "memory"),
+        ("overlay", None, "layered"),
+    ],
+)
+def test_the_kind_of_storage_is_told_by_names(
+    tmp_path: Path, kind: str, disk: str | None, expected: str
+) -> None:
+    tree = Tree(tmp_path / "kernel")
+    tree.mount(tmp_path, kind, disk)
+    assert look_at(tmp_path, tree.kernel).kind == expected
+
+
+def checked(
+    tmp_path: Path, kind: str = "ext4", disk: str | None = "nvme0n1", scheduler: str = "[none]"
+) -> list[Check]:
+    tree = Tree(tmp_path / "kernel")
+    tree.mount(tmp_path, kind, disk, scheduler)
+    return storage_checks(look_at(tmp_path, tree.kernel), tree.kernel)
+
+
+def test_a_sound_drive_gets_no_complaint_and_nothing_is_left_in_the_directory(tmp_path: Path) -> None:
+    checks = checked(tmp_path)
+    names = ("directory", "file system", "device", "scheduler of nvme0n1", "I/O limits")
+    assert all(named(checks, name).status is Status.OK for name in names)
+    assert [path.name for path in tmp_path.iterdir()] == ["kernel"]
+
+
+def test_a_scheduler_in_front_of_an_nvme_drive_is_warned_about(tmp_path: Path) -> None:
+    check = named(checked(tmp_path, scheduler="[bfq]"), "scheduler of nvme0n1")
+    assert check.status is Status.WARNING
+    assert "/sys/block/nvme0n1/queue/scheduler" in check.remedy
+
+
+@pytest.mark.parametrize(("kind", "status"), [("nfs4", Status.WARNING), ("tmpfs", Status.PROBLEM)])
+def test_file_systems_that_are_no_local_disk_are_named(tmp_path: Path, kind: str, status: Status) -> None:
+    check = named(checked(tmp_path, kind, None), "file system")
+    assert check.status is status
+    assert kind in check.finding
+
+
+def test_a_missing_directory_is_the_only_thing_said_about_it(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "kernel")
+    checks = storage_checks(look_at(tmp_path / "nope", tree.kernel), tree.kernel)
+    assert [(check.name, check.status) for check in checks] == [("directory", Status.PROBLEM)]
+    assert "mkdir -p" in checks[0].remedy
+
+
+def test_an_io_limit_of_a_control_group_on_this_disk_is_named(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "kernel")
+    tree.mount(tmp_path)
+    number = os.stat(tmp_path).st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    tree.sys("fs/cgroup/io.max", f"{device} rbps=1048576 wbps=max riops=max wiops=max\n9:9 rbps=1\n")
+    check = named(storage_checks(look_at(tmp_path, tree.kernel), tree.kernel), "I/O limits")
+    assert check.status is Status.WARNING
+    assert "nvme0n1 io.max rbps=1048576" in check.finding
+    assert "rbps=1 " not in check.finding
+
+
+def place(kind: str, free_gib: float) -> Place:
+    return Place(Path("/x"), "ext4", ("d",), None, False, None, kind, int(free_gib * GIB), True)
+
+
+def test_hardware_is_held_against_minimum_and_recommended() -> None:
+    small = hardware_checks(
+        machine(cpu_count=2, memory_total_bytes=24 * GIB, places=(place("virtual disk", 80),))
+    )
+    assert [check.status for check in small] == [
+        Status.WARNING,
+        Status.WARNING,
+        Status.OK,
+        Status.WARNING,
+        Status.WARNING,
+    ]
+    middle = hardware_checks(machine(cpu_count=16, memory_total_bytes=64 * GIB, places=(place("ssd", 500),)))
+    assert all(check.status is Status.OK for check in middle)
+    assert "enough for the basic workload" in named(middle, "CPU cores").finding
+    large = hardware_checks(machine(gpus=(Gpu("H200", 139 * GIB),), places=(place("nvme", 2000),)))
+    assert "as recommended" in named(large, "CPU cores").finding
+    assert "as recommended" in named(large, "GPU").finding
+
+
+def test_a_machine_sold_with_32_gb_is_not_called_short() -> None:
+    check = named(hardware_checks(machine(memory_total_bytes=int(31.1 * GIB))), "system memory")
+    assert check.status is Status.OK
