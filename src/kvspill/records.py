@@ -45,6 +45,8 @@ class Purpose(StrEnum):
     RAG = "rag"
     DEMOTION = "demotion"
     EVICTION = "eviction"
+    PROMOTION = "promotion"
+    """A copy in DRAM of a block that was read from storage."""
     INGEST = "ingest"
 
 
@@ -99,6 +101,10 @@ class Request(NamedTuple):
     """Chained block hashes of the whole context, first block first, where a trace lists them."""
     block_tokens: int = 0
     """Tokens per listed block."""
+    history_answers: tuple[int, ...] = ()
+    """Generated tokens of the turns before, oldest first."""
+    opening: SharedPrefix | None = None
+    """The shared prompt that the conversation began with: where equal contexts begin equally."""
 
     @property
     def key(self) -> str:
@@ -207,6 +213,16 @@ class RequestRecord:
     prefill_ns: int
     decode_ns: int
     failure: str | None = None
+    load_ns: int = 0
+    """Time until the blocks that were found had been loaded; waits included. 0 without blocks."""
+    loaded_tokens: int = 0
+    recomputed_tokens: int | None = None
+    """Context tokens that the cache could not give; None where the I/O model does not say."""
+
+    @property
+    def storage_ttft_ns(self) -> int:
+        """What storage adds to the time to the first token: queue wait and load."""
+        return self.queue_ns + self.load_ns
 
     @property
     def queue_ns(self) -> int:
@@ -277,3 +293,5 @@ class RunFacts:
     prefix_bytes_saved: int
     interrupted: str | None = None
     """None, or why the run ended early."""
+    unfinished_qos: tuple[QoS, ...] = ()
+    """Service class of each unfinished request, in the order of their ages; empty where it is not known."""

@@ -99,7 +99,7 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
         flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
         yield caution(
             "capacity_bound",
-            f"{dropped} entries were dropped from the {last.value} tier for lack of space: "
+            f"{dropped:,} entries were dropped from the {last.value} tier for lack of space: "
             "its capacity bounds this result.",
             f"Raise {flag}, or compare only with runs of the same capacity.",
         )
@@ -172,14 +172,14 @@ def _load(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Caution]:
     if facts.shed:
         yield caution(
             "shed",
-            f"{facts.shed} arrivals were refused because the backlog was full.",
+            f"{facts.shed:,} arrivals were refused because the backlog was full.",
             "Lower --num-users or raise --max-queue.",
         )
     unfinished = len(facts.unfinished_ages_ns)
     if unfinished > measured.settings.servers:
         yield caution(
             "unfinished",
-            f"{unfinished} requests were still waiting or in service at the end; "
+            f"{unfinished:,} requests were still waiting or in service at the end; "
             "they enter queue_wait_ms as lower bounds.",
             "Lower --num-users or use --max-requests for a fixed amount of work.",
         )

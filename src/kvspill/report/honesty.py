@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kvspill.measure.histograms import Histogram
-from kvspill.records import GIB, NS_PER_MS, NS_PER_SEC, Tier, Verb
+from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
 from kvspill.report.metrics import Measured, ratio
 
 CLIENT_BOUND_SHARE = 0.8
@@ -53,10 +53,13 @@ def _asked(measured: Measured, verb: Verb) -> int | None:
 
 
 def _bytes(measured: Measured, probes: Mapping[str, Any]) -> dict[str, Any]:
-    seen = probes.get("block_device") or probes.get("nfs") or {}
     asked_read, asked_written = _asked(measured, Verb.READ), _asked(measured, Verb.WRITE)
+    storage = measured.tier("storage")
+    # Counters only speak of the storage tier where a real one lies on a device that is counted.
+    counted = storage is not None and not storage.modelled
+    seen = ((probes.get("block_device") or probes.get("nfs")) if counted else None) or {}
+    own = (probes.get("process_io") if seen else None) or {}
     device_read, device_written = seen.get("read_bytes"), seen.get("written_bytes")
-    own = probes.get("process_io") or {}
     # The process's own counter where there is one: others may be reading from the device too.
     fetched_share = ratio(own.get("read_bytes", device_read), asked_read)
     return {
@@ -142,7 +145,9 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None) -> dict[str, Any] | No
 
 
 def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
-    moved = sum(lane.moved_bytes for lane in measured.lanes(Verb.READ, Verb.WRITE))
+    real = {facts.tier for facts in measured.facts.tiers if not facts.modelled}
+    lanes = (lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real)
+    moved = sum(lane.moved_bytes for lane in lanes)
     return ratio(probes.get("cpu_seconds"), moved / GIB)
 
 
@@ -150,8 +155,3 @@ def lateness_p99_ms(block: Mapping[str, Any]) -> float | None:
     """The figure that decides whether arrivals were on time."""
     statistics = block["arrival_lateness_ms"]
     return None if statistics is None else float(statistics["p99"])
-
-
-def oldest_unfinished_ms(measured: Measured) -> float | None:
-    ages_ns = measured.facts.unfinished_ages_ns
-    return max(ages_ns) / NS_PER_MS if ages_ns else None

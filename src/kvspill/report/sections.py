@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvspill.records import GIB
+from kvspill.report.assessment import NO_TARGET
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 
 Part = Text | Table | Padding
@@ -120,7 +121,7 @@ def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
 def _overall(result: Mapping[str, Any]) -> Iterator[Part]:
     summary, requests = result["summary"], result["honesty"]["requests"]
     yield _title("OVERALL PERFORMANCE" + label(result))
-    unfinished = f", {requests['unfinished']} unfinished, {requests['failed']} failed"
+    unfinished = f", {requests['unfinished']:,} unfinished, {requests['failed']:,} failed"
     yield _pairs(
         (
             ("Requests completed", f"{summary['requests_completed']:,}{unfinished}"),
@@ -154,7 +155,7 @@ def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
     yield _grid(("per request", *_SHOWN), rows)
     wait = summary["queue_wait_ms"]
     unfinished = result["honesty"]["requests"]["unfinished"]
-    bound = f" (at least: {unfinished} unfinished requests count with their age)" if unfinished else ""
+    bound = f" (at least: {unfinished:,} unfinished requests count with their age)" if unfinished else ""
     mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
     yield _indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
     if breakdown_ms(summary) is not None:
@@ -166,6 +167,8 @@ def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
     status = health["overall_status"]
     yield _title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
     counts = f"{health['passed_count']} of {health['total_count']} criteria met"
+    if status == NO_TARGET:
+        counts = "give --min-tokens-per-sec to have one"
     profile = f" ({health['performance_profile']} profile, {counts})"
     yield _indent(Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile))
     for failure in health["failures"]:

@@ -127,6 +127,18 @@ def test_nfs_counters_stand_in_for_a_device() -> None:
     assert result(probes=probes)["honesty"]["bytes"]["device_to_asked_read"] == 0.5
 
 
+def test_counters_say_nothing_about_a_tier_that_lies_on_no_counted_device() -> None:
+    modelled = result(run=facts(tiers=(tier(Tier.STORAGE, modelled=True),)), probes=PROBES)
+    elsewhere = result(probes={**PROBES, "block_device": None})
+    for built in (modelled, elsewhere):
+        counted = built["honesty"]["bytes"]
+        assert counted["asked_read_bytes"] == 4 * GIB
+        assert counted["page_cache_read_share"] is None
+        assert counted["device_to_asked_read"] is None
+        assert "page_cache" not in codes(built)
+    assert modelled["honesty"]["cpu_seconds_per_gib"] is None
+
+
 def test_offered_load_is_arrivals_over_what_the_servers_could_do_on_a_null_device_l2() -> None:
     # 11 arrivals in 11 s; a server needs 2 s on average without storage (generation 1 s, other 1 s).
     overloaded = result(config=Config(num_users=1))

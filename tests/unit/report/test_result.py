@@ -12,8 +12,9 @@ from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.recorder import Recorder
+from kvspill.records import QoS
 from kvspill.report.result import build_result, write_result
-from unit.measure.rows import request
+from unit.measure.rows import ns, request
 from unit.report.sample import CREATED, empty_recorder, facts, filled_recorder, result
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "data" / "reference-results"
@@ -143,7 +144,7 @@ def test_classes_have_their_own_latency_and_targets() -> None:
     recorder = filled_recorder()
     recorder.request(request(19, intended=18.97, tokens=1))
     qos = result(recorder)["summary"]["qos_metrics"]
-    assert qos["responsive"] == {"no_data": True, "failed_requests": 0}
+    assert qos["responsive"] == {"no_data": True, "failed_requests": 0, "unfinished_requests": 0}
     assert qos["interactive"]["total_requests"] == 1
     assert qos["interactive"]["sla"]["target_p95_ms"] == 50
     assert qos["interactive"]["sla"]["met"] is False
@@ -157,6 +158,17 @@ def test_a_failed_request_breaks_its_class_promise() -> None:
     recorder.request(request(15, intended=14.99, failure="decode read"))
     sla = result(recorder)["summary"]["qos_metrics"]["batch"]["sla"]
     assert (sla["compliance"], sla["met"]) == (0.5, False)
+
+
+def test_an_unfinished_request_that_waited_too_long_breaks_its_class_promise_l3() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=14.99))
+    waits = facts(unfinished_ages_ns=(ns(2), ns(0.5)), unfinished_qos=(QoS.BATCH, QoS.BATCH))
+    batch = result(recorder, waits)["summary"]["qos_metrics"]["batch"]
+    assert batch["unfinished_requests"] == 2
+    assert (batch["sla"]["violations"], batch["sla"]["compliance"], batch["sla"]["met"]) == (1, 0.5, False)
+    unknown = result(recorder, facts(unfinished_ages_ns=(ns(2),)))["summary"]["qos_metrics"]["batch"]
+    assert unknown["unfinished_requests"] is None
 
 
 def test_prompts_seen_stand_beside_prompts_found() -> None:
