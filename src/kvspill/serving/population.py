@@ -47,6 +47,10 @@ class Population(Protocol):
         """Start or retire users until there are so many."""
         ...
 
+    def set_speed(self, factor: float) -> None:
+        """From now on intended times pass so many times faster than the workload has them."""
+        ...
+
 
 class OpenPopulation:
     """Requests come at their intended times, whatever has been answered.
@@ -70,6 +74,9 @@ class OpenPopulation:
         self._arrivals = OpenArrivals(workload)
         self._asked = 0
         self._alarm: asyncio.Future[None] | None = None
+        self._speed = 1.0
+        self._speed_since_ns = (limits.start_ns, 0)
+        """When the speed was last changed: the world's time and the workload's."""
         self.users = 0
         self.exhausted = False
         self.lateness_ns: list[int] = []
@@ -96,13 +103,24 @@ class OpenPopulation:
         """Open users don't wait for answers."""
 
     def set_users(self, count: int) -> None:
-        now_ns = max(0, self._world.now_ns() - self._limits.start_ns)
+        now_ns = self._workload_time_ns()
         for user in range(self.users, count):
             self._arrivals.start(user, now_ns if self._asked else 0)
         for user in range(count, self.users):
             self._arrivals.retire(user)
         self.users = count
         self._wake()
+
+    def set_speed(self, factor: float) -> None:
+        self.take_in(self._world.now_ns())
+        self._speed_since_ns = (self._world.now_ns(), self._workload_time_ns())
+        self._speed = factor
+        self._wake()
+
+    def _workload_time_ns(self) -> int:
+        """What the workload's own clock shows."""
+        since_ns, workload_ns = self._speed_since_ns
+        return max(0, workload_ns + round((self._world.now_ns() - since_ns) * self._speed))
 
     def _wake(self) -> None:
         if self._alarm is not None and not self._alarm.done():
@@ -112,7 +130,8 @@ class OpenPopulation:
         """When the next request comes, or None where none comes any more."""
         upcoming = None if self._asked == self._limits.max_requests else self._arrivals.peek()
         if upcoming is not None:
-            at_ns = self._limits.start_ns + upcoming.intended_ns
+            since_ns, workload_ns = self._speed_since_ns
+            at_ns = since_ns + round((upcoming.intended_ns - workload_ns) / self._speed)
             if self._limits.end_ns is None or at_ns < self._limits.end_ns:
                 return at_ns
         self.exhausted = True
@@ -174,6 +193,9 @@ class ClosedPopulation:
                 session = self._workload.session(user)
                 self._tasks[user] = asyncio.get_running_loop().create_task(self._live(user, session, share))
 
+    def set_speed(self, factor: float) -> None:
+        """Closed users keep their own pace: they follow the answers."""
+
     async def _live(self, user: int, session: Iterator[Request], share: int | None) -> None:
         """One user's life; it ends between two requests where the user was retired."""
         asked = 0
@@ -181,6 +203,8 @@ class ClosedPopulation:
             while asked != share and user < self.users and (request := next(session, None)) is not None:
                 # The first request keeps its intended time, so that users don't start in step.
                 await self._world.sleep_ns(request.think_ns if asked else request.intended_ns)
+                if user >= self.users:
+                    break
                 answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._answers[request] = answer
                 asked += 1
