@@ -212,6 +212,8 @@ class RequestRecord:
     generation_ns: int
     prefill_ns: int
     decode_ns: int
+    generated_tokens: int
+    """Tokens of the answer; none where the request only prefills."""
     failure: str | None = None
     load_ns: int = 0
     """Time until the blocks that were found had been loaded; waits included. 0 without blocks."""

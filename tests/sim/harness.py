@@ -64,7 +64,7 @@ def make_tier(name: Tier, backend, usable_bytes: int, policy: str = "lru") -> Ti
 
 
 def make_cache(world, sizes, *, faults=(0.0, 0.0, 0.0), policy="lru", options=None, rng=None):
-    """A cache over len(sizes) tiers, fastest first, each of so many bytes; faults as (read, write, delete)."""
+    """A cache over len(sizes) tiers of so many bytes, fastest first; faults are (read, write, delete)."""
     oracle = Oracle()
     tiers = []
     for level, (name, nbytes) in enumerate(zip(ALL_TIERS[-len(sizes) :], sizes, strict=True)):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
@@ -19,6 +19,8 @@ from kvspill.records import (
     Verb,
 )
 from kvspill.storage.base import ObjectRef, Source, WriteItem
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,12 @@ class Cache:
         entry.tier.unpin(entry)
         self._bury(entry)
 
+    def discard(self, entry: Entry) -> None:
+        """Give up one pin and the entry with it: nobody will ask for it again."""
+        if not entry.doomed:
+            self._doom(entry)
+        self.release(entry)
+
     async def drain(self) -> None:
         """Wait for the deletes that nobody waits for."""
         while self._background:
@@ -190,12 +198,16 @@ class Cache:
                     await tier.wait_for_change()
                 held_bytes = tier.free_bytes
                 tier.take(held_bytes)
-            held_bytes += sum(await _all([self._push_out(entry, claim) for entry, claim in victims]))
+            held_bytes += await self._push_all_out(victims)
             if held_bytes >= stored_bytes:
                 tier.take(stored_bytes - held_bytes)
                 return True
             # A victim was rescued by a hit, or its delete failed: back to the end of the line.
             tier.take(-held_bytes)
+
+    async def _push_all_out(self, victims: list[tuple[Entry, object]]) -> int:
+        """Push claimed entries out; returns the bytes that they no longer need."""
+        return sum(await gather([self._push_out(entry, claim) for entry, claim in victims]))
 
     async def _push_out(self, entry: Entry, claim: object) -> int:
         """Demote a claimed entry, or drop it from the last tier; returns the bytes it no longer needs."""
@@ -252,11 +264,11 @@ class Cache:
             below.take(-below_bytes)
             entry.state = State.GONE
             self._forget(entry)
-        self._observer.eviction(
-            Eviction(
-                self._clock_ns(), above.name, None if error else below.name, entry.ref.nbytes, entry.ref.key
+        if error != "cancelled":
+            gone_to = None if error else below.name
+            self._observer.eviction(
+                Eviction(self._clock_ns(), above.name, gone_to, entry.ref.nbytes, entry.ref.key)
             )
-        )
         self._settle(entry)
         self._bury(entry)
         return await self._delete(above, entry, Purpose.DEMOTION, above_bytes)
@@ -354,8 +366,8 @@ class Cache:
         )
 
 
-async def _all(pushes: list[Coroutine[Any, Any, int]]) -> list[int]:
+async def gather(calls: list[Coroutine[Any, Any, T]]) -> list[T]:
     """Run several at once; a single one needs no task."""
-    if len(pushes) == 1:
-        return [await pushes[0]]
-    return list(await asyncio.gather(*pushes))
+    if len(calls) == 1:
+        return [await calls[0]]
+    return list(await asyncio.gather(*calls))

@@ -203,7 +203,7 @@ class Recorder:
             self.timeline.add("failed_requests", record.finished_ns)
             return
         self.timeline.add("requests", record.finished_ns)
-        self.timeline.add("tokens", record.finished_ns, record.request.generate_tokens)
+        self.timeline.add("tokens", record.finished_ns, record.generated_tokens)
 
 
 _LOOKUP_COLUMNS = {Outcome.HIT: "hits", Outcome.MISS: "misses", Outcome.ERROR: "lookup_errors"}

@@ -39,7 +39,7 @@ class RequestTally:
             return
         request = record.request
         self.completed += 1
-        self.tokens += request.generate_tokens
+        self.tokens += record.generated_tokens
         self.context_tokens += request.context_tokens
         self.generation_ns += record.generation_ns
         self.other_ns += record.other_ns

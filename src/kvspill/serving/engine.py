@@ -6,11 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kvspill.cache.cache import Cache
-from kvspill.records import NS_PER_SEC, Observer, Request, RequestRecord
+from kvspill.records import NS_PER_SEC, Observer, QoS, Request, RequestRecord
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
 from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation, Population
 from kvspill.serving.queue import RequestQueue
+from kvspill.serving.servers import ServerPool, servers_for
 from kvspill.workload.base import Workload
 from kvspill.workload.digest import Digest
 from kvspill.world import World
@@ -22,7 +23,8 @@ _SETTLE_SECONDS = 2.0
 class EngineOptions:
     """How the load is driven."""
 
-    servers: int
+    servers: int | None
+    """Requests served at once; None for as many as there are users, at most 500 (L1)."""
     duration_ns: int | None
     max_requests: int | None = None
     closed: bool = False
@@ -51,8 +53,10 @@ class Engine:
         self._options = options
         self._queue = RequestQueue(options.max_queue)
         self._digest = Digest()
+        self._workload_users = workload.users
         self._in_service: dict[Request, int] = {}
         self._finished = asyncio.Event()
+        self._stop_asked = asyncio.Event()
         self._halted = False
         self.interrupted: str | None = None
         self.start_ns = start_ns
@@ -60,10 +64,10 @@ class Engine:
         self.arrived = 0
         self.completed = 0
         self.failed = 0
-        self.generation_ns = 0
         self.prefix_matches = 0
         self.prefix_bytes_saved = 0
         self._population = self._make_population(workload)
+        self._servers: ServerPool | None = None
 
     @property
     def users(self) -> int:
@@ -92,15 +96,17 @@ class Engine:
     async def run(self, on_end: Callable[[], None]) -> None:
         """Drive the load to its end; on_end is called the moment it is over, before anything settles."""
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._serve_forever()) for _ in range(self._options.servers)]
-        tasks.append(loop.create_task(self._arrivals()))
-        watch = loop.create_task(self._watch())
+        self._servers = ServerPool(self._serve_next)
+        self._servers.resize(servers_for(self._workload_users, self._options.servers))
+        works = (self._watch(), self._servers.failure(), self._arrivals())
+        tasks = [loop.create_task(work) for work in works]
         try:
-            await self._until_end([watch, *tasks])
+            await self._until_end(tasks)
+            await self._settle()
         finally:
             self._population.take_in(self._world.now_ns())
             on_end()
-            await self._stop([watch, *tasks])
+            await self._stop(tasks)
 
     async def _arrivals(self) -> None:
         await self._population.run()
@@ -120,11 +126,28 @@ class Engine:
             if not done:
                 return
 
+    async def _settle(self) -> None:
+        """Where the work ends the run, what still goes on behind the requests belongs to it."""
+        left = None if self.end_ns is None else (self.end_ns - self._world.now_ns()) / NS_PER_SEC
+        if not self._all_served or self.interrupted is not None or (left is not None and left <= 0):
+            return
+        settling = asyncio.ensure_future(self._io_model.settle())
+        stopping = asyncio.ensure_future(self._stop_asked.wait())
+        await asyncio.wait((settling, stopping), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if settling.done():
+            settling.result()
+        else:
+            settling.cancel()
+
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """End what is in flight: first the devices, so that what they moved is known, then the tasks."""
         self._halted = True
         with suppress(TimeoutError):
             await asyncio.wait_for(self._cache.stop(), _SETTLE_SECONDS)
+        if self._servers is not None:
+            self._servers.wanted = 0
+            tasks = [*tasks, *self._servers.tasks()]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
@@ -132,19 +155,31 @@ class Engine:
     def interrupt(self, reason: str) -> None:
         """End the load now; what was measured so far is kept."""
         self.interrupted = self.interrupted or reason
+        self._stop_asked.set()
         self._finished.set()
 
-    def unfinished_ages_ns(self, at_ns: int) -> list[int]:
-        """How long each request has waited that arrived and was not served to its end (L3).
+    def finish(self) -> None:
+        """End the load now: whoever asked for it knows all it wanted to know."""
+        self._finished.set()
+
+    def unfinished(self, at_ns: int) -> list[tuple[QoS, int]]:
+        """Class of each request that arrived and was not served to its end, and how long it waited (L3).
 
         Those in service have waited until their service began; the others still wait.
         """
-        waiting = [at_ns - intended_ns for intended_ns in self._queue.intended_times_ns()]
-        return [max(0, wait_ns) for wait_ns in (*waiting, *self._in_service.values())]
+        waits = [(request.qos, at_ns - intended_ns) for request, intended_ns in self._queue.content()]
+        waits += [(request.qos, wait_ns) for request, wait_ns in self._in_service.items()]
+        return [(qos, max(0, wait_ns)) for qos, wait_ns in waits]
 
     def set_users(self, count: int) -> None:
-        """Users come or leave while the load goes on."""
+        """Users come or leave while the load goes on, and with them their servers."""
         self._population.set_users(count)
+        if self._servers is not None:
+            self._servers.resize(servers_for(count, self._options.servers))
+
+    def set_speed(self, factor: float) -> None:
+        """Open arrivals come so many times faster than the workload has them."""
+        self._population.set_speed(factor)
 
     def _make_population(self, workload: Workload) -> Population:
         limits = LoadLimits(self.start_ns, self.end_ns, self._options.max_requests)
@@ -155,29 +190,33 @@ class Engine:
     def _arrive(self, request: Request, intended_ns: int) -> bool:
         self.arrived += 1
         self._digest.add(request, self._io_model.plan(request))
-        self.generation_ns += self._generation.duration_ns(request)
         return self._queue.submit(request, intended_ns)
 
     def _check_finished(self) -> None:
         # With a duration the run lasts that long; a number of requests ends when they are done.
-        counted = self._options.max_requests is not None or self.end_ns is None
-        if counted and self._population.exhausted and not self._in_service and len(self._queue) == 0:
+        if self._all_served:
             self._finished.set()
+
+    @property
+    def _all_served(self) -> bool:
+        counted = self._options.max_requests is not None or self.end_ns is None
+        return counted and self._population.exhausted and not self._in_service and len(self._queue) == 0
 
     # Service
 
-    async def _serve_forever(self) -> None:
-        while True:
-            self._population.take_in(self._world.now_ns())
-            request, intended_ns = await self._queue.take()
-            self._in_service[request] = self._world.now_ns() - intended_ns
-            await self._serve(request, intended_ns)
-            del self._in_service[request]
-            self._queue.done(request)
-            self._population.answered(request)
-            self._check_finished()
-            # A device that answers at once must not keep the loop from anything else.
-            await asyncio.sleep(0)
+    async def _serve_next(self, begin: Callable[[], None]) -> None:
+        """Wait for a request and serve it; begin is called once there is one."""
+        self._population.take_in(self._world.now_ns())
+        request, intended_ns = await self._queue.take()
+        begin()
+        self._in_service[request] = self._world.now_ns() - intended_ns
+        await self._serve(request, intended_ns)
+        del self._in_service[request]
+        self._queue.done(request)
+        self._population.answered(request)
+        self._check_finished()
+        # A device that answers at once must not keep the loop from anything else.
+        await asyncio.sleep(0)
 
     async def _serve(self, request: Request, intended_ns: int) -> None:
         started_ns = self._world.now_ns()
@@ -187,7 +226,10 @@ class Engine:
         self.prefix_bytes_saved += service.prefix_hit_bytes
         # A failed request holds its server as long as its answer would have taken: a fault saves nothing.
         generating_ns = self._world.now_ns()
-        duration_ns = self._generation.duration_ns(request)
+        generated_tokens = 0 if service.only_prefills else request.generate_tokens
+        prefilled = service.recomputed_tokens
+        prefill_tokens = request.context_tokens if prefilled is None else prefilled
+        duration_ns = self._generation.duration_ns(generated_tokens, prefill_tokens)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)
         finished_ns = self._world.now_ns()
@@ -205,6 +247,10 @@ class Engine:
                 generation_ns=finished_ns - generating_ns,
                 prefill_ns=service.prefill_ns,
                 decode_ns=service.decode_ns,
+                generated_tokens=generated_tokens,
                 failure=service.failure,
+                load_ns=service.load_ns,
+                loaded_tokens=service.loaded_tokens,
+                recomputed_tokens=service.recomputed_tokens,
             )
         )

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from kvspill.records import Request
-
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -12,7 +10,6 @@ class Generation:
     ns_per_token: int
     ns_per_prefill_token: int = 0
 
-    def duration_ns(self, request: Request) -> int:
-        return (
-            self.ns_per_token * request.generate_tokens + self.ns_per_prefill_token * request.context_tokens
-        )
+    def duration_ns(self, generated_tokens: int, prefill_tokens: int) -> int:
+        """Time for a request; what need not be prefilled, because it was loaded, takes none."""
+        return self.ns_per_token * generated_tokens + self.ns_per_prefill_token * prefill_tokens

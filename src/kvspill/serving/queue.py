@@ -77,12 +77,11 @@ class RequestQueue:
         else:
             del self._chains[conversation]
 
-    def intended_times_ns(self) -> list[int]:
-        """Intended times of all that is still here."""
+    def content(self) -> list[tuple[Request, int]]:
+        """All that is still here, each with its intended time."""
         # The priority queue has no public view of its content.
-        eligible = [intended_ns for _rank, _request, intended_ns in self._eligible._queue]  # type: ignore[attr-defined]
-        waiting = [intended_ns for chain in self._chains.values() for _request, intended_ns in chain.waiting]
-        return eligible + waiting
+        eligible = [(request, intended_ns) for _rank, request, intended_ns in self._eligible._queue]  # type: ignore[attr-defined]
+        return eligible + [waiting for chain in self._chains.values() for waiting in chain.waiting]
 
     def _push(self, request: Request, intended_ns: int) -> None:
         self._sequence += 1

@@ -129,7 +129,7 @@ class _Trial:
         def note_the_end() -> None:
             at_end["probes"] = None if watch is None else watch.finish()
             at_end["window_end_ns"] = recorder.close_window(world.now_ns())
-            at_end["ages_ns"] = tuple(engine.unfinished_ages_ns(at_end["window_end_ns"]))
+            at_end["unfinished"] = engine.unfinished(at_end["window_end_ns"])
             at_end["tiers"] = tier_facts(cache)
 
         try:
@@ -148,7 +148,8 @@ class _Trial:
             completed=engine.completed,
             failed=engine.failed,
             shed=engine.shed,
-            unfinished_ages_ns=at_end["ages_ns"],
+            unfinished_ages_ns=tuple(wait_ns for _qos, wait_ns in at_end["unfinished"]),
+            unfinished_qos=tuple(qos for qos, _wait_ns in at_end["unfinished"]),
             lateness_ns=tuple(engine.lateness_ns),
             tiers=at_end["tiers"],
             prefix_matches=engine.prefix_matches,

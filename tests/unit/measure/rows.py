@@ -78,5 +78,6 @@ def request(
         generation_ns=ns(generation),
         prefill_ns=ns(prefill),
         decode_ns=ns(decode),
+        generated_tokens=tokens,
         failure=failure,
     )

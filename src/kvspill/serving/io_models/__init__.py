@@ -8,10 +8,15 @@ from typing import Protocol, TypeVar
 
 from kvspill.cache.cache import Cache
 from kvspill.records import PlannedOp, Request
+from kvspill.serving.write_behind import WriteBehindOptions
 
 T = TypeVar("T")
 
-_MODELS = {"mlperf": "kvspill.serving.io_models.mlperf:MlperfModel"}
+_MODELS = {
+    "mlperf": "kvspill.serving.io_models.mlperf:MlperfModel",
+    "prefix": "kvspill.serving.io_models.prefix:PrefixModel",
+    "stream": "kvspill.serving.io_models.stream:StreamModel",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,17 @@ class IoOptions:
     whole_history: bool = False
     decode_batch_size: int = 32
     prefill_only_tokens: int = 10_000
+    block_tokens: int = 256
+    """Tokens per block where a trace does not list its own blocks."""
+    prefetch_min_tokens: int = 0
+    """Fewer resident tokens than this are recomputed instead of loaded."""
+    admit_uses: int = 1
+    """A block is written when it is seen for this time."""
+    admit_seen_max: int = 1_000_000
+    """Blocks whose uses are remembered for that rule."""
+    write_behind: WriteBehindOptions = WriteBehindOptions()
+    stream_tokens_per_read: int = 1
+    """Generated tokens per read of the whole KV in the stream model."""
 
 
 @dataclass(slots=True)
@@ -36,6 +52,12 @@ class Service:
     decode_ns: int = 0
     failure: str | None = None
     prefix_hit_bytes: int = 0
+    only_prefills: bool = False
+    """True where the request generates nothing here."""
+    load_ns: int = 0
+    loaded_tokens: int = 0
+    recomputed_tokens: int | None = None
+    """Context tokens that the cache could not give; None where the model does not say."""
 
     @property
     def storage_ns(self) -> int:
@@ -76,6 +98,24 @@ class IoModel(Protocol):
     async def serve(self, service: Service, cache: Cache) -> None:
         """Do it."""
         ...
+
+    async def settle(self) -> None:
+        """Wait for what goes on behind the requests, where the work and not the time ends the run."""
+        ...
+
+    def facts(self) -> dict[str, int]:
+        """What the model counted beside the recorder's rows."""
+        ...
+
+
+class InTheOpen:
+    """A model that does everything while its request is served, and counts nothing of its own."""
+
+    async def settle(self) -> None:
+        """There is nothing to wait for."""
+
+    def facts(self) -> dict[str, int]:
+        return {}
 
 
 def make_io_model(name: str, options: IoOptions) -> IoModel:

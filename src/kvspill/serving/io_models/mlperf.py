@@ -2,10 +2,10 @@
 
 from kvspill.cache.cache import Cache
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb, entry_key
-from kvspill.serving.io_models import IoOptions, Service
+from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 
 
-class MlperfModel:
+class MlperfModel(InTheOpen):
     """Each turn is one entry; decoding reads the whole entry 1 + ceil(generated / batch) times."""
 
     def __init__(self, options: IoOptions):
@@ -45,14 +45,21 @@ class MlperfModel:
             )
         for key, nbytes in self._history(request):
             await self._read_or_rebuild(service, cache, key, nbytes, Purpose.HISTORY, HitType.MULTI_TURN)
-        put = await service.prefill(
-            cache.put(request.key, request.context_tokens * per_token, Purpose.PREFILL, pin=True)
-        )
+        nbytes = request.context_tokens * per_token
+        put = await service.prefill(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
+        reads = self._decode_reads(request)
+        service.only_prefills = reads == 0
         if put.entry is None:
             service.fail(f"write: {put.failure}")
+        while put.entry is None and reads:
+            # The request has failed (C3). It still moves the bytes that it meant to read, by writing
+            # again: otherwise a fault would spare the device and raise the others' score.
+            put = await service.decode(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
+            reads -= 1
+        if put.entry is None:
             return
         try:
-            for _ in range(self._decode_reads(request)):
+            for _ in range(reads):
                 outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
                 if outcome is not Outcome.HIT:
                     service.fail("decode read")

@@ -1,0 +1,77 @@
+"""A smaller capacity and a fault can only lower a score (C3), on a device that reads and writes alike."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvspill.config import Config
+from kvspill.records import Tier
+from kvspill.suite import trial
+from kvspill.suite.progress import Progress
+from sim.faults import FaultyBackend
+
+SCORES = (
+    "avg_throughput_tokens_per_sec",
+    "storage_throughput_tokens_per_sec",
+    "nvme_throughput",
+    "requests_per_second",
+)
+# What a smaller cache changes in the order of things moves a score by this much either way.
+NOISE = 0.01
+
+
+@pytest.fixture(scope="module")
+def even_device(tmp_path_factory):
+    path = tmp_path_factory.mktemp("profile") / "even.yaml"
+    speeds = "read_gib_per_sec: 2, write_gib_per_sec: 2, read_latency_us: 100, write_latency_us: 100"
+    path.write_text(f"storage: {{{speeds}}}\n")
+    return str(path)
+
+
+def scores(profile, *, faults=None, seed=0, **settings_):
+    config = Config(
+        model="tiny-1b", cpu_mem_gb=0, device_profile=profile, duration=120, seed=seed, **settings_
+    )
+    real_open = trial.open_backends
+
+    def open_failing(*arguments):
+        backends = real_open(*arguments)
+        backends[Tier.STORAGE] = FaultyBackend(backends[Tier.STORAGE], random.Random(seed), *faults)
+        return backends
+
+    with pytest.MonkeyPatch.context() as patch:
+        if faults is not None:
+            patch.setattr(trial, "open_backends", open_failing)
+        plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
+        result = trial.run_trial(plan, Progress(quiet=True))
+    return {name: result["summary"][name] for name in SCORES}
+
+
+LOADS = st.fixed_dictionaries(
+    {
+        "num_users": st.sampled_from([4, 12, 30]),
+        "generation_mode": st.sampled_from(["none", "fast"]),
+        "arrival": st.sampled_from(["open", "closed"]),
+        "seed": st.integers(0, 1000),
+    }
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(load=LOADS, small=st.floats(0.3, 1.0), times=st.floats(1.2, 20.0))
+def test_a_smaller_capacity_raises_no_throughput(even_device, load, small, times):
+    less = scores(even_device, storage_capacity_gb=small, **load)
+    more = scores(even_device, storage_capacity_gb=small * times, **load)
+    for name in SCORES:
+        assert less[name] <= more[name] * (1 + NOISE), name
+
+
+@settings(max_examples=8, deadline=None)
+@given(load=LOADS, read=st.floats(0, 0.5), write=st.floats(0, 0.9), delete=st.floats(0, 0.9))
+def test_no_fault_raises_a_throughput(even_device, load, read, write, delete):
+    faulty = scores(even_device, faults=(read, write, delete), **load)
+    clean = scores(even_device, **load)
+    for name in SCORES:
+        assert faulty[name] <= clean[name] * (1 + NOISE), name
