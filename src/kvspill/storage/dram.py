@@ -20,6 +20,7 @@ from kvspill.storage.stamps import BLOCK_BYTES, Verify, blocks_of, identify
 
 _THREADS_MAX = 4
 _JOIN_NS = 2 * NS_PER_SEC
+_FILL_AHEAD_NS = NS_PER_SEC // 5
 _BURST_PAGES = 2
 """A lane fills this many pages from one sample of the base before it takes the next."""
 
@@ -70,7 +71,9 @@ class DramBackend:
 
         self._lanes.start()
         touches = (on_thread("kvspill-touch", lambda: self.arena.touch(report)) for _ in range(self._threads))
-        await asyncio.gather(*touches)
+        fill_until_ns = self._clock_ns() + _FILL_AHEAD_NS
+        fill = on_thread("kvspill-fill", lambda: self.plane.fill_some(fill_until_ns, self._clock_ns))
+        await asyncio.gather(fill, *touches)
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
         return await self._lanes.submit([_ReadJob(self, ref) for ref in batch])
@@ -123,7 +126,7 @@ class DramBackend:
 
     def close_sync(self) -> None:
         """End the threads and give the memory back. Safe to call twice."""
-        self._lanes.join(_JOIN_NS)
+        self._lanes.join(self._clock_ns() + _JOIN_NS)
         with self._lock:
             self._objects.clear()
         self.arena = Arena(0)

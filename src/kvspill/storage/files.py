@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.records import MIB, NS_PER_SEC, Completion
 from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
@@ -98,7 +98,11 @@ class FilesBackend:
     async def prepare(self, progress: Progress) -> None:
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
         progress("cache directory", 0, len(self._roots))
-        await on_thread("kvspill-prepare", self._prepare)
+        try:
+            await on_thread("kvspill-prepare", self._prepare)
+        except KvspillError:
+            await self.close()
+            raise
         progress("cache directory", len(self._roots), len(self._roots))
 
     def _prepare(self) -> None:
@@ -156,7 +160,9 @@ class FilesBackend:
         """Close without a loop, for a signal or exception path. Safe to call twice and never waits long."""
         with self._closing:
             runs, self._runs = self._runs, []
-            self._lanes.join(_JOIN_NS)
-            self._unlinks.join(_JOIN_NS)
+            self.cancel()
+            until_ns = self._clock_ns() + _JOIN_NS
+            stuck = sum(lanes.join(until_ns) for lanes in (self._lanes, self._unlinks))
             for run in runs:
-                self.left_behind += [str(run.path / name) for name in run.remove()]
+                # A stuck thread may wake up later: its descriptor must not have become another file's.
+                self.left_behind += [str(run.path / name) for name in run.remove(keep_fds=stuck > 0)]

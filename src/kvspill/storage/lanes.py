@@ -202,13 +202,12 @@ class Lanes:
         for job in live:
             job.stop()
 
-    def join(self, timeout_ns: int) -> int:
-        """Cancel, end the threads and wait for them at most the timeout; returns how many are stuck."""
+    def join(self, until_ns: int) -> int:
+        """Cancel, end the threads and wait for them until then at most; returns how many are stuck."""
         self.cancel()
         for _ in self._workers:
             self._tickets.append(None)
             self._tokens.put(None)
-        until_ns = self._clock_ns() + timeout_ns
         for worker in self._workers:
             if worker.thread is not None:
                 worker.thread.join(max(0.0, (until_ns - self._clock_ns()) / 1e9))

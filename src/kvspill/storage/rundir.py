@@ -30,7 +30,12 @@ class RunDir:
             try:
                 os.mkdir(self.name, 0o700, dir_fd=root_fd)
                 self.fd = os.open(self.name, _DIRECTORY, dir_fd=root_fd)
-                self._lock_fd = _make_marker(self.fd)
+                try:
+                    self._lock_fd = _make_marker(self.fd)
+                except OSError:
+                    os.close(self.fd)
+                    _remove_unmarked(root_fd, self.name)
+                    raise
             finally:
                 os.close(root_fd)
         self._made: set[str] = set()
@@ -47,7 +52,7 @@ class RunDir:
                 os.mkdir(name, 0o700, dir_fd=self.fd)
             self._made.add(name)
 
-    def remove(self) -> list[str]:
+    def remove(self, keep_fds: bool = False) -> list[str]:
         """Remove all that the run made; returns what is not the run's and was left. Safe to call twice."""
         if not self._open:
             return []
@@ -57,9 +62,10 @@ class RunDir:
             try:
                 return _remove_run(root_fd, self.name, self.fd)
             finally:
-                os.close(self.fd)
-                os.close(self._lock_fd)
                 os.close(root_fd)
+                if not keep_fds:
+                    os.close(self.fd)
+                    os.close(self._lock_fd)
         return []
 
 
@@ -104,6 +110,17 @@ def _make_marker(run_fd: int) -> int:
     os.write(fd, _MARKER_TEXT)
     os.rename(MARKER + ".new", MARKER, src_dir_fd=run_fd, dst_dir_fd=run_fd)
     return fd
+
+
+def _remove_unmarked(root_fd: int, name: str) -> None:
+    """Take back a directory whose marker could not be made, on a full disk for one."""
+    run_fd = os.open(name, _DIRECTORY, dir_fd=root_fd)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(MARKER + ".new", dir_fd=run_fd)
+    finally:
+        os.close(run_fd)
+    os.rmdir(name, dir_fd=root_fd)
 
 
 def _remove_if_stale(root_fd: int, name: str) -> bool:

@@ -1,0 +1,161 @@
+"""The dram backend: pages within the budget, given back exactly once, and checked like any other tier."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvspill.errors import UsageError
+from kvspill.records import MIB
+from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource
+from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.buffers import HUGE_PAGE_BYTES, DataPlane
+from kvspill.storage.dram import DramBackend
+
+pytestmark = pytest.mark.real
+PAGES = 8
+
+
+@functools.cache
+def plane() -> DataPlane:
+    return DataPlane(MIB, 4)
+
+
+def run(scenario: Callable[[DramBackend], Coroutine[Any, Any, None]], verify: str = "stamp") -> None:
+    async def main() -> None:
+        dram = DramBackend(PAGES * PAGE_BYTES, verify, plane=plane())
+        await dram.prepare(lambda *_: None)
+        try:
+            await scenario(dram)
+        finally:
+            await dram.close()
+
+    asyncio.run(main())
+
+
+async def write(dram: DramBackend, key: str, nbytes: int) -> str | None:
+    (completion,) = await dram.write([WriteItem(ObjectRef(key, 1, nbytes))])
+    return completion.error
+
+
+def test_a_full_arena_is_enomem_and_a_delete_makes_room() -> None:
+    async def scenario(dram: DramBackend) -> None:
+        assert await write(dram, "a", 6 * PAGE_BYTES) is None
+        assert await write(dram, "b", 3 * PAGE_BYTES) == "ENOMEM"
+        assert dram.arena.free_pages == 2
+        await dram.delete([ObjectRef("a", 1, 6 * PAGE_BYTES)])
+        assert await write(dram, "b", 3 * PAGE_BYTES) is None
+        assert dram.arena.free_pages == 5
+
+    run(scenario)
+
+
+def test_overwriting_gives_the_old_pages_back() -> None:
+    async def scenario(dram: DramBackend) -> None:
+        for _ in range(10):
+            assert await write(dram, "a", 3 * PAGE_BYTES) is None
+        assert dram.arena.free_pages == PAGES - 3
+
+    run(scenario)
+
+
+def test_a_cancelled_write_gives_its_pages_back() -> None:
+    async def scenario(dram: DramBackend) -> None:
+        writing = asyncio.ensure_future(dram.write([WriteItem(ObjectRef("a", 1, 4 * PAGE_BYTES))]))
+        await asyncio.sleep(0)
+        dram.cancel()
+        (completion,) = await writing
+        expected = PAGES if completion.error else PAGES - 4
+        assert dram.arena.free_pages == expected
+
+    run(scenario)
+
+
+def test_stored_bytes_are_whole_pages_and_add_up_to_the_arena() -> None:
+    async def scenario(dram: DramBackend) -> None:
+        assert dram.stored_bytes(1) == PAGE_BYTES
+        assert dram.stored_bytes(PAGE_BYTES + 1) == 2 * PAGE_BYTES
+        for index in range(PAGES):
+            assert await write(dram, f"k{index}", 1) is None
+        assert dram.arena.free_pages == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("verify", "expected"), [("off", None), ("stamp", None), ("full", "corrupt")])
+def test_memory_that_changed_is_found_by_full_verification(verify: str, expected: str | None) -> None:
+    async def scenario(dram: DramBackend) -> None:
+        ref = ObjectRef("a", 1, 3 * PAGE_BYTES)
+        assert await write(dram, "a", ref.nbytes) is None
+        pages = dram.find(ref)
+        assert pages is not None
+        dram.arena.memory[int(pages[1]) * PAGE_BYTES + 1000] ^= 1
+        assert (await dram.read([ref]))[0].error == expected
+
+    run(scenario, verify)
+
+
+def test_pages_of_two_objects_mixed_up_are_torn() -> None:
+    async def scenario(dram: DramBackend) -> None:
+        mine, yours = ObjectRef("a", 1, 3 * PAGE_BYTES), ObjectRef("b", 1, 3 * PAGE_BYTES)
+        await dram.write([WriteItem(mine), WriteItem(yours)])
+        my_pages, your_pages = dram.find(mine), dram.find(yours)
+        assert my_pages is not None
+        assert your_pages is not None
+        my_pages[1] = your_pages[1]
+        (completion,) = await dram.read([mine])
+        assert completion.error == "torn"
+
+    run(scenario)
+
+
+def test_a_copy_of_lent_pages_is_the_same_object() -> None:
+    async def scenario(dram: DramBackend) -> None:
+        ref = ObjectRef("a", 1, 3 * PAGE_BYTES + 77)
+        assert await write(dram, "a", ref.nbytes) is None
+        other = DramBackend(PAGES * PAGE_BYTES, "full", plane=plane())
+        (completion,) = await other.write([WriteItem(ref, dram.lend(ref))])
+        assert completion.error is None
+        assert (await other.read([ref]))[0].error is None
+        await other.close()
+
+    run(scenario)
+
+
+def test_lent_buffers_are_the_arenas_own_memory_and_aligned_for_direct_io() -> None:
+    arena = Arena(3)
+    source = PagedSource(arena.memory, np.array([2, 0], dtype=np.int64))
+    parts = source.buffers(PAGE_BYTES - 4096, 4096 + 512)
+    assert [len(part) for part in parts] == [4096, 512]
+    assert parts[0].ctypes.data == arena.memory.ctypes.data + 3 * PAGE_BYTES - 4096
+    assert parts[1].ctypes.data % HUGE_PAGE_BYTES == 0
+
+
+def test_preparing_touches_all_of_the_arena_and_reports_progress() -> None:
+    reached: list[int] = []
+
+    async def main() -> None:
+        dram = DramBackend(PAGES * PAGE_BYTES, plane=plane())
+        await dram.prepare(lambda _what, done, _total: reached.append(done))
+        await asyncio.sleep(0)
+        await dram.close()
+
+    asyncio.run(main())
+    assert max(reached) == PAGES * PAGE_BYTES
+
+
+def test_a_page_given_back_twice_is_a_defect() -> None:
+    arena = Arena(2)
+    pages = arena.take(2)
+    assert pages is not None
+    arena.give_back(pages)
+    with pytest.raises(AssertionError, match="twice"):
+        arena.give_back(pages)
+
+
+def test_a_budget_smaller_than_a_page_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="--cpu-mem-gb"):
+        DramBackend(PAGE_BYTES - 1)

@@ -1,0 +1,197 @@
+"""Transfers of pieces: the compiled helper and its Python twin do the same, and failures are told apart."""
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvspill.records import MIB
+from kvspill.storage import fastio
+from kvspill.storage.buffers import fill_random, map_memory
+from kvspill.storage.fastio import NOTHING, Span, Status
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, identify
+
+pytestmark = pytest.mark.real
+PIECE = 64 * 1024
+NBYTES = 5 * PIECE + 5000
+TOTAL = 5 * PIECE + 5120
+
+
+@pytest.fixture(params=["compiled", "python"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setattr(fastio, "_compiled", None)
+    elif not fastio.COMPILED:
+        pytest.skip("the compiled helper was not built")
+    return str(request.param)
+
+
+@pytest.fixture
+def base() -> Bytes:
+    memory = map_memory(MIB)
+    fill_random(memory, b"salt", 0)
+    return memory
+
+
+@pytest.fixture
+def fd(tmp_path: Path) -> Iterator[int]:
+    number = os.open(tmp_path / "object", os.O_RDWR | os.O_CREAT)
+    yield number
+    os.close(number)
+
+
+def span(key: str = "k", generation: int = 1) -> Span:
+    return Span(identify(key, generation), NBYTES, TOTAL, PIECE)
+
+
+def write(fd: int, base: Bytes, key: str = "k") -> Span:
+    written = span(key)
+    assert fastio.transfer(fd, True, base[:PIECE], written, Verify.OFF, NOTHING)[0] == Status.EXHAUSTED
+    return written
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("verify", list(Verify))
+def test_what_is_written_reads_back_and_passes(fd: int, base: Bytes, verify: Verify) -> None:
+    write(fd, base)
+    read = span()
+    assert fastio.transfer(fd, False, map_memory(PIECE), read, verify, base)[0] == Status.EXHAUSTED
+    assert read.log[1:, 2].tolist() == [PIECE] * 5 + [5120]
+
+
+@pytest.mark.usefixtures("engine")
+def test_each_piece_is_timed_on_the_monotonic_clock(fd: int, base: Bytes) -> None:
+    before_ns = time.monotonic_ns()
+    rows = write(fd, base).log[1:]
+    after_ns = time.monotonic_ns()
+    assert (rows[:, 0] >= before_ns).all()
+    assert (rows[:, 1] >= rows[:, 0]).all()
+    assert (rows[:, 1] <= after_ns).all()
+
+
+def test_both_engines_write_the_same_bytes(
+    tmp_path: Path, base: Bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not fastio.COMPILED:
+        pytest.skip("the compiled helper was not built")
+    contents = []
+    for name in ("compiled", "python"):
+        if name == "python":
+            monkeypatch.setattr(fastio, "_compiled", None)
+        number = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT)
+        write(number, base)
+        os.close(number)
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == TOTAL
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_file_that_ends_early_is_a_short_read(fd: int, base: Bytes) -> None:
+    write(fd, base)
+    os.ftruncate(fd, 2 * PIECE + 512)
+    read = span()
+    answer = fastio.transfer(fd, False, map_memory(PIECE), read, Verify.STAMP, base)
+    assert answer == (Status.SHORT, 2, 512)
+    assert read.log[1:, 2].tolist() == [PIECE, PIECE, 0, 0, 0, 0]
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_failed_call_names_its_errno(base: Bytes) -> None:
+    assert fastio.transfer(-1, False, base[:PIECE].copy(), span(), Verify.OFF, NOTHING)[::2] == (
+        Status.FAILED,
+        errno.EBADF,
+    )
+    assert fastio.pwritev_timed(-1, [base[:PIECE]], 0)[0] == -errno.EBADF
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_changed_stamp_is_a_mismatch_and_reading_goes_on_after_it(fd: int, base: Bytes) -> None:
+    write(fd, base)
+    os.pwrite(fd, b"\0" * 8, PIECE + 3 * BLOCK_BYTES)
+    read = span()
+    memory = map_memory(PIECE)
+    assert fastio.transfer(fd, False, memory, read, Verify.STAMP, base)[:2] == (Status.MISMATCH, 1)
+    assert fastio.check_piece(memory, read, 1, Verify.STAMP, base) == "torn"
+    assert fastio.transfer(fd, False, memory, read, Verify.STAMP, base)[0] == Status.EXHAUSTED
+    assert (read.log[1:, 2] > 0).all()
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    ("verify", "status"), [(Verify.STAMP, Status.EXHAUSTED), (Verify.FULL, Status.MISMATCH)]
+)
+def test_a_changed_byte_is_seen_by_full_verification_only(
+    fd: int, base: Bytes, verify: Verify, status: Status
+) -> None:
+    write(fd, base)
+    os.pwrite(fd, b"\0\0\0\0", 3 * PIECE + 1000)
+    assert fastio.transfer(fd, False, map_memory(PIECE), span(), verify, base)[0] == status
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_changed_byte_in_the_padding_is_nobodys_business_beyond_the_last_block(
+    fd: int, base: Bytes
+) -> None:
+    padded = Span(identify("k", 1), 100, 16384, PIECE)
+    assert fastio.transfer(fd, True, base[:PIECE], padded, Verify.OFF, NOTHING)[0] == Status.EXHAUSTED
+    os.pwrite(fd, b"\0" * 4096, 8192)
+    again = Span(identify("k", 1), 100, 16384, PIECE)
+    assert fastio.transfer(fd, False, map_memory(PIECE), again, Verify.FULL, base)[0] == Status.EXHAUSTED
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_stopped_span_gives_out_no_further_piece(fd: int, base: Bytes) -> None:
+    stopped = span()
+    assert fastio.transfer(fd, True, base[:PIECE], stopped, Verify.OFF, NOTHING, 2)[0] == Status.MORE
+    stopped.stop()
+    assert fastio.transfer(fd, True, base[:PIECE], stopped, Verify.OFF, NOTHING)[0] == Status.EXHAUSTED
+    assert int((stopped.log[1:, 2] > 0).sum()) == 2
+
+
+@pytest.mark.usefixtures("engine")
+def test_lanes_that_share_a_span_move_each_piece_exactly_once(fd: int, base: Bytes) -> None:
+    shared = Span(identify("k", 1), 200 * BLOCK_BYTES, 200 * BLOCK_BYTES, BLOCK_BYTES)
+    parts = [base[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES] for i in range(4)]
+    lanes = [
+        threading.Thread(target=fastio.transfer, args=(fd, True, part, shared, Verify.OFF, NOTHING))
+        for part in parts
+    ]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    assert (shared.log[1:, 2] == BLOCK_BYTES).all()
+    read = Span(identify("k", 1), 200 * BLOCK_BYTES, 200 * BLOCK_BYTES, BLOCK_BYTES)
+    assert fastio.transfer(fd, False, map_memory(PIECE), read, Verify.FULL, base)[0] == Status.EXHAUSTED
+
+
+@pytest.mark.usefixtures("engine")
+def test_arena_pages_hold_what_was_put_in_and_a_foreign_page_is_a_mismatch(base: Bytes) -> None:
+    arena = map_memory(8 * PIECE)
+    pages = np.array([6, 1, 3, 0, 7, 2], dtype=np.int64)
+    memory = map_memory(PIECE)
+    assert (
+        fastio.exchange(True, base[:PIECE], arena, pages, span(), Verify.OFF, NOTHING)[0] == Status.EXHAUSTED
+    )
+    assert fastio.exchange(False, memory, arena, pages, span(), Verify.FULL, base)[0] == Status.EXHAUSTED
+    pages[2] = 6
+    assert fastio.exchange(False, memory, arena, pages, span(), Verify.STAMP, base)[:2] == (
+        Status.MISMATCH,
+        2,
+    )
+
+
+def test_the_compiled_helper_refuses_memory_that_is_too_small(fd: int, base: Bytes) -> None:
+    if not fastio.COMPILED:
+        pytest.skip("the compiled helper was not built")
+    with pytest.raises(ValueError, match="fit together"):
+        fastio.transfer(fd, True, base[: PIECE // 2], span(), Verify.OFF, NOTHING)
+    far = np.array([99] * 6, dtype=np.int64)
+    with pytest.raises(ValueError, match="outside"):
+        fastio.exchange(True, base[:PIECE], map_memory(PIECE), far, span(), Verify.OFF, NOTHING)

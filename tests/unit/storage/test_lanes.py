@@ -1,0 +1,178 @@
+"""The I/O threads: first come first served, failures surface, and a stuck one holds up nobody."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kvspill.records import NS_PER_SEC
+from kvspill.storage.lanes import Job, Lanes, Worker, on_thread
+
+pytestmark = pytest.mark.real
+
+
+class Note(Job):
+    """A job that notes when it was moved, and may wait for permission, ask for helpers or fail."""
+
+    __slots__ = ("gate", "helpers", "name", "raises", "seen")
+
+    def __init__(self, name: str, seen: list[str], gate: threading.Event | None = None):
+        super().__init__()
+        self.name = name
+        self.seen = seen
+        self.gate = gate
+        self.helpers = 0
+        self.raises: Exception | None = None
+
+    def begin(self) -> int:
+        return self.helpers
+
+    def move(self, worker: Worker) -> None:  # noqa: ARG002 - the job interface
+        if self.raises is not None:
+            raise self.raises
+        if self.gate is not None:
+            self.gate.wait(10)
+        self.seen.append(self.name)
+
+    def end(self) -> None:
+        self.seen.append(f"end {self.name}")
+
+
+@pytest.fixture
+def lanes() -> Iterator[Lanes]:
+    one = Lanes("test", 1, time.monotonic_ns)
+    yield one
+    one.join(time.monotonic_ns() + NS_PER_SEC)
+
+
+def test_jobs_are_served_in_the_order_they_came(lanes: Lanes) -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        await asyncio.gather(*(lanes.submit([Note(str(i), seen)]) for i in range(5)))
+
+    asyncio.run(main())
+    assert seen == [text for i in range(5) for text in (str(i), f"end {i}")]
+
+
+def test_a_job_is_ended_by_the_first_lane_when_nobody_comes_to_help(lanes: Lanes) -> None:
+    seen: list[str] = []
+    first, second = Note("a", seen), Note("b", seen)
+    first.helpers = 3
+
+    async def main() -> None:
+        await lanes.submit([first, second])
+
+    asyncio.run(main())
+    assert seen == ["a", "end a", "b", "end b"]
+
+
+def test_helpers_join_a_job_and_it_ends_once_after_the_last() -> None:
+    seen: list[str] = []
+    gate = threading.Event()
+    job = Note("a", seen, gate)
+    job.helpers = 3
+    several = Lanes("test", 4, time.monotonic_ns)
+
+    async def main() -> None:
+        answer = several.submit([job])
+        while job.active < 4:
+            await asyncio.sleep(0.001)
+        gate.set()
+        await answer
+
+    asyncio.run(main())
+    several.join(time.monotonic_ns() + NS_PER_SEC)
+    assert seen == ["a"] * 4 + ["end a"]
+
+
+def test_a_defect_and_an_os_error_are_answers_and_the_thread_lives_on(lanes: Lanes) -> None:
+    seen: list[str] = []
+    broken, full, fine = Note("a", seen), Note("b", seen), Note("c", seen)
+    broken.raises = KeyError("oops")
+    full.raises = OSError(28, "No space left on device")
+
+    async def main() -> list[str | None]:
+        return [completion.error for completion in await lanes.submit([broken, full, fine])]
+
+    assert asyncio.run(main()) == ["internal", "ENOSPC", None]
+
+
+def test_queued_jobs_are_answered_as_cancelled_and_never_begun(lanes: Lanes) -> None:
+    seen: list[str] = []
+    gate = threading.Event()
+
+    async def main() -> list[str | None]:
+        answer = lanes.submit([Note("a", seen, gate), Note("b", seen)])
+        while not lanes.stuck(time.monotonic_ns()):
+            await asyncio.sleep(0.001)
+        lanes.cancel()
+        gate.set()
+        late = await lanes.submit([Note("late", seen)])
+        return [completion.error for completion in await answer + late]
+
+    assert asyncio.run(main()) == ["cancelled", "cancelled", "cancelled"]
+    assert seen == ["a", "end a", "end b"]
+
+
+def test_cancelling_the_waiter_stops_its_jobs(lanes: Lanes) -> None:
+    seen: list[str] = []
+    gate = threading.Event()
+    first, second = Note("a", seen, gate), Note("b", seen)
+
+    async def main() -> None:
+        answer = lanes.submit([first, second])
+        answer.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        await lanes.submit([Note("c", seen)])
+
+    asyncio.run(main())
+    assert "b" not in seen
+    assert second.error == "cancelled"
+    assert "c" in seen
+
+
+def test_a_stuck_thread_is_counted_with_its_age_and_join_does_not_wait_for_it() -> None:
+    seen: list[str] = []
+    gate = threading.Event()
+    lanes = Lanes("test", 2, time.monotonic_ns)
+
+    async def main() -> None:
+        answer = lanes.submit([Note("a", seen, gate)])
+        while not lanes.stuck(time.monotonic_ns()):
+            await asyncio.sleep(0.001)
+        (age_ns,) = lanes.stuck(time.monotonic_ns() + 5 * NS_PER_SEC)
+        assert age_ns >= 5 * NS_PER_SEC
+        assert lanes.stuck(time.monotonic_ns(), older_than_ns=3600 * NS_PER_SEC) == []
+        before_ns = time.monotonic_ns()
+        assert lanes.join(before_ns + NS_PER_SEC // 20) == 1
+        assert time.monotonic_ns() - before_ns < NS_PER_SEC
+        gate.set()
+        await answer
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ended_is_not_called(lanes: Lanes) -> None:
+    seen: list[str] = []
+    gate = threading.Event()
+
+    async def main() -> None:
+        lanes.submit([Note("a", seen, gate)])
+
+    asyncio.run(main())
+    gate.set()
+    assert lanes.join(time.monotonic_ns() + NS_PER_SEC) == 0
+    assert seen[-1] == "end a"
+
+
+def test_on_thread_gives_the_result_or_the_error() -> None:
+    def fail() -> None:
+        raise ValueError("from the thread")
+
+    assert asyncio.run(on_thread("t", lambda: threading.current_thread().name)) == "t"
+    with pytest.raises(ValueError, match="from the thread"):
+        asyncio.run(on_thread("t", fail))
