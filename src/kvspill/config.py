@@ -19,13 +19,24 @@ from kvspill.config_fields import (
     opt,
     yaml_only,
 )
-from kvspill.config_groups import OwnModel, Persona, Prefix, Qos, merged_personas
+from kvspill.config_groups import (
+    TRACE_FORMATS,
+    OwnModel,
+    Persona,
+    Prefix,
+    Qos,
+    Rag,
+    ShareGpt,
+    merged_personas,
+)
 from kvspill.models import ModelSpec, find_model
 from kvspill.records import GIB
 
 WEEK_SECONDS = 604_800
 MAX_GB = 1_048_576
 GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "realistic": 30.0}
+
+_NOTHING = ("", "0", "f", "false", "n", "no", "off")
 
 PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
 Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
@@ -63,6 +74,12 @@ class Config(Group):
     max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
         0, "entries being written at once, 0 for no limit", group="load"
     )
+    request_rate: Annotated[Positive | None, ZeroIsNone] = opt(
+        None, "requests per second of all users together, in place of their own times", group="load"
+    )
+    rate_process: Literal["constant", "poisson"] = opt(
+        "constant", "how the requests of --request-rate follow each other", group="load"
+    )
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = opt(42, "same seed, same requests", group="load")
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
 
@@ -94,6 +111,23 @@ class Config(Group):
     history: Literal["previous", "all"] = opt(
         "previous", "earlier turns that a request reads back", group="workload"
     )
+    prefill_only: bool = opt(
+        False, "a prefill node: requests write their entry and read nothing", group="workload"
+    )
+    decode_only: bool = opt(
+        False, "a decode node: entries are stored before the load, requests only read them", group="workload"
+    )
+    populate_entries: Annotated[int, Field(ge=1, le=10_000_000)] | None = opt(
+        None,
+        "entries stored before the load of a decode node (default: as many as users, where they fit)",
+        group="workload",
+        advanced=True,
+    )
+    enable_rag: bool = opt(False, "some requests retrieve chunks of ingested documents", group="workload")
+    rag_num_docs: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        10, "documents to ingest before the load", group="workload"
+    )
+    rag: Rag = yaml_only(Rag(), "documents, their chunks and their retrieval")
     io_model: Literal["mlperf", "prefix", "stream"] = opt(
         "mlperf", "how requests become reads and writes", group="workload"
     )
@@ -103,6 +137,29 @@ class Config(Group):
     prefill_only_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
         10_000, "context tokens from which a request only prefills", group="workload", advanced=True
     )
+
+    dataset_path: PathText | None = opt(
+        None, "replay the conversations of a ShareGPT file", group="traces", metavar="FILE"
+    )
+    max_conversations: Count = opt(500, "conversations taken from that file", group="traces")
+    sharegpt: ShareGpt = yaml_only(ShareGpt(), "how the texts of conversations are counted")
+    trace: PathText | None = opt(
+        None,
+        f"replay a recording; formats: {', '.join(TRACE_FORMATS)}; the path `sample` is one of ours",
+        group="traces",
+        metavar="FORMAT:PATH",
+    )
+    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces")
+    burst_trace_path: PathText | None = opt(
+        None, "that trace, as --trace burstgpt:PATH", group="traces", metavar="FILE"
+    )
+    trace_speedup: Positive = opt(1.0, "replay so many times faster than recorded", group="traces")
+    replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
+        0,
+        "passes over a recording; 0: until --duration or --max-requests ends them, else one",
+        group="traces",
+    )
+    skip_bad_rows: bool = opt(False, "skip and count rows that cannot be read", group="traces")
 
     generation_mode: Literal["none", "fast", "realistic", "deterministic"] = opt(
         "realistic", "time per generated token: 0, 2 or 30 ms, or a calibrated one", group="generation"
@@ -179,19 +236,6 @@ class Config(Group):
     enable_autoscaling: bool = opt(False, "find the number of users", group="later")
     autoscaler_mode: Literal["qos", "capacity", "slo"] = opt("qos", "what is searched for", group="later")
     target_saturation: Annotated[float, Field(gt=0, le=1)] = opt(0.8, "saturation to hold", group="later")
-    enable_rag: bool = opt(False, "add retrieval of document chunks", group="later")
-    rag_num_docs: Annotated[int, Field(ge=0, le=1_000_000)] = opt(10, "documents to ingest", group="later")
-    dataset_path: PathText | None = opt(None, "ShareGPT conversations", group="later", metavar="FILE")
-    max_conversations: Count = opt(500, "conversations taken from the dataset", group="later")
-    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="later")
-    burst_trace_path: PathText | None = opt(None, "BurstGPT trace", group="later", metavar="FILE")
-    trace: PathText | None = opt(None, "replay a trace", group="later", metavar="FORMAT:PATH")
-    trace_speedup: Positive = opt(1.0, "replay faster than recorded", group="later")
-    replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(0, "passes over the trace", group="later")
-    skip_bad_rows: bool = opt(False, "skip and count broken rows of a trace", group="later")
-    request_rate: Annotated[Positive | None, ZeroIsNone] = opt(None, "requests per second", group="later")
-    prefill_only: bool = opt(False, "write only", group="later")
-    decode_only: bool = opt(False, "read only", group="later")
     engine: str | None = opt(None, "I/O of a named engine", group="later", metavar="NAME")
     xlsx_output: PathText | None = opt(None, "spreadsheet of the result", group="later", metavar="FILE")
     precondition: bool = opt(False, "write until the device is steady first", group="later")
@@ -208,7 +252,10 @@ class Config(Group):
         given = data.get("personas", {})
         if isinstance(given, Mapping):
             data["personas"] = merged_personas(str(data.get("workload_preset", "2025-11")), given)
-        if str(data.get("max_requests") or "0") != "0" and "duration" not in data:
+        replayed = (data.get(name) for name in ("dataset_path", "trace", "use_burst_trace"))
+        replays = any(str(value or "").lower() not in _NOTHING for value in replayed)
+        counted = str(data.get("max_requests") or "0") != "0"
+        if (counted or replays) and "duration" not in data:
             data["duration"] = None
         return data
 
@@ -235,14 +282,37 @@ class Config(Group):
         return self.model_spec.bytes_per_token(self.tensor_parallel)
 
     @property
+    def recording(self) -> tuple[str, str, str] | None:
+        """What is replayed in place of synthetic users: its format, its path and the flag that names it."""
+        if self.dataset_path is not None:
+            return "sharegpt", self.dataset_path, "--dataset-path"
+        if self.use_burst_trace:
+            return "burstgpt", str(self.burst_trace_path), "--burst-trace-path"
+        if self.trace is None:
+            return None
+        kind, _, path = self.trace.partition(":")
+        return kind.lower(), path, "--trace"
+
+    @property
+    def context_is_known(self) -> bool:
+        """False where a recording decides how long contexts are: that is known row by row only."""
+        return self.recording is None or self.recording[0] == "sharegpt"
+
+    @property
     def max_context_tokens(self) -> int:
-        """The longest context that any user can have."""
+        """The longest context that any user can have; 0 where only the recording knows."""
+        if self.recording is not None:
+            return self.sharegpt.max_context_tokens if self.context_is_known else 0
         return max(persona.context[1] for persona in self.personas.values() if persona.weight > 0)
 
     @property
     def largest_entry_bytes(self) -> int:
-        """The largest KV entry that this run can ask for."""
+        """The largest KV entry that this run can ask for; 0 where only the recording knows."""
         tokens = [self.max_context_tokens]
+        if self.recording is not None:
+            return tokens[0] * self.bytes_per_token
+        if self.enable_rag:
+            tokens.append(self.rag.chunk_tokens)
         if self.prefix.probability > 0 and not self.disable_prefix_caching:
             tokens += [prompt.tokens for prompt in self.prefix.prompts]
         return max(tokens) * self.bytes_per_token

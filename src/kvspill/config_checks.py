@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
+from kvspill.config_groups import TRACE_FORMATS
 from kvspill.errors import UsageError
 from kvspill.records import GIB, MIB
 
@@ -33,6 +34,7 @@ def check_config(config: "Config") -> None:
     """Raise a UsageError where the configuration cannot be meant."""
     _check_names(config)
     _check_times(config)
+    _check_workload(config)
     _check_tiers(config)
     check_fit(config, config.storage_bytes)
 
@@ -45,7 +47,8 @@ def _check_names(config: "Config") -> None:
     if not any(persona.weight > 0 for persona in config.personas.values()):
         raise UsageError("personas: every weight is 0, so nobody asks; give one of them a weight above 0")
     for name, persona in config.personas.items():
-        if config.arrival == "open" and persona.weight > 0 and persona.think[0] < MIN_OPEN_THINK_SECONDS:
+        asks = config.arrival == "open" and persona.weight > 0 and config.recording is None
+        if asks and persona.think[0] < MIN_OPEN_THINK_SECONDS:
             raise UsageError(
                 f"personas.{name}.think {persona.think[0]:g}: open arrivals without a pause never end; "
                 "give at least 0.001 s or use --arrival closed"
@@ -53,15 +56,51 @@ def _check_names(config: "Config") -> None:
 
 
 def _check_times(config: "Config") -> None:
-    if config.duration is None and config.max_requests is None:
+    if config.duration is None and config.max_requests is None and config.recording is None:
         raise UsageError("--duration: missing; give --duration SECONDS or --max-requests N")
     if config.warmup is not None and config.duration is not None and config.warmup >= config.duration:
         raise UsageError(
             f"--warmup {config.warmup:g}: leaves nothing of --duration {config.duration:g} to measure; "
             "give a shorter warm-up or a longer duration"
         )
+
+
+def _check_workload(config: "Config") -> None:
     if config.prefill_only and config.decode_only:
         raise UsageError("--prefill-only contradicts --decode-only; give one of them")
+    if config.request_rate is not None and config.arrival == "closed":
+        raise UsageError(
+            f"--request-rate {config.request_rate:g} contradicts --arrival closed, where users wait for "
+            "answers; leave one of them out"
+        )
+    flags = [
+        flag
+        for flag, given in (
+            ("--dataset-path", config.dataset_path is not None),
+            ("--trace", config.trace is not None),
+            ("--use-burst-trace", config.use_burst_trace),
+        )
+        if given
+    ]
+    if len(flags) > 1:
+        raise UsageError(f"{flags[0]} contradicts {flags[1]}; replay one recording at a time")
+    if config.enable_rag and flags:
+        raise UsageError(
+            f"--enable-rag contradicts {flags[0]}: nothing is added to a recording; leave one out"
+        )
+    if config.use_burst_trace and config.burst_trace_path is None:
+        raise UsageError("--use-burst-trace: has no file; give --burst-trace-path FILE as well")
+    if config.burst_trace_path is not None and not config.use_burst_trace:
+        raise UsageError(
+            f"--burst-trace-path {config.burst_trace_path}: is not used without --use-burst-trace; give both"
+        )
+    if config.trace is not None:
+        kind, _, path = config.trace.partition(":")
+        if kind.lower() not in TRACE_FORMATS or not path:
+            raise UsageError(
+                f"--trace {config.trace}: not of the form FORMAT:PATH with a known format; "
+                f"choose one of {', '.join(TRACE_FORMATS)}, as in --trace mooncake:trace.jsonl"
+            )
 
 
 def _check_tiers(config: "Config") -> None:
@@ -96,7 +135,7 @@ def _check_tiers(config: "Config") -> None:
 
 def check_fit(config: "Config", storage_bytes: int | None) -> None:
     """Refuse a run whose largest entry the last tier cannot hold (C1); None means no known limit."""
-    if storage_bytes is None:
+    if storage_bytes is None or not config.context_is_known:
         return
     if config.storage_tier == "on":
         flag, limit, usable = "--storage-capacity-gb", storage_bytes, storage_bytes
@@ -108,8 +147,9 @@ def check_fit(config: "Config", storage_bytes: int | None) -> None:
     needed = -(-config.largest_entry_bytes // BLOCK_BYTES) * BLOCK_BYTES
     if needed > usable:
         enough = math.ceil(needed / (usable / limit)) if usable else needed
+        tokens = config.largest_entry_bytes // config.bytes_per_token
         raise UsageError(
             f"{flag} {limit / GIB:g}: the last tier can use {size_text(usable)} of it, but the largest entry "
-            f"takes {size_text(needed)} ({config.max_context_tokens:,} tokens of {config.model}); "
+            f"takes {size_text(needed)} ({tokens:,} tokens of {config.model}); "
             f"give {flag} {gb_flag_value(enough)} or more, or a smaller --model"
         )

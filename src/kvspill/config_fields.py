@@ -16,6 +16,7 @@ GROUPS: Final[Mapping[str, str]] = {
     "load": "Load: who asks and for how long",
     "model": "Model",
     "workload": "Workload: what is asked",
+    "traces": "Conversations and traces: replay what was recorded",
     "generation": "Generation: the time a GPU would take",
     "tiers": "Tiers: where KV entries may live",
     "io": "I/O: how the storage tier is driven",

@@ -146,6 +146,43 @@ class Prefix(Group):
         return self
 
 
+TRACE_FORMATS: Final = ("azure", "bailian", "burstgpt", "mooncake", "sharegpt", "weka")
+
+
+class Rag(Group):
+    """Retrieval-augmented generation: documents in chunks, and how many of them a request reads."""
+
+    probability: Share = 0.1
+    """Share of the requests that retrieve."""
+    chunk_tokens: Tokens = 512
+    top_k: Annotated[int, Field(ge=1, le=10_000)] = 5
+    """Chunks that a request reads, all of one document."""
+    distribution: Literal["zipf", "uniform"] = "zipf"
+    """How often the chunks of a document are retrieved: the n-th 1/n as often as the first, or alike."""
+    document_tokens: tuple[Tokens, Tokens] = (4_000, 12_000)
+    """Tokens of a document, smallest and largest."""
+    large_model_document_tokens: tuple[Tokens, Tokens] = (1_024, 4_096)
+    """The same for models of 80 layers or more, whose KV takes more room."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _check_range("document_tokens", self.document_tokens)
+        _check_range("large_model_document_tokens", self.large_model_document_tokens)
+        return self
+
+
+class ShareGpt(Group):
+    """How the texts of recorded conversations become numbers of tokens."""
+
+    max_context_tokens: Tokens = 16_384
+    """A longer message counts as this."""
+    max_generation_tokens: Tokens = 2_048
+    """A longer answer counts as this."""
+    token_counter: Literal["auto", "tiktoken", "estimate"] = "auto"
+    """auto: tiktoken (cl100k_base) where it is installed, else the estimate; the result says which."""
+    chars_per_token_estimate: Annotated[float, Field(gt=0, le=1000)] = 4.0
+
+
 class OwnModel(Group):
     """A model that the user defines (YAML key `models`)."""
 

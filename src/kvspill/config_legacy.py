@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kvspill.config_fields import KeyPath
-from kvspill.config_groups import PERSONA_PRESETS, Qos
+from kvspill.config_groups import PERSONA_PRESETS, Qos, Rag
 from kvspill.errors import UsageError
 from kvspill.models import BUILT_IN_MODELS
 
@@ -70,7 +70,6 @@ SECTIONS: Final[Mapping[str, tuple[str, ...] | None]] = MappingProxyType(
             "consecutive_samples_required",
         ),
         "decode": ("batch_size",),
-        "sharegpt": ("max_context_tokens", "max_generation_tokens", "chars_per_token_estimate"),
         "saturation_detection": (
             "read_latency_p95_threshold_ms",
             "write_latency_p95_threshold_ms",
@@ -94,6 +93,17 @@ _PLAIN: Final[Mapping[KeyPath, KeyPath]] = MappingProxyType(
         ("decode", "batch_size"): ("decode_batch_size",),
         ("prefix_cache", "system_prompt_hit_probability"): ("prefix", "probability"),
     }
+)
+_RAG_KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "chunk_size_tokens": "chunk_tokens",
+        "top_k_chunks": "top_k",
+        "request_probability": "probability",
+        "retrieval_distribution": "distribution",
+    }
+)
+_RAG_RANGES: Final[Mapping[str, str]] = MappingProxyType(
+    {"small_model_doc_tokens": "document_tokens", "large_model_doc_tokens": "large_model_document_tokens"}
 )
 _SAME_HERE: Final[Mapping[KeyPath, float]] = MappingProxyType(
     {
@@ -251,6 +261,28 @@ def _shares(file: "YamlFile", values: Mapping[Any, Any], result: Translation) ->
         result.put(("qos", name, "share"), share, old)
 
 
+def _rag(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -> None:
+    """The section has our name too: our own keys pass, the harness's are replaced."""
+    old_keys = SECTIONS["rag"] or ()
+    defaults = Rag().model_dump()
+    for key, value in values.items():
+        path = ("rag", str(key))
+        check_key(file, path, (*Rag.model_fields, *old_keys))
+        stem, _, end = str(key).rpartition("_")
+        if stem in _RAG_RANGES:
+            name = _RAG_RANGES[stem]
+            bounds = result.data.setdefault("rag", {}).setdefault(name, list(defaults[name]))
+            bounds[end == "max"] = value
+            result.origins[("rag", name)] = path
+        elif key in _RAG_KEYS:
+            value = "zipf" if value == "zipfian" else value
+            result.put(("rag", _RAG_KEYS[str(key)]), value, path)
+        elif key in old_keys:
+            result.ignored.append(".".join(path))
+        else:
+            result.put(path, value, path)
+
+
 _SPECIAL: Final[Mapping[str, Callable[["YamlFile", Mapping[Any, Any], Translation], None]]] = (
     MappingProxyType(
         {
@@ -258,6 +290,7 @@ _SPECIAL: Final[Mapping[str, Callable[["YamlFile", Mapping[Any, Any], Translatio
             "user_templates": _personas,
             "qos_profiles": _targets,
             "qos_distribution": _shares,
+            "rag": _rag,
         }
     )
 )

@@ -1,9 +1,9 @@
 """The small dataclasses that every layer speaks: requests, operations, lookups and who observes them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -297,3 +297,5 @@ class RunFacts:
     """None, or why the run ended early."""
     unfinished_qos: tuple[QoS, ...] = ()
     """Service class of each unfinished request, in the order of their ages; empty where it is not known."""
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked: the kind of workload, what was read of a recording and what was skipped."""

@@ -63,6 +63,7 @@ def build_result(
         "warnings": cautions(measured, honesty, steady, warnings, trials),
         "honesty": honesty,
         "tiers": [_tier(tier) for tier in facts.tiers],
+        "workload": dict(facts.workload),
         "window": _window(facts, recorder),
         "steady_state": steady,
         "trials": None,

@@ -200,6 +200,8 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
     if not holds:
         return "This run holds nothing on a device."
     text = f"This run holds at most {' and '.join(holds)}"
+    if dirs and config.recording is not None:
+        return f"{text}, and writes what the recording asks for; entries too large for that fail."
     return (
         f"{text}, and writes at most about {size_text(offered_write_bytes(config))}." if dirs else f"{text}."
     )
@@ -208,7 +210,7 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
 def offered_write_bytes(config: Config) -> int:
     """KV bytes that the users of a run ask to be written, at most; a slow device writes less."""
     if config.max_requests is not None:
-        limit = config.max_requests * config.largest_entry_bytes
+        limit = config.max_requests * config.largest_entry_bytes or UNLIMITED_BYTES
         if config.duration is None:
             return limit
     else:

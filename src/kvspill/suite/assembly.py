@@ -10,7 +10,7 @@ from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
-from kvspill.workload.synthetic import SyntheticWorkload
+from kvspill.workload.registry import make_workload
 from kvspill.world import World
 
 MEMORY_USABLE_SHARE = 0.8
@@ -43,9 +43,10 @@ def build_cache(
     return Cache(tiers, observer, world.now_ns, options)
 
 
-def build_workload(config: Config, world: World) -> Workload:
+def build_workload(config: Config, world: World, limits: dict[Tier, int]) -> Workload:
     """Who asks what and when."""
-    return SyntheticWorkload(config, world)
+    last = list(limits)[-1]
+    return make_workload(config, world, usable_bytes(last, limits[last]))
 
 
 def build_engine(
@@ -62,7 +63,7 @@ def build_engine(
         round(config.generation_ms_per_token * 1e6), round(config.generation_us_per_prefill_token * 1e3)
     )
     options = EngineOptions(
-        servers=config.server_count,
+        servers=config.servers,
         duration_ns=None if config.duration is None else round(config.duration * NS_PER_SEC),
         max_requests=config.max_requests,
         closed=config.arrival == "closed",

@@ -1,6 +1,7 @@
 """The software ceiling: what this harness does on this machine when the device takes no time at all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
@@ -9,7 +10,8 @@ from kvspill.report.honesty import Ceiling
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL
 from kvspill.suite.assembly import build_cache, build_engine
-from kvspill.workload.synthetic import SyntheticWorkload
+from kvspill.workload.base import Workload
+from kvspill.workload.registry import make_workload
 from kvspill.world import World
 
 _UNLIMITED_BYTES = 1 << 60
@@ -20,7 +22,7 @@ class _Impatient:
 
     elastic = False
 
-    def __init__(self, inner: SyntheticWorkload):
+    def __init__(self, inner: Workload):
         self._inner = inner
         self.users = inner.users
 
@@ -31,18 +33,27 @@ class _Impatient:
     def preload(self) -> Iterator[SharedPrefix]:
         return iter(())
 
+    def facts(self) -> Mapping[str, Any]:
+        return self._inner.facts()
+
 
 async def null_ceiling(config: Config, world: World, seconds: float) -> Ceiling:
     """Serve this configuration's requests from an infinitely fast device for a moment."""
     config = config.changed(
-        duration=seconds, warmup=0, max_requests=None, arrival="closed", generation_mode="none"
+        duration=seconds,
+        warmup=0,
+        max_requests=None,
+        arrival="closed",
+        request_rate=None,
+        decode_only=False,
+        generation_mode="none",
     )
     start_ns = world.now_ns()
     recorder = Recorder(start_ns, start_ns + round(seconds * NS_PER_SEC), config.bytes_per_token)
     backend = ModelledBackend("null", NULL, world.now_ns)
     limits = {Tier.STORAGE: _UNLIMITED_BYTES}
     cache = build_cache(config, world, recorder, {Tier.STORAGE: backend}, limits)
-    workload = _Impatient(SyntheticWorkload(config, world))
+    workload = _Impatient(make_workload(config, world, _UNLIMITED_BYTES))
     engine = build_engine(config, world, recorder, cache, start_ns, workload)
     await engine.run(lambda: None)
     lanes = [recorder.lane(Tier.STORAGE, verb) for verb in (Verb.READ, Verb.WRITE)]

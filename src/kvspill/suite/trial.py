@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from kvspill.measure.environment import environment
 from kvspill.measure.probes import Probe, WindowWatch
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
+from kvspill.report.cautions import caution
 from kvspill.report.result import build_result
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
@@ -50,11 +51,13 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
     async def main(world: World) -> dict[str, Any]:
         interrupts.watch(asyncio.current_task())
         limits = tier_limits(plan.config, plan.storage_bytes)
+        # First of all: a recording that cannot be read must not cost the time to prepare the tiers.
+        workload = build_workload(plan.config, world, limits)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
-            return await _Trial(plan, world, backends, limits, progress).run(interrupts)
+            return await _Trial(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
             for backend in backends.values():
                 await backend.close()
@@ -84,9 +87,8 @@ class _Trial:
         self._limits = limits
         self._progress = progress
 
-    async def run(self, interrupts: Interrupts) -> dict[str, Any]:
+    async def run(self, workload: Workload, interrupts: Interrupts) -> dict[str, Any]:
         config, world = self._config, self._world
-        workload = build_workload(config, world)
         # Nothing before the load is counted (S3): the recorder's window opens when the load starts.
         recorder = Recorder(0, None, config.bytes_per_token)
         cache = build_cache(config, world, recorder, self._backends, self._limits)
@@ -97,13 +99,14 @@ class _Trial:
         engine = build_engine(config, world, recorder, cache, start_ns, workload)
         interrupts.load_begins(engine.interrupt)
         facts, probes = await self._measure(engine, recorder, cache, start_ns, window_start_ns)
+        facts = replace(facts, workload=workload.facts())
         ceiling = None if self._plan.simulated else await null_ceiling(config, world, _CEILING_SECONDS)
         return build_result(
             config,
             facts,
             recorder,
             probes,
-            self._plan.warnings,
+            [*self._plan.warnings, *skipped_rows(facts.workload)],
             environment=None if self._plan.simulated else environment(self._plan.cache_dirs),
             ceiling=ceiling,
             trials=config.trials,
@@ -177,6 +180,15 @@ class _Trial:
                         "check the cache directory and --storage-capacity-gb"
                     )
         self._progress.preparing("entries to be found", len(entries), len(entries))
+
+
+def skipped_rows(workload: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """The warning that rows of a recording were left out, where some were."""
+    skipped = workload.get("bad_rows_skipped", 0)
+    if not skipped:
+        return []
+    message = f"{skipped:,} rows that could not be read were skipped, the first: {workload['bad_rows'][0]}."
+    return [caution("bad_rows", message, "Correct the file, or compare only with runs that skip the same.")]
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a workload is: sessions of requests, each in the order of its intended times."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from kvspill.records import Request, SharedPrefix
 
@@ -28,4 +28,8 @@ class Workload(Protocol):
 
     def preload(self) -> Iterator[SharedPrefix]:
         """Entries to store before the load begins, such as the chunks of ingested documents."""
+        ...
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the result should say of it: its kind, what was read, what was skipped."""
         ...

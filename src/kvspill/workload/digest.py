@@ -5,30 +5,26 @@ from collections.abc import Iterable
 
 from kvspill.records import PlannedOp, Request
 
+_MODULUS = 1 << 256
+
 
 class Digest:
-    """SHA-256 over the planned operations, sorted by user and turn.
+    """SHA-256 over the planned operations of all requests, in whatever order they come.
 
-    A user's requests always come in the order of their turns, so each user has a running hash and
-    the whole is the hash of these in the order of users: memory grows with users, not with requests.
+    Each request is hashed by itself and the hashes are added up: a sum does not depend on the order, so
+    nothing needs to be sorted or kept, however many users and requests there are.
     """
 
     def __init__(self) -> None:
-        self._by_user: dict[int, hashlib._Hash] = {}
+        self._sum = 0
+        self._requests = 0
 
     def add(self, request: Request, plan: Iterable[PlannedOp]) -> None:
-        lines = [
-            f"{request.user} {request.conversation} {request.turn} {op.verb} {op.purpose} "
-            f"{op.key} {op.nbytes} {op.repeat}\n"
-            for op in plan
-        ]
-        running = self._by_user.get(request.user)
-        if running is None:
-            running = self._by_user[request.user] = hashlib.sha256()
-        running.update("".join(sorted(lines)).encode())
+        lines = [f"{request.user} {request.conversation} {request.turn}\n"]
+        lines += sorted([f"{op.verb} {op.purpose} {op.key} {op.nbytes} {op.repeat}\n" for op in plan])
+        hashed = hashlib.sha256("".join(lines).encode()).digest()
+        self._sum = (self._sum + int.from_bytes(hashed, "big")) % _MODULUS
+        self._requests += 1
 
     def hexdigest(self) -> str:
-        whole = hashlib.sha256()
-        for user in sorted(self._by_user):
-            whole.update(f"{user} {self._by_user[user].hexdigest()}\n".encode())
-        return whole.hexdigest()
+        return hashlib.sha256(f"{self._requests} {self._sum:064x}".encode()).hexdigest()

@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kvspill.config import Config
 from kvspill.config_groups import Persona
@@ -55,6 +56,8 @@ class SyntheticWorkload:
         conversation = 0
         while True:
             history: tuple[int, ...] = ()
+            answers: tuple[int, ...] = ()
+            opening: SharedPrefix | None = None
             turn, last = 0, False
             while not last:
                 # Each turn draws the same numbers whatever the options, so that they change one thing.
@@ -62,6 +65,8 @@ class SyntheticWorkload:
                 prefix, which, end = chance(), chance(), chance()
                 last = end < self._end_probability or turn + 1 >= self._turns_max
                 think_ns = int(habits.think_ns * (1 + _THINK_SPREAD * (2 * think - 1)))
+                shared = self._prefix(prefix, which)
+                opening = shared if turn == 0 else opening
                 request = Request(
                     user=user,
                     conversation=conversation,
@@ -72,12 +77,15 @@ class SyntheticWorkload:
                     context_tokens=_part(habits.context_tokens, context),
                     generate_tokens=_part(habits.generate_tokens, generate),
                     history_tokens=history,
-                    prefix=self._prefix(prefix, which),
+                    prefix=shared,
                     last_turn=last,
                     persona=habits.persona,
+                    history_answers=answers,
+                    opening=opening,
                 )
                 yield request
                 history = (*history, request.context_tokens)
+                answers = (*answers, request.generate_tokens)
                 at_ns += think_ns
                 turn += 1
             conversation += 1
@@ -85,6 +93,9 @@ class SyntheticWorkload:
     def preload(self) -> Iterator[SharedPrefix]:
         """Nothing: conversations start empty."""
         return iter(())
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"kind": "synthetic"}
 
     def _habits(self, rng: random.Random) -> _Habits:
         which, qos, context, generate, think = (rng.random() for _ in range(5))

@@ -1,0 +1,195 @@
+"""Reading recorded files as streams: JSON lines, CSV by column names; a bad row is named or counted."""
+
+import csv
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NoReturn, TypeVar, cast
+
+from kvspill.errors import UsageError
+
+T = TypeVar("T")
+
+LINE_BYTES_MAX = 64 << 20
+"""A longer line is no row of any trace, and must not take the memory for one."""
+TOKENS_MAX = 10_000_000
+_EXAMPLES_MAX = 3
+
+
+class RowError(Exception):
+    """A row that cannot be used, and why."""
+
+
+@dataclass(slots=True)
+class RowLog:
+    """What was found while reading. A row that cannot be used ends the run, or is skipped and counted."""
+
+    skip: bool = False
+    skipped: int = 0
+    empty: int = 0
+    """Rows without a single token to cache, such as the failed requests of a recording."""
+    orphans: int = 0
+    """Rows that go on from one that is not in the trace, was forgotten or was continued by another."""
+    examples: list[str] = field(default_factory=list)
+
+    def bad(self, path: Path, where: int | str, reason: object) -> None:
+        """Count a row that cannot be used, or name it and end the run."""
+        text = " ".join(f"{path}:{where}: {reason}".split())
+        if not self.skip:
+            raise UsageError(f"{text}; correct that row or give --skip-bad-rows")
+        self.skipped += 1
+        if len(self.examples) < _EXAMPLES_MAX:
+            self.examples.append(text)
+
+
+def open_bytes(path: Path, flag: str) -> IO[bytes]:
+    """The file's bytes, unpacked where its name ends in .gz."""
+    try:
+        if path.suffix == ".gz":
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        return path.open("rb")
+    except OSError as error:
+        _unreadable(path, flag, error)
+
+
+def _unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
+    reason = error.strerror or str(error)
+    raise UsageError(f"{flag} {path}: cannot be read ({reason}); name a readable file") from error
+
+
+def lines(path: Path, flag: str) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not empty, with their numbers."""
+    with open_bytes(path, flag) as file:
+        number = 0
+        while True:
+            try:
+                line = file.readline(LINE_BYTES_MAX)
+            except (OSError, EOFError) as error:
+                _unreadable(path, flag, error if isinstance(error, OSError) else OSError(str(error)))
+            if not line:
+                return
+            number += 1
+            if len(line) == LINE_BYTES_MAX:
+                raise UsageError(
+                    f"{path}:{number}: the line is longer than {LINE_BYTES_MAX >> 20} MiB; "
+                    "is it a trace of that format, one row per line?"
+                )
+            if not line.isspace():
+                yield number, line
+
+
+def json_rows(
+    path: Path, flag: str, log: RowLog, parse: Callable[[Mapping[str, Any]], T | None]
+) -> Iterator[T]:
+    """The rows of a file of JSON lines; one for which parse gives None is empty."""
+    for number, line in lines(path, flag):
+        try:
+            row = parse(json_object(line))
+        except RowError as error:
+            log.bad(path, number, error)
+            continue
+        if row is None:
+            log.empty += 1
+        else:
+            yield row
+
+
+def json_object(text: bytes | str) -> Mapping[str, Any]:
+    """The JSON object in a text, or a RowError that says what is wrong with it."""
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RowError(f"broken JSON ({error.msg} at column {error.colno})") from error
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise RowError(f"broken JSON ({type(error).__name__})") from error
+    if not isinstance(record, dict):
+        raise RowError(f"holds a {type(record).__name__}, not an object with keys")
+    return record
+
+
+def csv_rows(
+    path: Path,
+    flag: str,
+    log: RowLog,
+    columns: tuple[str, ...],
+    parse: Callable[[Mapping[str, str]], T | None],
+) -> Iterator[T]:
+    """The rows of a CSV file by the names of its columns, whatever their order and case."""
+    found = lines(path, flag)
+    header = _csv_fields(next(found, (0, b""))[1])
+    names = [name.strip().lower() for name in header]
+    missing = [name for name in columns if name.lower() not in names]
+    if missing:
+        raise UsageError(
+            f"{path}:1: column {missing[0]!r} is missing; its first line must name the columns "
+            f"{','.join(columns)}"
+        )
+    for number, line in found:
+        try:
+            fields = _csv_fields(line)
+            if len(fields) != len(names):
+                raise RowError(f"has {len(fields)} fields, not the {len(names)} that the first line names")
+            row = parse(dict(zip(names, fields, strict=True)))
+        except RowError as error:
+            log.bad(path, number, error)
+            continue
+        if row is None:
+            log.empty += 1
+        else:
+            yield row
+
+
+def _csv_fields(line: bytes) -> list[str]:
+    # Quoted line breaks appear in none of the formats, so a line is a row.
+    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text]))
+    except csv.Error as error:
+        raise RowError(f"broken CSV ({error})") from error
+
+
+def tokens_of(record: Mapping[str, Any], name: str) -> int:
+    """A number of tokens, 0 or more."""
+    value = _number(record, name)
+    if value != int(value):
+        raise RowError(f"{name} {value!r} is not a whole number")
+    if not 0 <= value <= TOKENS_MAX:
+        raise RowError(f"{name} {value!r} is not within 0 to {TOKENS_MAX:,}")
+    return int(value)
+
+
+def time_ns_of(record: Mapping[str, Any], name: str, unit_ns: int) -> int:
+    """A time in nanoseconds from a number of units."""
+    value = _number(record, name)
+    if abs(value) > 1e15:
+        raise RowError(f"{name} {value!r} is not a time")
+    return value * unit_ns if isinstance(value, int) else round(value * unit_ns)
+
+
+def _number(record: Mapping[str, Any], name: str) -> int | float:
+    if name not in record:
+        raise RowError(f"{name} is missing")
+    value = record[name]
+    if isinstance(value, str):
+        try:
+            value = int(value) if value.strip().lstrip("-").isdigit() else float(value)
+        except ValueError:
+            raise RowError(f"{name} {value[:40]!r} is not a number") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RowError(f"{name} {str(value)[:40]!r} is not a number")
+    return value
+
+
+def hash_ids_of(record: Mapping[str, Any], name: str = "hash_ids", scope: str = "") -> tuple[str, ...]:
+    """The listed block hashes as strings; ids that are local to a scope are prefixed by it."""
+    ids = record.get(name)
+    if ids is None:
+        return ()
+    if not isinstance(ids, list) or not all(type(item) is int or type(item) is str for item in ids):
+        raise RowError(f"{name} is not a list of block ids")
+    return tuple([f"{scope}{item}" for item in ids])
