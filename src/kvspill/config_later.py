@@ -26,12 +26,8 @@ class Later(NamedTuple):
 # A feature that has become available loses its line here; its field and flag are in Config already.
 UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
     {
-        "enable_autoscaling": Later("autoscaling", "give a fixed --num-users"),
-        "autoscaler_mode": Later("autoscaling", "give a fixed --num-users"),
-        "target_saturation": Later("autoscaling", "give a fixed --num-users"),
         "engine": Later("engine presets"),
         "xlsx_output": Later("spreadsheets", "read the JSON of --output"),
-        "precondition": Later("preconditioning"),
         "log_ops": Later("operation logs"),
         "io_engine": Later("io_uring", "use --io-engine threads", ("io_uring",)),
         "io_model": Later("other I/O models", "use --io-model mlperf", ("prefix", "stream")),

@@ -22,6 +22,15 @@ class Progress:
         self._quiet = quiet
         self._live = not quiet and self._stream.isatty()
         self._line_open = False
+        self._said_often = 0
+
+    def say_often(self, text: str) -> None:
+        """Called about once a second: refreshes the line on a terminal, one line in ten elsewhere."""
+        if self._live:
+            self._refresh(text)
+        elif self._said_often % round(_PLAIN_SECONDS) == 0:
+            self.say(text)
+        self._said_often += 1
 
     def say(self, text: str) -> None:
         """A line of its own."""

@@ -23,6 +23,7 @@ from kvspill.suite.assembly import build_cache, build_engine, build_workload, ti
 from kvspill.suite.backends import open_backends
 from kvspill.suite.ceiling import null_ceiling
 from kvspill.suite.interrupts import Interrupts
+from kvspill.suite.precondition import precondition
 from kvspill.suite.progress import Progress
 from kvspill.workload.base import Workload
 from kvspill.world import World, run_real, run_virtual
@@ -57,6 +58,8 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
+            if plan.config.precondition and Tier.STORAGE in backends:
+                await precondition(world, backends[Tier.STORAGE], plan.storage_bytes, progress)
             return await _Trial(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
             for backend in backends.values():

@@ -1,0 +1,63 @@
+"""Preconditioning writes at least one capacity, stops when the speed is steady, and leaves nothing."""
+
+import io
+
+import pytest
+
+from kvspill.errors import KvspillError
+from kvspill.records import GIB
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from kvspill.suite.precondition import Preconditioner
+from kvspill.suite.progress import Progress
+from kvspill.world import run_virtual
+
+
+class FadingBackend(ModelledBackend):
+    """A drive with a fast cache: its writes slow down step by step for the first 20 GiB."""
+
+    written_bytes = 0
+
+    async def write(self, batch):
+        for item in batch:
+            self.written_bytes += item.ref.nbytes
+        slow = 1 + 4 * min(1.0, self.written_bytes / (20 * GIB))
+        self._model = DeviceModel(2.0, 2.0 / slow)
+        return await super().write(batch)
+
+
+def run(backend_type, capacity_bytes):
+    async def main(world):
+        backend = backend_type("modelled", DeviceModel(2.0, 2.0), world.now_ns)
+        text = io.StringIO()
+        done = await Preconditioner(world, backend, capacity_bytes, Progress(False, text)).run()
+        return done, backend, text.getvalue()
+
+    return run_virtual(main, seed=1)
+
+
+def test_an_even_device_gets_its_capacity_written_once():
+    done, backend, text = run(ModelledBackend, 60 * GIB)
+    assert done.steady
+    assert 60 * GIB <= done.written_bytes < 66 * GIB
+    assert backend._objects == set()
+    assert "first pass over in" in text
+
+
+def test_a_fading_device_is_written_until_its_speed_has_settled():
+    done, backend, _text = run(FadingBackend, 8 * GIB)
+    assert done.steady
+    assert done.written_bytes > 20 * GIB
+    assert backend._objects == set()
+
+
+def test_a_failing_device_ends_it_with_the_reason():
+    class FailingBackend(ModelledBackend):
+        async def write(self, batch):
+            completions = await super().write(batch)
+            for completion in completions:
+                completion.error = "EIO"
+            return completions
+
+    with pytest.raises(KvspillError, match="writing failed with EIO"):
+        run(FailingBackend, 8 * GIB)
