@@ -22,7 +22,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "run": Command("kvspill.cli.run", "measure a storage tier under simulated users"),
     "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
     "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
+    "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),
     "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
+    "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
     "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
     "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),
 }

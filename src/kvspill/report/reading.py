@@ -118,7 +118,7 @@ def checked_ours(document: Result, path: Path) -> Result:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise UsageError(
-            f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again, or give another file"
+            f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again"
         ) from None
     return document
 

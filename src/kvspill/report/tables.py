@@ -77,7 +77,6 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
     """The rows as one sheet: frozen header, text never a formula."""
     try:
         from openpyxl import Workbook
-        from openpyxl.cell import WriteOnlyCell
         from openpyxl.styles import Font
     except ImportError:
         raise UsageError(
@@ -85,25 +84,21 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
         ) from None
     target = Path(path)
     rows = list(rows)
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("results")
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title = "results"
     sheet.freeze_panes = "B2"
     titles = list(rows[0]) if rows else []
-    header = []
-    for title in titles:
-        cell = WriteOnlyCell(sheet, value=title)
-        cell.font = Font(bold=True)
-        header.append(cell)
-    sheet.append(header)
-    for row in rows:
-        cells = []
-        for title in titles:
+    for number, title in enumerate(titles, start=1):
+        sheet.cell(1, number, title).font = Font(bold=True)
+    for line, row in enumerate(rows, start=2):
+        for number, title in enumerate(titles, start=1):
             value = row[title]
-            cell = WriteOnlyCell(sheet, value=_CONTROL.sub("?", value) if isinstance(value, str) else value)
             if isinstance(value, str):
-                cell.data_type = "s"
-            cells.append(cell)
-        sheet.append(cells)
+                sheet.cell(line, number, _CONTROL.sub("?", value)).data_type = "s"
+            else:
+                sheet.cell(line, number, value)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         book.save(target)

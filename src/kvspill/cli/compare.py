@@ -1,0 +1,182 @@
+"""`kvspill compare`: two sides, many groups, or which metric tells two systems apart."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvspill.cli.options import Parser, asks_for_help
+from kvspill.errors import KvspillError, UsageError
+
+EXAMPLES = """\
+examples:
+  B against A, three runs a side:
+    kvspill compare before1.json before2.json before3.json -- after1.json after2.json after3.json
+  fail (exit 3) where B is distinguishably slower than A by more than 5 %:
+    kvspill compare old/ -- new/ --fail-if-slower 5%
+  a table of several configurations, trials grouped by name (…_trial1, …_trial2):
+    kvspill compare results/*.json
+  which metric tells two systems apart:
+    kvspill compare --discover fast.xlsx slow.xlsx
+
+reads results of kvspill and kv-cache.py (JSON), vLLM's and LMCache's benchmark JSON, and summaries in
+XLSX or CSV; a directory stands for the result files in it
+"""
+FORMATS = ("markdown", "csv", "json")
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} A… -- B… [FLAGS] | RESULT… [FLAGS] | --discover FAST SLOW [FLAGS]",
+        description="Compares results and says what can be told from them.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("results", nargs="*", metavar="RESULT", help="result files or directories")
+    parser.add_argument(
+        "--discover", action="store_true", help="find the metric that tells two systems apart: FAST SLOW"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="markdown", help="form of the output [markdown]")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to the screen")
+    parser.add_argument(
+        "--fail-if-slower",
+        metavar="PERCENT",
+        help="exit 3 where B is distinguishably slower than A by more than this",
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="decide by this metric (repeatable) [by CPU memory, as the output says]",
+    )
+    parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    return parser
+
+
+def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
+    """Compare and print; returns the exit code."""
+    parser = _parser(prog)
+    if asks_for_help(argv) is not None:
+        print(parser.format_help(), end="")
+        return 0
+    words = list(argv)
+    sides = _split(words)
+    # Flags may stand on either side of the separator; only the results belong to a side.
+    options = parser.parse_intermixed_args([word for word in words if word != "--"])
+    counts = [len(parser.parse_intermixed_args(side).results) for side in sides]
+    results = options.results
+    if not results:
+        raise UsageError(f"no results given; `{prog} --help` shows how to call it")
+    if options.discover:
+        if len(sides) > 1 or len(results) != 2:
+            raise UsageError(f"--discover needs two systems, FAST SLOW, not {len(results)}; give two files")
+        return _discover(options, results[0], results[1])
+    limit = None if options.fail_if_slower is None else parse_percent(options.fail_if_slower)
+    if len(sides) == 1:
+        if limit is not None:
+            raise UsageError("--fail-if-slower needs two sides; separate them by --, as in old/ -- new/")
+        return _rank(options, results)
+    return _compare(options, results[: counts[0]], results[counts[0] :], limit)
+
+
+def _split(words: Sequence[str]) -> list[list[str]]:
+    sides: list[list[str]] = [[]]
+    for word in words:
+        if word == "--":
+            sides.append([])
+        else:
+            sides[-1].append(word)
+    if len(sides) > 2:
+        raise UsageError(
+            "more than one `--`: only two sides can be compared; leave `--` out for a table of all"
+        )
+    return sides
+
+
+def parse_percent(text: str) -> float:
+    """A share from `5%` or `5`."""
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise UsageError(f"--fail-if-slower {text}: not a percentage from 0 to 99; give one such as 5%")
+    return value
+
+
+def _discover(options: argparse.Namespace, first: str, second: str) -> int:
+    from kvspill.report.compare import discover_view as view
+    from kvspill.report.compare.discover import discover
+    from kvspill.report.compare.render import csv_text, json_text, markdown
+    from kvspill.report.compare.runs import read_runs
+
+    names = (_short(first), _short(second))
+    if names[0] == names[1]:
+        names = (first, second)
+    found = discover(names[0], read_runs([first]), names[1], read_runs([second]))
+    texts = {
+        "markdown": lambda: markdown(view.title(found), view.sections(found)),
+        "csv": lambda: csv_text(view.rows(found)),
+        "json": lambda: json_text(found),
+    }
+    return _emit(options, texts[options.format]())
+
+
+def _short(path: str) -> str:
+    return Path(path).stem or path
+
+
+def _rank(options: argparse.Namespace, results: Sequence[str]) -> int:
+    from kvspill.report.compare import comparison_view as view
+    from kvspill.report.compare.groups import rank
+    from kvspill.report.compare.render import csv_text, json_text, markdown
+    from kvspill.report.compare.runs import read_runs
+
+    found = rank(read_runs(results))
+    texts = {
+        "markdown": lambda: markdown("Configurations beside each other", view.ranking_sections(found)),
+        "csv": lambda: csv_text(view.ranking_rows(found)),
+        "json": lambda: json_text({"groups": view.ranking_rows(found), "doubts": found.doubts}),
+    }
+    return _emit(options, texts[options.format]())
+
+
+def _compare(
+    options: argparse.Namespace, first: Sequence[str], second: Sequence[str], limit: float | None
+) -> int:
+    from kvspill.report.compare import comparison_view as view
+    from kvspill.report.compare.comparison import compare
+    from kvspill.report.compare.render import csv_text, json_text, markdown
+    from kvspill.report.compare.runs import read_runs
+
+    if not first or not second:
+        raise UsageError("a side of `--` is empty; give results on both, as in A1 A2 -- B1 B2")
+    found = compare(read_runs(first), read_runs(second), options.metric or ())
+    texts = {
+        "markdown": lambda: markdown(view.title(found), view.sections(found)),
+        "csv": lambda: csv_text(view.rows(found)),
+        "json": lambda: json_text(found),
+    }
+    _emit(options, texts[options.format]())
+    if limit is not None:
+        from kvspill.report.compare.gate import check_gate
+
+        print(check_gate(found, limit), file=sys.stderr)
+    return 0
+
+
+def _emit(options: argparse.Namespace, text: str) -> int:
+    if options.output is None:
+        sys.stdout.write(text)
+        return 0
+    target = Path(options.output)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise KvspillError(
+            f"cannot write {target}: {error.strerror or error}; choose a writable place with --output"
+        ) from error
+    return 0

@@ -1,0 +1,1 @@
+"""Comparison of runs: reading, matching, statistics and how they are shown."""

@@ -1,0 +1,208 @@
+"""How comparisons and rankings are shown: differences first, then figures, then the doubts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.report.compare.comparison import Comparison, Line
+from kvspill.report.compare.groups import Average, Group, Ranking
+from kvspill.report.compare.render import Section, Table, figure, percent, times
+
+_MORE = (
+    IO_TIME,
+    "total_tokens",
+    "total_requests",
+    "total_read_gb",
+    "total_write_gb",
+    "read_write_ratio",
+    "cache_hit_rate",
+    "gpu_read_p95_ms",
+    "cpu_read_p95_ms",
+    "nvme_read_p95_ms",
+    "nvme_write_p95_ms",
+    WALL_THROUGHPUT,
+)
+
+
+def title(found: Comparison) -> str:
+    return f"B ({_named(found.second_names)}) against A ({_named(found.first_names)})"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown}, … {len(names)} runs"
+
+
+def sections(found: Comparison) -> Iterator[Section]:
+    if found.differences:
+        rows = [(item.name, item.first, item.second) for item in found.differences]
+        yield Section("What differs in the set-up", table=Table(("setting", "A", "B"), rows))
+    else:
+        yield Section("What differs in the set-up", ("Nothing that the results record.",))
+    yield Section("Figures", tuple(_explanation(found)), _figures(found))
+    if found.doubts:
+        yield Section("How far to trust this", found.doubts)
+
+
+def _explanation(found: Comparison) -> Iterator[str]:
+    first, second = len(found.first_names), len(found.second_names)
+    text = f"Ratio = B / A ({second} against {first} runs), with its 95 % interval."
+    if found.configurations > 1:
+        text += (
+            f" Over {found.configurations} matched configurations (by {', '.join(found.matched_by)}) it is "
+            "their geometric mean, and the win rate is the share in which B is better."
+        )
+    yield text
+    if found.primary:
+        text = "Decide by: " + ", ".join(COLUMN[name].title for name in found.primary) + "."
+        if len(found.primary) > 1 and found.speed is not None:
+            text += f" Together (geometric mean) B is {found.speed:.2f} times as fast."
+        yield text
+
+
+def _figures(found: Comparison) -> Table:
+    several = found.configurations > 1
+    header = [
+        "metric",
+        "better",
+        "A",
+        "B",
+        "ratio",
+        "95 % interval",
+        *(["win rate"] if several else []),
+        "B is",
+    ]
+    ordered = sorted(found.lines, key=lambda line: line.metric not in found.primary)
+    rows = []
+    for line in ordered:
+        wins = [percent(line.wins)] if several else []
+        digits = COLUMN[line.metric].digits
+        rows.append(
+            (
+                line.title,
+                line.better,
+                figure(line.first, digits),
+                figure(line.second, digits),
+                times(line.ratio.value if line.ratio else None),
+                _interval(line),
+                *wins,
+                line.verdict,
+            )
+        )
+    return Table(header, rows)
+
+
+def _interval(line: Line) -> str:
+    if line.ratio is None or line.ratio.low is None or line.ratio.high is None:
+        return "-"
+    return f"{_bound(line.ratio.low)} - {_bound(line.ratio.high)}"
+
+
+def _bound(value: float) -> str:
+    return f"{value:.3f}" if 0.001 <= value < 1000 else f"{value:.0e}"
+
+
+def rows(found: Comparison) -> list[dict[str, Any]]:
+    """One row per metric, for CSV."""
+    return [
+        {
+            "metric": line.metric,
+            "title": line.title,
+            "unit": line.unit,
+            "better": line.better,
+            "configurations": line.configurations,
+            "a": line.first,
+            "b": line.second,
+            "ratio": line.ratio.value if line.ratio else None,
+            "ci95_low": line.ratio.low if line.ratio else None,
+            "ci95_high": line.ratio.high if line.ratio else None,
+            "win_rate": line.wins,
+            "verdict": line.verdict,
+            "decides": line.metric in found.primary,
+        }
+        for line in found.lines
+    ]
+
+
+def ranking_sections(found: Ranking) -> Iterator[Section]:
+    for kind in dict.fromkeys(group.kind for group in found.groups):
+        groups = [group for group in found.groups if group.kind == kind]
+        heading = COLUMN[groups[0].metric].title + (f", {kind}" if kind != "storage" else "")
+        yield Section(heading, table=_ranking(groups))
+    yield Section("Trials", table=_trials(found))
+    storage = [group for group in found.groups if group.metric == STORAGE_THROUGHPUT]
+    if storage:
+        yield Section("Mean ± standard deviation of more figures", table=_more(storage))
+    yield Section("How far to trust this", found.doubts)
+
+
+def _ranking(groups: Sequence[Group]) -> Table:
+    table_rows = []
+    for group in groups:
+        whole = group.everything.count == (group.complete.count if group.complete else 0)
+        table_rows.append(
+            (
+                group.name,
+                str(group.everything.count),
+                _plus_minus(group.everything, 0),
+                percent(group.everything.cv, 1),
+                times(group.speedup),
+                "all" if whole else (_plus_minus(group.complete, 0) if group.complete else "none"),
+            )
+        )
+    header = ("configuration", "trials", "mean ± sd", "CV", "over the slowest", "complete trials only")
+    return Table(header, table_rows)
+
+
+def _plus_minus(average: Average, digits: int) -> str:
+    return f"{figure(average.mean, digits)} ± {figure(average.deviation, digits)}"
+
+
+def _trials(found: Ranking) -> Table:
+    table_rows = []
+    for run in found.runs:
+        values = [run.values.get(name) for name in (IO_TIME, "total_tokens", "total_requests")]
+        table_rows.append(
+            (
+                run.name,
+                figure(values[0]),
+                figure(values[1], 0),
+                figure(values[2], 0),
+                figure(run.values.get(STORAGE_THROUGHPUT), 0),
+                figure(run.values.get(WALL_THROUGHPUT), 0),
+                run.incomplete or "complete",
+            )
+        )
+    header = ("trial", "I/O time (s)", "tokens", "requests", "storage tok/s", "wall-clock tok/s", "state")
+    return Table(header, table_rows)
+
+
+def _more(groups: Sequence[Group]) -> Table:
+    table_rows = []
+    for name in _MORE:
+        if any(name in group.metrics for group in groups):
+            cells = [
+                _plus_minus(group.metrics[name], COLUMN[name].digits) if name in group.metrics else "-"
+                for group in groups
+            ]
+            table_rows.append((COLUMN[name].title, *cells))
+    return Table(("figure", *(group.name for group in groups)), table_rows)
+
+
+def ranking_rows(found: Ranking) -> list[dict[str, Any]]:
+    """One row per group, for CSV."""
+    return [
+        {
+            "configuration": group.name,
+            "metric": group.metric,
+            "trials": group.everything.count,
+            "mean": group.everything.mean,
+            "standard_deviation": group.everything.deviation,
+            "cv": group.everything.cv,
+            "over_slowest": group.speedup,
+            "complete_trials": group.complete.count if group.complete else 0,
+            "complete_mean": group.complete.mean if group.complete else None,
+            "complete_standard_deviation": group.complete.deviation if group.complete else None,
+        }
+        for group in found.groups
+    ]

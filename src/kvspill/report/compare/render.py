@@ -1,0 +1,122 @@
+"""How comparisons are written: sections of text and tables as Markdown, rows as CSV, data as JSON."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+NONE = "-"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_WIDE = 10_000
+"""No cell is ever wrapped: a Markdown row is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with sentences, then a table."""
+
+    title: str
+    lines: Sequence[str] = ()
+    table: Table | None = None
+
+
+def clean(text: Any) -> str:
+    """Text from a file, safe to print: no control characters, so no escape sequence reaches a terminal."""
+    return _CONTROL.sub(" ", str(text))
+
+
+def _cell(text: str) -> str:
+    return clean(text).replace("|", "\\|").replace("<", "&lt;")
+
+
+def markdown(title: str, sections: Iterable[Section]) -> str:
+    """The sections as Markdown with aligned tables, readable as it stands."""
+    blocks = [f"# {_cell(title)}"]
+    for section in sections:
+        blocks.append(f"## {_cell(section.title)}")
+        lines = list(section.lines)
+        if len(lines) > 1:
+            lines = [f"- {line}" for line in lines]
+        if lines:
+            blocks.append("\n".join(_cell(line) for line in lines))
+        if section.table is not None and section.table.rows:
+            blocks.append(_markdown_table(section.table))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _markdown_table(table: Table) -> str:
+    from rich.box import MARKDOWN
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=MARKDOWN, pad_edge=True)
+    numeric = [_is_numeric([row[index] for row in table.rows]) for index in range(len(table.header))]
+    for name, is_number in zip(table.header, numeric, strict=True):
+        drawn.add_column(Text(_cell(name)), justify="right" if is_number else "left", no_wrap=True)
+    for row in table.rows:
+        drawn.add_row(*(Text(_cell(cell)) for cell in row))
+    text = io.StringIO()
+    Console(file=text, width=_WIDE, no_color=True, highlight=False).print(drawn)
+    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+    return "\n".join([lines[0], _alignment(lines[1], numeric), *lines[2:]])
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    return all(cell[:1].isdigit() or cell.startswith(NONE) for cell in cells)
+
+
+def _alignment(rule: str, numeric: Sequence[bool]) -> str:
+    """Numbers stand to the right also where the Markdown is rendered."""
+    parts = rule.strip("|").split("|")
+    return "|" + "|".join(f"{p[:-1]}:" if right else p for p, right in zip(parts, numeric, strict=True)) + "|"
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    names = list(rows[0]) if rows else []
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _quoted(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def _quoted(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets an apostrophe."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value
+
+
+def json_text(value: Any) -> str:
+    data = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+def times(value: float | None) -> str:
+    """A ratio: 2.62x."""
+    return NONE if value is None else f"{value:.2f}x"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    return NONE if value is None else f"{value:.{digits}%}"
+
+
+def figure(value: float | None, digits: int = 2) -> str:
+    """A number a reader can take in: thousands separated, small ones with the digits that they need."""
+    if value is None:
+        return NONE
+    if value and abs(value) < 10**-digits:
+        digits = min(9, digits - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,90 @@
+"""The statistics of ratios: intervals on the logarithm, geometric means, win rates, verdicts."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+
+import numpy as np
+
+from kvspill.measure.statistics import mean_interval, student_quantile
+from kvspill.report.columns import Better
+
+BETTER = "better"
+WORSE = "worse"
+ALIKE = "not distinguishable"
+CANNOT_TELL = "cannot tell"
+DIFFERS = "differs"
+
+CONFIDENCE = 0.95
+_ROUNDING = 1e-9
+"""Ratios of equal numbers differ from 1 by less than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """B over A with its confidence interval; without an interval there was too little to tell from."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """None where a value is not positive: a ratio of nothing has no logarithm."""
+    if not values or min(values) <= 0:
+        return None
+    return math.exp(fmean(map(math.log, values)))
+
+
+def ratio_of_samples(first: Sequence[float], second: Sequence[float]) -> Ratio | None:
+    """Geometric mean of second over that of first, with Welch's interval on the logarithms."""
+    if not first or not second or min(*first, *second) <= 0:
+        return None
+    logs_first, logs_second = [math.log(v) for v in first], [math.log(v) for v in second]
+    distance = fmean(logs_second) - fmean(logs_first)
+    if len(first) < 2 or len(second) < 2:
+        return Ratio(math.exp(distance))
+    half = _welch_half_width(logs_first, logs_second)
+    return Ratio(math.exp(distance), math.exp(distance - half), math.exp(distance + half))
+
+
+def _welch_half_width(first: Sequence[float], second: Sequence[float]) -> float:
+    shares = [variance(sample) / len(sample) for sample in (first, second)]
+    error = sum(shares)
+    if error == 0:
+        return 0.0
+    parts = sum(share**2 / (len(sample) - 1) for share, sample in zip(shares, (first, second), strict=True))
+    # Rounded down: fewer degrees of freedom make the interval wider, never too narrow.
+    freedom = max(1, int(error**2 / parts))
+    return student_quantile((1 + CONFIDENCE) / 2, freedom) * math.sqrt(error)
+
+
+def ratio_of_pairs(ratios: Sequence[float]) -> Ratio | None:
+    """Geometric mean of paired ratios, with Student's interval over the pairs."""
+    mean = geometric_mean(ratios)
+    if mean is None:
+        return None
+    interval = mean_interval([math.log(value) for value in ratios], CONFIDENCE)
+    if interval is None:
+        return Ratio(mean)
+    return Ratio(mean, math.exp(interval.low), math.exp(interval.high))
+
+
+def verdict(ratio: Ratio | None, better: Better) -> str:
+    """What the interval allows to say about B."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return CANNOT_TELL
+    if ratio.low - _ROUNDING <= 1 <= ratio.high + _ROUNDING:
+        return ALIKE
+    if better == "neither":
+        return DIFFERS
+    return BETTER if (ratio.value > 1) == (better == "higher") else WORSE
+
+
+def win_rate(ratios: Sequence[float], better: Better) -> float | None:
+    """Share of pairs in which B is strictly better."""
+    if not ratios or better == "neither":
+        return None
+    values = np.asarray(ratios)
+    return float(np.mean(values > 1 if better == "higher" else values < 1))

@@ -1,0 +1,161 @@
+"""A against B: differences, matching, verdicts, doubts and the gate."""
+
+import pytest
+
+from kvspill.errors import CriteriaMissed, UsageError
+from kvspill.report.columns import DECODE_BYTES, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.report.compare.comparison import Comparison, Line, compare
+from kvspill.report.compare.comparison_view import sections
+from kvspill.report.compare.gate import check_gate
+from kvspill.report.compare.groups import rank
+from kvspill.report.compare.render import csv_text, markdown
+from kvspill.report.compare.runs import INFERENCE, Run
+from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, WORSE
+from unit.report.compare.made import run
+
+
+def side(*values: float, **changes: object) -> list[Run]:
+    return [run(f"r{number}", value, **changes) for number, value in enumerate(values)]
+
+
+def line(found: Comparison, metric: str = WALL_THROUGHPUT) -> Line:
+    return next(item for item in found.lines if item.metric == metric)
+
+
+def test_a_clear_gain_is_better_and_a_clear_loss_is_worse() -> None:
+    slow, fast = side(100, 101, 99), side(150, 151, 149)
+    assert line(compare(slow, fast)).verdict == BETTER
+    assert line(compare(fast, slow)).verdict == WORSE
+    assert line(compare(slow, fast)).ratio.value == pytest.approx(1.5, rel=0.01)  # type: ignore[union-attr]
+
+
+def test_a_difference_within_the_spread_is_not_distinguishable() -> None:
+    assert line(compare(side(100, 130, 70), side(105, 135, 75))).verdict == ALIKE
+
+
+def test_one_run_a_side_cannot_tell_and_says_why() -> None:
+    found = compare(side(100), side(10))
+    assert {item.verdict for item in found.lines} == {CANNOT_TELL}
+    assert any("Only one run" in doubt for doubt in found.doubts)
+
+
+def test_incomplete_runs_are_in_no_figure_and_are_named() -> None:
+    stopped = run("cut", 1.0, incomplete="completed 3 of 9 requests")
+    found = compare([*side(100, 100), stopped], side(100, 100))
+    assert line(found).first == 100
+    assert any("cut completed 3 of 9 requests" in doubt for doubt in found.doubts)
+
+
+def test_a_side_without_a_complete_run_is_refused_by_name() -> None:
+    stopped = run("cut", incomplete="ended early (SIGTERM)")
+    with pytest.raises(UsageError, match=r"side A has no complete run \(cut ended early"):
+        compare([stopped], side(1.0))
+
+
+def test_what_is_constant_on_each_side_is_compared_and_what_varies_is_matched() -> None:
+    models = ("a", "b", "c")
+    first = [run(m, 100, config={"model": m, "cpu_mem_gb": 0}) for m in models]
+    second = [run(m, 200, config={"model": m, "cpu_mem_gb": 4}) for m in models]
+    found = compare(first, second)
+    assert (found.configurations, found.matched_by) == (3, ("model",))
+    assert line(found).wins == 1.0
+    assert ("cpu_mem_gb", "0", "4") in {(item.name, item.first, item.second) for item in found.differences}
+
+
+def test_configurations_of_one_side_only_are_left_out_of_the_ratio() -> None:
+    first = [run(m, 100, config={"model": m}) for m in ("a", "b")]
+    second = [run(m, value, config={"model": m}) for m, value in (("a", 200), ("b", 200), ("z", 1))]
+    assert line(compare(first, second)).ratio.value == pytest.approx(2.0)  # type: ignore[union-attr]
+
+
+def test_sides_with_nothing_in_common_are_refused() -> None:
+    first = [run(m, config={"model": m}) for m in ("a", "b")]
+    second = [run(m, config={"model": m}) for m in ("c", "d")]
+    with pytest.raises(UsageError, match=r"no configuration appears on both sides \(they vary in model\)"):
+        compare(first, second)
+
+
+@pytest.mark.parametrize(
+    ("memory", "deciding"),
+    [
+        (0, (DECODE_BYTES, WALL_THROUGHPUT)),
+        (4, (STORAGE_THROUGHPUT,)),
+        (None, (WALL_THROUGHPUT, STORAGE_THROUGHPUT)),
+    ],
+)
+def test_the_deciding_metric_follows_the_cpu_memory(memory: float | None, deciding: tuple[str, ...]) -> None:
+    sides = [side(1, 2, config={"cpu_mem_gb": memory}) for _ in range(2)]
+    assert compare(*sides).primary == deciding
+
+
+def test_a_simulated_side_against_a_measured_one_is_said_aloud() -> None:
+    found = compare(side(1, 2, simulated=True), side(1, 2))
+    assert any("One side is simulated" in doubt for doubt in found.doubts)
+
+
+def test_different_lengths_and_different_work_are_doubts() -> None:
+    found = compare(side(1, 2, seconds=60, digest="x"), side(1, 2, seconds=30, digest="y"))
+    text = " ".join(found.doubts)
+    assert "60.0 s and 30.0 s" in text
+    assert "digests differ" in text
+
+
+def test_inference_is_not_comparable_with_storage() -> None:
+    found = compare(side(1, 2, kind=INFERENCE), side(1, 2))
+    assert any("not comparable" in doubt for doubt in found.doubts)
+
+
+def test_the_gate_fails_only_on_a_distinguishable_loss_beyond_the_limit() -> None:
+    base = side(100, 100.5, 99.5)
+    with pytest.raises(CriteriaMissed, match=r"slower than A by more than 5 %: .*-10\.0%"):
+        check_gate(compare(base, side(90, 90.1, 89.9)), 0.05)
+    assert "not shown to be slower" in check_gate(compare(base, side(97, 97.1, 96.9)), 0.05)
+    assert "more runs would tell" in check_gate(compare(base, side(50, 130, 70)), 0.05)
+
+
+def test_the_gate_refuses_to_judge_one_run_a_side() -> None:
+    with pytest.raises(UsageError, match="cannot tell by"):
+        check_gate(compare(side(100), side(10)), 0.05)
+
+
+def test_the_gate_turns_latencies_so_that_higher_is_slower() -> None:
+    name = "end_to_end_latency_ms.p95"
+    slow = [run(f"s{n}", values={name: 200.0 + n}) for n in range(3)]
+    fast = [run(f"f{n}", values={name: 100.0 + n}) for n in range(3)]
+    assert check_gate(compare(slow, fast, [name]), 0.05)
+    with pytest.raises(CriteriaMissed):
+        check_gate(compare(fast, slow, [name]), 0.05)
+
+
+@pytest.mark.parametrize("name", ["nothing", "total_storage_io_time"])
+def test_a_metric_that_cannot_be_judged_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="not a metric that can be judged"):
+        compare(side(1, 2), side(1, 2), [name])
+
+
+def test_groups_rank_by_mean_with_the_population_deviation() -> None:
+    trials = [run(f"fast_trial{n}", value, group="fast") for n, value in enumerate((8, 10, 12))]
+    trials += [run(f"slow_trial{n}", 5, group="slow") for n in range(2)]
+    fast, slow = rank(trials).groups
+    assert (fast.name, fast.everything.mean, fast.speedup) == ("fast", 10, 2)
+    assert fast.everything.deviation == pytest.approx((8 / 3) ** 0.5)
+    assert (slow.name, slow.speedup) == ("slow", 1)
+
+
+def test_a_group_shows_both_with_and_without_its_incomplete_trial() -> None:
+    trials = [run("g1", 10, group="g"), run("g2", 40, group="g", incomplete="completed 1 of 2 requests")]
+    found = rank(trials)
+    (group,) = found.groups
+    assert group.complete is not None
+    assert (group.everything.mean, group.complete.mean) == (25, 10)
+    assert "g2 completed 1 of 2 requests" in found.doubts[0]
+
+
+def test_markdown_and_csv_carry_no_control_characters_or_formulas() -> None:
+    hostile = "\x1b[31m|<script>\n=1+1"
+    found = compare(side(1, 2, config={"model": hostile}), side(1, 2, config={"model": "b"}))
+    text = markdown("t", sections(found))
+    assert "\x1b" not in text
+    assert "<script" not in text
+    assert "\\|" in text
+    assert csv_text([{"a": "=cmd()"}]) == "a\n'=cmd()\n"
