@@ -12,7 +12,7 @@ from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.suite.progress import Progress
 from kvspill.world import World
 
-_OBJECT_BYTES_MAX = 256 * MIB
+_OBJECT_BYTES_MAX = 16 * MIB
 _OBJECTS_MIN = 16
 _WRITERS = 8
 _STEADY_SECONDS = 20
