@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvspill.errors import KvspillError
@@ -67,7 +68,7 @@ class Preconditioner:
         seconds = (self._world.now_ns() - started_ns) / NS_PER_SEC
         return Preconditioned(self._written_bytes, seconds, steady)
 
-    async def _watch(self, writers: list[asyncio.Future[None]]) -> bool:
+    async def _watch(self, writers: Sequence[asyncio.Future[None]]) -> bool:
         before_bytes = 0
         while True:
             await self._world.sleep_ns(NS_PER_SEC)

@@ -12,8 +12,10 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.measure.environment import environment
+from kvspill.measure.oplog import OpLog
 from kvspill.measure.probes import Probe, WindowWatch
 from kvspill.measure.recorder import Recorder
+from kvspill.measure.tee import Tee
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.report.cautions import caution
 from kvspill.report.result import build_result
@@ -30,7 +32,7 @@ from kvspill.world import World, run_real, run_virtual
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
-_CEILING_SECONDS = 0.3
+CEILING_SECONDS = 0.3
 _PRELOADS_AT_ONCE = 16
 
 
@@ -60,7 +62,8 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
                 await backend.prepare(progress.preparing)
             if plan.config.precondition and Tier.STORAGE in backends:
                 await precondition(world, backends[Tier.STORAGE], plan.storage_bytes, progress)
-            return await _Trial(plan, world, backends, limits, progress).run(workload, interrupts)
+            kind = _search_trial() if plan.config.enable_autoscaling else Trial
+            return await kind(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
             for backend in backends.values():
                 await backend.close()
@@ -72,7 +75,13 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
             raise KeyboardInterrupt from None
 
 
-class _Trial:
+def _search_trial() -> "type[Trial]":
+    from kvspill.suite.search import SearchTrial
+
+    return SearchTrial
+
+
+class Trial:
     """The load of one trial and what is known of it at the end."""
 
     def __init__(
@@ -83,51 +92,57 @@ class _Trial:
         limits: dict[Tier, int],
         progress: Progress,
     ):
-        self._plan = plan
-        self._config = plan.config
-        self._world = world
-        self._backends = backends
-        self._limits = limits
-        self._progress = progress
+        self.plan = plan
+        self.config = plan.config
+        self.world = world
+        self.backends = backends
+        self.limits = limits
+        self.progress = progress
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> dict[str, Any]:
-        config, world = self._config, self._world
+        config, world = self.config, self.world
         # Nothing before the load is counted (S3): the recorder's window opens when the load starts.
         recorder = Recorder(0, None, config.bytes_per_token)
-        cache = build_cache(config, world, recorder, self._backends, self._limits)
-        await self._preload(workload, cache)
+        log = None if config.log_ops is None else OpLog(Path(config.log_ops))
+        observer = recorder if log is None else Tee(recorder, log)
+        cache = build_cache(config, world, observer, self.backends, self.limits)
+        await self.preload(workload, cache)
         start_ns = world.now_ns()
+        if log is not None:
+            log.count_from(start_ns)
         window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
         recorder.open_window(window_start_ns, self._end_ns(start_ns))
-        engine = build_engine(config, world, recorder, cache, start_ns, workload)
+        engine = build_engine(config, world, observer, cache, start_ns, workload)
         interrupts.load_begins(engine.interrupt)
         facts, probes = await self._measure(engine, recorder, cache, start_ns, window_start_ns)
+        if log is not None:
+            log.close()
         facts = replace(facts, workload=workload.facts())
-        ceiling = None if self._plan.simulated else await null_ceiling(config, world, _CEILING_SECONDS)
+        ceiling = None if self.plan.simulated else await null_ceiling(config, world, CEILING_SECONDS)
         return build_result(
             config,
             facts,
             recorder,
             probes,
-            [*self._plan.warnings, *skipped_rows(facts.workload)],
-            environment=None if self._plan.simulated else environment(self._plan.cache_dirs),
+            [*self.plan.warnings, *skipped_rows(facts.workload)],
+            environment=None if self.plan.simulated else environment(self.plan.cache_dirs),
             ceiling=ceiling,
             trials=config.trials,
         )
 
     def _end_ns(self, start_ns: int) -> int | None:
-        duration = self._config.duration
+        duration = self.config.duration
         return None if duration is None else start_ns + round(duration * NS_PER_SEC)
 
     async def _measure(
         self, engine: Engine, recorder: Recorder, cache: Cache, start_ns: int, window_start_ns: int
     ) -> tuple[RunFacts, dict[str, Any] | None]:
         """Run the load; what can only be known at its very end is noted then."""
-        world = self._world
+        world = self.world
         watch = None
-        if not self._plan.simulated:
-            watch = WindowWatch(world, Probe(self._plan.cache_dirs), window_start_ns)
-        beside = [self._progress.watch(world, self._config, engine, recorder, cache)]
+        if not self.plan.simulated:
+            watch = WindowWatch(world, Probe(self.plan.cache_dirs), window_start_ns)
+        beside = [self.progress.watch(world, self.config, engine, recorder, cache)]
         beside += [] if watch is None else [watch.run()]
         tasks = [asyncio.ensure_future(work) for work in beside]
         at_end: dict[str, Any] = {}
@@ -144,7 +159,7 @@ class _Trial:
             for task in tasks:
                 task.cancel()
         facts = RunFacts(
-            simulated=self._plan.simulated,
+            simulated=self.plan.simulated,
             window_start_ns=window_start_ns,
             window_end_ns=at_end["window_end_ns"],
             load_start_ns=start_ns,
@@ -164,15 +179,15 @@ class _Trial:
         )
         return facts, at_end["probes"]
 
-    async def _preload(self, workload: Workload, cache: Cache) -> None:
+    async def preload(self, workload: Workload, cache: Cache) -> None:
         """Store what must be there before the load begins, several entries at a time."""
         entries = list(workload.preload())
         for first in range(0, len(entries), _PRELOADS_AT_ONCE):
-            self._progress.preparing("entries to be found", first, len(entries))
+            self.progress.preparing("entries to be found", first, len(entries))
             some = entries[first : first + _PRELOADS_AT_ONCE]
             puts = await asyncio.gather(
                 *(
-                    cache.put(entry.key, entry.tokens * self._config.bytes_per_token, Purpose.INGEST)
+                    cache.put(entry.key, entry.tokens * self.config.bytes_per_token, Purpose.INGEST)
                     for entry in some
                 )
             )
@@ -182,7 +197,7 @@ class _Trial:
                         f"storing {entry.key} before the load failed: {put.failure}; "
                         "check the cache directory and --storage-capacity-gb"
                     )
-        self._progress.preparing("entries to be found", len(entries), len(entries))
+        self.progress.preparing("entries to be found", len(entries), len(entries))
 
 
 def skipped_rows(workload: Mapping[str, Any]) -> list[Mapping[str, str]]:

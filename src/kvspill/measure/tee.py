@@ -1,0 +1,26 @@
+"""Several observers of one run."""
+
+from kvspill.records import Eviction, Lookup, Observer, OpRecord, RequestRecord
+
+
+class Tee:
+    """Tells every observer everything, in the order given."""
+
+    def __init__(self, *observers: Observer):
+        self._observers = observers
+
+    def op(self, record: OpRecord) -> None:
+        for observer in self._observers:
+            observer.op(record)
+
+    def lookup(self, lookup: Lookup) -> None:
+        for observer in self._observers:
+            observer.lookup(lookup)
+
+    def eviction(self, eviction: Eviction) -> None:
+        for observer in self._observers:
+            observer.eviction(eviction)
+
+    def request(self, record: RequestRecord) -> None:
+        for observer in self._observers:
+            observer.request(record)
