@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from kvspill.config_autoscaling import AutoscalingFields, closed_by_default
 from kvspill.config_checks import check_config
 from kvspill.config_fields import (
     DEFAULT_IO_SIZE,
-    Group,
     Listed,
     NullWord,
     OnOff,
@@ -44,7 +44,7 @@ Positive = Annotated[float, Field(gt=0, le=1e12)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
-class Config(Group):
+class Config(AutoscalingFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
@@ -233,9 +233,6 @@ class Config(Group):
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
 
-    enable_autoscaling: bool = opt(False, "find the number of users", group="later")
-    autoscaler_mode: Literal["qos", "capacity", "slo"] = opt("qos", "what is searched for", group="later")
-    target_saturation: Annotated[float, Field(gt=0, le=1)] = opt(0.8, "saturation to hold", group="later")
     engine: str | None = opt(None, "I/O of a named engine", group="later", metavar="NAME")
     xlsx_output: PathText | None = opt(None, "spreadsheet of the result", group="later", metavar="FILE")
     precondition: bool = opt(False, "write until the device is steady first", group="later")
@@ -257,6 +254,8 @@ class Config(Group):
         counted = str(data.get("max_requests") or "0") != "0"
         if (counted or replays) and "duration" not in data:
             data["duration"] = None
+        if "arrival" not in data and closed_by_default(data):
+            data["arrival"] = "closed"
         return data
 
     @model_validator(mode="after")

@@ -36,6 +36,7 @@ def check_config(config: "Config") -> None:
     _check_times(config)
     _check_workload(config)
     _check_tiers(config)
+    _check_autoscaling(config)
     check_fit(config, config.storage_bytes)
 
 
@@ -47,8 +48,11 @@ def _check_names(config: "Config") -> None:
     if not any(persona.weight > 0 for persona in config.personas.values()):
         raise UsageError("personas: every weight is 0, so nobody asks; give one of them a weight above 0")
     for name, persona in config.personas.items():
-        asks = config.arrival == "open" and persona.weight > 0 and config.recording is None
-        if asks and persona.think[0] < MIN_OPEN_THINK_SECONDS:
+        if config.recording is None:
+            asks = persona.weight > 0
+        else:
+            asks = config.recording[0] == "sharegpt" and name == "chatbot"
+        if config.arrival == "open" and asks and persona.think[0] < MIN_OPEN_THINK_SECONDS:
             raise UsageError(
                 f"personas.{name}.think {persona.think[0]:g}: open arrivals without a pause never end; "
                 "give at least 0.001 s or use --arrival closed"
@@ -152,4 +156,24 @@ def check_fit(config: "Config", storage_bytes: int | None) -> None:
             f"{flag} {limit / GIB:g}: the last tier can use {size_text(usable)} of it, but the largest entry "
             f"takes {size_text(needed)} ({tokens:,} tokens of {config.model}); "
             f"give {flag} {gb_flag_value(enough)} or more, or a smaller --model"
+        )
+
+
+def _check_autoscaling(config: "Config") -> None:
+    if not config.enable_autoscaling:
+        return
+    if config.duration is None or config.max_requests is not None:
+        raise UsageError(
+            "--enable-autoscaling: a search has no number of requests to end after; give --duration SECONDS "
+            "and leave --max-requests out"
+        )
+    if config.autoscaler_mode == "qos" and config.storage_tier == "off":
+        raise UsageError(
+            "--autoscaler-mode qos: watches the storage tier, but --storage-tier is off; "
+            "use --autoscaler-mode slo or capacity, or --storage-tier on"
+        )
+    if not config.min_users <= config.num_users <= config.max_users:
+        raise UsageError(
+            f"--num-users {config.num_users}: outside of --min-users {config.min_users} to --max-users "
+            f"{config.max_users}; start the search between them"
         )

@@ -91,6 +91,10 @@ _PLAIN: Final[Mapping[KeyPath, KeyPath]] = MappingProxyType(
         ("conversation", "max_turns_per_conv"): ("max_turns",),
         ("conversation", "end_conversation_probability"): ("conversation_end_probability",),
         ("decode", "batch_size"): ("decode_batch_size",),
+        ("autoscaler", "min_users"): ("min_users",),
+        ("autoscaler", "max_users"): ("max_users",),
+        ("autoscaler", "scale_up_factor"): ("scale_up_factor",),
+        ("autoscaler", "scale_down_factor"): ("scale_down_factor",),
         ("prefix_cache", "system_prompt_hit_probability"): ("prefix", "probability"),
     }
 )

@@ -61,6 +61,8 @@ def parse(line: str) -> Config:
         (STRESS_OPTION, {"num_users": 200, "cpu_mem_gb": 0, "max_concurrent_allocs": 16}),
         (THROUGHPUT_OPTION, {"num_users": 100, "cpu_mem_gb": 4, "max_concurrent_allocs": 0}),
         (HARNESS, {"num_users": 70, "seed": 43, "max_concurrent_allocs": 4, "generation_mode": "none"}),
+        (AUTOSCALE_QOS, {"enable_autoscaling": True, "autoscaler_mode": "qos", "arrival": "closed"}),
+        (AUTOSCALE_CAPACITY, {"enable_autoscaling": True, "autoscaler_mode": "capacity", "arrival": "open"}),
         ("--max-requests 200 --seed 42", {"max_requests": 200, "duration": None}),
     ],
 )
@@ -72,14 +74,6 @@ def test_a_command_of_the_specification_means_what_it_says(line: str, expected: 
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        (
-            AUTOSCALE_QOS,
-            "--enable-autoscaling: not available in this version (autoscaling); give a fixed --num-users",
-        ),
-        (
-            AUTOSCALE_CAPACITY,
-            "--enable-autoscaling: not available in this version (autoscaling); give a fixed --num-users",
-        ),
         (RAG, "--enable-rag: not available in this version (retrieval-augmented generation); leave it out"),
         (
             MAX_STRESS,
@@ -114,7 +108,7 @@ def test_a_feature_of_a_later_version_is_answered_and_never_ignored(line: str, a
     assert str(caught.value) == answer
 
 
-LATER_FLAGS = """--enable-autoscaling|--autoscaler-mode qos|--target-saturation 0.8|--enable-rag
+LATER_FLAGS = """--enable-rag
 --rag-num-docs 10|--dataset-path a.json|--max-conversations 500|--use-burst-trace|--burst-trace-path a.csv
 --trace-speedup 2|--replay-cycles 1|--trace mooncake:a|--request-rate 5|--prefill-only|--decode-only
 --engine lmcache|--xlsx-output a.xlsx|--precondition|--io-model stream|--skip-bad-rows""".replace(

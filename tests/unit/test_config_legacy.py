@@ -74,8 +74,6 @@ def test_models_are_taken_over(harness: Config, model: str, nbytes: int) -> None
 
 def test_what_is_not_used_is_listed_and_nothing_else(harness: Config) -> None:
     assert sorted(harness.ignored_keys) == [
-        "autoscaler.min_users",
-        "autoscaler.scale_up_factor",
         "conversation.max_conversations",
         "eviction.max_recursion_depth",
         "gpu_backend.memory_fraction",

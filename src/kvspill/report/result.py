@@ -36,13 +36,17 @@ def build_result(
     environment: Mapping[str, Any] | None = None,
     ceiling: Ceiling | None = None,
     autoscaling: Sequence[Mapping[str, Any]] = (),
+    users: int | None = None,
     trials: int = 1,
     created_at: str | None = None,
 ) -> dict[str, Any]:
-    """The whole result as plain data. `created_at` alone differs between equal simulations."""
+    """The whole result as plain data. `created_at` alone differs between equal simulations.
+
+    users: how many there were in the window, where a search changed their number.
+    """
     if recorder.is_open_ended:
         raise ValueError("the recorder's window has no end yet; call close_window first")
-    measured = Measured(recorder, facts, settings_of(config))
+    measured = Measured(recorder, facts, settings_of(config, users))
     metrics = evaluate(METRICS, measured)
     values = {name: item["value"] for name, item in metrics.items()}
     columns = recorder.timeline.columns(recorder.window_end_ns)
@@ -64,7 +68,7 @@ def build_result(
         "honesty": honesty,
         "tiers": [_tier(tier) for tier in facts.tiers],
         "workload": dict(facts.workload),
-        "window": _window(facts, recorder),
+        "window": {**_window(facts, recorder), "users": measured.settings.num_users},
         "steady_state": steady,
         "trials": None,
         **_legacy_totals(measured),
@@ -77,8 +81,10 @@ def build_result(
     }
 
 
-def settings_of(config: Config) -> Settings:
-    """What the report needs of the configuration."""
+def settings_of(config: Config, users: int | None = None) -> Settings:
+    """What the report needs of the configuration; users where their number is not the configured one."""
+    if users is not None:
+        config = config.model_copy(update={"num_users": users})
     classes = {qos: getattr(config.qos, qos.name.lower()) for qos in QoS}
     return Settings(
         seed=config.seed,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 SERVERS_MAX = 500
@@ -34,7 +35,7 @@ class ServerPool:
             if number not in self._tasks:
                 task = asyncio.get_running_loop().create_task(self._live(number))
                 self._tasks[number] = task
-                task.add_done_callback(lambda done, number=number: self._gone(number, done))
+                task.add_done_callback(partial(self._gone, number))
         for number in [number for number in self._tasks if number >= count and number not in self._busy]:
             self._tasks[number].cancel()
 

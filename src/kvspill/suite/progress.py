@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: one refreshed line on a terminal, a line every 10 s elsewhere."""
 
 import sys
+from collections.abc import Callable
 from typing import IO
 
 from kvspill.cache.cache import Cache
@@ -52,19 +53,24 @@ class Progress:
         self, world: World, config: Config, engine: Engine, recorder: Recorder, cache: Cache
     ) -> None:
         """Show the state of the run until cancelled."""
+        start_ns = world.now_ns()
+        await self.follow(
+            world,
+            lambda: _status((world.now_ns() - start_ns) / NS_PER_SEC, config, engine, recorder, cache),
+        )
+
+    async def follow(self, world: World, text: Callable[[], str]) -> None:
+        """Show a line, as it is then, again and again until cancelled."""
         if self._quiet or world.virtual:
             return
         interval_ns = round((_TERMINAL_SECONDS if self._live else _PLAIN_SECONDS) * NS_PER_SEC)
-        start_ns = world.now_ns()
         try:
             while True:
                 await world.sleep_ns(interval_ns)
-                elapsed_seconds = (world.now_ns() - start_ns) / NS_PER_SEC
-                text = _status(elapsed_seconds, config, engine, recorder, cache)
                 if self._live:
-                    self._refresh(text)
+                    self._refresh(text())
                 else:
-                    self.say(text)
+                    self.say(text())
         finally:
             self._end_line()
 

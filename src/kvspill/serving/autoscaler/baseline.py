@@ -1,0 +1,74 @@
+"""The unloaded device: how long a read takes while nothing else happens, measured before the load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kvspill.errors import KvspillError
+from kvspill.records import GIB, MIB, NS_PER_MS, NS_PER_SEC, Completion
+from kvspill.storage.base import Backend, ObjectRef, WriteItem
+
+_SIZES_BYTES = (MIB, 16 * MIB, 64 * MIB)
+_READS = 7
+_BUDGET_NS = 2_000_000_000
+"""A size is read no further once its reads took this long together: slow devices are known soon enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadedRead:
+    """Time of one read on the idle device: a latency and a time per byte."""
+
+    latency_ns: float
+    ns_per_byte: float
+
+    def duration_ns(self, nbytes: int) -> float:
+        return self.latency_ns + self.ns_per_byte * nbytes
+
+    def __str__(self) -> str:
+        latency = f"{self.latency_ns / NS_PER_MS:.3g} ms"
+        if self.ns_per_byte <= 0:
+            return f"{latency} whatever the size"
+        return f"{latency} + bytes at {NS_PER_SEC / self.ns_per_byte / GIB:.3g} GiB/s"
+
+
+async def probe_unloaded(backend: Backend, largest_entry_bytes: int) -> UnloadedRead:
+    """Write a few entries, read each alone several times, remove them; the medians give the line."""
+    sizes = sorted({min(size, max(1, largest_entry_bytes)) for size in _SIZES_BYTES})
+    points = []
+    for number, nbytes in enumerate(sizes):
+        ref = ObjectRef(f"autoscaler_probe_{number}", 0, nbytes)
+        try:
+            _check(await backend.write([WriteItem(ref)]), "writing", nbytes)
+            points.append((nbytes, await _read_time_ns(backend, ref)))
+        finally:
+            await backend.delete([ref])
+    return fit_line(points)
+
+
+async def _read_time_ns(backend: Backend, ref: ObjectRef) -> float:
+    times_ns: list[int] = []
+    while len(times_ns) < _READS and sum(times_ns) < _BUDGET_NS:
+        completions = await backend.read([ref])
+        _check(completions, "reading", ref.nbytes)
+        times_ns.append(completions[0].total_ns)
+    return median(times_ns)
+
+
+def fit_line(points: Sequence[tuple[int, float]]) -> UnloadedRead:
+    """The line through the smallest and the largest size; where noise makes it fall, a rate alone."""
+    (small_bytes, small_ns), (large_bytes, large_ns) = points[0], points[-1]
+    if large_bytes > small_bytes:
+        slope = (large_ns - small_ns) / (large_bytes - small_bytes)
+        latency_ns = small_ns - slope * small_bytes
+        if slope > 0 and latency_ns >= 0:
+            return UnloadedRead(latency_ns, slope)
+    return UnloadedRead(0.0, large_ns / large_bytes)
+
+
+def _check(completions: Sequence[Completion], what: str, nbytes: int) -> None:
+    error = completions[0].error
+    if error is not None:
+        raise KvspillError(
+            f"{what} {nbytes} bytes on the idle storage tier failed: {error}; "
+            "check the cache directory and --storage-capacity-gb before searching for a limit"
+        )

@@ -1,0 +1,164 @@
+"""The capacity mode: adds users until throughput stops to rise, and returns to the peak to confirm it."""
+
+import math
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from kvspill.measure.statistics import Interval
+from kvspill.serving.autoscaler.controller import Answer, Stages
+from kvspill.serving.autoscaler.options import SearchOptions
+from kvspill.serving.autoscaler.stage import StageMeasure
+
+FIRST_FACTOR, LATER_FACTOR = 2.0, 1.5
+WORTHWHILE_GAIN = 1.5
+"""A doubling that brings less than this is followed by steps of x1.5."""
+NO_GAIN = 1.01
+"""Throughput that is not above the best by this factor has stopped to rise."""
+STAGES_WITHOUT_GAIN = 2
+PLATEAU = 0.99
+"""Users within this share of the highest throughput are at the peak too; the fewest of them count."""
+PRECISION = 0.02
+SAME = 0.05
+"""A confirmation this near to the stage it confirms agrees with it."""
+CONFIRMATIONS_MAX = 3
+PEAK_FOUND = "Peak capacity found"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    level: int
+    measure: StageMeasure
+
+
+class CapacityMode:
+    """x2, then x1.5, until throughput falls clearly once or does not rise twice."""
+
+    def __init__(self, options: SearchOptions):
+        self._options = options
+        self._stages: list[_Stage] = []
+        self._confirmations: list[_Stage] = []
+        self._fell = False
+
+    def rate(self, measure: StageMeasure) -> Interval:
+        """The throughput that is maximised."""
+        return measure.stored if self._options.by_storage else measure.generated
+
+    def line(self, measure: StageMeasure) -> str:
+        rate = self.rate(measure)
+        what = "KV tok/s on storage" if self._options.by_storage else "tok/s"
+        return f"{rate.mean:,.0f} {what} [{rate.low:,.0f}, {rate.high:,.0f}]"
+
+    async def search(self, stages: Stages) -> Answer:
+        reached = await self._climb(stages)
+        await self._refine(stages)
+        while len(self._confirmations) < CONFIRMATIONS_MAX:
+            peak = self._peak()
+            reason = f"return to the peak of {self.line(peak.measure)}"
+            held = await self._hold(stages, peak.level, "confirm", reason)
+            self._confirmations.append(held)
+            if self._agrees(held, peak):
+                break
+        return self._answer(self._confirmations[-1], reached)
+
+    async def _climb(self, stages: Stages) -> bool:
+        """Add users until it no longer helps; False where the highest load allowed still helped."""
+        level, action, reason = self._options.start, "start", "first stage"
+        factor, best, idle_stages = FIRST_FACTOR, 0.0, 0
+        while True:
+            held = await self._hold(stages, level, action, reason)
+            self._stages.append(held)
+            now = self.rate(held.measure)
+            if self._falls_clearly(held):
+                self._fell = True
+                return True
+            # Where nothing has reached the storage tier yet, nothing can have stopped to rise.
+            idle_stages = 0 if now.mean > best * NO_GAIN or now.mean == 0 else idle_stages + 1
+            if idle_stages >= STAGES_WITHOUT_GAIN:
+                return True
+            if level >= self._options.highest:
+                return False
+            if best and now.mean < best * WORTHWHILE_GAIN:
+                factor = LATER_FACTOR
+            best = max(best, now.mean)
+            reason = f"{self.line(held.measure)} at {level}, best so far {best:,.0f}"
+            level, action = min(self._options.highest, max(level + 1, math.ceil(level * factor))), "scale_up"
+
+    async def _refine(self, stages: Stages) -> None:
+        """A peak that falls off on its far side may lie between two stages: look there once each."""
+        if not self._fell:
+            return
+        peak = max(self._stages, key=lambda held: self.rate(held.measure).mean)
+        levels = sorted(held.level for held in self._stages)
+        place = levels.index(peak.level)
+        for other in (levels[place + 1 : place + 2], levels[max(0, place - 1) : place]):
+            middle = round(math.sqrt(peak.level * other[0])) if other else peak.level
+            if middle not in levels:
+                reason = f"the peak may lie between {peak.level} and {other[0]}"
+                self._stages.append(await self._hold(stages, middle, "refine", reason))
+
+    async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> _Stage:
+        measure = await stages.hold(level, action, reason, self._precise)
+        return _Stage(level, measure)
+
+    def _precise(self, measure: StageMeasure) -> bool:
+        half = self.rate(measure).relative_half_width
+        return half is not None and half <= PRECISION
+
+    def _falls_clearly(self, held: _Stage) -> bool:
+        """Below the best window, and their intervals don't touch."""
+        best = max(self._stages, key=lambda stage: self.rate(stage.measure).mean)
+        now, then = self.rate(held.measure), self.rate(best.measure)
+        return now.mean < then.mean * PLATEAU and now.high < then.low
+
+    def _mean(self, level: int) -> float:
+        """Mean throughput over all windows of a level."""
+        held = [stage for stage in (*self._stages, *self._confirmations) if stage.level == level]
+        return fmean(self.rate(stage.measure).mean for stage in held)
+
+    def _peak(self) -> _Stage:
+        """The stage with the fewest users whose throughput is the highest, or as good as that."""
+        highest = max(self._mean(held.level) for held in self._stages)
+        return min(
+            (held for held in self._stages if self._mean(held.level) >= highest * PLATEAU),
+            key=lambda held: held.level,
+        )
+
+    def _agrees(self, held: _Stage, peak: _Stage) -> bool:
+        now, then = self.rate(held.measure), self.rate(peak.measure)
+        near = abs(now.mean - then.mean) <= SAME * then.mean
+        return near or (now.low <= then.high and then.low <= now.high)
+
+    def _answer(self, confirmed: _Stage, reached: bool) -> Answer:
+        reason = PEAK_FOUND if reached else f"{PEAK_FOUND} only up to the highest load allowed: it still rose"
+        if not self._agrees(confirmed, self._first(confirmed.level)):
+            reason += ", but the confirmation differs from the stage it confirms"
+        return Answer(confirmed.level, confirmed.measure, reason, facts=self._facts(confirmed, reached))
+
+    def _first(self, level: int) -> _Stage:
+        return next(held for held in self._stages if held.level == level)
+
+    def _facts(self, confirmed: _Stage, reached: bool) -> dict[str, Any]:
+        first = self._first(confirmed.level)
+        rate, found = self.rate(confirmed.measure), self.rate(first.measure)
+        return {
+            "peak_throughput": rate.mean,
+            "peak_throughput_ci95": [rate.low, rate.high],
+            "peak_throughput_metric": "nvme_throughput"
+            if self._options.by_storage
+            else "avg_throughput_tokens_per_sec",
+            "peak_found_throughput": found.mean,
+            "peak_storage_gib_per_sec": confirmed.measure.storage_gib_per_sec,
+            "peak_confirmed": self._agrees(confirmed, first),
+            "throughput_stopped_rising": reached,
+        }
+
+    def so_far(self) -> Answer:
+        if not self._stages:
+            text = "Not concluded: no stage was held to its end."
+            return Answer(self._options.start, None, text, concluded=False, stages_left=5)
+        peak = self._peak()
+        reason = f"Not concluded: highest so far {self.line(peak.measure)} at {peak.level}."
+        left = 2 if self._fell else 2 + STAGES_WITHOUT_GAIN
+        facts = self._facts(peak, False)
+        return Answer(peak.level, peak.measure, reason, concluded=False, facts=facts, stages_left=left)

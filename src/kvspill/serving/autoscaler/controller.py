@@ -1,0 +1,224 @@
+"""The controller: holds the load at one level after another and keeps the account of every step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kvspill.records import NS_PER_SEC
+from kvspill.serving.autoscaler.lever import Lever
+from kvspill.serving.autoscaler.options import SearchOptions
+from kvspill.serving.autoscaler.qosmonitor import priority_inversions, qos_block, without_verdict
+from kvspill.serving.autoscaler.stage import StageMeasure
+from kvspill.serving.autoscaler.windows import StageWindows
+from kvspill.world import World
+
+BATCHES = 10
+CONFIRM_FACTOR = 2
+"""The last stage is held this many times as long as the others: its window is the result."""
+SETTLE_STAGES_MAX = 2
+"""Settling takes at most this many times the longest stage; whatever hasn't settled by then is marked."""
+
+
+class TimeUp(Exception):  # noqa: N818 - a condition, not a failure
+    """The load ends before the stage could be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found."""
+
+    level: int
+    measure: StageMeasure | None
+    reason: str
+    concluded: bool = True
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Further figures of the last entry of autoscaling_stats."""
+    stages_left: int = 0
+    """Where it is not concluded: at least so many stages were still to be held."""
+
+
+class Mode(Protocol):
+    """One way to search. `search` holds stages until it knows; `so_far` answers where the time is up."""
+
+    async def search(self, stages: "Stages") -> Answer: ...
+
+    def so_far(self) -> Answer: ...
+
+    def line(self, measure: StageMeasure) -> str:
+        """A few words about the present window, for the live line and the steps."""
+        ...
+
+
+class Stages:
+    """What a mode works with: one call holds a level until its window says enough."""
+
+    def __init__(self, world: World, lever: Lever, windows: StageWindows, options: SearchOptions):
+        self._world = world
+        self._lever = lever
+        self._windows = windows
+        self._options = options
+        self._pace = options.pace
+        self._stay_ns = 0.0
+        self.steps: list[dict[str, Any]] = []
+        self.status = "starting"
+        self.line: Callable[[StageMeasure], str] = lambda _measure: ""
+
+    async def hold(
+        self,
+        level: int,
+        action: str,
+        reason: str,
+        done: Callable[[StageMeasure], bool],
+        patient: Callable[[StageMeasure], bool] = lambda _measure: False,
+    ) -> StageMeasure:
+        """Hold a level: settle, then measure until `done`, at most `longest` intervals.
+
+        While `patient` says so, the window may last three times as long.
+        """
+        started_ns = self._world.now_ns()
+        settled = await self._settle(level, action)
+        self._windows.open(self._world.now_ns())
+        factor = CONFIRM_FACTOR if action == "confirm" else 1
+        shortest, longest = self._pace.shortest * factor, self._pace.longest * factor
+        intervals = 0
+        while True:
+            await self._tick()
+            intervals += 1
+            if self._world.virtual and intervals < shortest:
+                continue  # Nobody looks at the live line.
+            measure = self._windows.monitor.measure(self._world.now_ns(), BATCHES)
+            self._say(level, f"measured {intervals} of {shortest}-{longest} intervals, {self.line(measure)}")
+            limit = longest * 3 if patient(measure) else longest
+            if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
+                break
+        self._windows.close(self._world.now_ns())
+        self._note_stay()
+        self.steps.append(self._step(level, action, reason, measure, started_ns, settled))
+        return measure
+
+    def _step(
+        self, level: int, action: str, reason: str, measure: StageMeasure, started_ns: int, settled: bool
+    ) -> dict[str, Any]:
+        options, now_ns = self._options, self._world.now_ns()
+        return {
+            "time_seconds": (now_ns - options.start_ns) / NS_PER_SEC,
+            self._lever.name: self._lever.value(level),
+            "action": action,
+            "reason": reason,
+            **measure.to_dict(),
+            "stage_seconds": (now_ns - started_ns) / NS_PER_SEC,
+            "settled": settled,
+            "qos": qos_block(measure, options.sla_ms),
+            "no_verdict": without_verdict(measure),
+            "priority_inversions": priority_inversions(measure),
+        }
+
+    async def _settle(self, level: int, action: str) -> bool:
+        """Change the load and let it settle: one mean stay of a request, an interval at least (three after
+        users left). False where that takes longer than the run can wait."""
+        started_ns = self._world.now_ns()
+        fewer = level < self._lever.level
+        self._windows.stage(started_ns)
+        if level != self._lever.level:
+            self._lever.set(level)
+        least = self._pace.cooldown if fewer else 1
+        most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
+        while True:
+            self._say(level, "settling" if action != "confirm" else "settling for the confirmation")
+            await self._tick()
+            elapsed_ns = self._world.now_ns() - started_ns
+            if (
+                self._world.now_ns() < self._options.first_stage_ns
+                or elapsed_ns < least * self._pace.interval_ns
+            ):
+                continue
+            stay_ns = self._windows.monitor.mean_residence_ns(self._options.with_wait)
+            if stay_ns is not None and elapsed_ns >= max(stay_ns, min(self._stay_ns, 2 * stay_ns)):
+                return True
+            if elapsed_ns >= most_ns:
+                return False
+
+    def _note_stay(self) -> None:
+        stay_ns = self._windows.monitor.mean_residence_ns(self._options.with_wait)
+        self._stay_ns = stay_ns if stay_ns is not None else self._stay_ns
+
+    async def _tick(self) -> None:
+        due_ns = self._world.now_ns() + self._pace.interval_ns
+        # A window that ends with the load can be whole; one that would end later can't.
+        if due_ns > self._options.end_ns:
+            raise TimeUp
+        await self._world.sleep_until_ns(due_ns)
+
+    def _say(self, level: int, text: str) -> None:
+        self.status = f"{self._options.mode}: {self._lever.text(level)}, {text}"
+
+
+class Controller:
+    """Runs a mode beside the engine and turns what it found into autoscaling_stats."""
+
+    def __init__(self, mode: Mode, stages: Stages, lever: Lever, options: SearchOptions, world: World):
+        self._mode = mode
+        self._stages = stages
+        self._lever = lever
+        self._options = options
+        self._world = world
+        self._answer: Answer | None = None
+        stages.line = mode.line
+
+    async def run(self, finish: Callable[[], None]) -> None:
+        """Search; `finish` ends the load once the answer is known."""
+        try:
+            self._answer = await self._mode.search(self._stages)
+        except TimeUp:
+            return
+        finish()
+
+    @property
+    def status(self) -> str:
+        """One line about what is going on."""
+        return self._stages.status
+
+    @property
+    def concluded(self) -> bool:
+        return self._answer is not None and self._answer.concluded
+
+    @property
+    def level(self) -> int:
+        """The level of the last stage that was held to its end."""
+        return self._lever.level
+
+    def entries(self) -> list[dict[str, Any]]:
+        """autoscaling_stats: every step, the answer last."""
+        answer = self._answer or self._mode.so_far()
+        measured = {} if answer.measure is None else answer.measure.to_dict()
+        last_seconds = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
+        final = {
+            "time_seconds": last_seconds,
+            self._lever.name: self._lever.value(answer.level),
+            "action": "stop",
+            "reason": answer.reason if answer.concluded else f"{answer.reason} {self._missing(answer)}",
+            "mode": self._options.mode,
+            "concluded": answer.concluded,
+            "missing_seconds": None if answer.concluded else self._missing_seconds(answer),
+            **measured,
+            **answer.facts,
+        }
+        if answer.measure is not None:
+            final["qos"] = qos_block(answer.measure, self._options.sla_ms)
+            final["no_verdict"] = without_verdict(answer.measure)
+            final["priority_inversions"] = priority_inversions(answer.measure)
+        return [*self._stages.steps, final]
+
+    def _missing_seconds(self, answer: Answer) -> float:
+        """How much longer the run would have had to be, by the stages held so far."""
+        lengths = [float(step["stage_seconds"]) for step in self._stages.steps]
+        pace = self._options.pace
+        typical = (
+            sum(lengths) / len(lengths) if lengths else (pace.shortest + 2) * pace.interval_ns / NS_PER_SEC
+        )
+        used = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
+        left = (self._options.end_ns - self._options.start_ns) / NS_PER_SEC - used
+        return max(typical, answer.stages_left * typical - left)
+
+    def _missing(self, answer: Answer) -> str:
+        return f"The time was too short: at least {self._missing_seconds(answer):.0f} s more were needed."

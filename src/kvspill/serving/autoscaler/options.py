@@ -1,0 +1,52 @@
+"""What a search is told: its mode, its pace, its bounds and its targets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvspill.records import QoS
+
+
+@dataclass(frozen=True, slots=True)
+class SloTarget:
+    """The promise of the slo mode: this percentile of this latency, for each of these classes."""
+
+    latency: str = "end-to-end"
+    percentile: float = 95.0
+    limits_ms: Mapping[QoS, float] = field(default_factory=dict)
+    """The limit of each chosen class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take. A stage settles, then is measured for `shortest` to `longest` intervals."""
+
+    interval_ns: int
+    shortest: int = 6
+    longest: int = 24
+    cooldown: int = 3
+    """Intervals to wait after users were retired."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Everything a mode may need."""
+
+    mode: str
+    start: int
+    lowest: int
+    highest: int
+    pace: Pace
+    start_ns: int
+    end_ns: int
+    first_stage_ns: int = 0
+    """Before this time nothing is measured (an explicit warm-up)."""
+    target_saturation: float = 0.8
+    up: float = 1.2
+    down: float = 0.8
+    by_storage: bool = True
+    """Capacity is judged by KV tokens moved on the storage tier; otherwise by tokens generated."""
+    slo: SloTarget = field(default_factory=SloTarget)
+    sla_ms: Mapping[QoS, float] = field(default_factory=dict)
+    """Each class's p95 target, for the monitor."""
+    with_wait: bool = True
+    """A stay includes the wait in the queue: true of closed users, whose wait is bounded."""

@@ -1,0 +1,63 @@
+"""The qos mode: the most users for which the storage tier's reads keep their saturation under the target."""
+
+from typing import Any
+
+from kvspill.serving.autoscaler.controller import Answer, Stages
+from kvspill.serving.autoscaler.options import SearchOptions
+from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
+from kvspill.serving.autoscaler.stage import StageMeasure
+
+FAR_UP = 2.0
+FAR_DOWN = 0.5
+
+
+class QosMode:
+    """Saturation = 1 - p95 of the window's storage reads on the idle device / their p95 in the window."""
+
+    def __init__(self, options: SearchOptions):
+        self._options = options
+        self._target = options.target_saturation
+        self._search = BracketSearch(options, self.judge, self._factor)
+
+    def judge(self, measure: StageMeasure) -> Judgement:
+        found = measure.saturation
+        if found is None:
+            text = f"{measure.reads} storage reads, too few to be busy"
+            return Judgement(passes=True, clear=measure.requests > 0, enough=measure.requests > 0, text=text)
+        text = f"saturation {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        clear = found.high <= self._target or found.low > self._target
+        return Judgement(passes=found.mean <= self._target, clear=clear, enough=True, text=text)
+
+    def _factor(self, measure: StageMeasure, passed: bool) -> float:
+        """x1.2 and x0.8 near the target; twice and half where it is far away."""
+        found = 0.0 if measure.saturation is None else measure.saturation.mean
+        if passed:
+            return FAR_UP if found < self._target / 2 else self._options.up
+        return FAR_DOWN if found > (1 + self._target) / 2 else self._options.down
+
+    async def search(self, stages: Stages) -> Answer:
+        held = await self._search.run(stages)
+        if held is None:
+            high = self._search.high
+            assert high is not None, "a search that ends without a pass has a failure"
+            reason = f"Even the lowest load exceeds the target saturation {self._target:g}"
+            return Answer(high.level, high.measure, reason, facts=self._facts(high))
+        if held.level >= self._options.highest:
+            reason = f"The highest load allowed stays below the target saturation {self._target:g}"
+        else:
+            reason = f"Largest load with saturation <= {self._target:g}, confirmed"
+        return Answer(held.level, held.measure, reason, facts=self._facts(held))
+
+    def so_far(self) -> Answer:
+        return self._search.answer_so_far()
+
+    def line(self, measure: StageMeasure) -> str:
+        return f"{self.judge(measure).text}, target {self._target:g}"
+
+    def _facts(self, held: Held) -> dict[str, Any]:
+        high = self._search.high
+        return {
+            "target_saturation": self._target,
+            "target_met": held.judgement.passes or not held.judgement.clear,
+            "next_level_that_failed": None if high is None or high.level == held.level else high.level,
+        }

@@ -1,0 +1,147 @@
+"""Bracketing and bisection: the largest level whose window passes, shared by qos and slo."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvspill.serving.autoscaler.controller import Answer, Stages
+from kvspill.serving.autoscaler.options import SearchOptions
+from kvspill.serving.autoscaler.stage import StageMeasure
+
+TOLERANCE = 0.04
+"""The bracket is narrow enough once it is this share of the level, or one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a window says about its level."""
+
+    passes: bool
+    clear: bool
+    """The interval leaves no doubt."""
+    enough: bool
+    """There were enough rows for a verdict."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A level that was held, and what came of it."""
+
+    level: int
+    measure: StageMeasure
+    judgement: Judgement
+
+
+Judge = Callable[[StageMeasure], Judgement]
+Factor = Callable[[StageMeasure, bool], float]
+
+
+class BracketSearch:
+    """Goes up while it passes and down while it doesn't, then halves the gap, then confirms.
+
+    Levels near the limit can come out either way by chance; what counts is the latest window of a level.
+    """
+
+    def __init__(self, options: SearchOptions, judge: Judge, factor: Factor):
+        self._options = options
+        self._judge = judge
+        self._factor = factor
+        """How far to go from a level that passed (True) or not, before both ends are known."""
+        self.held: dict[int, Held] = {}
+        self.confirmed: Held | None = None
+
+    @property
+    def low(self) -> Held | None:
+        """The largest level below every failure that passes."""
+        high = self.high
+        found = [
+            held
+            for held in self.held.values()
+            if held.judgement.passes and (high is None or held.level < high.level)
+        ]
+        return max(found, key=lambda held: held.level, default=None)
+
+    @property
+    def high(self) -> Held | None:
+        """The smallest level that fails."""
+        found = [held for held in self.held.values() if not held.judgement.passes]
+        return min(found, key=lambda held: held.level, default=None)
+
+    async def run(self, stages: Stages) -> Held | None:
+        """The confirmed answer, or None where not even the lowest level passes."""
+        while True:
+            step = self._next()
+            if step is not None:
+                await self._hold(stages, *step)
+                continue
+            low = self.low
+            if low is None:
+                return None
+            # A confirmation that fails widens the bracket downwards, and the search goes on from there.
+            if await self._confirm(stages, low):
+                return self.confirmed
+
+    async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> Held:
+        measure = await stages.hold(
+            level,
+            action,
+            reason,
+            done=lambda measure: self._judge(measure).clear,
+            patient=lambda measure: not self._judge(measure).enough,
+        )
+        held = Held(level, measure, self._judge(measure))
+        self.held[level] = held
+        return held
+
+    async def _confirm(self, stages: Stages, low: Held) -> bool:
+        """Return to the answer once; a clear failure there sends the search on."""
+        held = await self._hold(stages, low.level, "confirm", f"largest that passed: {low.judgement.text}")
+        if held.judgement.passes or not held.judgement.clear:
+            self.confirmed = held
+            return True
+        return False
+
+    def _next(self) -> tuple[int, str, str] | None:
+        """The next level to hold, or None where the bracket is narrow enough or a bound was reached."""
+        options, low, high = self._options, self.low, self.high
+        if not self.held:
+            return options.start, "start", "first stage"
+        if low is not None and high is not None:
+            if high.level - low.level <= max(1, math.floor(TOLERANCE * low.level)):
+                return None
+            level = max(low.level + 1, min(high.level - 1, round(math.sqrt(low.level * high.level))))
+            reason = f"between {low.level} ({low.judgement.text}) and {high.level} ({high.judgement.text})"
+            return level, "bisect", reason
+        if low is not None:
+            if low.level >= options.highest:
+                return None
+            level = max(low.level + 1, math.ceil(low.level * self._factor(low.measure, True)))
+            return min(level, options.highest), "scale_up", f"{low.judgement.text} at {low.level}: room left"
+        assert high is not None, "a level was held"
+        if high.level <= options.lowest:
+            return None
+        level = min(high.level - 1, math.floor(high.level * self._factor(high.measure, False)))
+        return max(level, options.lowest), "scale_down", f"{high.judgement.text} at {high.level}: too much"
+
+    def stages_left(self) -> int:
+        """At least so many stages are still to be held, the confirmation (twice as long) included."""
+        low, high = self.low, self.high
+        if low is None or high is None:
+            return 4
+        gap, narrow = high.level - low.level, max(1, math.floor(TOLERANCE * low.level))
+        return 2 + max(0, math.ceil(math.log2(gap / narrow)))
+
+    def bracket(self) -> str:
+        """What is known so far, in words."""
+        low, high = self.low, self.high
+        parts = [f"{low.level} passed ({low.judgement.text})"] if low is not None else []
+        parts += [f"{high.level} did not ({high.judgement.text})"] if high is not None else []
+        return ", ".join(parts) or "nothing was measured"
+
+    def answer_so_far(self) -> Answer:
+        low = self.low
+        reason = f"Not concluded: {self.bracket()}."
+        level = low.level if low is not None else self._options.lowest
+        measure = low.measure if low is not None else None
+        return Answer(level, measure, reason, concluded=False, stages_left=self.stages_left())

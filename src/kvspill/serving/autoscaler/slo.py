@@ -1,0 +1,131 @@
+"""The slo mode: the largest load whose chosen latency stays within its target for the chosen classes."""
+
+from typing import Any
+
+import numpy as np
+
+from kvspill.measure.statistics import Interval
+from kvspill.records import NS_PER_MS, QoS
+from kvspill.serving.autoscaler.controller import Answer, Stages
+from kvspill.serving.autoscaler.options import SearchOptions
+from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
+from kvspill.serving.autoscaler.stage import (
+    MIN_COMPLETIONS,
+    StageMeasure,
+    percentile,
+    rate_interval,
+    wilson,
+)
+
+UP, DOWN = 2.0, 0.5
+
+
+class SloMode:
+    """A percentile is within its target where at most the rest of the requests exceed it.
+
+    Counting what exceeds the target needs no estimate of the percentile itself, and failures count too.
+    """
+
+    def __init__(self, options: SearchOptions):
+        self._options = options
+        self._slo = options.slo
+        self._allowed = 1 - options.slo.percentile / 100
+        self._search = BracketSearch(options, self.judge, lambda _measure, passed: UP if passed else DOWN)
+
+    def _violations(self, measure: StageMeasure, qos: QoS) -> tuple[int, int]:
+        """How many of a class's requests missed its target, and how many there were."""
+        rows = measure.rows.classes[qos]
+        late = int((rows.chosen_ns > self._slo.limits_ms[qos] * NS_PER_MS).sum())
+        return late + rows.failed, len(rows.chosen_ns) + rows.failed
+
+    def judge(self, measure: StageMeasure) -> Judgement:
+        counts = {qos: self._violations(measure, qos) for qos in self._slo.limits_ms}
+        shares = {qos: late / total for qos, (late, total) in counts.items() if total}
+        intervals = [wilson(late, total) for late, total in counts.values() if total]
+        passes = all(share <= self._allowed for share in shares.values())
+        if passes:
+            clear = bool(intervals) and all(high <= self._allowed for _low, high in intervals)
+        else:
+            clear = any(low > self._allowed for low, _high in intervals)
+        enough = all(total >= MIN_COMPLETIONS for _late, total in counts.values())
+        worst = max(shares, key=lambda qos: shares[qos], default=None)
+        if worst is None:
+            text = "no request of the chosen classes completed"
+        else:
+            text = f"{shares[worst]:.1%} of {worst.name.lower()} late, {self._allowed:.1%} allowed"
+        return Judgement(passes, clear, enough, text)
+
+    async def search(self, stages: Stages) -> Answer:
+        held = await self._search.run(stages)
+        target = f"p{self._slo.percentile:g} of {self._slo.latency} within its target"
+        if held is None:
+            high = self._search.high
+            assert high is not None, "a search that ends without a pass has a failure"
+            return Answer(
+                high.level, high.measure, f"Not even the lowest load has {target}", facts=self._facts(high)
+            )
+        if not held.judgement.enough:
+            reason = f"No verdict: fewer than {MIN_COMPLETIONS} completions of a chosen class"
+        elif held.level >= self._options.highest:
+            reason = f"The highest load allowed still has {target}"
+        else:
+            reason = f"Largest load with {target}, confirmed"
+        return Answer(held.level, held.measure, reason, facts=self._facts(held))
+
+    def so_far(self) -> Answer:
+        answer = self._search.answer_so_far()
+        low = self._search.low
+        facts = {} if low is None else self._facts(low)
+        return Answer(
+            answer.level, answer.measure, answer.reason, False, facts=facts, stages_left=answer.stages_left
+        )
+
+    def line(self, measure: StageMeasure) -> str:
+        return self.judge(measure).text
+
+    def goodput(self, measure: StageMeasure) -> tuple[Interval, Interval]:
+        """Requests and generated tokens per second of the chosen classes that were within their target."""
+        batches, tokens = [], []
+        for qos, limit_ms in self._slo.limits_ms.items():
+            rows = measure.rows.classes[qos]
+            within = rows.chosen_ns <= limit_ms * NS_PER_MS
+            batches.append(rows.batch[within])
+            tokens.append(rows.tokens[within])
+        batch, token = np.concatenate(batches), np.concatenate(tokens)
+        return rate_interval(np.ones_like(batch), batch, measure.rows), rate_interval(
+            token, batch, measure.rows
+        )
+
+    def _facts(self, held: Held) -> dict[str, Any]:
+        requests, tokens = self.goodput(held.measure)
+        high = self._search.high
+        return {
+            "slo": {
+                "latency": self._slo.latency,
+                "percentile": self._slo.percentile,
+                "classes": {
+                    qos.name.lower(): self._class(held.measure, qos, limit_ms)
+                    for qos, limit_ms in self._slo.limits_ms.items()
+                },
+            },
+            "target_met": held.judgement.passes or not held.judgement.clear
+            if held.judgement.enough
+            else None,
+            "goodput_requests_per_sec": requests.mean,
+            "goodput_requests_per_sec_ci95": [requests.low, requests.high],
+            "goodput_tokens_per_sec": tokens.mean,
+            "goodput_tokens_per_sec_ci95": [tokens.low, tokens.high],
+            "next_level_that_failed": None if high is None or high.level == held.level else high.level,
+        }
+
+    def _class(self, measure: StageMeasure, qos: QoS, limit_ms: float) -> dict[str, Any]:
+        late, total = self._violations(measure, qos)
+        values_ns = measure.rows.classes[qos].chosen_ns
+        enough = total >= MIN_COMPLETIONS
+        return {
+            "target_ms": limit_ms,
+            "actual_ms": percentile(values_ns, self._slo.percentile) / NS_PER_MS if len(values_ns) else None,
+            "requests": total,
+            "violations": late,
+            "verdict": ("met" if late <= self._allowed * total else "missed") if enough else "no verdict",
+        }

@@ -1,0 +1,190 @@
+"""What one window of a stage says: throughput, latencies and saturation, each with its interval."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvspill.measure.statistics import Interval, mean_interval, student_quantile
+from kvspill.records import GIB, NS_PER_MS, QoS
+
+Longs = NDArray[np.int64]
+
+MIN_READS = 40
+"""Storage reads below which a p95 says nothing."""
+MIN_COMPLETIONS = 50
+"""Completions of a class below which there is no verdict about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRows:
+    """Completed requests of one service class in the window, row by row."""
+
+    batch: Longs
+    end_to_end_ns: Longs
+    queue_ns: Longs
+    chosen_ns: Longs
+    tokens: Longs
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A window's rows and how it is cut into batches."""
+
+    seconds: float
+    batches: int
+    bytes_per_token: int
+    read_batch: Longs
+    read_ns: Longs
+    unloaded_ns: NDArray[np.float64] | None
+    """What each of these reads would have taken on the idle device."""
+    moved_batch: Longs
+    moved_bytes: Longs
+    classes: Mapping[QoS, ClassRows]
+
+
+@dataclass(frozen=True, slots=True)
+class StageMeasure:
+    """One window. Rates are per second with a 95 % interval by batch means."""
+
+    rows: Rows
+    requests: int
+    failed: int
+    generated: Interval
+    """Tokens generated per second."""
+    stored: Interval
+    """KV tokens read and written on the storage tier per second."""
+    reads: int
+    read_p95_ms: float | None
+    unloaded_p95_ms: float | None
+    saturation: Interval | None
+    """None where too few reads reached the storage tier to say."""
+
+    @property
+    def seconds(self) -> float:
+        return self.rows.seconds
+
+    @property
+    def storage_gib_per_sec(self) -> float:
+        return self.stored.mean * self.rows.bytes_per_token / GIB
+
+    def latency_ms(self) -> dict[str, dict[str, float]]:
+        """Percentiles of all completed requests, by part."""
+        classes = self.rows.classes.values()
+        return {
+            "end_to_end": percentiles_ms(np.concatenate([rows.end_to_end_ns for rows in classes])),
+            "queue_wait": percentiles_ms(np.concatenate([rows.queue_ns for rows in classes])),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures of a step in autoscaling_stats."""
+        return {
+            "saturation": None if self.saturation is None else round(self.saturation.mean, 4),
+            "saturation_ci95": None if self.saturation is None else _ends(self.saturation, 4),
+            "read_p95_ms": self.read_p95_ms,
+            "unloaded_read_p95_ms": self.unloaded_p95_ms,
+            "storage_reads": self.reads,
+            "throughput": self.generated.mean,
+            "throughput_ci95": _ends(self.generated, 3),
+            "storage_throughput": self.stored.mean,
+            "storage_throughput_ci95": _ends(self.stored, 3),
+            "storage_gib_per_sec": self.storage_gib_per_sec,
+            "latency_ms": self.latency_ms(),
+            "requests": self.requests,
+            "failed_requests": self.failed,
+            "measured_seconds": round(self.seconds, 6),
+        }
+
+
+def _ends(interval: Interval, digits: int) -> list[float]:
+    return [round(interval.low, digits), round(interval.high, digits)]
+
+
+def percentiles_ms(values_ns: Longs) -> dict[str, float]:
+    """p50, p95, p99 and the mean in milliseconds; empty where nothing completed."""
+    if not len(values_ns):
+        return {}
+    return {
+        "mean": float(values_ns.mean()) / NS_PER_MS,
+        **{f"p{rank}": percentile(values_ns, rank) / NS_PER_MS for rank in (50, 95, 99)},
+    }
+
+
+def percentile(values: NDArray[Any], rank: float) -> float:
+    """The nearest-rank percentile: a value that was measured."""
+    return float(np.percentile(values, rank, method="inverted_cdf"))
+
+
+def rate_interval(amounts: Longs, batch: Longs, rows: Rows) -> Interval:
+    """The rate per second of amounts, by the means of the batches."""
+    sums = np.bincount(batch, weights=amounts, minlength=rows.batches)
+    rates = [float(total) * rows.batches / rows.seconds for total in sums]
+    interval = mean_interval(rates)
+    return interval if interval is not None else Interval(rates[0], 0.0, float("inf"))
+
+
+def summarise(rows: Rows) -> StageMeasure:
+    """Everything a mode may decide by."""
+    classes = list(rows.classes.values())
+    tokens = np.concatenate([found.tokens for found in classes])
+    batches = np.concatenate([found.batch for found in classes])
+    enough = len(rows.read_ns) >= MIN_READS
+    unloaded = rows.unloaded_ns
+    return StageMeasure(
+        rows=rows,
+        requests=len(tokens),
+        failed=sum(found.failed for found in classes),
+        generated=rate_interval(tokens, batches, rows),
+        stored=_scaled(rate_interval(rows.moved_bytes, rows.moved_batch, rows), 1 / rows.bytes_per_token),
+        reads=len(rows.read_ns),
+        read_p95_ms=percentile(rows.read_ns, 95) / NS_PER_MS if enough else None,
+        unloaded_p95_ms=percentile(unloaded, 95) / NS_PER_MS if enough and unloaded is not None else None,
+        saturation=_saturation_interval(rows) if enough and unloaded is not None else None,
+    )
+
+
+def _scaled(interval: Interval, factor: float) -> Interval:
+    return Interval(interval.mean * factor, interval.low * factor, interval.high * factor)
+
+
+def saturation(read_ns: NDArray[Any], unloaded_ns: NDArray[Any]) -> float:
+    """1 - p95 on the idle device / p95 now: 0.0 idle, 0.5 twice as slow, towards 1.0 without end.
+
+    Both percentiles are of the same reads, so that a changing mix of sizes changes nothing. On a device
+    that shares its time evenly this is its utilisation.
+    """
+    now_ns, idle_ns = percentile(read_ns, 95), percentile(unloaded_ns, 95)
+    return min(1.0, max(0.0, 1.0 - idle_ns / now_ns)) if now_ns > 0 else 0.0
+
+
+def _saturation_interval(rows: Rows) -> Interval:
+    """The whole window's saturation; its interval comes from the spread between the batches."""
+    assert rows.unloaded_ns is not None
+    whole = saturation(rows.read_ns, rows.unloaded_ns)
+    parts = []
+    for number in range(rows.batches):
+        chosen = rows.read_batch == number
+        if chosen.sum() >= MIN_READS / 4:
+            parts.append(saturation(rows.read_ns[chosen], rows.unloaded_ns[chosen]))
+    half = half_width(parts)
+    return Interval(whole, max(0.0, whole - half), min(1.0, whole + half))
+
+
+def half_width(parts: Sequence[float]) -> float:
+    """Half of the 95 % interval of a mean; without a spread to judge by, anything is possible."""
+    interval = mean_interval(parts)
+    return 1.0 if interval is None else interval.high - interval.mean
+
+
+def wilson(violations: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share, with Student's quantile for small samples."""
+    if total == 0:
+        return 0.0, 1.0
+    z = student_quantile((1 + confidence) / 2, max(1, total - 1))
+    share, scale = violations / total, 1 + z * z / total
+    middle = (share + z * z / (2 * total)) / scale
+    half = z * ((share * (1 - share) / total + z * z / (4 * total * total)) ** 0.5) / scale
+    return max(0.0, middle - half), min(1.0, middle + half)
