@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kvspill.cache.policies import EvictionPolicy
+from kvspill.cache.policies.none import NonePolicy
 from kvspill.records import Tier
 from kvspill.storage.base import Backend, ObjectRef
 
@@ -33,6 +34,10 @@ class Entry:
     """Whoever means to demote it next; a hit takes the claim away and so rescues the entry."""
     settled: asyncio.Future[None] | None = None
     """Resolved when a write or a move under way has ended; made when somebody waits for it."""
+    parent: str | None = None
+    """The key of the block that this one continues."""
+    uses: int = 0
+    """How often it was read as a block."""
 
     @property
     def idle(self) -> bool:
@@ -68,7 +73,9 @@ class TierState:
 
     @property
     def busy_bytes(self) -> int:
-        """Bytes that are in use now and will be idle or free later."""
+        """Bytes that are in use now and will be idle or free later; none where nothing is ever given up."""
+        if isinstance(self.policy, NonePolicy):
+            return 0
         return self.used_bytes - self.idle_bytes - self.lost_bytes
 
     def take(self, nbytes: int) -> None:
@@ -89,7 +96,7 @@ class TierState:
         assert entry.state is State.READY, entry.state
         assert entry.ref.key not in self.residents, entry.ref
         self.residents[entry.ref.key] = entry
-        self.policy.insert(entry.ref.key, entry.stored_bytes)
+        self.policy.insert(entry.ref.key, entry.stored_bytes, entry.parent)
         self._note_idle(entry, 1)
 
     def take_out(self, entry: Entry, evicted: bool) -> None:
@@ -134,11 +141,21 @@ class TierState:
         victims: list[tuple[Entry, object]] = []
         while short_bytes > 0:
             key = self.policy.victim(lambda key: self.residents[key].idle)
-            assert key is not None, "idle bytes without an idle entry"
+            if key is None:
+                # The policy keeps what is idle: nothing, or blocks whose children are in use.
+                self._give_back(victims)
+                return None
             entry = self.residents[key]
             victims.append((entry, self._claim(entry)))
             short_bytes -= entry.stored_bytes
         return victims
+
+    def _give_back(self, victims: list[tuple[Entry, object]]) -> None:
+        for entry, _claim in victims:
+            # No _notify here: nothing has changed for those who wait, this one included.
+            entry.claim = None
+            self.idle_bytes += entry.stored_bytes
+            self.policy.touch(entry.ref.key)
 
     async def wait_for_change(self) -> None:
         """Wait until bytes were freed or an entry became idle."""

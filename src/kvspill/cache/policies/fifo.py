@@ -9,7 +9,7 @@ class FifoPolicy:
     def __init__(self, _capacity_bytes: int):
         self._order: dict[str, None] = {}
 
-    def insert(self, key: str, nbytes: int) -> None:  # noqa: ARG002 - size does not matter here
+    def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
         self._order[key] = None
 
     def touch(self, key: str) -> None:

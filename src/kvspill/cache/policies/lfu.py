@@ -11,7 +11,7 @@ class LfuPolicy:
         self._uses: dict[str, int] = {}
         self._by_uses: dict[int, OrderedDict[str, None]] = {}
 
-    def insert(self, key: str, nbytes: int) -> None:  # noqa: ARG002 - size does not matter here
+    def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
         self._place(key, 1)
 
     def touch(self, key: str) -> None:

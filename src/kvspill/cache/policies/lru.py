@@ -10,7 +10,7 @@ class LruPolicy:
     def __init__(self, _capacity_bytes: int):
         self._order: OrderedDict[str, None] = OrderedDict()
 
-    def insert(self, key: str, nbytes: int) -> None:  # noqa: ARG002 - size does not matter here
+    def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
         self._order[key] = None
 
     def touch(self, key: str) -> None:

@@ -18,7 +18,7 @@ class S3FifoPolicy:
         self._uses: dict[str, int] = {}
         self._small_bytes = 0
 
-    def insert(self, key: str, nbytes: int) -> None:
+    def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - no tree here
         self._uses[key] = 0
         if key in self._ghost:
             del self._ghost[key]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol, TypeVar
 
@@ -27,6 +27,10 @@ class IoOptions:
     whole_history: bool = False
     decode_batch_size: int = 32
     prefill_only_tokens: int = 10_000
+    prefill_only: bool = False
+    """A prefill node: requests write and read nothing."""
+    decode_only: bool = False
+    """A decode node: requests read what was stored before the load and write nothing."""
     block_tokens: int = 256
     """Tokens per block where a trace does not list its own blocks."""
     prefetch_min_tokens: int = 0
@@ -35,7 +39,7 @@ class IoOptions:
     """A block is written when it is seen for this time."""
     admit_seen_max: int = 1_000_000
     """Blocks whose uses are remembered for that rule."""
-    write_behind: WriteBehindOptions = WriteBehindOptions()
+    write_behind: WriteBehindOptions = field(default_factory=WriteBehindOptions)
     stream_tokens_per_read: int = 1
     """Generated tokens per read of the whole KV in the stream model."""
 
@@ -119,7 +123,11 @@ class InTheOpen:
 
 
 def make_io_model(name: str, options: IoOptions) -> IoModel:
-    """The model of that name."""
+    """The model of that name; a decode node has one of its own, which reads as that model would."""
+    if options.decode_only:
+        from kvspill.serving.io_models.decode_node import DecodeNodeModel
+
+        return DecodeNodeModel(name, options)
     module, _, attribute = _MODELS[name].partition(":")
     model: IoModel = getattr(import_module(module), attribute)(options)
     return model

@@ -4,6 +4,9 @@ from kvspill.cache.cache import Cache
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb, entry_key
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 
+_Earlier = tuple[str, int, Purpose, HitType]
+"""An entry of earlier that a request reads: its key, its bytes, and what it counts as."""
+
 
 class MlperfModel(InTheOpen):
     """Each turn is one entry; decoding reads the whole entry 1 + ceil(generated / batch) times."""
@@ -13,15 +16,10 @@ class MlperfModel(InTheOpen):
 
     def plan(self, request: Request) -> list[PlannedOp]:
         per_token = self._options.bytes_per_token
-        ops = []
-        if request.prefix is not None:
-            ops.append(
-                PlannedOp(Verb.READ, Purpose.PROMPT, request.prefix.key, request.prefix.tokens * per_token)
-            )
-        ops += [
-            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, chunk.tokens * per_token) for chunk in request.chunks
+        ops = [
+            PlannedOp(Verb.READ, purpose, key, nbytes)
+            for key, nbytes, purpose, _hit_type in self._earlier(request)
         ]
-        ops += [PlannedOp(Verb.READ, Purpose.HISTORY, key, nbytes) for key, nbytes in self._history(request)]
         nbytes = request.context_tokens * per_token
         ops.append(PlannedOp(Verb.WRITE, Purpose.PREFILL, request.key, nbytes))
         reads = self._decode_reads(request)
@@ -33,18 +31,10 @@ class MlperfModel(InTheOpen):
         """Follow the plan to its end even where a read fails, so that a fault never saves work."""
         request = service.request
         per_token = self._options.bytes_per_token
-        if request.prefix is not None:
-            nbytes = request.prefix.tokens * per_token
-            hit = await self._read_or_rebuild(
-                service, cache, request.prefix.key, nbytes, Purpose.PROMPT, request.prefix.hit_type
-            )
-            service.prefix_hit_bytes = nbytes if hit else 0
-        for chunk in request.chunks:
-            await self._read_or_rebuild(
-                service, cache, chunk.key, chunk.tokens * per_token, Purpose.RAG, chunk.hit_type
-            )
-        for key, nbytes in self._history(request):
-            await self._read_or_rebuild(service, cache, key, nbytes, Purpose.HISTORY, HitType.MULTI_TURN)
+        for key, nbytes, purpose, hit_type in self._earlier(request):
+            hit = await self._read_or_rebuild(service, cache, key, nbytes, purpose, hit_type)
+            if hit and purpose is Purpose.PROMPT:
+                service.prefix_hit_bytes = nbytes
         nbytes = request.context_tokens * per_token
         put = await service.prefill(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
         reads = self._decode_reads(request)
@@ -79,17 +69,26 @@ class MlperfModel(InTheOpen):
                 service.fail(f"{purpose} rebuild: {put.failure}")
         return outcome is Outcome.HIT
 
-    def _history(self, request: Request) -> list[tuple[str, int]]:
-        turns = range(request.turn)
-        return [
-            (
-                entry_key(request.user, request.conversation, turn),
-                request.history_tokens[turn] * self._options.bytes_per_token,
-            )
-            for turn in (turns if self._options.whole_history else turns[-1:])
+    def _earlier(self, request: Request) -> list[_Earlier]:
+        """What a request reads before it writes: its prompt, what it retrieves, the turns before."""
+        if self._options.prefill_only:
+            return []
+        per_token = self._options.bytes_per_token
+        reads: list[_Earlier] = []
+        if request.prefix is not None:
+            prompt = request.prefix
+            reads.append((prompt.key, prompt.tokens * per_token, Purpose.PROMPT, prompt.hit_type))
+        reads += [
+            (chunk.key, chunk.tokens * per_token, Purpose.RAG, chunk.hit_type) for chunk in request.chunks
         ]
+        turns = range(request.turn)
+        for turn in turns if self._options.whole_history else turns[-1:]:
+            key = entry_key(request.user, request.conversation, turn)
+            nbytes = request.history_tokens[turn] * per_token
+            reads.append((key, nbytes, Purpose.HISTORY, HitType.MULTI_TURN))
+        return reads
 
     def _decode_reads(self, request: Request) -> int:
-        if request.context_tokens >= self._options.prefill_only_tokens:
+        if self._options.prefill_only or request.context_tokens >= self._options.prefill_only_tokens:
             return 0
         return 1 + -(-request.generate_tokens // self._options.decode_batch_size)

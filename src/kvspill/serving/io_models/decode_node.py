@@ -1,0 +1,40 @@
+"""A decode node: requests read KV that was stored before the load, as often as their I/O model would."""
+
+from kvspill.cache.cache import Cache
+from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb
+from kvspill.serving.io_models import InTheOpen, IoOptions, Service
+
+
+class DecodeNodeModel(InTheOpen):
+    """Reads the stored entry once per decode batch, once, or once per step, as the named model does."""
+
+    def __init__(self, name: str, options: IoOptions):
+        self._name = name
+        self._options = options
+
+    def plan(self, request: Request) -> list[PlannedOp]:
+        assert request.stored is not None, "a decode node needs entries that were stored before"
+        nbytes = request.stored.tokens * self._options.bytes_per_token
+        return [PlannedOp(Verb.READ, Purpose.DECODE, request.stored.key, nbytes, self._reads(request))]
+
+    async def serve(self, service: Service, cache: Cache) -> None:
+        """Follow the plan to its end even where a read fails, so that a fault never saves work."""
+        stored = service.request.stored
+        assert stored is not None
+        # Nothing is prefilled here: all of the context comes out of the cache.
+        service.recomputed_tokens = 0
+        for _ in range(self._reads(service.request)):
+            outcome = await service.decode(cache.get(stored.key, Purpose.DECODE, HitType.USER))
+            if outcome is Outcome.ERROR:
+                service.fail("decode read")
+            elif outcome is Outcome.MISS:
+                service.fail("the stored entry is gone")
+                nbytes = stored.tokens * self._options.bytes_per_token
+                await service.decode(cache.put(stored.key, nbytes, Purpose.PREFILL))
+
+    def _reads(self, request: Request) -> int:
+        if self._name == "prefix":
+            return 1
+        if self._name == "stream":
+            return -(-request.generate_tokens // self._options.stream_tokens_per_read)
+        return 1 + -(-request.generate_tokens // self._options.decode_batch_size)

@@ -1,0 +1,172 @@
+"""What engines do: load the longest resident prefix once, recompute the rest, write new blocks behind."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from kvspill.cache.blocks import BlockCache
+from kvspill.cache.cache import Cache
+from kvspill.cache.tier import Entry, State
+from kvspill.records import Outcome, PlannedOp, Purpose, Request, SharedPrefix, Tier, Verb
+from kvspill.serving.chains import Chain, chain_of
+from kvspill.serving.io_models import IoOptions, Service
+from kvspill.serving.seen import SeenKeys
+from kvspill.serving.write_behind import Reservation, WriteBehind
+
+_ROUNDS_MAX = 64
+"""How often a request waits for blocks on their way before it takes what is there."""
+
+
+@dataclass(slots=True)
+class BlockCounts:
+    """Blocks since the start of the load, warm-up included."""
+
+    asked: int = 0
+    loaded: int = 0
+    load_errors: int = 0
+    below_threshold: int = 0
+    """Resident, but too few to be worth loading."""
+    not_admitted: int = 0
+    """New, but not yet seen often enough to be written."""
+    waits: int = 0
+    """Times that a request waited for a block on its way."""
+
+
+class PrefixModel:
+    """Blocks under chained keys; decoding touches no storage."""
+
+    def __init__(self, options: IoOptions):
+        self._options = options
+        self._writer: WriteBehind | None = None
+        self._seen = SeenKeys(options.admit_seen_max) if options.admit_uses > 1 else None
+        self.counts = BlockCounts()
+
+    def plan(self, request: Request) -> list[PlannedOp]:
+        chain = chain_of(request, self._options.block_tokens)
+        nbytes = chain.block_tokens * self._options.bytes_per_token
+        ops = [
+            PlannedOp(Verb.READ, purpose, key, nbytes)
+            for key, (purpose, _hit_type) in zip(chain.keys, chain.kinds(), strict=True)
+        ]
+        ops += [
+            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, chunk.tokens * self._options.bytes_per_token)
+            for chunk in request.chunks
+        ]
+        return ops
+
+    async def serve(self, service: Service, cache: Cache) -> None:
+        assert isinstance(cache, BlockCache), "the prefix model needs a cache of blocks"
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = WriteBehind(cache, service.clock_ns, self._options.write_behind)
+        request = service.request
+        started_ns = service.clock_ns()
+        for chunk in request.chunks:
+            await self._read_chunk(service, cache, chunk)
+        chain = chain_of(request, self._options.block_tokens)
+        entries = await service.prefill(self._match(cache, writer, chain))
+        if len(entries) * chain.block_tokens < self._options.prefetch_min_tokens:
+            self.counts.below_threshold += len(entries)
+            entries = []
+        if self._options.prefill_only:
+            entries = []
+        new = self._announce(cache, writer, chain, len(entries))
+        try:
+            # A prefill node skips what is there already, but reads none of it.
+        loads = bool(entries) and not self._options.prefill_only
+        loaded = await self._load(service, cache, writer, chain, entries) if loads else 0
+        service.only_prefills = self._options.prefill_only
+            service.load_ns = service.clock_ns() - started_ns
+            self._account(service, cache, chain, len(entries), loaded)
+            await writer.submit(new)
+        finally:
+            writer.abandon(new)
+
+    def _account(self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int) -> None:
+        cache.missed(chain.kinds()[matched:])
+        self.counts.asked += len(chain.keys)
+        service.loaded_tokens = min(loaded * chain.block_tokens, chain.context_tokens)
+        service.recomputed_tokens = chain.context_tokens - service.loaded_tokens
+        shared_tokens = min(loaded, chain.shared) * chain.block_tokens
+        service.prefix_hit_bytes = shared_tokens * self._options.bytes_per_token
+
+    async def settle(self) -> None:
+        if self._writer is not None:
+            await self._writer.settle()
+
+    def facts(self) -> dict[str, int]:
+        """What the model counted beside the recorder's rows."""
+        writes = {} if self._writer is None else asdict(self._writer.counts)
+        return {f"blocks_{name}": value for name, value in (asdict(self.counts) | writes).items()}
+
+    async def _match(self, cache: BlockCache, writer: WriteBehind, chain: Chain) -> list[Entry]:
+        """The longest resident prefix. What is on its way is waited for, with nothing pinned (C4)."""
+        for _round in range(_ROUNDS_MAX):
+            entries, last_on_its_way = _leading(cache, writer, chain.keys)
+            if last_on_its_way is None:
+                return entries
+            self.counts.waits += 1
+            await writer.over(last_on_its_way)
+            entry = cache.block(last_on_its_way)
+            if entry is not None:
+                await cache.settled(entry)
+        return _leading(cache, writer, chain.keys)[0]
+
+    async def _load(
+        self, service: Service, cache: BlockCache, writer: WriteBehind, chain: Chain, entries: list[Entry]
+    ) -> int:
+        """Load the matched blocks, each once; returns how many of them can be used."""
+        kinds = chain.kinds()[: len(entries)]
+        below = [entry.ref.key for entry in entries if entry.tier.name is Tier.STORAGE]
+        outcomes = await service.prefill(cache.load(entries, kinds))
+        errors = sum(outcome is not Outcome.HIT for outcome in outcomes)
+        self.counts.loaded += len(entries) - errors
+        self.counts.load_errors += errors
+        if errors:
+            service.fail("block read")
+        writer.promote(below)
+        # A block is of use only behind all those before it.
+        return next((at for at, outcome in enumerate(outcomes) if outcome is not Outcome.HIT), len(outcomes))
+
+    def _announce(self, cache: BlockCache, writer: WriteBehind, chain: Chain, matched: int) -> Reservation:
+        """Say which new blocks this request will make; those that exist or are on their way are not new."""
+        keys, parents = chain.keys, chain.parents()
+        new = [
+            place
+            for place in range(matched, len(keys))
+            if cache.find(keys[place]) is None and not writer.pending(keys[place])
+        ]
+        if self._options.decode_only:
+            new = []
+        if self._seen is not None:
+            admitted = [place for place in new if self._seen.note(keys[place]) >= self._options.admit_uses]
+            self.counts.not_admitted += len(new) - len(admitted)
+            new = admitted
+        nbytes = chain.block_tokens * self._options.bytes_per_token
+        return writer.reserve([keys[place] for place in new], [parents[place] for place in new], nbytes)
+
+    async def _read_chunk(self, service: Service, cache: BlockCache, chunk: SharedPrefix) -> None:
+        """A retrieved chunk is an entry of its own, wherever it stands in the context."""
+        outcome = await service.prefill(cache.get(chunk.key, Purpose.RAG, chunk.hit_type))
+        if outcome is Outcome.ERROR:
+            service.fail("rag read")
+        elif outcome is Outcome.MISS:
+            nbytes = chunk.tokens * self._options.bytes_per_token
+            put = await service.prefill(cache.put(chunk.key, nbytes, Purpose.RAG))
+            if put.entry is None:
+                service.fail(f"rag rebuild: {put.failure}")
+
+
+def _leading(cache: BlockCache, writer: WriteBehind, keys: Sequence[str]) -> tuple[list[Entry], str | None]:
+    """The resident blocks that the chain begins with, and the last of those on their way behind them."""
+    entries: list[Entry] = []
+    last_on_its_way: str | None = None
+    for key in keys:
+        entry = cache.block(key)
+        if entry is not None and entry.state is State.READY:
+            if last_on_its_way is None:
+                entries.append(entry)
+        elif entry is not None or writer.pending(key):
+            last_on_its_way = key
+        else:
+            break
+    return entries, last_on_its_way

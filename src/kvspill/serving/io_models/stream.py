@@ -1,0 +1,53 @@
+"""Offline streaming in the manner of FlexGen: every decode step reads the whole KV from where it lives."""
+
+from kvspill.cache.cache import Cache
+from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb
+from kvspill.serving.io_models import InTheOpen, IoOptions, Service
+
+
+class StreamModel(InTheOpen):
+    """A request writes its KV once, reads all of it for every step, and discards it: nothing is reused.
+
+    The KV of the tokens generated so far stays with the GPU; what is streamed is that of the context.
+    """
+
+    def __init__(self, options: IoOptions):
+        self._options = options
+
+    def plan(self, request: Request) -> list[PlannedOp]:
+        nbytes = request.context_tokens * self._options.bytes_per_token
+        ops = [PlannedOp(Verb.WRITE, Purpose.PREFILL, request.key, nbytes)]
+        reads = self._reads(request)
+        if reads:
+            ops.append(PlannedOp(Verb.READ, Purpose.DECODE, request.key, nbytes, reads))
+        return ops
+
+    async def serve(self, service: Service, cache: Cache) -> None:
+        """Follow the plan to its end even where a read fails, so that a fault never saves work."""
+        request = service.request
+        nbytes = request.context_tokens * self._options.bytes_per_token
+        reads = self._reads(request)
+        service.only_prefills = self._options.prefill_only
+        put = await service.prefill(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
+        if put.entry is None:
+            service.fail(f"write: {put.failure}")
+        while put.entry is None and reads:
+            # As in the other models: a failed request moves as many bytes as it meant to.
+            put = await service.decode(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
+            reads -= 1
+        if put.entry is None:
+            return
+        try:
+            for _ in range(reads):
+                outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
+                if outcome is not Outcome.HIT:
+                    service.fail("decode read")
+        finally:
+            cache.discard(put.entry)
+
+    def _reads(self, request: Request) -> int:
+        if self._options.prefill_only:
+            return 0
+        if self._options.prefill_only:
+            return 0
+        return -(-request.generate_tokens // self._options.stream_tokens_per_read)
