@@ -67,14 +67,12 @@ class PrefixModel:
         if len(entries) * chain.block_tokens < self._options.prefetch_min_tokens:
             self.counts.below_threshold += len(entries)
             entries = []
-        if self._options.prefill_only:
-            entries = []
+        # A prefill node skips what is there already, but reads none of it.
+        loads = bool(entries) and not self._options.prefill_only
+        service.only_prefills = self._options.prefill_only
         new = self._announce(cache, writer, chain, len(entries))
         try:
-            # A prefill node skips what is there already, but reads none of it.
-        loads = bool(entries) and not self._options.prefill_only
-        loaded = await self._load(service, cache, writer, chain, entries) if loads else 0
-        service.only_prefills = self._options.prefill_only
+            loaded = await self._load(service, cache, writer, chain, entries) if loads else 0
             service.load_ns = service.clock_ns() - started_ns
             self._account(service, cache, chain, len(entries), loaded)
             await writer.submit(new)

@@ -48,6 +48,4 @@ class StreamModel(InTheOpen):
     def _reads(self, request: Request) -> int:
         if self._options.prefill_only:
             return 0
-        if self._options.prefill_only:
-            return 0
         return -(-request.generate_tokens // self._options.stream_tokens_per_read)
