@@ -105,6 +105,8 @@ class Request(NamedTuple):
     """Generated tokens of the turns before, oldest first."""
     opening: SharedPrefix | None = None
     """The shared prompt that the conversation began with: where equal contexts begin equally."""
+    stored: SharedPrefix | None = None
+    """The entry that a decode node reads, stored before the load; such a request does nothing else."""
 
     @property
     def key(self) -> str:

@@ -58,6 +58,8 @@ def build_engine(
         whole_history=config.history == "all",
         decode_batch_size=config.decode_batch_size,
         prefill_only_tokens=config.prefill_only_tokens,
+        prefill_only=config.prefill_only,
+        decode_only=config.decode_only,
     )
     generation = Generation(
         round(config.generation_ms_per_token * 1e6), round(config.generation_us_per_prefill_token * 1e3)

@@ -60,16 +60,39 @@ def make_workload(config: Config, world: World, hold_bytes: int) -> Workload:
 
     What it replays is opened at once, so that a wrong file ends the run here.
     """
+    workload = _asked(config, world, hold_bytes)
+    if config.decode_only:
+        from kvspill.workload.decode_node import DecodeNodeWorkload
+
+        # A recording is read once more for the sizes of what is stored.
+        workload = DecodeNodeWorkload(config, workload, _asked(config, world, hold_bytes), hold_bytes)
+    if config.request_rate is not None:
+        from kvspill.workload.rate import RatedWorkload
+
+        workload = RatedWorkload(config, world, workload)
+    return workload
+
+
+def _asked(config: Config, world: World, hold_bytes: int) -> Workload:
     replayed = recording(config)
-    if replayed is None:
-        from kvspill.workload.synthetic import SyntheticWorkload
+    if replayed is not None:
+        return _replay(config, world, replayed)
+    from kvspill.workload.synthetic import SyntheticWorkload
 
-        return SyntheticWorkload(config, world)
-    return _replay(config, replayed)
+    workload: Workload = SyntheticWorkload(config, world)
+    if config.enable_rag:
+        from kvspill.workload.rag import RagWorkload
+
+        workload = RagWorkload(config, world, workload, hold_bytes)
+    return workload
 
 
-def _replay(config: Config, replayed: Recording) -> Workload:
+def _replay(config: Config, world: World, replayed: Recording) -> Workload:
     kind, path, flag = replayed
+    if kind == "sharegpt":
+        from kvspill.workload.sharegpt import ShareGptWorkload
+
+        return ShareGptWorkload(config, world, path, flag)
     closed = config.arrival == "closed"
     if kind == "weka":
         from kvspill.workload import weka

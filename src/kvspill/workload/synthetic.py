@@ -2,16 +2,16 @@
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kvspill.config import Config
 from kvspill.config_groups import Persona
-from kvspill.records import NS_PER_SEC, HitType, QoS, Request, SharedPrefix
+from kvspill.records import HitType, QoS, Request, SharedPrefix
+from kvspill.workload.draws import between, qos_of, think_ns, usual_think_ns, weighted
 from kvspill.world import World
 
-_THINK_SPREAD = 0.2
 _SMALLEST_SHARE = 0.25
 
 
@@ -30,20 +30,16 @@ class SyntheticWorkload:
     """Users of the configured personas. The same seed gives each user the same requests (S9)."""
 
     def __init__(self, config: Config, world: World):
+        self._config = config
         self._world = world
         self.users = config.num_users
         self.elastic = True
         self._personas: Mapping[str, Persona] = config.personas
-        self._qos_shares = (
-            (QoS.INTERACTIVE, config.qos.interactive.share),
-            (QoS.RESPONSIVE, config.qos.responsive.share),
-            (QoS.BATCH, config.qos.batch.share),
-        )
         self._end_probability = config.conversation_end_probability
         self._turns_max = 1 if config.disable_multi_turn else config.max_turns
         self._prefix_probability = 0.0 if config.disable_prefix_caching else config.prefix.probability
         self._prefixes = tuple(
-            SharedPrefix(prompt_key(prompt.text), prompt.tokens, HitType(prompt.kind))
+            SharedPrefix(prompt_key(prompt.text, prompt.kind), prompt.tokens, HitType(prompt.kind))
             for prompt in config.prefix.prompts
         )
 
@@ -64,7 +60,7 @@ class SyntheticWorkload:
                 context, generate, think = chance(), chance(), chance()
                 prefix, which, end = chance(), chance(), chance()
                 last = end < self._end_probability or turn + 1 >= self._turns_max
-                think_ns = int(habits.think_ns * (1 + _THINK_SPREAD * (2 * think - 1)))
+                pause_ns = think_ns(habits.think_ns, think)
                 shared = self._prefix(prefix, which)
                 opening = shared if turn == 0 else opening
                 request = Request(
@@ -73,7 +69,7 @@ class SyntheticWorkload:
                     turn=turn,
                     qos=habits.qos,
                     intended_ns=at_ns,
-                    think_ns=think_ns,
+                    think_ns=pause_ns,
                     context_tokens=_part(habits.context_tokens, context),
                     generate_tokens=_part(habits.generate_tokens, generate),
                     history_tokens=history,
@@ -86,7 +82,7 @@ class SyntheticWorkload:
                 yield request
                 history = (*history, request.context_tokens)
                 answers = (*answers, request.generate_tokens)
-                at_ns += think_ns
+                at_ns += pause_ns
                 turn += 1
             conversation += 1
 
@@ -100,16 +96,14 @@ class SyntheticWorkload:
     def _habits(self, rng: random.Random) -> _Habits:
         which, qos, context, generate, think = (rng.random() for _ in range(5))
         names = list(self._personas)
-        name = names[_weighted([self._personas[name].weight for name in names], which)]
+        name = names[weighted([self._personas[name].weight for name in names], which)]
         persona = self._personas[name]
-        qos_index = _weighted([share for _, share in self._qos_shares], qos)
-        think_low, think_high = persona.think
         return _Habits(
             persona=name,
-            qos=self._qos_shares[qos_index][0],
-            context_tokens=_between(*persona.context, context),
-            generate_tokens=_between(*persona.generate, generate),
-            think_ns=int((think_low + (think_high - think_low) * think) * NS_PER_SEC),
+            qos=qos_of(self._config, qos),
+            context_tokens=between(*persona.context, context),
+            generate_tokens=between(*persona.generate, generate),
+            think_ns=usual_think_ns(persona.think, think),
         )
 
     def _prefix(self, chance: float, which: float) -> SharedPrefix | None:
@@ -118,25 +112,11 @@ class SyntheticWorkload:
         return self._prefixes[int(which * len(self._prefixes))]
 
 
-def prompt_key(text: str) -> str:
+def prompt_key(text: str, kind: str = "system") -> str:
     """The key that everyone who sends this text shares."""
-    return "kv_system_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _between(low: int, high: int, chance: float) -> int:
-    return low + int(chance * (high - low + 1))
+    return f"kv_{kind}_" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _part(value: int, chance: float) -> int:
     """Between a quarter of the user's value and the value."""
-    return _between(max(1, int(value * _SMALLEST_SHARE)), value, chance)
-
-
-def _weighted(weights: Sequence[float], chance: float) -> int:
-    """The index that a chance in [0, 1) falls on."""
-    target = chance * sum(weights)
-    for index, weight in enumerate(weights):
-        target -= weight
-        if target < 0:
-            return index
-    return len(weights) - 1
+    return between(max(1, int(value * _SMALLEST_SHARE)), value, chance)

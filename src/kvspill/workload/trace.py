@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import QoS, Request, SharedPrefix
+from kvspill.workload.draws import qos_of
 from kvspill.workload.trace_files import RowLog
 
 REORDER_ROWS = 1_000
@@ -210,16 +211,10 @@ def replay_passes(config: Config) -> int | None:
 
 def qos_by_user(config: Config) -> Callable[[int], QoS]:
     """The class of each user by the configured shares: the same for the same seed and user (L1)."""
-    interactive = config.qos.interactive.share
-    responsive = interactive + config.qos.responsive.share
-    seed = config.seed
 
     def qos(user: int) -> QoS:
         # A generator per user would cost more than the row itself in a trace of millions.
-        hashed = hashlib.blake2b(f"{seed} qos {user}".encode(), digest_size=8).digest()
-        chance = int.from_bytes(hashed, "big") / 2**64
-        if chance < interactive:
-            return QoS.INTERACTIVE
-        return QoS.RESPONSIVE if chance < responsive else QoS.BATCH
+        hashed = hashlib.blake2b(f"{config.seed} qos {user}".encode(), digest_size=8).digest()
+        return qos_of(config, (int.from_bytes(hashed, "big") >> 11) / 2**53)
 
     return qos
