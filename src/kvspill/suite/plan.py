@@ -8,6 +8,7 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config_checks import size_text
 from kvspill.config_groups import Persona
+from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.suite.bandwidth import Bandwidth
 from kvspill.suite.hardware import Hardware, Place
@@ -58,8 +59,17 @@ class Sizes:
     cpu_gb_max: float
     storage_gb_max: float
     gpu_modelled: bool
-    users_max: int | None = None
-    """With --quick: more users would not find room on the disk for their entries."""
+    entry_tokens: float
+    """Mean tokens of an entry."""
+
+    def users_max(self, model: str) -> int | None:
+        """With --quick: more users would not find room on the disk for their entries."""
+        if not self.quick:
+            return None
+        spec = all_models().get(model)
+        if spec is None:
+            return None
+        return max(2, int(self.storage_gb_max * GIB / 2 / (self.entry_tokens * spec.bytes_per_token())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +128,8 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
     cpu_max, storage_max = _limits(wishes, hardware, place)
     wants = appetite(config, bandwidth.read_gib_per_sec)
     knee = max(1, round(1 / wants.busy_share))
-    users = wishes.users or min(USERS_MAX, knee)
     room = max(1, int(storage_max * GIB / 2 / wants.entry_bytes))
+    users = wishes.users or min(USERS_MAX, knee, room)
     users_high = wishes.users_high or max(users, min(USERS_HIGH_MAX, OVERLOAD * knee, room))
     notes += _user_notes(wishes, bandwidth, wants, knee, room, users, users_high)
     # A quarter of what the users write in the time lets every tier fill and spill.
@@ -155,7 +165,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
         cpu_gb_max=cpu_gb,
         storage_gb_max=storage_gb,
         gpu_modelled=not gpu_max,
-        users_max=max(users_high, room) if wishes.quick else None,
+        entry_tokens=wants.entry_bytes / config.bytes_per_token,
     )
 
 
@@ -201,6 +211,8 @@ def _user_notes(
     )
     if wishes.users:
         first = f"Users {users}: as asked ({how})."
+    elif users == room and users < knee:
+        first = f"Users {users}: {how}, but there is room for the entries of {room} only."
     elif users < knee:
         first = f"Users {users}: {how}; {USERS_MAX} are enough for a comparison."
     else:

@@ -1,0 +1,159 @@
+"""Runs the rows of a suite one after the other, keeps every result, and goes on after an interruption."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from kvspill.config import Config
+from kvspill.errors import KvspillError, UsageError
+from kvspill.report.result import write_result
+from kvspill.suite.advice import advise
+from kvspill.suite.facts import Figures, figures
+from kvspill.suite.manifest import Manifest, Row, RowStatus, read_result, save, write_json
+from kvspill.suite.progress import Progress
+from kvspill.suite.runner import make_plan, run_trials
+from kvspill.suite.scenario import Scenario, missing_flags, missing_text, to_config
+from kvspill.suite.table import print_report
+
+INTERRUPTED = 130
+FAILED = 1
+
+
+def check_rows(scenarios: Sequence[Scenario], own_files: bool) -> dict[str, str]:
+    """Why rows cannot run at all, by name; a mistake in a file of the user's own is raised instead."""
+    refused = {}
+    for scenario in scenarios:
+        if missing_flags(scenario.settings):
+            continue
+        try:
+            to_config(scenario)
+        except UsageError as error:
+            if own_files:
+                raise
+            refused[scenario.name] = str(error)
+    return refused
+
+
+def run_rows(
+    folder: Path, manifest: Manifest, progress: Progress, debug: bool = False
+) -> tuple[Manifest, bool]:
+    """Run what is not finished. Returns the new state and whether the user stopped it."""
+    for number, row in enumerate(manifest.rows):
+        if row.finished:
+            continue
+        where = f"[{number + 1}/{len(manifest.rows)}] {row.scenario.title}"
+        missing = missing_flags(row.scenario.settings)
+        if missing:
+            reason = missing_text(missing)
+            progress.say(f"{where}: {reason}")
+            manifest = manifest.with_row(number, status=RowStatus.UNAVAILABLE, reason=reason)
+            save(folder, manifest)
+            continue
+        changes = _run_row(folder, row, where, manifest.simulated, progress, debug)
+        manifest = manifest.with_row(number, **changes)
+        save(folder, manifest)
+        if changes["status"] is RowStatus.INTERRUPTED:
+            return manifest, True
+    return manifest, False
+
+
+def _run_row(
+    folder: Path, row: Row, where: str, simulated: bool, progress: Progress, debug: bool
+) -> dict[str, Any]:
+    """Measure one row and keep its result; whatever goes wrong becomes its state, not the suite's end."""
+    started = time.monotonic()
+    try:
+        config = to_config(row.scenario)
+        progress.say(f"{where}: {describe(config)}")
+        result = run_trials(make_plan(config, simulated, progress), progress)
+        if result["incomplete"]:
+            write_result(folder / f"{Path(row.file).stem}.incomplete.json", result)
+            return {"status": RowStatus.INTERRUPTED, "reason": str(result["interrupted"])}
+        write_result(folder / row.file, result)
+    except KeyboardInterrupt:
+        return {"status": RowStatus.INTERRUPTED, "reason": "stopped before the load began"}
+    except UsageError as error:
+        progress.say(f"{where}: skipped: {error}")
+        return {"status": RowStatus.SKIPPED, "reason": str(error)}
+    except KvspillError as error:
+        progress.say(f"{where}: failed: {error}")
+        return {"status": RowStatus.FAILED, "reason": str(error)}
+    except Exception as error:
+        # An unattended suite must not lose its remaining rows to one row's defect.
+        if debug:
+            raise
+        progress.say(f"{where}: internal error: {type(error).__name__}: {error}")
+        return {"status": RowStatus.FAILED, "reason": f"internal error: {type(error).__name__}: {error}"}
+    return {"status": RowStatus.DONE, "reason": "", "seconds": round(time.monotonic() - started, 1)}
+
+
+def describe(config: Config) -> str:
+    """A row in few words: what it will do."""
+    tiers = [f"GPU {config.gpu_mem_gb:g} GiB"] if config.gpu_bytes else []
+    tiers += [f"DRAM {config.cpu_mem_gb:g} GiB"] if config.cpu_bytes else []
+    if config.storage_tier == "on":
+        tiers.append(
+            f"storage {config.storage_capacity_gb:g} GiB" if config.storage_capacity_gb else "storage"
+        )
+    time_text = f"{config.duration:g} s" if config.duration else f"{config.max_requests} requests"
+    return f"{config.model}, {config.num_users} users, {time_text}, {' + '.join(tiers)}"
+
+
+def collect(folder: Path, manifest: Manifest) -> dict[str, Figures]:
+    """The figures of every row that has a result."""
+    found = {}
+    for row in manifest.rows:
+        result = read_result(folder, row)
+        if row.finished and result is not None:
+            found[row.scenario.name] = figures(row.scenario.name, result)
+    return found
+
+
+def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None) -> int:
+    """Print the comparison, keep it beside the results, and say how to go on; returns the exit code."""
+    stream = stream or sys.stdout
+    found = collect(folder, manifest)
+    advice = advise(found)
+    print_report(manifest, found, advice, stream)
+    write_summary(folder, manifest, found, advice)
+    print(f"\nResults, one file per scenario: {folder}", file=stream)
+    unfinished = [row for row in manifest.rows if row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED)]
+    if interrupted or unfinished:
+        print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=stream)
+        return INTERRUPTED
+    return FAILED if any(row.status is RowStatus.FAILED for row in manifest.rows) else 0
+
+
+def write_summary(
+    folder: Path, manifest: Manifest, found: Mapping[str, Figures], advice: Sequence[str]
+) -> None:
+    """summary.json for programs, summary.txt for people."""
+    rows = [
+        {
+            "name": row.scenario.name,
+            "title": row.scenario.title,
+            "status": row.status.value,
+            "reason": row.reason,
+            "file": row.file if row.finished else None,
+            "notes": list(row.scenario.notes),
+            "figures": asdict(found[row.scenario.name]) if row.scenario.name in found else None,
+        }
+        for row in manifest.rows
+    ]
+    data = {
+        "schema_version": 1,
+        "title": manifest.title,
+        "simulated": manifest.simulated,
+        "quick": manifest.quick,
+        "created_at": manifest.created_at,
+        "derived": list(manifest.notes),
+        "rows": rows,
+        "advice": list(advice),
+    }
+    write_json(folder / "summary.json", data)
+    with open(folder / "summary.txt", "w", encoding="utf-8") as file:
+        print("\n".join(manifest.notes), file=file)
+        print_report(manifest, found, advice, file)

@@ -1,0 +1,103 @@
+"""The figures of one row that the comparison table and the advice speak of, taken from its result."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TIERS = ("gpu", "cpu", "storage")
+
+
+@dataclass(frozen=True, slots=True)
+class TierFigures:
+    """One tier in one row; None where it moved nothing."""
+
+    limit_gib: float
+    entries: int
+    read_gib_per_sec: float
+    write_gib_per_sec: float
+    read_p95_ms: float | None
+    read_device_p95_ms: float | None
+    read_mean_ms: float | None
+    read_device_mean_ms: float | None
+    modelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One row of the comparison."""
+
+    name: str
+    users: int
+    tokens_per_sec: float | None
+    storage_tokens_per_sec: float | None
+    completed: int
+    unfinished: int
+    failed: int
+    end_to_end_ms: Mapping[str, float] | None
+    queue_ms: Mapping[str, float] | None
+    storage_io_ms: Mapping[str, float] | None
+    generation_ms: Mapping[str, float] | None
+    other_ms: Mapping[str, float] | None
+    hit_rate: float | None
+    tiers: Mapping[str, TierFigures]
+    read_share: Mapping[str, float]
+    """Share of the bytes read that each tier served."""
+    simulated: bool
+    warnings: tuple[str, ...]
+    autoscaling: Mapping[str, Any] | None
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        return tuple(name for name, tier in self.tiers.items() if tier.modelled)
+
+    @property
+    def served_ms(self) -> float | None:
+        """Mean time of a request without its wait in the queue."""
+        if self.storage_io_ms is None or self.generation_ms is None or self.other_ms is None:
+            return None
+        return self.storage_io_ms["mean"] + self.generation_ms["mean"] + self.other_ms["mean"]
+
+
+def figures(name: str, result: Mapping[str, Any]) -> Figures:
+    """Read a row's figures from its result."""
+    summary = result["summary"]
+    cache = summary["cache_stats"]
+    modelled = set(result["honesty"]["modelled_tiers"])
+    tiers = {
+        tier["tier"]: TierFigures(
+            limit_gib=tier["limit_bytes"] / 2**30,
+            entries=tier["entries"],
+            read_gib_per_sec=cache[f"tier_{tier['tier']}_read_bandwidth_gbps"] or 0.0,
+            write_gib_per_sec=cache[f"tier_{tier['tier']}_write_bandwidth_gbps"] or 0.0,
+            read_p95_ms=cache[f"{tier['tier']}_read_p95_ms"],
+            read_device_p95_ms=cache[f"{tier['tier']}_read_device_p95_ms"],
+            read_mean_ms=cache[f"{tier['tier']}_read_mean_ms"],
+            read_device_mean_ms=cache[f"{tier['tier']}_read_device_mean_ms"],
+            modelled=tier["tier"] in modelled,
+        )
+        for tier in result["tiers"]
+    }
+    reads = {tier: cache[f"tier_{tier}_kv_bytes_read_gb"] or 0.0 for tier in tiers}
+    whole = sum(reads.values())
+    requests = result["honesty"]["requests"]
+    steps = result["autoscaling_stats"]
+    return Figures(
+        name=name,
+        users=result["config"]["num_users"],
+        tokens_per_sec=summary["avg_throughput_tokens_per_sec"],
+        storage_tokens_per_sec=summary["storage_throughput_tokens_per_sec"],
+        completed=requests["completed_in_window"],
+        unfinished=requests["unfinished"],
+        failed=requests["failed"],
+        end_to_end_ms=summary["end_to_end_latency_ms"],
+        queue_ms=summary["queue_wait_completed_ms"],
+        storage_io_ms=summary["storage_io_latency_ms"],
+        generation_ms=summary["generation_latency_ms"],
+        other_ms=summary["other_ms"],
+        hit_rate=cache["cache_hit_rate"],
+        tiers=tiers,
+        read_share={tier: value / whole for tier, value in reads.items()} if whole else {},
+        simulated=result["simulated"],
+        warnings=tuple(item["code"] for item in result["warnings"]),
+        autoscaling=steps[-1] if steps else None,
+    )

@@ -1,0 +1,178 @@
+"""The memory of a suite on disk: its rows, what became of each, and enough to go on after a kill."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kvspill import __version__
+from kvspill.errors import KvspillError, UsageError
+from kvspill.suite.scenario import Scenario
+
+SCHEMA_VERSION = 1
+NAME = "manifest.json"
+_LOCK = ".lock"
+
+
+class RowStatus(StrEnum):
+    """What became of a row."""
+
+    PENDING = "pending"
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    UNAVAILABLE = "not available"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A scenario and its state."""
+
+    scenario: Scenario
+    file: str
+    status: RowStatus = RowStatus.PENDING
+    reason: str = ""
+    seconds: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Nothing would be gained by running it again."""
+        return self.status is RowStatus.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All of a suite that is not a result."""
+
+    title: str
+    simulated: bool
+    quick: bool
+    notes: tuple[str, ...]
+    rows: tuple[Row, ...]
+    created_at: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the kind of suite needs to know again after a resume."""
+
+    def with_row(self, number: int, **changes: Any) -> "Manifest":
+        rows = list(self.rows)
+        rows[number] = replace(rows[number], **changes)
+        return replace(self, rows=tuple(rows))
+
+
+def new_manifest(
+    title: str,
+    scenarios: Sequence[Scenario],
+    notes: Sequence[str],
+    *,
+    simulated: bool,
+    quick: bool,
+    facts: Mapping[str, Any] | None = None,
+) -> Manifest:
+    """A suite of which nothing has run yet."""
+    rows = tuple(Row(row, f"{number:02d}-{row.name}.json") for number, row in enumerate(scenarios, start=1))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Manifest(title, simulated, quick, tuple(notes), rows, now, facts or {})
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write whole or not at all, and make sure that it survives a crash."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=1, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        reason = error.strerror or str(error)
+        raise KvspillError(
+            f"cannot write {path}: {reason}; choose a writable place with --output-dir"
+        ) from error
+
+
+def save(folder: Path, manifest: Manifest) -> None:
+    """Keep the state; a reader sees the old one or the new one, never half of it."""
+    data = {"schema_version": SCHEMA_VERSION, "kvspill_version": __version__, **asdict(manifest)}
+    write_json(folder / NAME, data)
+
+
+def load(folder: Path) -> Manifest:
+    """Read a state back; anything else than one of ours is a usage error."""
+    path = folder / NAME
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        version = data["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise UsageError(f"--resume {folder}: written by another version ({version}); start a new suite")
+        rows = tuple(
+            Row(
+                Scenario(**{**row["scenario"], "notes": tuple(row["scenario"]["notes"])}),
+                row["file"],
+                RowStatus(row["status"]),
+                row["reason"],
+                row["seconds"],
+            )
+            for row in data["rows"]
+        )
+        manifest = Manifest(
+            data["title"],
+            data["simulated"],
+            data["quick"],
+            tuple(data["notes"]),
+            rows,
+            data["created_at"],
+            data["facts"],
+        )
+    except FileNotFoundError:
+        raise UsageError(f"--resume {folder}: holds no suite; name the directory of an earlier one") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--resume {folder}: {NAME} cannot be read ({type(error).__name__}: {error}); start a new suite"
+        ) from error
+    if any(Path(row.file).name != row.file for row in manifest.rows):
+        raise UsageError(f"--resume {folder}: {NAME} names files outside the directory; start a new suite")
+    return manifest
+
+
+def read_result(folder: Path, row: Row) -> dict[str, Any] | None:
+    """A row's result, or None where there is none that can be read."""
+    try:
+        result: dict[str, Any] = json.loads((folder / row.file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return result if isinstance(result, dict) and "summary" in result else None
+
+
+def settle(folder: Path, manifest: Manifest) -> Manifest:
+    """Bring the rows in line with the files: a result counts even if the kill came before its mark."""
+    for number, row in enumerate(manifest.rows):
+        complete = read_result(folder, row) is not None
+        if row.finished and not complete:
+            manifest = manifest.with_row(number, status=RowStatus.PENDING, reason="", seconds=None)
+        elif not row.finished and complete:
+            manifest = manifest.with_row(number, status=RowStatus.DONE, reason="")
+    return manifest
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One suite at a time writes into a directory."""
+    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{folder}: another suite is running in it; wait or name another") from None
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,250 @@
+"""Scenarios: YAML files of named runs, built in or the user's own, filled in for this machine."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.config_errors import shown
+from kvspill.config_fields import extra_of, flag_of
+from kvspill.config_later import UNAVAILABLE
+from kvspill.config_load import load_config
+from kvspill.config_yaml import YamlFile, read_yaml
+from kvspill.errors import UsageError
+from kvspill.suite.plan import Sizes, quick_seconds
+
+NINE = (
+    "gpu-only",
+    "cpu-only",
+    "storage-only",
+    "gpu-cpu",
+    "cpu-storage",
+    "gpu-cpu-storage",
+    "storage-saturation",
+    "production",
+    "autoscale",
+)
+FURTHER = ("capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines")
+SMOKE = "smoke"
+_ALIASES = {
+    "gpu": "gpu-only",
+    "cpu": "cpu-only",
+    "storage": "storage-only",
+    "gpu+cpu": "gpu-cpu",
+    "cpu+storage": "cpu-storage",
+    "gpu+cpu+storage": "gpu-cpu-storage",
+    "three-tier": "gpu-cpu-storage",
+    "saturation": "storage-saturation",
+    "realistic": "production",
+    "autoscaling": "autoscale",
+    "qos-autoscale": "autoscale",
+    "capacity": "capacity-autoscale",
+    "mlperf": "mlperf_submission",
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_OWN_KEYS = ("output", "quiet", "debug", "log_ops", "xlsx_output")
+"""Settings that belong to the suite and not to one of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One row of a suite. Its settings may hold `${…}` until they are filled in."""
+
+    name: str
+    title: str
+    purpose: str
+    settings: Mapping[str, Any]
+    origin: str
+    notes: tuple[str, ...] = ()
+    """What was changed to fit this machine."""
+
+
+def builtin_names() -> tuple[str, ...]:
+    return (*NINE, *FURTHER, SMOKE)
+
+
+def builtin_text(name: str) -> str:
+    """The YAML of a built-in scenario, to be copied and changed."""
+    found = canonical(name)
+    if found is None:
+        raise UsageError(f"{shown(name)}: no built-in scenario; choose {', '.join(builtin_names())}")
+    return _resource(found).read_text(encoding="utf-8")
+
+
+def _resource(name: str) -> Path:
+    return Path(str(files("kvspill.suite") / "scenarios" / f"{name}.yaml"))
+
+
+def canonical(word: str) -> str | None:
+    """The built-in scenario that a word means, or None."""
+    plain = word.strip().lower()
+    for candidate in (plain, plain.replace("_", "-"), plain.replace("-", "_")):
+        if candidate in builtin_names():
+            return candidate
+        if candidate in _ALIASES:
+            return _ALIASES[candidate]
+    return None
+
+
+def select(words: Iterable[str]) -> list[Scenario]:
+    """The scenarios that these names and files stand for, in their order; none means the nine."""
+    wanted = [word for word in words if word.strip()] or list(NINE)
+    found: list[Scenario] = []
+    for word in wanted:
+        if word.lower() == "all":
+            found += [row for name in (*NINE, *FURTHER) for row in load(_resource(name))]
+        elif (name := canonical(word)) is not None:
+            found += load(_resource(name))
+        elif word.endswith((".yaml", ".yml")) or Path(word).is_file():
+            found += load(Path(word))
+        else:
+            near = difflib.get_close_matches(word, [*builtin_names(), "all", "mlperf"], n=1, cutoff=0.5)
+            hint = (
+                f"did you mean {near[0]}?" if near else f"choose {', '.join(builtin_names())}, all or a file"
+            )
+            raise UsageError(f"{shown(word)}: unknown scenario; {hint}")
+    names = [row.name for row in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{shown(twice)}: stands twice in this suite; give each scenario its own name")
+    return found
+
+
+def load(path: Path) -> list[Scenario]:
+    """The scenarios of one file, checked as far as that is possible before they are filled in."""
+    file = read_yaml(str(path), "scenario file")
+    unknown = sorted(set(file.data) - {"common", "scenarios", "title"})
+    if unknown:
+        raise UsageError(
+            f"{file.where((unknown[0],))}: {shown(unknown[0])}: unknown key; a scenario file has "
+            "`scenarios` and may have `common` and `title`"
+        )
+    rows = file.data.get("scenarios")
+    if not isinstance(rows, list) or not rows:
+        raise UsageError(
+            f"{path}: has no list of scenarios; write `scenarios:` and rows that start with `- name:`"
+        )
+    common = _settings(file.data.get("common", {}), f"{path}: common")
+    return [_scenario(file, row, number, common) for number, row in enumerate(rows, start=1)]
+
+
+def _scenario(file: YamlFile, row: Any, number: int, common: Mapping[str, Any]) -> Scenario:
+    where = f"{file.path}: scenario {number}"
+    if not isinstance(row, dict):
+        raise UsageError(f"{where}: is not a mapping; give it a name and a config")
+    unknown = [str(key) for key in row if key not in ("name", "title", "purpose", "config")]
+    if unknown:
+        raise UsageError(
+            f"{where}: {shown(unknown[0])}: unknown key; a scenario has name, title, purpose and config"
+        )
+    name = row.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{where}: name {shown(name)}: is no name for a file; use letters, digits, '-', '_' and '.'"
+        )
+    settings = {**common, **_settings(row.get("config", {}), f"{file.path}: {name}")}
+    return Scenario(
+        name=name,
+        title=str(row.get("title", name)),
+        purpose=str(row.get("purpose", "")),
+        settings=settings,
+        origin=file.path,
+    )
+
+
+def _settings(given: Any, where: str) -> dict[str, Any]:
+    given = {} if given is None else given
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: config is not a mapping; write lines like num_users: 50")
+    known = [name for name, info in Config.model_fields.items() if not extra_of(info).get("internal")]
+    for key in given:
+        if key in _OWN_KEYS:
+            raise UsageError(f"{where}: {key}: belongs to the whole suite; leave it out of the file")
+        if key not in known:
+            near = difflib.get_close_matches(str(key).replace("-", "_"), known, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else "`kvspill run --help-all` shows all settings"
+            raise UsageError(f"{where}: {shown(key)}: unknown setting; {hint}")
+    return dict(given)
+
+
+def fill(scenario: Scenario, sizes: Sizes, extra: Mapping[str, Any], *, fit: bool = True) -> Scenario:
+    """Put the derived values in, add what the suite sets for every row, and fit it to the machine."""
+    settings: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, value in scenario.settings.items():
+        where = f"{scenario.origin}: {scenario.name}: {name}"
+        filled = _filled(value, sizes.values, where)
+        if name == "duration" and sizes.quick and filled == value and isinstance(value, int | float):
+            filled = quick_seconds(float(value))
+            if filled != value:
+                notes.append(f"duration {value:g} -> {filled:g} s (--quick)")
+        settings[name] = filled
+    if settings.get("storage_tier", "on") in ("on", True):
+        settings.setdefault("storage_capacity_gb", sizes.values["storage_gb"])
+        settings.update(extra)
+    else:
+        settings.update({name: value for name, value in extra.items() if name != "cache_dir"})
+    if fit:
+        notes += _fit(settings, sizes)
+    return replace(scenario, settings=settings, notes=(*scenario.notes, *notes))
+
+
+def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(item, values, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, values, where) for item in value]
+    if not isinstance(value, str):
+        return value
+    for name in _PLACEHOLDER.findall(value):
+        if name not in values:
+            raise UsageError(f"{where}: ${{{shown(name)}}}: unknown; use one of {', '.join(sorted(values))}")
+    whole = _PLACEHOLDER.fullmatch(value)
+    if whole is not None:
+        return values[whole[1]]
+    return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), value)
+
+
+def _fit(settings: dict[str, Any], sizes: Sizes) -> list[str]:
+    """Lower what this machine cannot give; each change becomes a note."""
+    limits: Sequence[tuple[str, float | None, str]] = (
+        ("cpu_mem_gb", sizes.cpu_gb_max, "DRAM"),
+        ("storage_capacity_gb", sizes.storage_gb_max, "storage"),
+        ("num_users", sizes.users_max(str(settings.get("model", sizes.values["model"]))), "users"),
+    )
+    notes = []
+    for name, limit, label in limits:
+        value = settings.get(name)
+        if limit is not None and isinstance(value, int | float) and value > limit:
+            settings[name] = limit
+            unit = "" if name == "num_users" else " GiB"
+            notes.append(f"{label} {value:g} -> {limit:g}{unit} (what this suite may take here)")
+    return notes
+
+
+def missing_flags(settings: Mapping[str, Any]) -> list[str]:
+    """Flags that these settings need and that this version does not have."""
+    flags = []
+    for name, value in settings.items():
+        later = UNAVAILABLE.get(name)
+        if later is None or value == Config.model_fields[name].default or not later.refuses(value):
+            continue
+        flags.append(flag_of(name) if later.whole_field else f"{flag_of(name)} {value}")
+    return flags
+
+
+def missing_text(flags: Sequence[str]) -> str:
+    """The one line for a row that cannot run yet."""
+    return f"needs {', '.join(flags)}: not available in this version"
+
+
+def to_config(scenario: Scenario) -> Config:
+    """The validated configuration of a filled scenario; errors name the scenario and the setting."""
+    label = f"{scenario.name}: "
+    flags = {name: (label + name, value) for name, value in scenario.settings.items() if value is not None}
+    return load_config(flags, {})

@@ -1,0 +1,151 @@
+"""The comparison table of a suite: throughput, latency and where entries and bytes were, row by row."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING
+
+from kvspill.suite.facts import TIERS, Figures
+from kvspill.suite.manifest import Manifest, Row, RowStatus
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 100
+NONE = "-"
+_FEW_REQUESTS = 100
+
+
+def print_report(
+    manifest: Manifest, found: Mapping[str, Figures], advice: Sequence[str], stream: IO[str]
+) -> None:
+    """Everything a person needs after a suite, in colours on a terminal and as plain text elsewhere."""
+    from rich.console import Console
+
+    console = Console(file=stream, highlight=False)
+    if console.is_terminal:
+        _print(console, manifest, found, advice)
+        return
+    text = io.StringIO()
+    _print(Console(file=text, width=WIDTH, no_color=True, highlight=False), manifest, found, advice)
+    stream.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
+
+
+def _print(
+    console: "Console", manifest: Manifest, found: Mapping[str, Figures], advice: Sequence[str]
+) -> None:
+    rule = "=" * 72
+    simulated = " - SIMULATED, no byte moved" if manifest.simulated else ""
+    console.print(f"\n{rule}\n{manifest.title}{simulated}\n{rule}", markup=False)
+    rows = [(row, found.get(row.scenario.name)) for row in manifest.rows]
+    console.print("\n### THROUGHPUT AND LATENCY ###")
+    console.print(_grid(THROUGHPUT, (_throughput(row, item) for row, item in rows)))
+    console.print("\n### WHERE ENTRIES AND BYTES WERE ###")
+    console.print(_grid(DISTRIBUTION, (_distribution(row, item) for row, item in rows)))
+    for line in (*_legend(found), *_not_run(manifest.rows), *_changed(manifest.rows)):
+        console.print(line, markup=False)
+    console.print("\n### WHAT THIS MEANS FOR THIS MACHINE ###")
+    for line in advice:
+        console.print(f"- {line}", markup=False)
+
+
+THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "queue", "storage I/O p95")
+DISTRIBUTION = ("scenario", "entries g/c/s", "reads from g/c/s", "hits", "GPU r/w", "CPU r/w", "storage r/w")
+
+
+def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    for index, name in enumerate(header):
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def row_label(row: Row, item: Figures | None) -> str:
+    """The row's name, with what is modelled in it."""
+    if item is None or item.simulated or not item.modelled:
+        return row.scenario.name
+    tiers = "+".join(tier.upper() if tier != "storage" else tier for tier in item.modelled)
+    return f"{row.scenario.name} ({tiers} modelled)"
+
+
+def _throughput(row: Row, item: Figures | None) -> Sequence[str]:
+    if item is None:
+        return (row_label(row, item), NONE, row.status.value, *[NONE] * 5)
+    rough = "~" if item.completed < _FEW_REQUESTS else ""
+    return (
+        row_label(row, item),
+        f"{item.users}",
+        number(item.tokens_per_sec),
+        f"{item.completed}",
+        rough + milliseconds(item.end_to_end_ms, "p50"),
+        rough + milliseconds(item.end_to_end_ms, "p95"),
+        rough + milliseconds(item.queue_ms, "mean"),
+        rough + milliseconds(item.storage_io_ms, "p95"),
+    )
+
+
+def _distribution(row: Row, item: Figures | None) -> Sequence[str]:
+    if item is None:
+        return (row_label(row, item), *[NONE] * 6)
+    entries = [str(item.tiers[tier].entries) if tier in item.tiers else NONE for tier in TIERS]
+    shares = [f"{item.read_share[tier]:.0%}" if tier in item.read_share else NONE for tier in TIERS]
+    return (
+        row_label(row, item),
+        " / ".join(entries),
+        " / ".join(shares),
+        NONE if item.hit_rate is None else f"{item.hit_rate:.0%}",
+        *(_bandwidth(item, tier) for tier in TIERS),
+    )
+
+
+def _bandwidth(item: Figures, tier: str) -> str:
+    found = item.tiers.get(tier)
+    if found is None:
+        return NONE
+    mark = "*" if found.modelled else ""
+    return f"{found.read_gib_per_sec:.2f} / {found.write_gib_per_sec:.2f}{mark}"
+
+
+def number(value: float | None) -> str:
+    return NONE if value is None else f"{value:,.1f}"
+
+
+def milliseconds(statistics: Mapping[str, float] | None, name: str) -> str:
+    """One statistic of a latency, in the unit that reads best."""
+    if statistics is None:
+        return NONE
+    value = statistics[name]
+    return f"{value / 1000:,.2f} s" if value >= 1000 else f"{value:,.1f} ms"
+
+
+def _legend(found: Mapping[str, Figures]) -> list[str]:
+    lines = ["", "g/c/s: GPU, CPU, storage; r/w: GiB/s read and written, demotions included."]
+    if any(item.modelled for item in found.values()):
+        lines.append("* modelled: times come from a device model, no byte moved on that tier.")
+    if any(item.completed < _FEW_REQUESTS for item in found.values()):
+        lines.append(f"~ fewer than {_FEW_REQUESTS} requests: the percentile is rough; run longer.")
+    return lines
+
+
+def _not_run(rows: Sequence[Row]) -> list[str]:
+    missing = [row for row in rows if row.status is not RowStatus.DONE]
+    if not missing:
+        return []
+    lines = [f"  {row.scenario.name}: {row.reason or row.status.value}" for row in missing]
+    return ["", "Not run:", *lines]
+
+
+def _changed(rows: Sequence[Row]) -> list[str]:
+    changed = [row for row in rows if row.scenario.notes]
+    if not changed:
+        return []
+    return [
+        "",
+        "Changed to fit:",
+        *(f"  {row.scenario.name}: {'; '.join(row.scenario.notes)}" for row in changed),
+    ]

@@ -1,0 +1,233 @@
+"""`kvspill suite` from the command line: scenarios, resume after a kill, the table and the advice."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.suite.scenario import NINE
+
+SMALL = ["--simulate", "--quick", "--users", "3", "--high-users", "4", "--model", "tiny-1b"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+    return found
+
+
+def test_the_nine_give_a_complete_table_with_gpu_rows_labelled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *SMALL, "--output-dir", "out"]) == 0
+    text = capsys.readouterr().out
+    for name in NINE:
+        assert len(re.findall(rf"^{name} ", text, re.MULTILINE)) == 2
+    assert "GPU budget 16 GiB, MODELLED" in text
+    assert "SIMULATED" in text
+    assert "WHAT THIS MEANS FOR THIS MACHINE" in text
+    rows = manifest(tmp_path / "out")["rows"]
+    for row in rows:
+        assert row["status"] in ("done", "not available")
+        assert (tmp_path / "out" / row["file"]).exists() == (row["status"] == "done")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert [row["name"] for row in summary["rows"]] == list(NINE)
+    assert summary["advice"]
+
+
+def test_the_list_of_workloads_chooses_the_rows(tmp_path: Path) -> None:
+    assert main(["suite", *SMALL, "-w", "production,storage", "--output-dir", "out"]) == 0
+    assert [row["scenario"]["name"] for row in manifest(tmp_path / "out")["rows"]] == [
+        "production",
+        "storage-only",
+    ]
+
+
+def test_a_file_of_ones_own_runs_and_its_mistakes_stop_it_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", "--show", "storage-only"]) == 0
+    mine = capsys.readouterr().out.replace("name: storage-only", "name: mine")
+    (tmp_path / "mine.yaml").write_text(mine)
+    assert main(["suite", "mine.yaml", *SMALL, "--output-dir", "out"]) == 0
+    assert manifest(tmp_path / "out")["rows"][0]["scenario"]["name"] == "mine"
+    (tmp_path / "bad.yaml").write_text(mine.replace("${users}", "many"))
+    assert main(["suite", "bad.yaml", *SMALL, "--output-dir", "bad"]) == 2
+    assert "mine: num_users many" in capsys.readouterr().err
+    assert not (tmp_path / "bad").exists()
+
+
+def test_a_resumed_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "storage-only", "production", "--output-dir", "out"]) == 0
+    folder = tmp_path / "out"
+    kept = (folder / "01-cpu-only.json").stat()
+    before = json.loads((folder / "02-storage-only.json").read_text())
+    (folder / "02-storage-only.json").unlink()
+    assert main(["suite", "--resume", "out"]) == 0
+    assert (folder / "01-cpu-only.json").stat().st_mtime_ns == kept.st_mtime_ns
+    again = json.loads((folder / "02-storage-only.json").read_text())
+    assert again["summary"] == before["summary"]
+    assert all(row["status"] == "done" for row in manifest(folder)["rows"])
+
+
+def test_a_result_written_just_before_the_kill_is_not_run_again(tmp_path: Path) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "--output-dir", "out"]) == 0
+    path = tmp_path / "out" / "manifest.json"
+    state = manifest(tmp_path / "out")
+    state["rows"][0]["status"] = "pending"
+    path.write_text(json.dumps(state))
+    written = (tmp_path / "out" / "01-cpu-only.json").stat().st_mtime_ns
+    assert main(["suite", "--resume"]) == 2
+    assert main(["suite", "--resume", "out"]) == 0
+    assert (tmp_path / "out" / "01-cpu-only.json").stat().st_mtime_ns == written
+
+
+def test_resume_without_a_name_takes_the_latest(tmp_path: Path) -> None:
+    assert main(["suite", *SMALL, "cpu-only"]) == 0
+    assert main(["suite", "--resume"]) == 0
+    assert len(list((tmp_path / "kvspill-results").iterdir())) == 1
+
+
+def test_a_new_suite_never_overwrites_an_old_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "--output-dir", "out"]) == 0
+    assert main(["suite", *SMALL, "cpu-only", "--output-dir", "out"]) == 2
+    assert "add --resume out" in capsys.readouterr().err
+
+
+def test_a_broken_manifest_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.json").write_text('{"schema_version": 1, "rows"')
+    assert main(["suite", "--resume", "out"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_row_that_cannot_fit_is_skipped_with_the_reason_and_the_others_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "scenarios: [{name: fine, config: {cpu_mem_gb: 1, duration: 5, num_users: 2}}]"
+    )
+    assert (
+        main(["suite", "gpu-only", "a.yaml", *SMALL, "--set", "device_profile=nope", "--output-dir", "o"])
+        == 0
+    )
+    reasons = [row["reason"] for row in manifest(tmp_path / "o")["rows"]]
+    assert all("device-profile nope" in reason for reason in reasons)
+    assert "Not run:" in capsys.readouterr().out
+
+
+def test_dry_run_says_what_would_run_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *SMALL, "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^storage-only +tiny-1b, 3 users, 30 s, storage 6 GiB$", text, re.MULTILINE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["suite", "--list"]) == 0
+    text = capsys.readouterr().out
+    for name in (*NINE, "capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines", "smoke"):
+        assert f"\n{name} " in "\n" + text
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["producton"], "did you mean production"),
+        (["--users", "0"], "not a whole number of at least 1"),
+        (["--tier-seconds", "-3"], "not a number above 0"),
+        (["--model", "nope"], "unknown model"),
+        (["--set", "nope=1"], "is not NAME=VALUE"),
+        (["--show", "nope"], "no built-in scenario"),
+        (["mlperf"], "--option: missing"),
+        (["mlperf", "--option", "9"], "invalid choice"),
+        (["mlperf", "--option", "1", "--allocs", "16"], "belongs to option 2"),
+        (["--resume", "nowhere"], "holds no suite"),
+    ],
+)
+def test_mistakes_are_one_line_with_exit_2(
+    argv: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *argv, *([] if "mlperf" in argv else ["--simulate"])]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_a_submission_writes_its_summary_and_names_why_it_is_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["suite", "mlperf", "--option", "2", "--simulate", "--duration", "10", "--trials", "3"]
+    assert main([*argv, "--output-dir", "out"]) == 0
+    text = capsys.readouterr().out
+    assert "Division: OPEN" in text
+    assert "deviation: --duration 10: option 2 fixes 300" in text
+    assert "simulated, no byte moved" in text
+    summary = json.loads((tmp_path / "out" / "submission.json").read_text())
+    assert summary["trials"] == {"run": 3, "complete": 3, "ranks": 1}
+    assert summary["same_work"] is True
+    assert summary["compare_by"]["primary"] == ["storage_throughput_tokens_per_sec"]
+    assert len(summary["files"]) == 3
+
+
+def suite_process(folder: Path) -> "subprocess.Popen[bytes]":
+    flags = ["--cpu-mem-gb", "0.5", "--storage-capacity-gb", "1", "--tier-seconds", "1.5", "--users", "2"]
+    rows = ["cpu-only", "storage-only", "cpu-storage"]
+    command = [sys.executable, "-m", "kvspill.cli.main", "suite", *rows, *flags, "--model", "tiny-1b"]
+    return subprocess.Popen(
+        [*command, "--cache-dir", str(folder.parent), "--output-dir", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_suite_killed_in_the_middle_and_resumed_has_a_complete_table(
+    tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    process = suite_process(folder)
+    deadline = time.monotonic() + 30
+    while not (folder / "01-cpu-only.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.7)
+    process.send_signal(number)
+    process.wait(timeout=20)
+    states = [row["status"] for row in manifest(folder)["rows"]]
+    assert "done" in states
+    assert states != ["done"] * 3
+    assert main(["suite", "--resume", str(folder)]) == 0
+    text = capfd.readouterr().out
+    assert [row["status"] for row in manifest(folder)["rows"]] == ["done"] * 3
+    for name in ("cpu-only", "storage-only", "cpu-storage"):
+        assert len(re.findall(rf"^{name} ", text, re.MULTILINE)) == 2
+    # The killed row's files are gone, and nothing of the suite is left in the cache directory.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+@pytest.mark.real
+def test_a_real_row_measures_and_labels_the_gpu_as_modelled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["gpu-cpu-storage", "--model", "tiny-1b", "--users", "2", "--tier-seconds", "2", "--quick"]
+    argv += ["--cpu-mem-gb", "0.5", "--cache-dir", str(tmp_path), "--output-dir", str(tmp_path / "out")]
+    assert main(["suite", *argv]) == 0
+    text = capsys.readouterr().out
+    if not os.path.exists("/dev/nvidia0"):
+        assert "gpu-cpu-storage (GPU modelled)" in text
+        assert "modelled: times come from a device model" in text

@@ -1,0 +1,160 @@
+"""Scenario files: the built-in ones are complete and runnable, broken ones are named by file and key."""
+
+from pathlib import Path
+
+import pytest
+
+from kvspill.config_later import UNAVAILABLE, Later
+from kvspill.errors import UsageError
+from kvspill.suite import scenario as module
+from kvspill.suite.plan import Sizes
+from kvspill.suite.scenario import (
+    FURTHER,
+    NINE,
+    builtin_names,
+    builtin_text,
+    canonical,
+    fill,
+    load,
+    missing_flags,
+    missing_text,
+    select,
+    to_config,
+)
+from unit.suite.test_plan import sizes
+
+
+def filled(name: str, found: Sizes | None = None) -> list[module.Scenario]:
+    return [fill(row, found or sizes(quick=True), {"cache_dir": ["/x"]}) for row in select([name])]
+
+
+def test_nothing_named_means_the_nine_in_their_order() -> None:
+    assert [row.name for row in select([])] == list(NINE)
+    assert len(NINE) == 9
+
+
+def test_all_adds_the_further_ones() -> None:
+    names = [row.name for row in select(["all"])]
+    assert names[:9] == list(NINE)
+    assert {"capacity-autoscale", "mlperf-8b", "mlperf-70b", "rag", "kitchen-sink", "engine-vllm-fs"} <= set(
+        names
+    )
+
+
+@pytest.mark.parametrize("name", [*NINE, *FURTHER, "smoke"])
+def test_every_built_in_scenario_is_valid_or_names_what_is_missing(name: str) -> None:
+    for row in filled(name):
+        if missing_flags(row.settings):
+            assert missing_text(missing_flags(row.settings)).startswith("needs --")
+        else:
+            assert to_config(row).duration is not None
+
+
+def test_memory_scenarios_have_no_storage_and_storage_only_has_no_memory() -> None:
+    configs = {name: to_config(filled(name)[0]) for name in NINE[:6]}
+    assert [name for name, config in configs.items() if config.storage_tier == "off"] == [
+        "gpu-only",
+        "cpu-only",
+        "gpu-cpu",
+    ]
+    assert (configs["storage-only"].gpu_bytes, configs["storage-only"].cpu_bytes) == (0, 0)
+    assert configs["gpu-only"].cpu_bytes == 0
+
+
+def test_production_is_closed_and_saturation_is_open() -> None:
+    # L2: production users wait for their answers.
+    assert to_config(filled("production")[0]).arrival == "closed"
+    assert to_config(filled("storage-saturation")[0]).arrival == "open"
+
+
+def test_smoke_has_the_eight_with_their_parameters() -> None:
+    rows = select(["smoke"])
+    assert len(rows) == 8
+    users = [row.settings["num_users"] for row in rows]
+    assert users == [50, 100, 20, 10, 150, 40, 30, 10]
+    assert [row.settings["duration"] for row in rows] == [180, 300, 300, 180, 600, 600, 300, 300]
+    assert all(row.settings["seed"] == 42 for row in rows)
+
+
+def test_a_missing_feature_is_named_by_its_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = {**UNAVAILABLE, "enable_autoscaling": Later("autoscaling")}
+    monkeypatch.setattr(module, "UNAVAILABLE", later)
+    row = filled("autoscale")[0]
+    assert missing_flags(row.settings)[0] == "--enable-autoscaling"
+    assert (
+        missing_text(["--enable-autoscaling"]) == "needs --enable-autoscaling: not available in this version"
+    )
+    monkeypatch.setattr(module, "UNAVAILABLE", {})
+    assert missing_flags(row.settings) == []
+
+
+def test_budgets_above_the_machine_are_lowered_and_said() -> None:
+    row = filled("smoke")[1]
+    assert row.settings["cpu_mem_gb"] == 4.0
+    assert "DRAM 32 -> 4 GiB (what this suite may take here)" in row.notes
+    assert "duration 300 -> 60 s (--quick)" in row.notes
+
+
+def test_without_quick_the_users_of_a_file_are_kept() -> None:
+    row = filled("smoke", sizes())[0]
+    assert row.settings["num_users"] == 50
+    assert row.settings["duration"] == 180
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("GPU", "gpu-only"),
+        ("gpu+cpu", "gpu-cpu"),
+        ("storage_only", "storage-only"),
+        ("mlperf", "mlperf_submission"),
+    ],
+)
+def test_other_spellings_are_understood(word: str, name: str) -> None:
+    assert canonical(word) == name
+
+
+def test_an_unknown_name_suggests_a_near_one() -> None:
+    with pytest.raises(UsageError, match="did you mean production"):
+        select(["producton"])
+
+
+def test_the_shown_text_is_a_file_that_loads_again(tmp_path: Path) -> None:
+    for name in builtin_names():
+        (tmp_path / "mine.yaml").write_text(builtin_text(name))
+        assert [row.name for row in load(tmp_path / "mine.yaml")] == [row.name for row in select([name])]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no list of scenarios"),
+        ("scenarios: []", "no list of scenarios"),
+        ("scenario: [{name: a}]", "unknown key"),
+        ("scenarios: [3]", "scenario 1: is not a mapping"),
+        ("scenarios: [{name: ../a}]", "no name for a file"),
+        ("scenarios: [{name: a, konfig: {}}]", "'konfig'|konfig: unknown key"),
+        ("scenarios: [{name: a, config: {num_user: 3}}]", "did you mean num_users"),
+        ("scenarios: [{name: a, config: {output: x}}]", "belongs to the whole suite"),
+        ("scenarios: [{name: a, config: [1]}]", "config is not a mapping"),
+        ("scenarios: [{name: a}, {name: a}]", "stands twice"),
+        ("scenarios: [{name: a, config: {num_users: '${nope}'}}]", "nope.*unknown; use one of"),
+        ("scenarios: [{name: a, config: {num_users: -1}}]", "a: num_users -1: out of range"),
+    ],
+)
+def test_a_broken_file_is_one_line_that_names_the_place(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=says) as caught:
+        [to_config(fill(row, sizes(), {})) for row in select([str(path)])]
+    assert "\n" not in str(caught.value)
+
+
+def test_placeholders_keep_their_type_and_work_inside_lists(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "scenarios: [{name: a, config: {num_users: '${users}', model: '${model}', cpu_mem_gb: 1}}]"
+    )
+    row = fill(load(path)[0], sizes(users=9), {})
+    assert row.settings["num_users"] == 9
+    assert row.settings["model"] == "llama3.1-8b"

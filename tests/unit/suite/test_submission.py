@@ -1,0 +1,169 @@
+"""Submissions: the fixed parameters, every deviation named, and the rules of aggregation."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.suite.progress import Progress
+from kvspill.suite.runner import make_plan, run_trials
+from kvspill.suite.submission import (
+    OPTIONS,
+    aggregate,
+    allocs_text,
+    deviations,
+    metric_choice,
+    render,
+    summarize,
+)
+
+
+@pytest.fixture(scope="module")
+def result() -> dict[str, Any]:
+    """A real result of a small simulation, dressed as a measured one."""
+    config = Config(num_users=4, duration=20.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, generation_mode="none")
+    found = run_trials(make_plan(config, True, Progress(quiet=True)), Progress(quiet=True))
+    found["simulated"] = False
+    found["honesty"]["modelled_tiers"] = []
+    return found
+
+
+def config(option: str, **changes: Any) -> Config:
+    return Config.model_validate({**OPTIONS[option].settings, **changes})
+
+
+def with_figures(result: dict[str, Any], tokens: float, read: float, p95: float) -> dict[str, Any]:
+    changed = copy.deepcopy(result)
+    changed["summary"]["avg_throughput_tokens_per_sec"] = tokens
+    changed["summary"]["cache_stats"]["tier_storage_read_bandwidth_gbps"] = read
+    changed["summary"]["cache_stats"]["storage_read_device_p95_ms"] = p95
+    return changed
+
+
+def test_the_options_have_their_published_parameters() -> None:
+    found = {
+        name: tuple(
+            option.settings.get(key)
+            for key in (
+                "model",
+                "num_users",
+                "duration",
+                "cpu_mem_gb",
+                "max_concurrent_allocs",
+                "generation_mode",
+            )
+        )
+        for name, option in OPTIONS.items()
+    }
+    assert found == {
+        "1": ("llama3.1-8b", 200, 300.0, 0.0, 16, "none"),
+        "2": ("llama3.1-8b", 100, 300.0, 4.0, 0, "none"),
+        "3": ("llama3.1-70b-instruct", 70, 300.0, 0.0, 4, "none"),
+        "8b": ("llama3.1-8b", 150, 600.0, 2.0, None, "realistic"),
+        "70b": ("llama3.1-70b-instruct", 40, 600.0, 4.0, None, "realistic"),
+    }
+    assert all(
+        option.settings["seed"] == 42 and option.settings["gpu_mem_gb"] == 0 for option in OPTIONS.values()
+    )
+    assert OPTIONS["8b"].settings["performance_profile"] == "throughput"
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_three_clean_trials_with_fixed_parameters_are_closed(option: str, result: dict[str, Any]) -> None:
+    trials = [[result]] * 3
+    assert deviations(OPTIONS[option], config(option), trials) == []
+    assert summarize(OPTIONS[option], config(option), trials)["division"] == "closed"
+
+
+def test_directories_and_outputs_may_differ(result: dict[str, Any]) -> None:
+    changed = config("1", cache_dir=("/mnt/nvme",), output="x.json", storage_capacity_gb=500.0)
+    assert deviations(OPTIONS["1"], changed, [[result]] * 3) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"num_users": 100}, "--num-users 100: option 1 fixes 200"),
+        ({"duration": 30.0}, "--duration 30: option 1 fixes 300"),
+        ({"seed": 7}, "--seed 7: option 1 fixes 42"),
+        ({"max_concurrent_allocs": 0}, "--max-concurrent-allocs 0: option 1 fixes 16"),
+        ({"io_threads": 64}, "--io-threads 64: option 1 fixes 32"),
+        ({"cpu_mem_gb": 4.0}, "--cpu-mem-gb 4: option 1 fixes 0"),
+    ],
+)
+def test_each_deviation_is_named_with_both_values(
+    changes: dict[str, Any], says: str, result: dict[str, Any]
+) -> None:
+    assert deviations(OPTIONS["1"], config("1", **changes), [[result]] * 3) == [says]
+
+
+def test_two_trials_are_too_few(result: dict[str, Any]) -> None:
+    assert deviations(OPTIONS["1"], config("1"), [[result]] * 2) == [
+        "2 complete trials: at least 3 are required"
+    ]
+
+
+def test_an_incomplete_trial_is_named_and_in_no_average(result: dict[str, Any]) -> None:
+    broken = {**result, "incomplete": True, "interrupted": "stopped by SIGTERM"}
+    slow = with_figures(broken, tokens=0.0, read=0.0, p95=1e9)
+    summary = summarize(OPTIONS["1"], config("1"), [[result], [result], [result], [slow]])
+    assert summary["deviations"] == ["trial 4: ended early (stopped by SIGTERM)"]
+    assert summary["division"] == "open"
+    assert len(summary["figures"]["avg_throughput_tokens_per_sec"]["per_trial"]) == 3
+
+
+def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) -> None:
+    bad = copy.deepcopy(result)
+    bad["honesty"]["modelled_tiers"] = ["storage"]
+    bad["honesty"]["requests"]["failed"] = 2
+    found = deviations(OPTIONS["1"], config("1"), [[result], [bad], [{**result, "simulated": True}]])
+    assert found == [
+        "trial 2: modelled tiers: storage",
+        "trial 2: 2 requests failed",
+        "trial 3: simulated, no byte moved",
+    ]
+
+
+def test_no_complete_trial_is_invalid() -> None:
+    assert summarize(OPTIONS["1"], config("1"), [])["division"] == "invalid"
+
+
+def test_ranks_are_summed_trials_averaged_and_device_p95_is_the_maximum(result: dict[str, Any]) -> None:
+    trials = [
+        [with_figures(result, 100, 1.0, 10), with_figures(result, 50, 0.5, 30)],
+        [with_figures(result, 110, 1.1, 20), with_figures(result, 60, 0.6, 5)],
+    ]
+    found = aggregate(trials)
+    assert found["avg_throughput_tokens_per_sec"]["value"] == pytest.approx(160)
+    assert found["tier_storage_read_bandwidth_gbps"]["value"] == pytest.approx(1.6)
+    assert found["storage_read_device_p95_ms"]["value"] == 30
+    assert found["avg_throughput_tokens_per_sec"]["median"] == pytest.approx(160)
+    assert found["storage_read_device_p95_ms"]["rule"] == "maximum over ranks and trials"
+
+
+def test_a_figure_that_a_trial_lacks_is_not_invented(result: dict[str, Any]) -> None:
+    lacking = copy.deepcopy(result)
+    lacking["summary"]["cache_stats"]["storage_read_device_p95_ms"] = None
+    assert aggregate([[result], [lacking]])["storage_read_device_p95_ms"]["value"] is None
+
+
+def test_the_metric_depends_on_the_dram_budget() -> None:
+    assert metric_choice(0).primary == ("decode_bytes_read_gb", "avg_throughput_tokens_per_sec")
+    assert metric_choice(0).unfit == ("storage_throughput_tokens_per_sec",)
+    assert metric_choice(4).primary == ("storage_throughput_tokens_per_sec",)
+    assert "2 GB" in metric_choice(2).reason
+
+
+def test_option_2_says_which_allocs_it_takes(result: dict[str, Any]) -> None:
+    assert "0, as in the published invocation" in str(allocs_text(OPTIONS["2"], 0))
+    assert "16, as the MLPerf harness" in str(allocs_text(OPTIONS["2"], 16))
+    assert allocs_text(OPTIONS["1"], 16) is None
+    assert deviations(OPTIONS["2"], config("2", max_concurrent_allocs=16), [[result]] * 3) == []
+
+
+def test_the_text_marks_the_primary_metrics_and_the_division(result: dict[str, Any]) -> None:
+    text = render(summarize(OPTIONS["1"], config("1"), [[result]] * 3))
+    assert "Division: CLOSED" in text
+    assert "-> decode_bytes_read_gb" in text
+    assert "   storage_throughput_tokens_per_sec" in text
