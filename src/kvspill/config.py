@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from kvspill.config_autoscaling import AutoscalingFields, closed_by_default
+from kvspill.config_blocks import BlockFields, PolicyName
 from kvspill.config_checks import check_config
 from kvspill.config_fields import (
     DEFAULT_IO_SIZE,
@@ -44,7 +45,7 @@ Positive = Annotated[float, Field(gt=0, le=1e12)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
-class Config(AutoscalingFields):
+class Config(BlockFields, AutoscalingFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
@@ -193,8 +194,8 @@ class Config(AutoscalingFields):
         "waterfall demotes the coldest to make room; spill takes the first tier with room",
         group="tiers",
     )
-    eviction_policy: Literal["lru", "lfu", "fifo", "s3-fifo"] = opt(
-        "lru", "which entry is the coldest", group="tiers"
+    eviction_policy: PolicyName = opt(
+        "lru", "which entry is given up first; with none, what does not fit is not kept", group="tiers"
     )
 
     io_engine: Literal["threads", "io_uring"] = opt("threads", "how I/O reaches the kernel", group="io")
@@ -307,6 +308,9 @@ class Config(AutoscalingFields):
     @property
     def largest_entry_bytes(self) -> int:
         """The largest KV entry that this run can ask for; 0 where only the recording knows."""
+        if self.io_model == "prefix" and self.recording is None:
+            tokens = [self.block_tokens, self.rag.chunk_tokens if self.enable_rag else 0]
+            return max(tokens) * self.bytes_per_token
         tokens = [self.max_context_tokens]
         if self.recording is not None:
             return tokens[0] * self.bytes_per_token

@@ -20,6 +20,7 @@ GROUPS: Final[Mapping[str, str]] = {
     "generation": "Generation: the time a GPU would take",
     "tiers": "Tiers: where KV entries may live",
     "io": "I/O: how the storage tier is driven",
+    "blocks": "Blocks: what engines do (--io-model prefix)",
     "autoscaling": "Limits: how much load is possible",
     "criteria": "Criteria: what counts as good enough",
     "output": "Output",

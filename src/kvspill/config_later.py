@@ -29,7 +29,6 @@ UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
         "engine": Later("engine presets"),
         "xlsx_output": Later("spreadsheets", "read the JSON of --output"),
         "io_engine": Later("io_uring", "use --io-engine threads", ("io_uring",)),
-        "io_model": Later("other I/O models", "use --io-model mlperf", ("prefix", "stream")),
         "gpu_tier": Later("a real GPU tier", "use --gpu-tier modelled", ("real",)),
     }
 )

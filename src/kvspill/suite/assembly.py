@@ -1,13 +1,15 @@
 """Puts a run together: tiers and their backends, the cache, the workload and the engine."""
 
+from kvspill.cache.blocks import BlockCache
 from kvspill.cache.cache import Cache, CacheOptions
-from kvspill.cache.policies import make_policy
+from kvspill.cache.policies import make_leaf_first, make_policy
 from kvspill.cache.tier import TierState
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
+from kvspill.serving.write_behind import WriteBehindOptions
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
 from kvspill.workload.registry import make_workload
@@ -22,6 +24,12 @@ def usable_bytes(tier: Tier, limit_bytes: int) -> int:
     return limit_bytes if tier is Tier.STORAGE else int(limit_bytes * MEMORY_USABLE_SHARE)
 
 
+def _usable_bytes(config: Config, tier: Tier, limit_bytes: int) -> int:
+    """The usable limit, less what an engine keeps free on storage."""
+    usable = usable_bytes(tier, limit_bytes)
+    return int(usable * config.storage_usable_share) if tier is Tier.STORAGE else usable
+
+
 def tier_limits(config: Config, storage_bytes: int) -> dict[Tier, int]:
     """The tiers of this run, fastest first, with their budgets; a tier without one is absent."""
     limits = {Tier.GPU: config.gpu_bytes, Tier.CPU: config.cpu_bytes, Tier.STORAGE: storage_bytes}
@@ -32,15 +40,22 @@ def build_cache(
     config: Config, world: World, observer: Observer, backends: dict[Tier, Backend], limits: dict[Tier, int]
 ) -> Cache:
     """The cache over the given backends."""
+    in_blocks = config.io_model == "prefix"
     tiers = []
     for tier, backend in backends.items():
-        usable = usable_bytes(tier, limits[tier])
-        policy = make_policy(config.eviction_policy, usable)
+        usable = _usable_bytes(config, tier, limits[tier])
+        name = config.eviction_policy
+        if tier is Tier.STORAGE and config.storage_eviction_policy is not None:
+            name = config.storage_eviction_policy
+        policy = (make_leaf_first if in_blocks else make_policy)(name, usable)
         tiers.append(TierState(tier, backend, limits[tier], usable, policy))
     options = CacheOptions(
         waterfall=config.placement == "waterfall", max_concurrent_allocs=config.max_concurrent_allocs
     )
-    return Cache(tiers, observer, world.now_ns, options)
+    if not in_blocks:
+        return Cache(tiers, observer, world.now_ns, options)
+    # With memory above storage, a block's uses are counted there before it may sink.
+    return BlockCache(tiers, observer, world.now_ns, options, demote_min_uses=config.admit_uses - 1)
 
 
 def build_workload(config: Config, world: World, limits: dict[Tier, int]) -> Workload:
@@ -60,6 +75,11 @@ def build_engine(
         prefill_only_tokens=config.prefill_only_tokens,
         prefill_only=config.prefill_only,
         decode_only=config.decode_only,
+        block_tokens=config.block_tokens,
+        prefetch_min_tokens=config.prefetch_min_tokens,
+        admit_uses=1 if config.write_policy == "back" and len(cache.tiers) > 1 else config.admit_uses,
+        write_behind=_write_behind(config),
+        stream_tokens_per_read=config.stream_tokens_per_read,
     )
     generation = Generation(
         round(config.generation_ms_per_token * 1e6), round(config.generation_us_per_prefill_token * 1e3)
@@ -80,6 +100,17 @@ def build_engine(
         observer,
         options,
         start_ns,
+    )
+
+
+def _write_behind(config: Config) -> WriteBehindOptions:
+    wait = config.write_max_wait
+    return WriteBehindOptions(
+        queue_blocks=config.write_queue_blocks,
+        workers=config.write_workers,
+        max_wait_ns=None if wait is None else round(wait * NS_PER_SEC),
+        through=config.write_policy == "through",
+        promote=config.promote == "on",
     )
 
 

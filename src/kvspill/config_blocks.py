@@ -1,0 +1,59 @@
+"""The settings of blocks: how engines cut, find, write, admit and evict them, and what recomputing costs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvspill.config_fields import Group, OnOff, opt
+
+PolicyName = Literal["lru", "lfu", "fifo", "s3-fifo", "none"]
+
+PREFILL_SECONDS_OF_64K = 12.0
+"""Published: a prompt of 65,536 tokens takes 12 s to recompute with an 8B model."""
+RECOMPUTE_US_PER_TOKEN = round(PREFILL_SECONDS_OF_64K / 65_536 * 1e6, 1)
+
+
+class BlockFields(Group):
+    """The fields of Config that belong to --io-model prefix and stream and to --engine."""
+
+    block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        256, "tokens per block of --io-model prefix, unless a trace lists its own blocks", group="blocks"
+    )
+    promote: Annotated[Literal["on", "off"], OnOff] = opt(
+        "on", "copy blocks that were read from storage into DRAM", group="blocks"
+    )
+    write_policy: Literal["back", "through"] = opt(
+        "back",
+        "back: new blocks go to the fastest tier and sink; through: to storage at once, with a copy in DRAM",
+        group="blocks",
+    )
+    write_queue_blocks: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
+        16_384, "new blocks that may wait to be written; more are dropped and counted", group="blocks"
+    )
+    write_workers: Annotated[int, Field(ge=1, le=1024)] = opt(
+        4, "batches of new blocks written at once behind the reads", group="blocks"
+    )
+    write_max_wait: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
+        None, "seconds after which a block in that queue is dropped", group="blocks", advanced=True
+    )
+    admit_uses: Annotated[int, Field(ge=1, le=1000)] = opt(
+        1, "a block goes to storage when it is used for this time", group="blocks", advanced=True
+    )
+    prefetch_min_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = opt(
+        0, "a shorter resident prefix is recomputed instead of loaded", group="blocks", advanced=True
+    )
+    storage_eviction_policy: PolicyName | None = opt(
+        None, "which entry storage gives up first (default: as --eviction-policy)", group="blocks"
+    )
+    storage_usable_share: Annotated[float, Field(gt=0, le=1)] = opt(
+        1.0, "part of the storage tier beyond which it evicts", group="blocks", advanced=True
+    )
+    stream_tokens_per_read: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        1, "--io-model stream: generated tokens per read of the whole KV", group="blocks", advanced=True
+    )
+    recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] = opt(
+        RECOMPUTE_US_PER_TOKEN,
+        "GPU microseconds to recompute a context token, for the break-even; "
+        "the default is that of an 8B model at 64K tokens in 12 s",
+        group="blocks",
+    )
