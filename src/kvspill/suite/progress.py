@@ -1,18 +1,23 @@
-"""What a person sees while a run goes on: one refreshed line on a terminal, a line every 10 s elsewhere."""
+"""What a person sees while a run goes on: one refreshed block on a terminal, a line every 10 s elsewhere."""
 
+import atexit
 import sys
-from collections.abc import Callable
-from typing import IO
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
-from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
+from kvspill.records import NS_PER_SEC
 from kvspill.serving.engine import Engine
+from kvspill.suite.glance import Recent, block, fitted, line, look
 from kvspill.world import World
 
-_TERMINAL_SECONDS = 0.5
-_PLAIN_SECONDS = 10.0
+if TYPE_CHECKING:
+    from rich.live import Live
+
+TERMINAL_SECONDS = 1.0
+PLAIN_SECONDS = 10.0
 
 
 class Progress:
@@ -21,31 +26,31 @@ class Progress:
     def __init__(self, quiet: bool, stream: IO[str] | None = None):
         self._stream = sys.stderr if stream is None else stream
         self._quiet = quiet
-        self._live = not quiet and self._stream.isatty()
-        self._line_open = False
+        self._on_terminal = not quiet and self._stream.isatty()
+        self._live: Live | None = None
         self._said_often = 0
-
-    def say_often(self, text: str) -> None:
-        """Called about once a second: refreshes the line on a terminal, one line in ten elsewhere."""
-        if self._live:
-            self._refresh(text)
-        elif self._said_often % round(_PLAIN_SECONDS) == 0:
-            self.say(text)
-        self._said_often += 1
 
     def say(self, text: str) -> None:
         """A line of its own."""
         if not self._quiet:
-            self._end_line()
+            self._end_block()
             print(text, file=self._stream, flush=True)
+
+    def say_often(self, text: str) -> None:
+        """Called about once a second: refreshes the block on a terminal, one line in ten elsewhere."""
+        if self._on_terminal:
+            self._refresh([text])
+        elif self._said_often % round(PLAIN_SECONDS) == 0:
+            self.say(text)
+        self._said_often += 1
 
     def preparing(self, what: str, done: int, total: int) -> None:
         """Called by backends while they get ready."""
         if total <= 0 or self._quiet:
             return
         text = f"preparing {what}: {100 * done // total} %"
-        if self._live:
-            self._refresh(text)
+        if self._on_terminal:
+            self._refresh([text])
         elif done >= total:
             self.say(text)
 
@@ -53,67 +58,56 @@ class Progress:
         self, world: World, config: Config, engine: Engine, recorder: Recorder, cache: Cache
     ) -> None:
         """Show the state of the run until cancelled."""
-        start_ns = world.now_ns()
-        await self.follow(
-            world,
-            lambda: _status((world.now_ns() - start_ns) / NS_PER_SEC, config, engine, recorder, cache),
-        )
+        start_ns, recent = world.now_ns(), Recent()
+
+        def lines() -> list[str]:
+            now = look(world, start_ns, config, engine, recorder, cache)
+            return block(now, recent.before(now)) if self._on_terminal else [line(now)]
+
+        await self._show(world, lines)
 
     async def follow(self, world: World, text: Callable[[], str]) -> None:
-        """Show a line, as it is then, again and again until cancelled."""
+        """Show a text, as it is then, again and again until cancelled."""
+        await self._show(world, lambda: [text()])
+
+    async def _show(self, world: World, lines: Callable[[], Sequence[str]]) -> None:
         if self._quiet or world.virtual:
             return
-        interval_ns = round((_TERMINAL_SECONDS if self._live else _PLAIN_SECONDS) * NS_PER_SEC)
+        interval_ns = round((TERMINAL_SECONDS if self._on_terminal else PLAIN_SECONDS) * NS_PER_SEC)
         try:
             while True:
                 await world.sleep_ns(interval_ns)
-                if self._live:
-                    self._refresh(text())
+                if self._on_terminal:
+                    self._refresh(lines())
                 else:
-                    self.say(text())
+                    self.say(" ".join(lines()))
         finally:
-            self._end_line()
+            self._end_block()
 
-    def _refresh(self, text: str) -> None:
-        self._stream.write("\r\x1b[2K" + text[:160])
-        self._stream.flush()
-        self._line_open = True
+    def _refresh(self, lines: Sequence[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
 
-    def _end_line(self) -> None:
-        if self._line_open:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
-            self._line_open = False
+        if self._live is None:
+            console = Console(file=self._stream, highlight=False)
+            # No thread of its own and nothing redirected: the event loop alone decides when it costs time.
+            self._live = Live(
+                console=console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+            # Whatever ends the program, the terminal gets its cursor back.
+            atexit.register(self._end_block)
+        text = fitted(lines, self._live.console.width)
+        self._live.update(Text(text, no_wrap=True), refresh=True)
 
-
-def _status(elapsed_seconds: float, config: Config, engine: Engine, recorder: Recorder, cache: Cache) -> str:
-    """One line: time, users, queue, throughput per tier, hits, errors."""
-    whole = f"/{config.duration:.0f}" if config.duration is not None else ""
-    window_seconds = elapsed_seconds - config.warmup_seconds
-    parts = [
-        f"{elapsed_seconds:5.0f}{whole} s",
-        f"{config.num_users} users",
-        f"{engine.in_service} in service",
-        f"{engine.queued} queued",
-        f"{engine.completed} done",
-    ]
-    if window_seconds <= 0:
-        parts.append("warming up")
-        return "  ".join(parts)
-    for tier in cache.tiers:
-        read, written = (
-            sum(recorder.lane(tier.name, verb).nbytes.values()) / GIB / window_seconds
-            for verb in (Verb.READ, Verb.WRITE)
-        )
-        label = {Tier.GPU: "gpu", Tier.CPU: "cpu", Tier.STORAGE: "storage"}[tier.name]
-        parts.append(f"{label} r {read:.2f} w {written:.2f} GiB/s")
-    counts = dict.fromkeys(Outcome, 0)
-    for (outcome, *_rest), count in recorder.lookups.items():
-        counts[outcome] += count
-    looked = counts[Outcome.HIT] + counts[Outcome.MISS]
-    if looked:
-        parts.append(f"{100 * counts[Outcome.HIT] / looked:.0f} % hits")
-    errors = sum(sum(lane.errors.values()) for lane in recorder.lanes())
-    if errors:
-        parts.append(f"{errors} errors")
-    return "  ".join(parts)
+    def _end_block(self) -> None:
+        """Take the block off the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            atexit.unregister(self._end_block)

@@ -1,0 +1,206 @@
+"""The state of a run at one moment, and how it reads: a block for a terminal, a line for a log."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvspill.cache.cache import Cache
+from kvspill.config import Config
+from kvspill.measure.recorder import Recorder
+from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
+from kvspill.serving.engine import Engine
+from kvspill.world import World
+
+_BAR_CELLS = 24
+_RECENT_SECONDS = 3.0
+LABELS = {Tier.GPU: "GPU", Tier.CPU: "CPU", Tier.STORAGE: "storage"}
+
+
+@dataclass(frozen=True, slots=True)
+class TierGlance:
+    """A tier's bytes since the window opened, and what it holds now."""
+
+    tier: Tier
+    modelled: bool
+    read_bytes: int
+    written_bytes: int
+    used_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """Counters since the window opened."""
+
+    elapsed_seconds: float
+    duration_seconds: float | None
+    warmup_seconds: float
+    requests_max: int | None
+    users: int
+    in_service: int
+    queued: int
+    completed: int
+    tokens: int
+    hits: int
+    misses: int
+    errors: int
+    tiers: tuple[TierGlance, ...]
+
+    @property
+    def measured_seconds(self) -> float:
+        return max(0.0, self.elapsed_seconds - self.warmup_seconds)
+
+    @property
+    def done_share(self) -> float | None:
+        """How much of the run is over, where that can be told."""
+        if self.duration_seconds:
+            return min(1.0, self.elapsed_seconds / self.duration_seconds)
+        return min(1.0, self.completed / self.requests_max) if self.requests_max else None
+
+    @property
+    def hit_rate(self) -> float | None:
+        looked = self.hits + self.misses
+        return self.hits / looked if looked else None
+
+
+def look(
+    world: World, start_ns: int, config: Config, engine: Engine, recorder: Recorder, cache: Cache
+) -> Glance:
+    """Read the counters now; cheap enough to be done every second."""
+    outcomes = dict.fromkeys(Outcome, 0)
+    for (outcome, *_rest), count in recorder.lookups.items():
+        outcomes[outcome] += count
+    tiers = tuple(
+        TierGlance(
+            tier=tier.name,
+            modelled=tier.backend.capabilities.modelled,
+            read_bytes=sum(recorder.lane(tier.name, Verb.READ).nbytes.values()),
+            written_bytes=sum(recorder.lane(tier.name, Verb.WRITE).nbytes.values()),
+            used_bytes=tier.used_bytes,
+            limit_bytes=tier.limit_bytes,
+        )
+        for tier in cache.tiers
+    )
+    return Glance(
+        elapsed_seconds=(world.now_ns() - start_ns) / NS_PER_SEC,
+        duration_seconds=config.duration,
+        warmup_seconds=config.warmup_seconds,
+        requests_max=config.max_requests,
+        users=engine.users,
+        in_service=engine.in_service,
+        queued=engine.queued,
+        completed=engine.completed,
+        tokens=recorder.requests.tokens,
+        hits=outcomes[Outcome.HIT],
+        misses=outcomes[Outcome.MISS],
+        errors=sum(sum(lane.errors.values()) for lane in recorder.lanes()),
+        tiers=tiers,
+    )
+
+
+class Recent:
+    """The last few glances, for rates that show what happens now and not since the beginning."""
+
+    def __init__(self) -> None:
+        self._glances: deque[Glance] = deque()
+
+    def before(self, now: Glance) -> Glance | None:
+        """Keep this one; returns the oldest that is still recent."""
+        while self._glances and now.elapsed_seconds - self._glances[0].elapsed_seconds > _RECENT_SECONDS:
+            self._glances.popleft()
+        oldest = self._glances[0] if self._glances else None
+        self._glances.append(now)
+        return oldest
+
+
+def block(now: Glance, before: Glance | None) -> list[str]:
+    """The lines of the block: time, load, each tier, and what came of it."""
+    tiers = [_tier_line(number, now, before) for number in range(len(now.tiers))]
+    return [_time_line(now), _load_line(now), *tiers, _outcome_line(now, before)]
+
+
+def _time_line(now: Glance) -> str:
+    share = now.done_share
+    bar = "" if share is None else f"[{'#' * round(share * _BAR_CELLS):<{_BAR_CELLS}}] {share:4.0%}  "
+    text = f"{bar}{clock(now.elapsed_seconds)}"
+    if now.duration_seconds is not None:
+        left_seconds = max(0.0, now.duration_seconds - now.elapsed_seconds)
+        text += f" of {clock(now.duration_seconds)}, {clock(left_seconds)} left"
+    elif now.requests_max is not None:
+        text += f", {now.completed:,} of {now.requests_max:,} requests"
+    return text + ("  (warming up, not measured)" if now.elapsed_seconds < now.warmup_seconds else "")
+
+
+def _load_line(now: Glance) -> str:
+    return (
+        f"users {now.users:,}   in service {now.in_service:,}   queued {now.queued:,}   "
+        f"completed {now.completed:,}"
+    )
+
+
+def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
+    tier = now.tiers[number]
+    read, written = rates(number, now, before)
+    label = LABELS[tier.tier] + (" (modelled)" if tier.modelled else "")
+    limit = f" of {tier.limit_bytes / GIB:.1f}" if tier.limit_bytes < 1 << 50 else ""
+    return (
+        f"{label:<18} read {read:6.2f}   write {written:6.2f} GiB/s   "
+        f"holds {tier.used_bytes / GIB:.1f}{limit} GiB"
+    )
+
+
+def rates(number: int, now: Glance, before: Glance | None) -> tuple[float, float]:
+    """GiB/s read and written by a tier since `before`, or since the window opened."""
+    tier = now.tiers[number]
+    if before is None:
+        seconds, read, written = now.measured_seconds, tier.read_bytes, tier.written_bytes
+    else:
+        earlier = before.tiers[number]
+        seconds = now.elapsed_seconds - before.elapsed_seconds
+        read, written = tier.read_bytes - earlier.read_bytes, tier.written_bytes - earlier.written_bytes
+    return (read / GIB / seconds, written / GIB / seconds) if seconds > 0 else (0.0, 0.0)
+
+
+def _outcome_line(now: Glance, before: Glance | None) -> str:
+    hits = "-" if now.hit_rate is None else f"{now.hit_rate:.0%}"
+    earlier_tokens, seconds = (0, now.measured_seconds)
+    if before is not None:
+        earlier_tokens, seconds = before.tokens, now.elapsed_seconds - before.elapsed_seconds
+    tokens = (now.tokens - earlier_tokens) / seconds if seconds > 0 else 0.0
+    return f"hits {hits}   {tokens:,.0f} tok/s   errors {now.errors:,}"
+
+
+def line(now: Glance) -> str:
+    """The same in one line, with rates since the window opened."""
+    whole = f"/{now.duration_seconds:.0f}" if now.duration_seconds is not None else ""
+    parts = [
+        f"{now.elapsed_seconds:5.0f}{whole} s",
+        f"{now.users} users",
+        f"{now.in_service} in service",
+        f"{now.queued} queued",
+        f"{now.completed} done",
+    ]
+    if now.measured_seconds <= 0:
+        return "  ".join([*parts, "warming up"])
+    for number, tier in enumerate(now.tiers):
+        read, written = rates(number, now, None)
+        modelled = " (modelled)" if tier.modelled else ""
+        parts.append(f"{LABELS[tier.tier].lower()}{modelled} r {read:.2f} w {written:.2f} GiB/s")
+    if now.hit_rate is not None:
+        parts.append(f"{now.hit_rate:.0%} hits")
+    if now.errors:
+        parts.append(f"{now.errors} errors")
+    return "  ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """1:05 or 1:02:03."""
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    minutes, left = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{left:02d}" if hours else f"{minutes}:{left:02d}"
+
+
+def fitted(lines: Sequence[str], columns: int) -> str:
+    """Lines cut to the terminal's width, so that the block never wraps and leaves traces."""
+    return "\n".join(text[: max(1, columns - 1)] for text in lines)
