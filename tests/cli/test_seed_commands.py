@@ -63,6 +63,17 @@ def parse(line: str) -> Config:
         (HARNESS, {"num_users": 70, "seed": 43, "max_concurrent_allocs": 4, "generation_mode": "none"}),
         (AUTOSCALE_QOS, {"enable_autoscaling": True, "autoscaler_mode": "qos", "arrival": "closed"}),
         (AUTOSCALE_CAPACITY, {"enable_autoscaling": True, "autoscaler_mode": "capacity", "arrival": "open"}),
+        (RAG, {"enable_rag": True, "rag_num_docs": 10, "num_users": 30}),
+        (MAX_STRESS, {"enable_rag": True, "enable_autoscaling": True, "autoscaler_mode": "capacity"}),
+        (
+            SHAREGPT,
+            {
+                "dataset_path": "ShareGPT_V3_unfiltered_cleaned_split.json",
+                "max_conversations": 500,
+                "max_requests": 500,
+                "duration": None,
+            },
+        ),
         ("--max-requests 200 --seed 42", {"max_requests": 200, "duration": None}),
     ],
 )
@@ -74,16 +85,6 @@ def test_a_command_of_the_specification_means_what_it_says(line: str, expected: 
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        (RAG, "--enable-rag: not available in this version (retrieval-augmented generation); leave it out"),
-        (
-            MAX_STRESS,
-            "--enable-rag: not available in this version (retrieval-augmented generation); leave it out",
-        ),
-        (
-            SHAREGPT,
-            "--dataset-path ShareGPT_V3_unfiltered_cleaned_split.json: not available in this version "
-            "(ShareGPT conversations); leave it out",
-        ),
         (
             "--io-engine io_uring",
             "--io-engine io_uring: not available in this version (io_uring); use --io-engine threads",
@@ -91,10 +92,6 @@ def test_a_command_of_the_specification_means_what_it_says(line: str, expected: 
         (
             "--gpu-tier real --gpu-mem-gb 8",
             "--gpu-tier real: not available in this version (a real GPU tier); use --gpu-tier modelled",
-        ),
-        (
-            "--io-model prefix",
-            "--io-model prefix: not available in this version (other I/O models); use --io-model mlperf",
         ),
         (
             "--num-gpus 8",
@@ -108,12 +105,7 @@ def test_a_feature_of_a_later_version_is_answered_and_never_ignored(line: str, a
     assert str(caught.value) == answer
 
 
-LATER_FLAGS = """--enable-rag
---rag-num-docs 10|--dataset-path a.json|--max-conversations 500|--use-burst-trace|--burst-trace-path a.csv
---trace-speedup 2|--replay-cycles 1|--trace mooncake:a|--request-rate 5|--prefill-only|--decode-only
---engine lmcache|--xlsx-output a.xlsx|--precondition|--io-model stream|--skip-bad-rows""".replace(
-    "\n", "|"
-).split("|")
+LATER_FLAGS = "--engine lmcache|--xlsx-output a.xlsx".split("|")
 
 
 @pytest.mark.parametrize("line", LATER_FLAGS)
@@ -134,7 +126,9 @@ def test_every_flag_sets_its_field() -> None:
         --quiet --debug
         --disable-multi-turn --disable-prefix-caching --decode-batch-size 8 --prefill-only-tokens 99
         --decode-ms-per-token 3 --prefill-us-per-token 4 --storage-capacity-gb 8 --storage-tier on
-        --conversation-end-probability 0.5 --max-turns 3"""
+        --conversation-end-probability 0.5 --max-turns 3
+        --trace mooncake:a --trace-speedup 2 --replay-cycles 3 --skip-bad-rows --max-conversations 7
+        --decode-only --populate-entries 5 --rag-num-docs 4 --rate-process poisson"""
     config = parse(line)
     words = shlex.split(line)
     given = {word[2:].replace("-", "_") for word in words if word.startswith("--")}

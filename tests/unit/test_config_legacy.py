@@ -27,7 +27,8 @@ qos_distribution: {interactive_probability: 0.25, responsive_threshold: 0.60}
 eviction: {max_recursion_depth: 10, target_usage_ratio: 0.8}
 gpu_backend: {memory_fraction: 0.9}
 prefix_cache: {min_prefix_length: 50, system_prompt_hit_probability: 0.3}
-rag: {chunk_size_tokens: 512, top_k_chunks: 5}
+rag: {chunk_size_tokens: 256, top_k_chunks: 3, request_probability: 0.2, retrieval_distribution: zipfian,
+      small_model_doc_tokens_min: 2000, max_chunk_bytes: 268435456}
 conversation: {max_conversations: 1000, max_turns_per_conv: 40, end_conversation_probability: 0.1}
 autoscaler: {min_users: 1, scale_up_factor: 1.2}
 decode: {batch_size: 16}
@@ -58,6 +59,12 @@ def test_personas_and_conversations_are_taken_over(harness: Config) -> None:
     assert (harness.decode_batch_size, harness.prefix.probability) == (16, 0.3)
 
 
+def test_documents_and_conversations_of_a_file_are_taken_over(harness: Config) -> None:
+    assert (harness.rag.chunk_tokens, harness.rag.top_k, harness.rag.probability) == (256, 3, 0.2)
+    assert (harness.rag.distribution, harness.rag.document_tokens) == ("zipf", (2000, 12_000))
+    assert harness.sharegpt.max_context_tokens == 8192
+
+
 def test_thresholds_become_shares(harness: Config) -> None:
     shares = (harness.qos.interactive.share, harness.qos.responsive.share, harness.qos.batch.share)
     assert shares == pytest.approx((0.25, 0.35, 0.40))
@@ -80,10 +87,8 @@ def test_what_is_not_used_is_listed_and_nothing_else(harness: Config) -> None:
         "prefix_cache.min_prefix_length",
         "qos_profiles.interactive.priority",
         "qos_profiles.interactive.target_latency_p999_ms",
-        "rag.chunk_size_tokens",
-        "rag.top_k_chunks",
+        "rag.max_chunk_bytes",
         "saturation_detection.queue_depth_threshold",
-        "sharegpt.max_context_tokens",
         "validation_limits.max_users",
     ]
 

@@ -144,8 +144,8 @@ WRONG_FILES = [
         "models:\n  m: {layers: 3, attention: gpa}\n",
         "c.yaml:2: models.m.attention gpa: unknown; did you mean gqa? choose mha, gqa or mla",
     ),
-    ("enable_rag: true\n", "c.yaml:1: enable_rag True: not available in this version "
-     "(retrieval-augmented generation); leave it out"),
+    ("xlsx_output: a.xlsx\n", "c.yaml:1: xlsx_output a.xlsx: not available in this version "
+     "(spreadsheets); read the JSON of --output"),
 ]  # fmt: skip
 
 

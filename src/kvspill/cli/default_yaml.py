@@ -14,6 +14,11 @@ HEAD = """\
 # A setting behind a "#" has no fixed default: it depends on other settings or on the machine.
 """
 
+_GROUPS = {
+    "rag": "Retrieval: how often, and documents in tokens (of models of 80 layers or more: large_model)",
+    "sharegpt": "Conversations: how texts become tokens (token_counter: auto, tiktoken or estimate)",
+}
+
 
 def default_yaml() -> str:
     """The text of config.yaml."""
@@ -58,6 +63,9 @@ def _nested(values: dict[str, Any]) -> str:
     for prompt in values["prefix"]["prompts"]:
         lines += [f"    - text: {json.dumps(prompt['text'])}"]
         lines += [f"      tokens: {prompt['tokens']}", f"      kind: {prompt['kind']}"]
+    for group, title in _GROUPS.items():
+        lines += ["", f"# --- {title} ---", f"{group}:"]
+        lines += [f"  {name}: {_scalar(value)}" for name, value in values[group].items()]
     lines += ["", "# --- Personas: laid over those of workload_preset, which are ---", "# personas:"]
     for name, persona in PERSONA_PRESETS["2025-11"].items():
         inner = ", ".join(f"{key}: {persona[key]}" for key in ("context", "generate", "think", "weight"))
