@@ -105,6 +105,7 @@ class Engine:
             await self._settle()
         finally:
             self._population.take_in(self._world.now_ns())
+            self._halted = True
             on_end()
             await self._stop(tasks)
 
@@ -142,11 +143,12 @@ class Engine:
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """End what is in flight: first the devices, so that what they moved is known, then the tasks."""
-        self._halted = True
+        if self._servers is not None:
+            # First of all: a server that is cut off must not be replaced by one that begins anew.
+            self._servers.wanted = 0
         with suppress(TimeoutError):
             await asyncio.wait_for(self._cache.stop(), _SETTLE_SECONDS)
         if self._servers is not None:
-            self._servers.wanted = 0
             tasks = [*tasks, *self._servers.tasks()]
         for task in tasks:
             task.cancel()
@@ -188,6 +190,9 @@ class Engine:
         return OpenPopulation(self._world, workload, limits, self._arrive, self._queue.someone_idle)
 
     def _arrive(self, request: Request, intended_ns: int) -> bool:
+        if self._halted:
+            # After the end nothing is counted any more: what arrived by then adds up.
+            return False
         self.arrived += 1
         self._digest.add(request, self._io_model.plan(request))
         return self._queue.submit(request, intended_ns)
@@ -232,6 +237,9 @@ class Engine:
         duration_ns = self._generation.duration_ns(generated_tokens, prefill_tokens)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)
+        if self._halted:
+            # It was counted as unfinished.
+            raise asyncio.CancelledError
         finished_ns = self._world.now_ns()
         if service.failure is None:
             self.completed += 1
