@@ -50,6 +50,8 @@ class SharedDevice:
         self._clock_ns = clock_ns
         self._waiting: deque[_Transfer] = deque()
         self._starting: set[_Transfer] = set()
+        self._entering: dict[float, list[_Transfer]] = {}
+        """Those that wait out their latency, by the time when it is over."""
         self._active: list[tuple[float, int, _Transfer]] = []
         self._sequence = 0
         self._work_ns = 0.0
@@ -83,24 +85,31 @@ class SharedDevice:
     def _admit(self, transfer: _Transfer, at_ns: float) -> None:
         transfer.started_ns = round(at_ns)
         if transfer.latency_ns <= 0:
-            self._enter(transfer, at_ns)
+            self._enter((transfer,), at_ns)
             return
         self._starting.add(transfer)
         enter_ns = at_ns + transfer.latency_ns
+        together = self._entering.get(enter_ns)
+        if together is not None:
+            # The transfers of a batch begin and enter together: one timer for all of them.
+            together.append(transfer)
+            return
+        self._entering[enter_ns] = [transfer]
         asyncio.get_running_loop().call_later(
-            max(0.0, enter_ns - self._clock_ns()) / NS_PER_SEC, self._latency_over, transfer, enter_ns
+            max(0.0, enter_ns - self._clock_ns()) / NS_PER_SEC, self._latency_over, enter_ns
         )
 
-    def _latency_over(self, transfer: _Transfer, enter_ns: float) -> None:
-        if transfer in self._starting:
-            self._starting.remove(transfer)
-            self._enter(transfer, enter_ns)
+    def _latency_over(self, enter_ns: float) -> None:
+        transfers = [transfer for transfer in self._entering.pop(enter_ns) if transfer in self._starting]
+        self._starting.difference_update(transfers)
+        self._enter(transfers, enter_ns)
 
-    def _enter(self, transfer: _Transfer, at_ns: float) -> None:
+    def _enter(self, transfers: Sequence[_Transfer], at_ns: float) -> None:
         self._advance(at_ns)
-        self._sequence += 1
-        transfer.tag = self._work_ns + transfer.work_ns
-        heappush(self._active, (transfer.tag, self._sequence, transfer))
+        for transfer in transfers:
+            self._sequence += 1
+            transfer.tag = self._work_ns + transfer.work_ns
+            heappush(self._active, (transfer.tag, self._sequence, transfer))
         self._advance(self._at_ns)
         self._arm()
 
@@ -208,7 +217,7 @@ class ModelledBackend:
             transfer.finish(now_ns, "cancelled", 0)
         elif verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
             transfer.finish(now_ns, "ENOENT")
-        elif self._instant:
+        elif self._instant or (verb is Verb.DELETE and latency_ns <= 0):
             transfer.finish(now_ns)
         elif verb is Verb.DELETE:
             asyncio.get_running_loop().call_later(
