@@ -1,0 +1,176 @@
+"""Both sides on one directory: the kvspill worker behind its pipe, and fio with files made for it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from lib import fio
+from lib.fio import Measured
+from lib.shape import Cell, operations
+
+BENCHMARKS = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class IoOptions:
+    """How kvspill does its I/O."""
+
+    io_size: int
+    io_threads: int = 32
+    verify: str = "off"
+    io_engine: str = "threads"
+
+
+class Kvspill:
+    """A worker process on one directory."""
+
+    def __init__(self, root: Path, options: IoOptions):
+        settings = {
+            "root": str(root),
+            "io_size": options.io_size,
+            "io_threads": options.io_threads,
+            "verify": options.verify,
+            "io_engine": options.io_engine,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "lib.worker", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=BENCHMARKS,
+        )
+        self._hear()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def populate(self, entry_bytes: int, count: int, keep: Path) -> list[Path]:
+        """Write entries to read later; returns links to their files, which fio reads too."""
+        answer = self._ask(do="populate", entry_bytes=entry_bytes, count=count, keep=str(keep))
+        return [Path(name) for name in answer["files"]]
+
+    def measure(self, cell: Cell, seconds: float) -> tuple[Measured, dict[str, Any]]:
+        """One measurement; what only kvspill can tell comes beside it."""
+        answer = self._ask(
+            do="measure", op=cell.op, entry_bytes=cell.entry_bytes, in_flight=cell.in_flight, seconds=seconds
+        )
+        names = ("nbytes", "seconds", "p95_ns", "mean_ns", "cpu_seconds", "pieces")
+        return Measured(**{name: answer.pop(name) for name in names}), answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return self._hear()
+
+    def _hear(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the kvspill worker ended with status {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise RuntimeError(f"the kvspill worker failed: {answer['failed']}")
+        return answer
+
+
+def run_fio(
+    engine: str,
+    cell: Cell,
+    root: Path,
+    old: Sequence[Path],
+    fresh_bytes: int,
+    seconds: float,
+    join: fio.Join = None,
+) -> Measured:
+    """fio on fresh files made for it (or the very files that kvspill reads), all removed afterwards."""
+    cell.check()
+    with scratch(root) as directory:
+        if cell.op == "mix":
+            per_slot = 0
+            _prepare_mix(engine, cell, directory, old, fresh_bytes)
+        else:
+            per_slot = _prepare_files(engine, cell, directory, old, fresh_bytes)
+        text = fio.job_text(engine, cell, directory, per_slot, seconds)
+        return fio.run(text, directory, seconds, cell.piece_bytes, join)
+
+
+def _prepare_files(engine: str, cell: Cell, directory: Path, old: Sequence[Path], fresh_bytes: int) -> int:
+    """Files e<slot>.<number> for fio; returns how many each slot has."""
+    slots = fio.layout(engine, cell).slots
+    have = len(old) if cell.op == "read" else fresh_bytes // cell.entry_bytes
+    per_slot = max(1, have // slots)
+    for slot in range(slots):
+        for number in range(per_slot):
+            path = directory / fio.file_name(slot, number)
+            if cell.op == "read":
+                os.link(old[(slot * per_slot + number) % len(old)], path)
+            else:
+                _fresh(path, cell)
+    return per_slot
+
+
+def _prepare_mix(engine: str, cell: Cell, directory: Path, old: Sequence[Path], moved_bytes: int) -> None:
+    """Fresh files and I/O logs for as many operations as could fit the time."""
+    count = max(2 * cell.slots, moved_bytes // cell.entry_bytes)
+    writes = sum(op.write for op in islice(operations("mix", len(old)), count))
+    fresh = [directory / f"fresh{number}" for number in range(writes)]
+    for path in fresh:
+        _fresh(path, cell)
+    for name, text in fio.mix_logs(engine, cell, old, fresh, count).items():
+        (directory / name).write_text(text)
+
+
+def _fresh(path: Path, cell: Cell) -> None:
+    """A new file, its room reserved but never written; on tmpfs reserving would be half of the writing."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        if cell.memory:
+            os.ftruncate(fd, cell.entry_bytes)
+        else:
+            os.posix_fallocate(fd, 0, cell.entry_bytes)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def scratch(root: Path) -> Iterator[Path]:
+    """A directory that is gone afterwards, its blocks given back before anyone else measures."""
+    directory = Path(tempfile.mkdtemp(prefix="kvspill-bench-", dir=root))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+        settle(root)
+
+
+def settle(root: Path) -> None:
+    """Commit the journal, so that one side's freed blocks are not discarded in the other's time."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.sync()

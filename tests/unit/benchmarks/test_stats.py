@@ -1,0 +1,50 @@
+"""Statistics of interleaved measurements, against figures worked out by hand."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.stats import bins_quantile, median_interval, paired_ratio, quantile, variation
+
+
+def test_a_slowdown_that_both_sides_share_cancels_out_of_the_ratio() -> None:
+    theirs = [100.0, 50.0, 200.0, 100.0, 25.0]
+    ratio = paired_ratio([value * 0.96 for value in theirs], theirs)
+    assert ratio.median == pytest.approx(0.96)
+    assert ratio.low == pytest.approx(ratio.high) == pytest.approx(0.96)
+
+
+def test_pairs_are_compared_round_by_round() -> None:
+    assert paired_ratio([1.0, 2.0, 30.0], [1.0, 4.0, 10.0]).median == 1.0
+
+
+def test_unpaired_measurements_are_refused() -> None:
+    with pytest.raises(ValueError, match="pairs needed: 2 values against 1"):
+        paired_ratio([1.0, 2.0], [1.0])
+
+
+def test_the_interval_is_the_same_for_the_same_values() -> None:
+    values = [0.9, 0.95, 1.0, 1.02, 0.97, 0.99, 1.01, 0.94, 0.96]
+    assert median_interval(values) == median_interval(values)
+
+
+@settings(max_examples=10)
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=12))
+def test_the_interval_holds_the_median_and_stays_among_the_values(values: list[float]) -> None:
+    ratio = paired_ratio(values, [1.0] * len(values))
+    assert min(values) <= ratio.low <= ratio.median <= ratio.high <= max(values)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.95, 95), (0.951, 96), (0.5, 50), (1.0, 100), (0.0, 1)])
+def test_a_quantile_is_the_smallest_value_that_covers_its_share(share: float, expected: int) -> None:
+    assert quantile(list(range(100, 0, -1)), share) == expected
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 0.99, 1.0]))
+def test_bins_give_the_quantile_of_the_values_counted_in_them(values: list[int], share: float) -> None:
+    bins = {value: values.count(value) for value in values}
+    assert bins_quantile(bins, share) == quantile(values, share)
+
+
+def test_variation_is_deviation_over_mean() -> None:
+    assert variation([9.0, 10.0, 11.0]) == pytest.approx(0.1)
