@@ -72,6 +72,12 @@ class Config(BlockFields, AutoscalingFields):
     max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
         1_000_000, "longest backlog; later arrivals are shed and counted", group="load"
     )
+    max_errors: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
+        10_000, "failed operations that end the run", group="load"
+    )
+    max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = opt(
+        120.0, "seconds that an I/O thread may hang before that ends the run", group="load", advanced=True
+    )
     max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
         0, "entries being written at once, 0 for no limit", group="load"
     )

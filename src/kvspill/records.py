@@ -284,7 +284,7 @@ class RunFacts:
     arrived: int
     """Requests whose intended time came."""
     completed: int
-    """Requests served to the end without failure, warm-up and drain included."""
+    """Requests served without failure by the end of the load, warm-up included."""
     failed: int
     shed: int
     """Arrivals refused because the backlog was at --max-queue."""
@@ -301,3 +301,9 @@ class RunFacts:
     """Service class of each unfinished request, in the order of their ages; empty where it is not known."""
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What was asked: the kind of workload, what was read of a recording and what was skipped."""
+    io_model: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of the I/O model over the whole load: read inflation, bounds of the hit rate, break-even."""
+    errors: Mapping[tuple[Tier, Verb, str], int] = field(default_factory=dict)
+    """Failed operations of the whole load by kind, those outside the window included."""
+    stuck_ages_ns: tuple[int, ...] = ()
+    """How long each I/O thread that hung at the end of the load had been inside its operation."""

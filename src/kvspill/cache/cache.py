@@ -1,6 +1,7 @@
 """The cache: finds, places, demotes and drops entries over the tiers, by the rules C1-C7."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from kvspill.records import (
     OpRecord,
     Outcome,
     Purpose,
+    Tier,
     Verb,
 )
 from kvspill.storage.base import ObjectRef, Source, WriteItem
@@ -57,6 +59,10 @@ class Cache:
         self._options = options or CacheOptions()
         self._index: dict[str, Entry] = {}
         self._generation = 0
+        self.errors: Counter[tuple[Tier, Verb, str]] = Counter()
+        """Every operation that failed, by kind, whenever it was."""
+        self.on_error: Callable[[], None] = lambda: None
+        """Called after each of them: somebody may want to end the run."""
         limit = self._options.max_concurrent_allocs
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._background: set[asyncio.Task[None]] = set()
@@ -352,6 +358,9 @@ class Cache:
     def _report(
         self, tier: TierState, verb: Verb, purpose: Purpose, entry: Entry, completion: Completion
     ) -> None:
+        if completion.error is not None and completion.error != "cancelled":
+            self.errors[tier.name, verb, completion.error] += 1
+            self.on_error()
         self._observer.op(
             OpRecord(
                 tier=tier.name,

@@ -87,6 +87,20 @@ def _failures(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Cautio
             f"Operations failed: {kinds}.",
             "Check the device, its free space and the kernel log; failed operations are in no score.",
         )
+    outside = sum(row["count"] for row in honesty["errors_outside_window"])
+    if outside:
+        yield caution(
+            "errors_outside_window",
+            f"{outside:,} operations failed before the measured window or after it.",
+            "Check the device, its free space and the kernel log, and run it again.",
+        )
+    stuck = honesty["stuck_io"]
+    if stuck["threads"]:
+        yield caution(
+            "stuck_io",
+            f"{stuck['threads']} I/O threads hung at the end, one for {stuck['oldest_seconds']:.1f} s.",
+            "Check the device and the kernel log; what hung is unfinished and in no score.",
+        )
 
 
 def _capacity(measured: Measured) -> Iterator[Caution]:

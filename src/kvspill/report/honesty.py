@@ -33,6 +33,8 @@ def honesty_block(
         "modelled_tiers": [facts.tier.value for facts in measured.facts.tiers if facts.modelled],
         "requests": _requests(measured),
         "errors": _errors(measured),
+        "errors_outside_window": _errors_outside(measured),
+        "stuck_io": _stuck_io(measured),
         "arrival_lateness_ms": _lateness(measured),
         "offered_load": _offered_load(measured, ceiling),
         "ceiling": _ceiling(measured, ceiling),
@@ -101,6 +103,22 @@ def _errors(measured: Measured) -> list[dict[str, Any]]:
         for lane in measured.recorder.lanes()
         for kind, count in sorted(lane.errors.items())
     ]
+
+
+def _errors_outside(measured: Measured) -> list[dict[str, Any]]:
+    """Failed operations of warm-up and drain: in no figure, but a fault nevertheless."""
+    rows = []
+    for (tier, verb, kind), count in sorted(measured.facts.errors.items()):
+        outside = count - measured.recorder.lane(tier, verb).errors[kind]
+        if outside > 0:
+            rows.append({"tier": tier.value, "verb": verb.value, "kind": kind, "count": outside})
+    return rows
+
+
+def _stuck_io(measured: Measured) -> dict[str, Any]:
+    """I/O threads that hung when the load ended."""
+    ages_ns = measured.facts.stuck_ages_ns
+    return {"threads": len(ages_ns), "oldest_seconds": ages_ns[0] / NS_PER_SEC if ages_ns else None}
 
 
 def _lateness(measured: Measured) -> dict[str, float] | None:

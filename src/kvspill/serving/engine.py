@@ -90,6 +90,11 @@ class Engine:
         return len(self._in_service)
 
     @property
+    def io_facts(self) -> dict[str, int]:
+        """What the I/O model counted beside the recorder's rows."""
+        return self._io_model.facts()
+
+    @property
     def digest(self) -> str:
         return self._digest.hexdigest()
 
@@ -155,7 +160,9 @@ class Engine:
         await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
 
     def interrupt(self, reason: str) -> None:
-        """End the load now; what was measured so far is kept."""
+        """End the load now; what was measured so far is kept. What is over cannot be interrupted."""
+        if self._halted:
+            return
         self.interrupted = self.interrupted or reason
         self._stop_asked.set()
         self._finished.set()
@@ -198,13 +205,13 @@ class Engine:
         return self._queue.submit(request, intended_ns)
 
     def _check_finished(self) -> None:
-        # With a duration the run lasts that long; a number of requests ends when they are done.
+        # With a duration the run lasts that long; a number of requests or a recording ends when it is done.
         if self._all_served:
             self._finished.set()
 
     @property
     def _all_served(self) -> bool:
-        counted = self._options.max_requests is not None or self.end_ns is None
+        counted = self._options.max_requests is not None or self.end_ns is None or self._population.spent
         return counted and self._population.exhausted and not self._in_service and len(self._queue) == 0
 
     # Service

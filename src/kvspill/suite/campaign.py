@@ -12,6 +12,7 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.report.result import write_result
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
+from kvspill.suite.interrupts import by_signal
 from kvspill.suite.manifest import Manifest, Row, RowStatus, read_result, save, write_json
 from kvspill.suite.progress import Progress
 from kvspill.suite.runner import make_plan, run_trials
@@ -71,7 +72,10 @@ def _run_row(
         result = run_trials(make_plan(config, simulated, progress), progress)
         if result["incomplete"]:
             write_result(folder / f"{Path(row.file).stem}.incomplete.json", result)
-            return {"status": RowStatus.INTERRUPTED, "reason": str(result["interrupted"])}
+            reason = str(result["interrupted"])
+            if not by_signal(reason):
+                raise KvspillError(f"ended early: {reason}")
+            return {"status": RowStatus.INTERRUPTED, "reason": reason}
         write_result(folder / row.file, result)
     except KeyboardInterrupt:
         return {"status": RowStatus.INTERRUPTED, "reason": "stopped before the load began"}

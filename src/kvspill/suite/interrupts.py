@@ -8,6 +8,12 @@ from types import FrameType
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STOPPED_BY = "stopped by "
+
+
+def by_signal(reason: str) -> bool:
+    """True where a run ended early because somebody asked for it, not because something failed."""
+    return reason.startswith(_STOPPED_BY)
 
 
 class Interrupts:
@@ -44,6 +50,6 @@ class Interrupts:
 
     def _end(self) -> None:
         if self._end_load is not None:
-            self._end_load(f"stopped by {self._reason}")
+            self._end_load(f"{_STOPPED_BY}{self._reason}")
         elif self._task is not None:
             self._task.cancel()

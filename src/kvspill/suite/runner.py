@@ -8,11 +8,13 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.config_checks import check_fit
+from kvspill.errors import KvspillError
 from kvspill.report.cautions import caution
 from kvspill.report.console import print_summary
 from kvspill.report.result import write_result
 from kvspill.report.trials import combine
 from kvspill.storage.preflight import check_machine
+from kvspill.suite.interrupts import by_signal
 from kvspill.suite.progress import Progress
 from kvspill.suite.trial import Plan, run_trial
 
@@ -29,7 +31,11 @@ def run_command(config: Config, *, simulated: bool) -> int:
     write_result(path, result)
     if not config.quiet:
         print_summary(result, [path], file=sys.stdout)
-    return INTERRUPTED if result["incomplete"] else 0
+    if not result["incomplete"]:
+        return 0
+    if by_signal(str(result["interrupted"])):
+        return INTERRUPTED
+    raise KvspillError(f"the run ended early: {result['interrupted']}")
 
 
 def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
@@ -68,6 +74,7 @@ def run_trials(plan: Plan, progress: Progress) -> dict[str, Any]:
         return dict(results[0])
     whole = combine(results)
     whole["incomplete"] = whole["incomplete"] or len(results) < plan.config.trials
+    whole["interrupted"] = whole["interrupted"] or results[-1]["interrupted"]
     return whole
 
 

@@ -24,6 +24,7 @@ from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.serving.engine import Engine
 from kvspill.suite.assembly import build_cache, build_engine, tier_facts
 from kvspill.suite.ceiling import null_ceiling
+from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.trial import CEILING_SECONDS, Trial, skipped_rows
 from kvspill.workload.base import Workload
@@ -87,11 +88,14 @@ class SearchTrial(Trial):
         options = search_options(config, lever, start_ns)
         stages = Stages(world, lever, windows, options)
         controller = Controller(make_mode(options), stages, lever, options, world)
-        account.begin(engine, cache, lever, start_ns)
-        await self._drive(engine, windows, controller)
+        health = Health(world, config, cache)
+        account.begin(engine, cache, lever, health, start_ns)
+        await self._drive(engine, windows, controller, health)
         return await self._result(account, windows, controller, workload)
 
-    async def _drive(self, engine: Engine, windows: StageWindows, controller: Controller) -> None:
+    async def _drive(
+        self, engine: Engine, windows: StageWindows, controller: Controller, health: Health
+    ) -> None:
         """Run the load with the controller beside it; an error of either ends both."""
 
         async def search() -> None:
@@ -103,10 +107,12 @@ class SearchTrial(Trial):
 
         searching = asyncio.ensure_future(search())
         following = asyncio.ensure_future(self.progress.follow(self.world, lambda: controller.status))
+        guarding = asyncio.ensure_future(health.watch(engine.interrupt))
         try:
             await engine.run(lambda: windows.end(self.world.now_ns()))
         finally:
             following.cancel()
+            guarding.cancel()
             searching.cancel()
         if searching.done() and not searching.cancelled():
             searching.result()
@@ -150,8 +156,8 @@ class _Account:
         self.probes: dict[str, Any] | None = None
         self.users = trial.config.num_users
 
-    def begin(self, engine: Engine, cache: Cache, lever: Lever, start_ns: int) -> None:
-        self._engine, self._cache, self._lever = engine, cache, lever
+    def begin(self, engine: Engine, cache: Cache, lever: Lever, health: Health, start_ns: int) -> None:
+        self._engine, self._cache, self._lever, self._health = engine, cache, lever, health
         self._stage_start = _counters(engine, start_ns)
 
     def on_stage(self) -> None:
@@ -174,6 +180,7 @@ class _Account:
             "end": _counters(engine, recorder.window_end_ns),
             "unfinished": engine.unfinished(recorder.window_end_ns),
             "tiers": tier_facts(self._cache),
+            "health": self._health.facts(),
             "lateness_ns": tuple(engine.lateness_ns[self._stage_start.lateness :]),
         }
 
@@ -206,6 +213,7 @@ class _Account:
             prefix_bytes_saved=end.prefix_bytes_saved - start.prefix_bytes_saved,
             interrupted=self._engine.interrupted,
             workload=workload,
+            **self._at_end["health"],
         )
 
 

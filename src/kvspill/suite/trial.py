@@ -24,6 +24,7 @@ from kvspill.storage.base import Backend
 from kvspill.suite.assembly import build_cache, build_engine, build_workload, tier_facts, tier_limits
 from kvspill.suite.backends import open_backends
 from kvspill.suite.ceiling import null_ceiling
+from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.precondition import precondition
 from kvspill.suite.progress import Progress
@@ -142,7 +143,11 @@ class Trial:
         watch = None
         if not self.plan.simulated:
             watch = WindowWatch(world, Probe(self.plan.cache_dirs), window_start_ns)
-        beside = [self.progress.watch(world, self.config, engine, recorder, cache)]
+        health = Health(world, self.config, cache)
+        beside = [
+            health.watch(engine.interrupt),
+            self.progress.watch(world, self.config, engine, recorder, cache),
+        ]
         beside += [] if watch is None else [watch.run()]
         tasks = [asyncio.ensure_future(work) for work in beside]
         at_end: dict[str, Any] = {}
@@ -152,6 +157,7 @@ class Trial:
             at_end["window_end_ns"] = recorder.close_window(world.now_ns())
             at_end["unfinished"] = engine.unfinished(at_end["window_end_ns"])
             at_end["tiers"] = tier_facts(cache)
+            at_end["health"] = health.facts()
 
         try:
             await engine.run(note_the_end)
@@ -176,6 +182,7 @@ class Trial:
             prefix_matches=engine.prefix_matches,
             prefix_bytes_saved=engine.prefix_bytes_saved,
             interrupted=engine.interrupted,
+            **at_end["health"],
         )
         return facts, at_end["probes"]
 

@@ -1,0 +1,74 @@
+"""Faults cost the request and not the run; too many of them end it, and the reason is said aloud."""
+
+import json
+import random
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.records import NS_PER_SEC, Tier
+from kvspill.suite import trial
+from sim.hazards import HazardousDevice, Hazards, Outage
+
+RUN = ["simulate", "--model", "tiny-1b", "--num-users", "5", "--cpu-mem-gb", "0", "--duration", "20"]
+RUN += ["--storage-capacity-gb", "1", "--generation-mode", "fast", "--quiet"]
+
+
+@pytest.fixture
+def simulate(monkeypatch, tmp_path):
+    """Runs a command line on a storage tier with hazards; returns its exit code and its result."""
+    real_open = trial.open_backends
+
+    def run(hazards, *argv):
+        def open_hazardous(config, world, *rest):
+            backends = real_open(config, world, *rest)
+            device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
+            return {**backends, Tier.STORAGE: device}
+
+        monkeypatch.setattr(trial, "open_backends", open_hazardous)
+        path = tmp_path / "result.json"
+        code = main([*RUN, *argv, "--output", str(path)])
+        return code, json.loads(path.read_text())
+
+    return run
+
+
+def test_errors_below_the_limit_cost_requests_and_not_the_run(simulate):
+    code, result = simulate(Hazards(fail={"write": 0.1}), "--warmup", "0")
+    assert code == 0
+    assert result["incomplete"] is False
+    assert result["honesty"]["requests"]["failed"] > 0
+    assert {row["kind"] for row in result["honesty"]["errors"]} > {"ENOSPC", "EIO"}
+
+
+def test_too_many_errors_end_the_run_with_the_kinds_the_limit_and_exit_code_1(simulate, capsys):
+    code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "40")
+    assert code == 1
+    assert result["incomplete"] is True
+    assert sum(row["count"] for row in errors_of(result)) == 40
+    line = capsys.readouterr().err
+    assert line.startswith("kvspill: error: the run ended early: 40 operations failed (storage write ")
+    assert "--max-errors is 40; check the device, its free space and the kernel log" in line
+    assert result["interrupted"] in line
+    assert line.count("\n") == 1
+
+
+def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate):
+    early = Outage(0, 2 * NS_PER_SEC, "EROFS", ("write",))
+    code, result = simulate(Hazards(outages=(early,)), "--warmup", "5")
+    honesty = result["honesty"]
+    assert code == 0
+    assert honesty["errors"] == []
+    assert [row["kind"] for row in honesty["errors_outside_window"]] == ["EROFS"]
+    assert "errors_outside_window" in {warning["code"] for warning in result["warnings"]}
+
+
+def test_trials_after_a_failed_one_are_not_run_and_the_reason_survives(simulate, capsys):
+    code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "10", "--trials", "3")
+    assert code == 1
+    assert result["trials"]["count"] == 1
+    assert "10 operations failed" in capsys.readouterr().err
+
+
+def errors_of(result):
+    return result["honesty"]["errors"] + result["honesty"]["errors_outside_window"]
