@@ -110,7 +110,8 @@ class Recorder:
             # One piece from take-up to end is a model's account of what flowed, not a system call.
             self._count_interpolated(lane, record, moved_bytes, moved_bytes)
         else:
-            self._count_pieces(lane, record, max(record.stored_bytes, 1))
+            whole_bytes = sum(nbytes for _, _, nbytes in completion.pieces)
+            self._count_pieces(lane, record, max(record.stored_bytes, whole_bytes, 1))
 
     def _count_bytes(self, lane: Lane, record: OpRecord) -> None:
         pieces = record.completion.pieces
