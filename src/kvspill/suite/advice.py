@@ -10,12 +10,12 @@ _SET_UPS = {
     "cpu-only": "DRAM alone",
     "gpu-cpu-storage": "GPU memory and DRAM in front of the storage",
 }
+_WORTH = 1.1
+"""A tier must serve this many times as much to be worth its money; less is noise."""
+_NOTABLE = 0.1
+_FEW_REQUESTS = 100
 _PRESSED = 0.5
 """A device that fills half of the service time or more is near its limit."""
-_AS_GOOD = 1.05
-"""Within 5 % of the best service time the cheaper set-up is the better buy."""
-_WORTH = 1.25
-"""A tier that makes I/O this many times faster is worth its money; less is noise or habit."""
 _DOUBTS = {
     "client_bound": "this program was near its own ceiling, so a faster device would not have shown",
     "capacity_bound": "entries were dropped for lack of space, so more capacity alone would help",
@@ -72,38 +72,45 @@ def _bottleneck(found: Found) -> Iterator[str]:
         yield "No realistic load completed a request, so the bottleneck is unknown; run production longer."
         return
     parts = {
-        "in the queue: more is asked than the servers can take": _mean(row.queue_ms),
-        "in the tiers' I/O: memory and storage set the pace": _mean(row.storage_io_ms),
-        "generating tokens: the GPU sets the pace, and the tiers keep up": _mean(row.generation_ms),
-        "in this program: it, and not the device, sets the pace": _mean(row.other_ms),
+        "waiting in the queue": _mean(row.queue_ms),
+        "in the tiers' I/O": _mean(row.storage_io_ms),
+        "generating tokens": _mean(row.generation_ms),
+        "in this program itself": _mean(row.other_ms),
     }
     whole = sum(parts.values())
     if whole <= 0:
         return
-    where, largest = max(parts.items(), key=lambda part: part[1])
-    yield (
-        f"Bottleneck with {row.users} users ({row.name}): a request of {_time(whole)} spends "
-        f"{largest / whole:.0%} {where}."
+    ranked = sorted(parts.items(), key=lambda part: -part[1])
+    spent = " and ".join(
+        f"{value / whole:.0%} {where}" for where, value in ranked if value >= _NOTABLE * whole
     )
+    meaning = {
+        "waiting in the queue": "more is asked than the servers can take",
+        "in the tiers' I/O": "memory and storage set the pace",
+        "generating tokens": "the GPU sets the pace",
+        "in this program itself": "it, and not the device, sets the pace",
+    }[ranked[0][0]]
+    load = f"{row.users} users ({row.name})"
+    yield f"Bottleneck with {load}: a request of {_time(whole)} spends {spent}: {meaning}."
 
 
 def _tiers(found: Found) -> Iterator[str]:
-    """Which tier to buy: what each one takes off the I/O and off the whole service of a request."""
+    """Which tier to buy: what each one adds to the throughput of the same users."""
     base = found.get("storage-only")
-    if base is None or not base.served_ms:
+    if base is None or not base.tokens_per_sec:
         yield "Without a result of storage-only nothing can be said about which tier to buy."
         return
     choices = [(base, "storage alone")]
     for name, what in _SET_UPS.items():
         row = found.get(name)
-        if row is not None and row.served_ms:
+        if row is not None and row.tokens_per_sec:
             choices.append((row, what))
             yield _gain(base, row, what)
     yield from _purchase(choices)
 
 
 def _gain(base: Figures, row: Figures, what: str) -> str:
-    """One set-up against storage alone."""
+    """One set-up against storage alone. Users wait for answers, so time saved shows as throughput."""
     labels = {"gpu": "GPU memory", "cpu": "DRAM"}
     sizes = " and ".join(
         f"{tier.limit_gib:.1f} GiB {labels[name]}"
@@ -111,25 +118,24 @@ def _gain(base: Figures, row: Figures, what: str) -> str:
         for name, tier in row.tiers.items()
         if name in labels
     )
-    before, after = _mean(base.storage_io_ms), _mean(row.storage_io_ms)
-    change = f"{_time(before)} -> {_time(after)} of I/O per request"
-    factor = before / after if after > 0 else float("inf")
+    before, after = base.tokens_per_sec or 0.0, row.tokens_per_sec or 0.0
+    factor = after / before
     if factor >= _WORTH:
-        effect = f"makes I/O {factor:.1f} times faster"
+        effect = f"serves {factor:.1f} times as much as storage alone"
     elif factor > 1 / _WORTH:
-        effect = "hardly changes I/O"
+        effect = "serves about as much as storage alone"
     else:
-        effect = "makes I/O slower"
-    return f"{what} ({sizes}) {effect}: {change}."
+        effect = "serves less than storage alone"
+    waits = f"{_time(_mean(base.storage_io_ms))} -> {_time(_mean(row.storage_io_ms))}"
+    return f"{what} ({sizes}) {effect}: {before:,.0f} -> {after:,.0f} tok/s, I/O of a request {waits}."
 
 
 def _purchase(choices: list[tuple[Figures, str]]) -> Iterator[str]:
     """The cheapest set-up of real tiers that is about as good as the best of them."""
     real = [(row, what) for row, what in choices if "storage" in row.tiers and _is_real(row)]
-    best_ms = min(row.served_ms or 0.0 for row, _ in real)
-    row, what = next(item for item in real if (item[0].served_ms or 0.0) <= best_ms * _AS_GOOD)
-    served = ", ".join(f"{_time(other.served_ms or 0.0)} with {name}" for other, name in real)
-    served = f"a request takes {served}"
+    best = max(row.tokens_per_sec or 0.0 for row, _ in real)
+    row, what = next(item for item in real if (item[0].tokens_per_sec or 0.0) * _WORTH >= best)
+    served = ", ".join(f"{other.tokens_per_sec:,.0f} tok/s with {name}" for other, name in real)
     if len(real) == 1:
         yield "No real tier was measured in front of the storage, so no purchase can be advised."
     elif row is real[0][0]:
@@ -163,21 +169,32 @@ def _faster_drive(found: Found) -> Iterator[str]:
         yield f"In {row.name} hardly a byte was read from storage, so a faster drive would change nothing."
         return
     device_share = min(1.0, tier.read_device_mean_ms / tier.read_mean_ms)
-    saved = _mean(row.storage_io_ms) / 2 / row.served_ms
+    busy_ms = sum(other.busy_ms for other in row.tiers.values())
+    part = tier.busy_ms / busy_ms if busy_ms > 0 else 1.0
+    saved = _mean(row.storage_io_ms) * part / 2 / row.served_ms
     yield (
-        f"In {row.name} a storage read is {device_share:.0%} device time, the rest waits in the host; "
-        f"a drive of twice the speed could take at most {saved:.0%} off a request's service."
+        f"In {row.name} storage takes {part:.0%} of the tiers' time, and a storage read is "
+        f"{device_share:.0%} device time; a drive of twice the speed would take about {saved:.0%} off a "
+        "request's service at most."
     )
 
 
 def _users(found: Found) -> Iterator[str]:
+    """The answers of the searches."""
     row = found.get("autoscale")
-    if row is None or row.autoscaling is None:
+    answer = row.autoscaling if row is not None else None
+    if answer is None:
         yield "How many users this machine can serve was not searched for; run autoscale."
-        return
-    users = row.autoscaling.get("users")
-    reason = row.autoscaling.get("reason", "")
-    yield f"The search for the most users ended at {users} ({reason})."
+    elif answer["concluded"]:
+        yield f"Users that this machine can serve: {answer.get('users')} ({answer['reason']})."
+    else:
+        yield f"Users that this machine can serve: no answer yet. {answer['reason']}"
+    peak = found["capacity-autoscale"].autoscaling if "capacity-autoscale" in found else None
+    if peak is not None and peak.get("peak_throughput") is not None:
+        yield (
+            f"Peak throughput of the storage: {peak['peak_throughput']:,.0f} tokens' worth of KV per second "
+            f"with {peak.get('users')} users ({peak['reason']})."
+        )
 
 
 def _doubts(found: Found) -> Iterator[str]:
@@ -191,6 +208,9 @@ def _doubts(found: Found) -> Iterator[str]:
             rows = [name for name in rows if "storage" in found[name].tiers]
         if rows:
             yield f"Doubt about {', '.join(rows)}: {meaning}."
+    few = [row.name for row in found.values() if row.completed < _FEW_REQUESTS]
+    if few:
+        yield f"Doubt about {', '.join(few)}: fewer than {_FEW_REQUESTS} requests completed; run longer."
     if any(row.simulated for row in found.values()):
         yield "All of this is simulated: it holds for the modelled devices, not for this machine's."
 

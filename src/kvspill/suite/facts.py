@@ -19,6 +19,8 @@ class TierFigures:
     read_device_p95_ms: float | None
     read_mean_ms: float | None
     read_device_mean_ms: float | None
+    busy_ms: float
+    """Time of all its reads and writes together."""
     modelled: bool
 
 
@@ -73,6 +75,7 @@ def figures(name: str, result: Mapping[str, Any]) -> Figures:
             read_device_p95_ms=cache[f"{tier['tier']}_read_device_p95_ms"],
             read_mean_ms=cache[f"{tier['tier']}_read_mean_ms"],
             read_device_mean_ms=cache[f"{tier['tier']}_read_device_mean_ms"],
+            busy_ms=_busy_ms(cache, tier["tier"]),
             modelled=tier["tier"] in modelled,
         )
         for tier in result["tiers"]
@@ -83,7 +86,7 @@ def figures(name: str, result: Mapping[str, Any]) -> Figures:
     steps = result["autoscaling_stats"]
     return Figures(
         name=name,
-        users=result["config"]["num_users"],
+        users=(steps[-1].get("users") if steps else None) or result["config"]["num_users"],
         tokens_per_sec=summary["avg_throughput_tokens_per_sec"],
         storage_tokens_per_sec=summary["storage_throughput_tokens_per_sec"],
         completed=requests["completed_in_window"],
@@ -101,3 +104,11 @@ def figures(name: str, result: Mapping[str, Any]) -> Figures:
         warnings=tuple(item["code"] for item in result["warnings"]),
         autoscaling=steps[-1] if steps else None,
     )
+
+
+def _busy_ms(cache: Mapping[str, Any], tier: str) -> float:
+    whole = 0.0
+    for verb in ("read", "write"):
+        mean_ms = cache[f"{tier}_{verb}_mean_ms"]
+        whole += (cache[f"{tier}_{verb}_ops"] or 0) * mean_ms if mean_ms is not None else 0.0
+    return whole

@@ -24,7 +24,7 @@ OVERLOAD = 4
 QUICK_CPU_GB = 4.0
 QUICK_STORAGE_GB = 6.0
 QUICK_DIVISOR = 4
-QUICK_SECONDS_MIN, QUICK_SECONDS_MAX = 15.0, 60.0
+QUICK_SECONDS_MIN, QUICK_SECONDS_MAX = 15.0, 75.0
 SECONDS: Mapping[str, float] = {
     "tier_seconds": 120.0,
     "saturation_seconds": 180.0,
@@ -149,6 +149,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
         "users": users,
         "users_high": users_high,
         "users_start": max(1, users // 3),
+        "users_room": max(users_high, room),
         "cpu_gb": cpu_gb,
         "cpu_small_gb": cpu_small_gb,
         "gpu_gb": gpu_gb,

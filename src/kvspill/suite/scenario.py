@@ -11,11 +11,15 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config_errors import shown
 from kvspill.config_fields import extra_of, flag_of
+from kvspill.config_groups import Rag
 from kvspill.config_later import UNAVAILABLE
 from kvspill.config_load import load_config
 from kvspill.config_yaml import YamlFile, read_yaml
 from kvspill.errors import UsageError
+from kvspill.models import all_models
+from kvspill.records import GIB
 from kvspill.suite.plan import Sizes, quick_seconds
+from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
 NINE = (
     "gpu-only",
@@ -191,6 +195,7 @@ def fill(scenario: Scenario, sizes: Sizes, extra: Mapping[str, Any], *, fit: boo
         settings.update({name: value for name, value in extra.items() if name != "cache_dir"})
     if fit:
         notes += _fit(settings, sizes)
+    notes += _fit_documents(settings)
     return replace(scenario, settings=settings, notes=(*scenario.notes, *notes))
 
 
@@ -225,6 +230,24 @@ def _fit(settings: dict[str, Any], sizes: Sizes) -> list[str]:
             unit = "" if name == "num_users" else " GiB"
             notes.append(f"{label} {value:g} -> {limit:g}{unit} (what this suite may take here)")
     return notes
+
+
+def _fit_documents(settings: dict[str, Any]) -> list[str]:
+    """Ingest no more documents than half of the last tier can hold."""
+    spec = all_models().get(str(settings.get("model")))
+    if not settings.get("enable_rag") or spec is None:
+        return []
+    large = spec.layers >= LARGE_MODEL_LAYERS
+    tokens = Rag().large_model_document_tokens[1] if large else Rag().document_tokens[1]
+    last = (
+        settings.get("storage_capacity_gb") or settings.get("cpu_mem_gb") or settings.get("gpu_mem_gb") or 0
+    )
+    room = int(float(last) * GIB / 2 / (tokens * spec.bytes_per_token()))
+    wanted = int(settings.get("rag_num_docs", Config.model_fields["rag_num_docs"].default))
+    if wanted <= room:
+        return []
+    settings["rag_num_docs"] = max(1, room)
+    return [f"documents {wanted} -> {max(1, room)} (half of the last tier may hold them)"]
 
 
 def missing_flags(settings: Mapping[str, Any]) -> list[str]:

@@ -24,6 +24,8 @@ def print_report(
 
     console = Console(file=stream, highlight=False)
     if console.is_terminal:
+        # A narrow terminal wraps lines, which is better than cutting figures off.
+        console.width = max(console.width, WIDTH)
         _print(console, manifest, found, advice)
         return
     text = io.StringIO()
@@ -49,7 +51,7 @@ def _print(
         console.print(f"- {line}", markup=False)
 
 
-THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "queue", "storage I/O p95")
+THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "queue", "I/O p95")
 DISTRIBUTION = ("scenario", "entries g/c/s", "reads from g/c/s", "hits", "GPU r/w", "CPU r/w", "storage r/w")
 
 
@@ -96,8 +98,8 @@ def _distribution(row: Row, item: Figures | None) -> Sequence[str]:
     shares = [f"{item.read_share[tier]:.0%}" if tier in item.read_share else NONE for tier in TIERS]
     return (
         row_label(row, item),
-        " / ".join(entries),
-        " / ".join(shares),
+        "/".join(entries),
+        "/".join(shares),
         NONE if item.hit_rate is None else f"{item.hit_rate:.0%}",
         *(_bandwidth(item, tier) for tier in TIERS),
     )
@@ -108,7 +110,7 @@ def _bandwidth(item: Figures, tier: str) -> str:
     if found is None:
         return NONE
     mark = "*" if found.modelled else ""
-    return f"{found.read_gib_per_sec:.2f} / {found.write_gib_per_sec:.2f}{mark}"
+    return f"{found.read_gib_per_sec:.2f}/{found.write_gib_per_sec:.2f}{mark}"
 
 
 def number(value: float | None) -> str:
@@ -124,7 +126,11 @@ def milliseconds(statistics: Mapping[str, float] | None, name: str) -> str:
 
 
 def _legend(found: Mapping[str, Figures]) -> list[str]:
-    lines = ["", "g/c/s: GPU, CPU, storage; r/w: GiB/s read and written, demotions included."]
+    lines = [
+        "",
+        "e2e: end to end; queue: mean wait; I/O: time of a request in all tiers; g/c/s: GPU, CPU, storage;",
+        "reads from: share of the bytes read; r/w: GiB/s read and written, demotions included.",
+    ]
     if any(item.modelled for item in found.values()):
         lines.append("* modelled: times come from a device model, no byte moved on that tier.")
     if any(item.completed < _FEW_REQUESTS for item in found.values()):

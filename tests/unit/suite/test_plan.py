@@ -102,7 +102,7 @@ def test_the_knee_is_where_the_device_is_just_busy() -> None:
     assert wants.request_bytes > wants.entry_bytes
 
 
-@pytest.mark.parametrize(("given", "quick"), [(120, 30), (20, 15), (10, 10), (600, 60)])
+@pytest.mark.parametrize(("given", "quick"), [(120, 30), (20, 15), (10, 10), (600, 75)])
 def test_quick_takes_a_quarter_within_limits(given: float, quick: float) -> None:
     assert quick_seconds(given) == quick
 

@@ -92,7 +92,7 @@ def test_budgets_above_the_machine_are_lowered_and_said() -> None:
     row = filled("smoke")[1]
     assert row.settings["cpu_mem_gb"] == 4.0
     assert "DRAM 32 -> 4 GiB (what this suite may take here)" in row.notes
-    assert "duration 300 -> 60 s (--quick)" in row.notes
+    assert "duration 300 -> 75 s (--quick)" in row.notes
 
 
 def test_without_quick_the_users_of_a_file_are_kept() -> None:

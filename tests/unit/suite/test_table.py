@@ -1,0 +1,64 @@
+"""The comparison table: every row is there, labelled as what it is."""
+
+import io
+from dataclasses import replace
+
+from kvspill.suite.manifest import RowStatus, new_manifest
+from kvspill.suite.scenario import select
+from kvspill.suite.table import WIDTH, print_report
+from unit.suite.test_advice import row, tier
+
+
+def report(simulated: bool = False) -> str:
+    names = ["gpu-only", "storage-only", "autoscale"]
+    manifest = new_manifest("SUITE", select(names), (), simulated=simulated, quick=True)
+    manifest = manifest.with_row(0, status=RowStatus.DONE)
+    manifest = manifest.with_row(1, status=RowStatus.DONE)
+    manifest = manifest.with_row(
+        2, status=RowStatus.UNAVAILABLE, reason="needs --x: not available in this version"
+    )
+    latency = {"mean": 1.0, "p50": 1.0, "p95": 1500.0}
+    found = {
+        "gpu-only": row("gpu-only", tiers={"gpu": tier(modelled=True)}),
+        "storage-only": row("storage-only", completed=12),
+    }
+    found = {
+        name: replace(item, end_to_end_ms=latency, queue_ms=latency, storage_io_ms=latency)
+        for name, item in found.items()
+    }
+    if simulated:
+        found = {name: replace(item, simulated=True) for name, item in found.items()}
+    stream = io.StringIO()
+    print_report(manifest, found, ["buy DRAM [now]"], stream)
+    return stream.getvalue()
+
+
+def test_gpu_rows_are_labelled_modelled_in_both_tables() -> None:
+    text = report()
+    assert text.count("gpu-only (GPU modelled)") == 2
+    assert "1.00/0.10*" in text
+    assert "* modelled: times come from a device model" in text
+
+
+def test_a_row_that_did_not_run_keeps_its_line_and_has_a_reason() -> None:
+    text = report()
+    assert "autoscale" in text
+    assert "not available" in text
+    assert "  autoscale: needs --x: not available in this version\n" in text
+
+
+def test_few_requests_are_marked_as_rough() -> None:
+    text = report()
+    assert "~1.50 s" in text
+    assert "~ fewer than 100 requests" in text
+
+
+def test_plain_text_fits_its_width_and_has_no_colours() -> None:
+    text = report()
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "\x1b" not in text
+    assert "- buy DRAM [now]" in text
+
+
+def test_a_simulated_suite_says_so_in_its_head() -> None:
+    assert "SUITE - SIMULATED, no byte moved" in report(simulated=True)
