@@ -28,6 +28,8 @@ class Population(Protocol):
     users: int
     exhausted: bool
     """True once nothing more will arrive."""
+    spent: bool
+    """True once the workload itself has nothing more to ask: a recording was replayed to its end."""
     lateness_ns: list[int]
     """How late arrivals were seen that a server was waiting for (a sample)."""
 
@@ -79,6 +81,7 @@ class OpenPopulation:
         """When the speed was last changed: the world's time and the workload's."""
         self.users = 0
         self.exhausted = False
+        self.spent = False
         self.lateness_ns: list[int] = []
         self.set_users(workload.users)
 
@@ -134,6 +137,7 @@ class OpenPopulation:
             at_ns = since_ns + round((upcoming.intended_ns - workload_ns) / self._speed)
             if self._limits.end_ns is None or at_ns < self._limits.end_ns:
                 return at_ns
+        self.spent = self._arrivals.peek() is None
         self.exhausted = True
         return None
 
@@ -164,8 +168,10 @@ class ClosedPopulation:
         self._answers: dict[Request, asyncio.Future[None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._done = asyncio.Event()
+        self._error: Exception | None = None
         self.users = 0
         self.exhausted = False
+        self.spent = False
         self.lateness_ns: list[int] = []
 
     async def run(self) -> None:
@@ -175,6 +181,8 @@ class ClosedPopulation:
         finally:
             for task in self._tasks.values():
                 task.cancel()
+        if self._error is not None:
+            raise self._error
 
     def take_in(self, until_ns: int) -> None:
         """Closed users come by themselves."""
@@ -212,8 +220,13 @@ class ClosedPopulation:
                     await answer
                 else:
                     del self._answers[request]
+        except Exception as error:
+            # A workload that cannot go on, such as a recording with a broken row, ends the run.
+            self._error = self._error or error
+            self._done.set()
         finally:
             del self._tasks[user]
             if not self._tasks:
+                self.spent = self._limits.max_requests is None
                 self.exhausted = True
                 self._done.set()

@@ -19,11 +19,11 @@ def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
 
 
 def _row(record: Mapping[str, str]) -> Row | None:
-    context_tokens = tokens_of(record, "contexttokens")
+    context_tokens = tokens_of(record, "ContextTokens")
     row = Row(
-        at_ns=wall_clock_ns(record["timestamp"]),
+        at_ns=wall_clock_ns(record["TIMESTAMP"]),
         context_tokens=context_tokens,
-        generate_tokens=tokens_of(record, "generatedtokens"),
+        generate_tokens=tokens_of(record, "GeneratedTokens"),
     )
     return row if context_tokens else None
 

@@ -18,12 +18,12 @@ def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
 
 def _row(record: Mapping[str, str]) -> Row | None:
     """A row; requests that failed in the recording have no tokens and are left out as empty."""
-    context_tokens = tokens_of(record, "request tokens")
+    context_tokens = tokens_of(record, "Request tokens")
     session = record.get(_SESSION, "").strip() or None
     row = Row(
-        at_ns=time_ns_of(record, "timestamp", NS_PER_SEC),
+        at_ns=time_ns_of(record, "Timestamp", NS_PER_SEC),
         context_tokens=context_tokens,
-        generate_tokens=tokens_of(record, "response tokens"),
+        generate_tokens=tokens_of(record, "Response tokens"),
         name=session,
         continues=session,
     )

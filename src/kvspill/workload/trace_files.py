@@ -120,8 +120,9 @@ def csv_rows(
     """The rows of a CSV file by the names of its columns, whatever their order and case."""
     found = lines(path, flag)
     header = _csv_fields(next(found, (0, b""))[1])
-    names = [name.strip().lower() for name in header]
-    missing = [name for name in columns if name.lower() not in names]
+    spelled = {name.lower(): name for name in columns}
+    names = [spelled.get(name.strip().lower(), name.strip().lower()) for name in header]
+    missing = [name for name in columns if name not in names]
     if missing:
         raise UsageError(
             f"{path}:1: column {missing[0]!r} is missing; its first line must name the columns "
