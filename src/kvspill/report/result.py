@@ -68,6 +68,7 @@ def build_result(
         "honesty": honesty,
         "tiers": [_tier(tier) for tier in facts.tiers],
         "workload": dict(facts.workload),
+        "io_model": dict(facts.io_model),
         "window": {**_window(facts, recorder), "users": measured.settings.num_users},
         "steady_state": steady,
         "trials": None,

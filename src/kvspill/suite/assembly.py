@@ -6,6 +6,7 @@ from kvspill.cache.policies import make_leaf_first, make_policy
 from kvspill.cache.tier import TierState
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
+from kvspill.serving.accounting import Accountant
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
@@ -68,19 +69,6 @@ def build_engine(
     config: Config, world: World, observer: Observer, cache: Cache, start_ns: int, workload: Workload
 ) -> Engine:
     """The engine that serves a workload through the given cache."""
-    io_options = IoOptions(
-        bytes_per_token=config.bytes_per_token,
-        whole_history=config.history == "all",
-        decode_batch_size=config.decode_batch_size,
-        prefill_only_tokens=config.prefill_only_tokens,
-        prefill_only=config.prefill_only,
-        decode_only=config.decode_only,
-        block_tokens=config.block_tokens,
-        prefetch_min_tokens=config.prefetch_min_tokens,
-        admit_uses=1 if config.write_policy == "back" and len(cache.tiers) > 1 else config.admit_uses,
-        write_behind=_write_behind(config),
-        stream_tokens_per_read=config.stream_tokens_per_read,
-    )
     generation = Generation(
         round(config.generation_ms_per_token * 1e6), round(config.generation_us_per_prefill_token * 1e3)
     )
@@ -94,12 +82,40 @@ def build_engine(
     return Engine(
         world,
         workload,
-        make_io_model(config.io_model, io_options),
+        make_io_model(config.io_model, _io_options(config, len(cache.tiers))),
         cache,
         generation,
         observer,
         options,
         start_ns,
+    )
+
+
+def build_accountant(config: Config, limits: dict[Tier, int]) -> Accountant:
+    """Who compares what the I/O model does with what it could do at best."""
+    return Accountant(
+        make_io_model(config.io_model, _io_options(config, len(limits))),
+        bytes_per_token=config.bytes_per_token,
+        block_tokens=config.block_tokens,
+        capacity_bytes=sum(_usable_bytes(config, tier, limit) for tier, limit in limits.items()),
+        recompute_us_per_token=config.recompute_us_per_token,
+        chained=config.io_model == "prefix",
+    )
+
+
+def _io_options(config: Config, tiers: int) -> IoOptions:
+    return IoOptions(
+        bytes_per_token=config.bytes_per_token,
+        whole_history=config.history == "all",
+        decode_batch_size=config.decode_batch_size,
+        prefill_only_tokens=config.prefill_only_tokens,
+        prefill_only=config.prefill_only,
+        decode_only=config.decode_only,
+        block_tokens=config.block_tokens,
+        prefetch_min_tokens=config.prefetch_min_tokens,
+        admit_uses=1 if config.write_policy == "back" and tiers > 1 else config.admit_uses,
+        write_behind=_write_behind(config),
+        stream_tokens_per_read=config.stream_tokens_per_read,
     )
 
 

@@ -21,7 +21,14 @@ from kvspill.report.cautions import caution
 from kvspill.report.result import build_result
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
-from kvspill.suite.assembly import build_cache, build_engine, build_workload, tier_facts, tier_limits
+from kvspill.suite.assembly import (
+    build_accountant,
+    build_cache,
+    build_engine,
+    build_workload,
+    tier_facts,
+    tier_limits,
+)
 from kvspill.suite.backends import open_backends
 from kvspill.suite.ceiling import null_ceiling
 from kvspill.suite.health import Health
@@ -105,10 +112,12 @@ class Trial:
         # Nothing before the load is counted (S3): the recorder's window opens when the load starts.
         recorder = Recorder(0, None, config.bytes_per_token)
         log = None if config.log_ops is None else OpLog(Path(config.log_ops))
-        observer = recorder if log is None else Tee(recorder, log)
+        accountant = build_accountant(config, self.limits)
+        observer = Tee(recorder, accountant) if log is None else Tee(recorder, accountant, log)
         cache = build_cache(config, world, observer, self.backends, self.limits)
         await self.preload(workload, cache)
         start_ns = world.now_ns()
+        accountant.begin()
         if log is not None:
             log.count_from(start_ns)
         window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
@@ -118,7 +127,8 @@ class Trial:
         facts, probes = await self._measure(engine, recorder, cache, start_ns, window_start_ns)
         if log is not None:
             log.close()
-        facts = replace(facts, workload=workload.facts())
+        io_facts = {"name": config.io_model, **accountant.facts(), **engine.io_facts}
+        facts = replace(facts, workload=workload.facts(), io_model=io_facts)
         ceiling = None if self.plan.simulated else await null_ceiling(config, world, CEILING_SECONDS)
         return build_result(
             config,

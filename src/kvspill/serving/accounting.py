@@ -1,0 +1,103 @@
+"""The account of an I/O model: what it read against the least possible, its hits against their bounds."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from kvspill.measure.histograms import Histogram
+from kvspill.records import Eviction, Lookup, OpRecord, Purpose, Request, RequestRecord, Verb
+from kvspill.serving.bounds import Access, AccessLog, hit_bounds
+from kvspill.serving.breakeven import BreakEven
+from kvspill.serving.chains import chain_of
+from kvspill.serving.io_models import IoModel
+
+_KEYS_MAX = 1_000_000
+
+
+class Accountant:
+    """Observes a run from the start of the load on, warm-up included, request by request as they end."""
+
+    def __init__(
+        self,
+        io_model: IoModel,
+        bytes_per_token: int,
+        block_tokens: int,
+        capacity_bytes: int,
+        recompute_us_per_token: float,
+        chained: bool,
+    ):
+        self._io_model = io_model
+        self._bytes_per_token = bytes_per_token
+        self._block_tokens = block_tokens
+        self._capacity_bytes = capacity_bytes
+        self._counting = False
+        self._log = AccessLog(chained)
+        self._even = BreakEven(bytes_per_token, recompute_us_per_token * 1000)
+        self._ttft = Histogram()
+        self._seen: set[str] = set()
+        self._ideal_read_bytes = 0
+        self._read_bytes = 0
+        self._read_bytes_of_ideal = 0
+        """What had been read when the last request entered the ideal account."""
+        self._reuse_bytes = 0
+        self._reuse_bytes_logged = 0
+        """What had been read for reuse when the last request entered the log of accesses."""
+
+    def begin(self) -> None:
+        """The load begins: what was stored before it is not counted."""
+        self._counting = True
+
+    def op(self, record: OpRecord) -> None:
+        if record.verb is not Verb.READ or record.purpose is Purpose.DEMOTION or not self._counting:
+            return
+        if record.completion.error is None:
+            self._read_bytes += record.nbytes
+            if record.purpose is not Purpose.DECODE:
+                self._reuse_bytes += record.nbytes
+
+    def lookup(self, lookup: Lookup) -> None:
+        """Hits are counted by their bytes, as the bounds are."""
+
+    def eviction(self, eviction: Eviction) -> None:
+        """Bounds know their own evictions."""
+
+    def request(self, record: RequestRecord) -> None:
+        if record.failure is not None:
+            return
+        self._even.add(record)
+        if record.recomputed_tokens is not None:
+            self._ttft.record(record.storage_ttft_ns)
+        if self._log.add(self._accesses(record.request)):
+            self._reuse_bytes_logged = self._reuse_bytes
+        if len(self._seen) < _KEYS_MAX:
+            self._ideal(record.request)
+
+    def _accesses(self, request: Request) -> Iterator[Access]:
+        """The lookups that a plan has, without decode re-reads, and what it makes resident."""
+        for op in self._io_model.plan(request):
+            if op.purpose is not Purpose.DECODE:
+                yield Access(op.key, op.nbytes, counted=op.verb is Verb.READ)
+
+    def _ideal(self, request: Request) -> None:
+        """What the prefix model reads with a cache that never forgets."""
+        chain = chain_of(request, self._block_tokens)
+        found = 0
+        while found < len(chain.keys) and chain.keys[found] in self._seen:
+            found += 1
+        self._seen.update(chain.keys[found:])
+        self._ideal_read_bytes += found * chain.block_tokens * self._bytes_per_token
+        self._read_bytes_of_ideal = self._read_bytes
+
+    def facts(self) -> dict[str, Any]:
+        """For the result: everything about the whole load."""
+        bounds = hit_bounds(self._log, self._capacity_bytes)
+        ideal = self._ideal_read_bytes
+        return {
+            "read_bytes": self._read_bytes,
+            "least_read_bytes": ideal,
+            "read_inflation": self._read_bytes_of_ideal / ideal if ideal else None,
+            "byte_hit_rate": None if bounds is None else self._reuse_bytes_logged / bounds.looked_up_bytes,
+            "hit_rate_bounds": None if bounds is None else asdict(bounds),
+            "break_even": self._even.facts() if self._even.loads or self._ttft.count else None,
+            "storage_ttft_ms": self._ttft.statistics_ms(),
+        }

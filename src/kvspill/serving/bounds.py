@@ -1,0 +1,180 @@
+"""Bounds of the hit rate: unlimited cache, perfect foresight and plain LRU on the same lookups."""
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+ACCESSES_MAX = 1_000_000
+"""Lookups that are kept: with their keys they take about a hundred megabytes at most."""
+
+_NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One object that a request needs. Only reads are counted; a write makes the object resident."""
+
+    key: str
+    nbytes: int
+    counted: bool = True
+
+
+@dataclass(slots=True)
+class AccessLog:
+    """What requests asked for, in order; whole requests up to the limit, nothing after it."""
+
+    chained: bool = True
+    """True where a request's objects continue each other; else each stands for itself."""
+    limit: int = ACCESSES_MAX
+    full: bool = False
+    numbers: "array[int]" = field(default_factory=lambda: array("i"))
+    counted: bytearray = field(default_factory=bytearray)
+    ends: "array[int]" = field(default_factory=lambda: array("i"))
+    """Where each request's accesses end."""
+    sizes: "array[int]" = field(default_factory=lambda: array("q"))
+    """Bytes of each object by its number."""
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def add(self, accesses: Iterable[Access]) -> bool:
+        """Note one request's accesses; False once the log is full."""
+        if self.full:
+            return False
+        for access in accesses:
+            number = self._names.setdefault(access.key, len(self._names))
+            if number == len(self.sizes):
+                self.sizes.append(access.nbytes)
+            self.numbers.append(number)
+            self.counted.append(access.counted)
+        self.ends.append(len(self.numbers))
+        self.full = len(self.numbers) >= self.limit
+        return True
+
+    def requests(self) -> Iterator[range]:
+        """The places of each request's accesses."""
+        first = 0
+        for end in self.ends:
+            yield range(first, end)
+            first = end
+
+    @property
+    def unit_bytes(self) -> int | None:
+        """The size that all objects have, or None."""
+        sizes = set(self.sizes)
+        return sizes.pop() if len(sizes) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class HitBounds:
+    """Shares of the looked-up bytes that could have been found."""
+
+    looked_up_bytes: int
+    infinite: float
+    """Everything that was ever seen before."""
+    belady: float
+    """Perfect foresight at this capacity."""
+    lru: float
+    """Least recently used first, over the tiers' capacities taken together."""
+    belady_exact: bool
+    """True for objects of one size; else objects may be kept in part, which only an upper bound can do."""
+    requests: int
+    truncated: bool
+
+
+def hit_bounds(log: AccessLog, capacity_bytes: int) -> HitBounds | None:
+    """The bounds of the logged lookups; None where nothing was looked up."""
+    total = sum(log.sizes[number] for number, counts in zip(log.numbers, log.counted, strict=True) if counts)
+    if total == 0:
+        return None
+    unit = log.unit_bytes
+    if unit is not None:
+        capacity_bytes -= capacity_bytes % unit
+    infinite = _infinite_hit_bytes(log)
+    if capacity_bytes >= sum(log.sizes):
+        belady = lru = infinite
+    else:
+        belady, lru = _belady_hit_bytes(log, capacity_bytes), _lru_hit_bytes(log, capacity_bytes)
+    return HitBounds(
+        looked_up_bytes=total,
+        infinite=infinite / total,
+        belady=belady / total,
+        lru=lru / total,
+        belady_exact=unit is not None,
+        requests=len(log.ends),
+        truncated=log.full,
+    )
+
+
+def _infinite_hit_bytes(log: AccessLog) -> int:
+    seen = bytearray(len(log.sizes))
+    hits = 0
+    for number, counts in zip(log.numbers, log.counted, strict=True):
+        if seen[number] and counts:
+            hits += log.sizes[number]
+        seen[number] = 1
+    return hits
+
+
+def _lru_hit_bytes(log: AccessLog, capacity_bytes: int) -> int:
+    """A chain is touched from its last block to its first, so that it loses its end first."""
+    resident: OrderedDict[int, None] = OrderedDict()
+    used = hits = 0
+    for places in log.requests():
+        numbers = [log.numbers[place] for place in places]
+        for place, number in zip(places, numbers, strict=True):
+            if number in resident and log.counted[place]:
+                hits += log.sizes[number]
+        for number in reversed(numbers) if log.chained else numbers:
+            if number not in resident:
+                used += log.sizes[number]
+            resident[number] = None
+            resident.move_to_end(number)
+        while used > capacity_bytes:
+            number, _ = resident.popitem(last=False)
+            used -= log.sizes[number]
+    return hits
+
+
+def _belady_hit_bytes(log: AccessLog, capacity_bytes: int) -> int:
+    """Furthest next use goes first, in part where that suffices; what has no next use is not kept.
+
+    In a chain a block is next used no later than those that continue it, so it is kept at least as long.
+    """
+    next_use = _next_uses(log.numbers, len(log.sizes))
+    kept = array("q", bytes(8 * len(log.sizes)))
+    due: list[tuple[int, int]] = []
+    when = array("q", bytes(8 * len(log.sizes)))
+    used = hits = 0
+    for place, number in enumerate(log.numbers):
+        size = log.sizes[number]
+        if log.counted[place]:
+            hits += kept[number]
+        used -= kept[number]
+        kept[number] = 0
+        if next_use[place] == _NEVER:
+            continue
+        kept[number] = size
+        when[number] = next_use[place]
+        used += size
+        heappush(due, (-next_use[place], number))
+        while used > capacity_bytes:
+            negative, victim = due[0]
+            if kept[victim] == 0 or when[victim] != -negative:
+                heappop(due)
+                continue
+            taken = min(kept[victim], used - capacity_bytes)
+            kept[victim] -= taken
+            used -= taken
+    return hits
+
+
+def _next_uses(numbers: "array[int]", objects: int) -> "array[int]":
+    """For each access the place of the object's next one."""
+    following = array("q", [_NEVER]) * len(numbers)
+    last = array("q", [_NEVER]) * objects
+    for place in range(len(numbers) - 1, -1, -1):
+        number = numbers[place]
+        following[place] = last[number]
+        last[number] = place
+    return following
