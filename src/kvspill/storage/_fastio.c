@@ -77,6 +77,14 @@ static Py_ssize_t take_piece(const span_t *s)
     return piece < s->pieces ? piece : -1;
 }
 
+/* A piece that has begun and not ended is in flight: whoever looks for hung calls finds it here. */
+static int64_t begin_piece(const span_t *s, Py_ssize_t piece)
+{
+    int64_t start = now_ns();
+    __atomic_store_n(&s->log[3 * (piece + 1)], start, __ATOMIC_RELAXED);
+    return start;
+}
+
 static void note_piece(const span_t *s, Py_ssize_t piece, int64_t start, int64_t end, Py_ssize_t nbytes)
 {
     int64_t *row = s->log + 3 * (piece + 1);
@@ -143,7 +151,7 @@ static PyObject *transfer(PyObject *self, PyObject *args)
             Py_ssize_t nbytes = piece_length(&s, piece), offset = piece * s.piece_bytes;
             if (write)
                 stamp(&s, memory.buf, offset, nbytes);
-            int64_t start = now_ns();
+            int64_t start = begin_piece(&s, piece);
             result = call(fd, write, memory.buf, nbytes, offset);
             int64_t end = now_ns();
             if (result < 0)
@@ -191,7 +199,7 @@ static PyObject *exchange(PyObject *self, PyObject *args)
             }
             Py_ssize_t nbytes = piece_length(&s, piece), offset = piece * s.piece_bytes;
             char *here = (char *)arena.buf + page[piece] * s.piece_bytes;
-            int64_t start = now_ns();
+            int64_t start = begin_piece(&s, piece);
             if (write)
                 memcpy(here, memory.buf, nbytes);
             else

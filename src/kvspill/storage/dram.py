@@ -15,7 +15,8 @@ from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource, Pages, pages_o
 from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import Span, Status
-from kvspill.storage.lanes import Lanes, SpanJob, Worker, on_thread, post
+from kvspill.storage.jobs import SpanJob, Worker
+from kvspill.storage.lanes import Lanes, on_thread, post
 from kvspill.storage.stamps import BLOCK_BYTES, Verify, blocks_of, identify
 
 _THREADS_MAX = 4
@@ -199,7 +200,7 @@ class _WriteJob(SpanJob):
         while (piece := self.span.take()) is not None:
             offset, nbytes = self.span.extent(piece)
             (page,) = there.buffers(offset, nbytes)
-            start_ns, at = time.monotonic_ns(), 0
+            start_ns, at = self.span.begin(piece), 0
             for part in source.buffers(offset, nbytes):
                 view = np.frombuffer(part, dtype=np.uint8)
                 np.copyto(page[at : at + len(view)], view)

@@ -50,7 +50,8 @@ class Span:
         self.piece_bytes = piece_bytes
         self.checked_blocks = blocks_of(nbytes)
         self.log: npt.NDArray[np.int64] = np.zeros((self.piece_count + 1, 3), dtype=np.int64)
-        """Row 0: next piece, stop flag. Row i + 1: start_ns, end_ns and bytes of piece i, zero until done."""
+        """Row 0: next piece, stop flag. Row i + 1: start_ns, end_ns and bytes of piece i; while it is in
+        flight only the start is there."""
         self.lock = threading.Lock()
 
     @property
@@ -69,6 +70,16 @@ class Span:
                 return None
             self.log[0, 0] = piece + 1
             return piece
+
+    def in_flight_ns(self) -> list[int]:
+        """When each piece that is under way began."""
+        rows = self.log[1:]
+        return [int(start_ns) for start_ns in rows[(rows[:, 0] > 0) & (rows[:, 2] == 0), 0]]
+
+    def begin(self, piece: int) -> int:
+        """Note that a piece is about to be moved."""
+        self.log[piece + 1, 0] = start_ns = time.monotonic_ns()
+        return start_ns
 
     def note(self, piece: int, start_ns: int, end_ns: int, nbytes: int) -> None:
         self.log[piece + 1] = (start_ns, end_ns, nbytes)
@@ -120,7 +131,7 @@ def _transfer_in_python(
         offset, nbytes = span.extent(piece)
         if write:
             stamp(memory, span.identity, offset, nbytes)
-        start_ns = time.monotonic_ns()
+        start_ns = span.begin(piece)
         moved = _call(fd, write, memory[:nbytes], offset)
         end_ns = time.monotonic_ns()
         if moved < 0:
@@ -197,7 +208,7 @@ def _exchange_in_python(
         offset, nbytes = span.extent(piece)
         here = int(pages[piece]) * span.piece_bytes
         page = arena[here : here + nbytes]
-        start_ns = time.monotonic_ns()
+        start_ns = span.begin(piece)
         if write:
             np.copyto(page, memory[:nbytes])
         else:

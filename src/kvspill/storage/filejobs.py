@@ -12,7 +12,7 @@ from kvspill.storage.base import Source
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access, preallocate, resident_pages
 from kvspill.storage.fastio import Span, Status
-from kvspill.storage.lanes import Job, SpanJob, Worker, errno_name
+from kvspill.storage.jobs import Job, SpanJob, Worker, errno_name
 from kvspill.storage.rundir import RunDir
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify
 
@@ -162,6 +162,7 @@ class WriteJob(_FileJob):
     def _move_lent(self, source: Source) -> None:
         while (piece := self.span.take()) is not None:
             offset, nbytes = self.span.extent(piece)
+            self.span.begin(piece)
             moved, start_ns, end_ns = fastio.pwritev_timed(self.fd, source.buffers(offset, nbytes), offset)
             if 0 < moved < nbytes:
                 rest, _, end_ns = fastio.pwritev_timed(

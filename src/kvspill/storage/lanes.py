@@ -1,7 +1,6 @@
 """Threads that carry entries: first come first served, several lanes on one entry, answers to the loop."""
 
 import asyncio
-import errno
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,133 +8,15 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from kvspill.records import Completion
-from kvspill.storage.buffers import map_memory
-from kvspill.storage.fastio import Span, check_piece
-from kvspill.storage.pieces import done_pieces
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify
-
-LANES_PER_ENTRY = 4
-"""Pieces of one entry in flight at most (E2)."""
+from kvspill.storage.jobs import Job, Worker
 
 T = TypeVar("T")
 ClockNs = Callable[[], int]
 
 
-class Worker:
-    """One thread's own state: the buffer that its reads land in, and since when it is at work."""
+class Batch:
+    """Jobs that are answered together."""
 
-    __slots__ = ("_memory", "busy_since_ns", "thread")
-
-    def __init__(self) -> None:
-        self._memory: Bytes | None = None
-        self.busy_since_ns = 0
-        self.thread: threading.Thread | None = None
-
-    def memory(self, nbytes: int) -> Bytes:
-        """The thread's landing buffer, made when first needed."""
-        if self._memory is None or len(self._memory) < nbytes:
-            self._memory = map_memory(nbytes)
-            # Touched here, so that the first system call's time is not that of finding memory.
-            self._memory[::BLOCK_BYTES] = 0
-        return self._memory
-
-
-class Job:
-    """One entry on its way. Subclasses say how it begins, how a lane moves its pieces and how it ends."""
-
-    __slots__ = ("active", "batch", "closed", "detail", "error", "lock", "started_ns", "submitted_ns")
-
-    def __init__(self) -> None:
-        self.submitted_ns = 0
-        self.started_ns = 0
-        self.active = 0
-        self.closed = False
-        self.error: str | None = None
-        self.detail = ""
-        self.lock = threading.Lock()
-        self.batch: _Batch | None = None
-
-    def begin(self) -> int:
-        """On the first lane: open what is needed; returns how many more lanes may help."""
-        return 0
-
-    def move(self, worker: Worker) -> None:
-        """On every lane: move pieces until none is left or the job has failed."""
-
-    def end(self) -> None:
-        """On the last lane to leave, always: close what begin opened."""
-
-    def stop(self) -> None:
-        """Called from any thread: take no further piece. What is already ending is left alone."""
-        with self.lock:
-            if self.error is None and not self.closed:
-                self.error = "cancelled"
-
-    def complete(self, finished_ns: int) -> Completion:
-        return Completion(
-            self.submitted_ns, self.started_ns, finished_ns, 0, error=self.error, detail=self.detail
-        )
-
-    def fail(self, error: str, detail: str = "") -> None:
-        """Keep the first failure: those after it are mostly its consequences."""
-        with self.lock:
-            if self.error is None:
-                self.error, self.detail = error, detail
-
-    def fail_os(self, error: OSError) -> None:
-        self.fail(errno_name(error.errno or errno.EIO), str(error))
-
-
-def errno_name(number: int) -> str:
-    return errno.errorcode.get(number, f"errno_{number}")
-
-
-class SpanJob(Job):
-    """A job whose pieces are those of a span."""
-
-    __slots__ = ("extra_device_ns", "failures", "span")
-
-    def __init__(self, span: Span):
-        super().__init__()
-        self.span = span
-        self.extra_device_ns = 0
-        self.failures: list[str] = []
-
-    def helpers(self) -> int:
-        return max(0, min(LANES_PER_ENTRY, self.span.piece_count) - 1)
-
-    def stop(self) -> None:
-        super().stop()
-        self.span.stop()
-
-    def fail(self, error: str, detail: str = "") -> None:
-        super().fail(error, detail)
-        self.span.stop()
-
-    def mismatch(self, memory: Bytes, piece: int, verify: Verify, base: Bytes) -> None:
-        """Note how the piece in memory fails. The rest is read nevertheless: only that tells a torn
-        object, which is right elsewhere, from a wrong one."""
-        self.failures.append(check_piece(memory, self.span, piece, verify, base) or "corrupt")
-
-    def verdict(self) -> str | None:
-        kinds = set(self.failures)
-        if not kinds:
-            return None
-        whole = len(self.failures) == self.span.piece_count
-        return kinds.pop() if len(kinds) == 1 and (whole or "corrupt" in kinds) else "torn"
-
-    def complete(self, finished_ns: int) -> Completion:
-        verdict = self.verdict()
-        if verdict is not None:
-            self.fail(verdict, f"{len(self.failures)} of {self.span.piece_count} pieces failed verification")
-        pieces = done_pieces(self.span.log)
-        device_ns = pieces.union_ns() + self.extra_device_ns
-        return Completion(
-            self.submitted_ns, self.started_ns, finished_ns, device_ns, pieces, self.error, self.detail
-        )
-
-
-class _Batch:
     __slots__ = ("answers", "future", "jobs", "left")
 
     def __init__(self, jobs: Sequence[Job], future: "asyncio.Future[list[Completion]]"):
@@ -159,7 +40,7 @@ class Lanes:
         self._workers: list[Worker] = []
         self._lock = threading.Lock()
         self._live: set[Job] = set()
-        self._finished: list[_Batch] = []
+        self._finished: list[Batch] = []
         self._posted = False
         self._stopping = False
 
@@ -171,7 +52,7 @@ class Lanes:
             future.set_result([Completion(now_ns, now_ns, now_ns, 0, error="cancelled") for _ in jobs])
             return future
         self.start()
-        batch = _Batch(jobs, future)
+        batch = Batch(jobs, future)
         future.add_done_callback(lambda done: _stop_if_cancelled(done, jobs))
         with self._lock:
             self._live.update(jobs)
@@ -214,9 +95,19 @@ class Lanes:
         return sum(1 for worker in self._workers if worker.thread is not None and worker.thread.is_alive())
 
     def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
-        """Ages of what threads are at now, oldest first, where at least older_than_ns."""
-        ages = (now_ns - since for since in (worker.busy_since_ns for worker in self._workers) if since)
-        return sorted((age for age in ages if age >= older_than_ns), reverse=True)
+        """Ages of the system calls that threads are inside now, at least older_than_ns, oldest first."""
+        since_ns: list[int] = []
+        moving: set[Job] = set()
+        for worker in self._workers:
+            job, busy_since_ns = worker.moving, worker.busy_since_ns
+            if job is not None and job.in_flight_ns() is not None:
+                moving.add(job)
+            elif busy_since_ns:
+                since_ns.append(busy_since_ns)
+        for job in moving:
+            since_ns.extend(job.in_flight_ns() or ())
+        ages_ns = sorted((now_ns - since for since in since_ns), reverse=True)
+        return [age_ns for age_ns in ages_ns if age_ns >= older_than_ns]
 
     def _work(self, worker: Worker) -> None:
         while True:
@@ -237,12 +128,15 @@ class Lanes:
             if not job.started_ns:
                 self._begin(job, worker.busy_since_ns)
             if job.error is None:
+                worker.moving = job
                 job.move(worker)
         except OSError as error:
             job.fail_os(error)
         except Exception as error:
             # A defect must surface as a failed operation, not as a thread that silently died.
             job.fail("internal", repr(error))
+        if worker.moving is not None:
+            worker.moving, worker.busy_since_ns = None, self._clock_ns()
         with job.lock:
             job.active -= 1
             # A lane leaves when no piece is left to take, so the last one out has seen all of them moved.

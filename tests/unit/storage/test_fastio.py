@@ -155,6 +155,17 @@ def test_a_stopped_span_gives_out_no_further_piece(fd: int, base: Bytes) -> None
 
 
 @pytest.mark.usefixtures("engine")
+def test_a_piece_is_in_flight_from_its_beginning_until_it_is_noted(fd: int, base: Bytes) -> None:
+    one = span()
+    assert fastio.transfer(fd, True, base[:PIECE], one, Verify.OFF, NOTHING, 2)[0] == Status.MORE
+    assert one.in_flight_ns() == []
+    began_ns = one.begin(3)
+    assert one.in_flight_ns() == [began_ns]
+    one.note(3, began_ns, began_ns + 5, PIECE)
+    assert one.in_flight_ns() == []
+
+
+@pytest.mark.usefixtures("engine")
 def test_lanes_that_share_a_span_move_each_piece_exactly_once(fd: int, base: Bytes) -> None:
     shared = Span(identify("k", 1), 200 * BLOCK_BYTES, 200 * BLOCK_BYTES, BLOCK_BYTES)
     parts = [base[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES] for i in range(4)]

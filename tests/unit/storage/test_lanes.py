@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kvspill.records import NS_PER_SEC
-from kvspill.storage.lanes import Job, Lanes, Worker, on_thread
+from kvspill.storage.jobs import Job, Worker
+from kvspill.storage.lanes import Lanes, on_thread
 
 pytestmark = pytest.mark.real
 
@@ -154,6 +155,34 @@ def test_a_stuck_thread_is_counted_with_its_age_and_join_does_not_wait_for_it() 
         await answer
 
     asyncio.run(main())
+
+
+def test_a_long_entry_whose_pieces_move_is_not_stuck() -> None:
+    seen: list[str] = []
+    gate = threading.Event()
+    lanes = Lanes("test", 2, time.monotonic_ns)
+
+    class Moving(Note):
+        __slots__ = ("began_ns",)
+
+        def in_flight_ns(self) -> list[int] | None:
+            return self.began_ns
+
+    job = Moving("a", seen, gate)
+    job.helpers = 1
+    job.began_ns = [900, 950]
+
+    async def main() -> None:
+        answer = lanes.submit([job])
+        while job.active < 2 or lanes.stuck(1000) != [100, 50]:
+            await asyncio.sleep(0.001)
+        job.began_ns = [990]
+        assert lanes.stuck(1000, older_than_ns=50) == []
+        gate.set()
+        await answer
+
+    asyncio.run(main())
+    lanes.join(time.monotonic_ns() + NS_PER_SEC)
 
 
 def test_a_loop_that_ended_is_not_called(lanes: Lanes) -> None:

@@ -1,0 +1,140 @@
+"""One entry's way through the threads: how it begins, how lanes move its pieces, how it ends."""
+
+import errno
+import threading
+from typing import TYPE_CHECKING
+
+from kvspill.records import Completion
+from kvspill.storage.buffers import map_memory
+from kvspill.storage.fastio import Span, check_piece
+from kvspill.storage.pieces import done_pieces
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify
+
+if TYPE_CHECKING:
+    from kvspill.storage.lanes import Batch
+
+LANES_PER_ENTRY = 4
+"""Pieces of one entry in flight at most (E2)."""
+
+
+class Worker:
+    """One thread's own state: the buffer that its reads land in, and since when it is at work."""
+
+    __slots__ = ("_memory", "busy_since_ns", "moving", "thread")
+
+    def __init__(self) -> None:
+        self._memory: Bytes | None = None
+        self.busy_since_ns = 0
+        self.moving: Job | None = None
+        """The job whose pieces the thread is moving now; the job knows since when."""
+        self.thread: threading.Thread | None = None
+
+    def memory(self, nbytes: int) -> Bytes:
+        """The thread's landing buffer, made when first needed."""
+        if self._memory is None or len(self._memory) < nbytes:
+            self._memory = map_memory(nbytes)
+            # Touched here, so that the first system call's time is not that of finding memory.
+            self._memory[::BLOCK_BYTES] = 0
+        return self._memory
+
+
+class Job:
+    """One entry on its way. Subclasses say how it begins, how a lane moves its pieces and how it ends."""
+
+    __slots__ = ("active", "batch", "closed", "detail", "error", "lock", "started_ns", "submitted_ns")
+
+    def __init__(self) -> None:
+        self.submitted_ns = 0
+        self.started_ns = 0
+        self.active = 0
+        self.closed = False
+        self.error: str | None = None
+        self.detail = ""
+        self.lock = threading.Lock()
+        self.batch: Batch | None = None
+
+    def begin(self) -> int:
+        """On the first lane: open what is needed; returns how many more lanes may help."""
+        return 0
+
+    def move(self, worker: Worker) -> None:
+        """On every lane: move pieces until none is left or the job has failed."""
+
+    def end(self) -> None:
+        """On the last lane to leave, always: close what begin opened."""
+
+    def stop(self) -> None:
+        """Called from any thread: take no further piece. What is already ending is left alone."""
+        with self.lock:
+            if self.error is None and not self.closed:
+                self.error = "cancelled"
+
+    def complete(self, finished_ns: int) -> Completion:
+        return Completion(
+            self.submitted_ns, self.started_ns, finished_ns, 0, error=self.error, detail=self.detail
+        )
+
+    def in_flight_ns(self) -> list[int] | None:
+        """When each system call now under way began, or None where the job does not know."""
+        return None
+
+    def fail(self, error: str, detail: str = "") -> None:
+        """Keep the first failure: those after it are mostly its consequences."""
+        with self.lock:
+            if self.error is None:
+                self.error, self.detail = error, detail
+
+    def fail_os(self, error: OSError) -> None:
+        self.fail(errno_name(error.errno or errno.EIO), str(error))
+
+
+def errno_name(number: int) -> str:
+    return errno.errorcode.get(number, f"errno_{number}")
+
+
+class SpanJob(Job):
+    """A job whose pieces are those of a span."""
+
+    __slots__ = ("extra_device_ns", "failures", "span")
+
+    def __init__(self, span: Span):
+        super().__init__()
+        self.span = span
+        self.extra_device_ns = 0
+        self.failures: list[str] = []
+
+    def helpers(self) -> int:
+        return max(0, min(LANES_PER_ENTRY, self.span.piece_count) - 1)
+
+    def stop(self) -> None:
+        super().stop()
+        self.span.stop()
+
+    def fail(self, error: str, detail: str = "") -> None:
+        super().fail(error, detail)
+        self.span.stop()
+
+    def in_flight_ns(self) -> list[int] | None:
+        return self.span.in_flight_ns()
+
+    def mismatch(self, memory: Bytes, piece: int, verify: Verify, base: Bytes) -> None:
+        """Note how the piece in memory fails. The rest is read nevertheless: only that tells a torn
+        object, which is right elsewhere, from a wrong one."""
+        self.failures.append(check_piece(memory, self.span, piece, verify, base) or "corrupt")
+
+    def verdict(self) -> str | None:
+        kinds = set(self.failures)
+        if not kinds:
+            return None
+        whole = len(self.failures) == self.span.piece_count
+        return kinds.pop() if len(kinds) == 1 and (whole or "corrupt" in kinds) else "torn"
+
+    def complete(self, finished_ns: int) -> Completion:
+        verdict = self.verdict()
+        if verdict is not None:
+            self.fail(verdict, f"{len(self.failures)} of {self.span.piece_count} pieces failed verification")
+        pieces = done_pieces(self.span.log)
+        device_ns = pieces.union_ns() + self.extra_device_ns
+        return Completion(
+            self.submitted_ns, self.started_ns, finished_ns, device_ns, pieces, self.error, self.detail
+        )
