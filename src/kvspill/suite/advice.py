@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from kvspill.suite.facts import Figures
+from kvspill.suite.scenario import NINE
 
 Found = Mapping[str, Figures]
+_ENGINE = "engine-"
 _SET_UPS = {
     "cpu-storage": "DRAM in front of the storage",
     "cpu-only": "DRAM alone",
@@ -30,8 +32,11 @@ def advise(found: Found) -> list[str]:
     """The sentences, most important first; what was not measured is named instead of guessed."""
     if not found:
         return ["No scenario has a result yet, so nothing can be said."]
+    if not any(name in NINE for name in found):
+        plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
+        return [*plain, *_engines(found), *_doubts(found)]
     lines = [*_drive(found), *_bottleneck(found), *_tiers(found), *_faster_drive(found), *_users(found)]
-    return [*lines, *_doubts(found)]
+    return [*lines, *_engines(found), *_doubts(found)]
 
 
 def _drive(found: Found) -> Iterator[str]:
@@ -71,6 +76,13 @@ def _bottleneck(found: Found) -> Iterator[str]:
     if row is None or row.end_to_end_ms is None or row.served_ms is None:
         yield "No realistic load completed a request, so the bottleneck is unknown; run production longer."
         return
+    spent = _spent(row)
+    if spent:
+        yield f"Bottleneck with {row.users} users ({row.name}): {spent}."
+
+
+def _spent(row: Figures) -> str:
+    """Where the time of a request goes, and what that means; empty where it took none."""
     parts = {
         "waiting in the queue": _mean(row.queue_ms),
         "in the tiers' I/O": _mean(row.storage_io_ms),
@@ -79,7 +91,7 @@ def _bottleneck(found: Found) -> Iterator[str]:
     }
     whole = sum(parts.values())
     if whole <= 0:
-        return
+        return ""
     ranked = sorted(parts.items(), key=lambda part: -part[1])
     spent = " and ".join(
         f"{value / whole:.0%} {where}" for where, value in ranked if value >= _NOTABLE * whole
@@ -90,8 +102,16 @@ def _bottleneck(found: Found) -> Iterator[str]:
         "generating tokens": "the GPU sets the pace",
         "in this program itself": "it, and not the device, sets the pace",
     }[ranked[0][0]]
-    load = f"{row.users} users ({row.name})"
-    yield f"Bottleneck with {load}: a request of {_time(whole)} spends {spent}: {meaning}."
+    return f"a request of {_time(whole)} spends {spent}: {meaning}"
+
+
+def _row(row: Figures) -> str:
+    """A scenario of its own kind, in one sentence."""
+    if row.autoscaling is not None:
+        return f"{row.name}: ended at {row.autoscaling.get('users')} users. {row.autoscaling['reason']}"
+    if not row.tokens_per_sec:
+        return f"{row.name}: no request completed in the measured window; run it longer."
+    return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {row.users} users; {_spent(row)}."
 
 
 def _tiers(found: Found) -> Iterator[str]:
@@ -195,6 +215,20 @@ def _users(found: Found) -> Iterator[str]:
             f"Peak throughput of the storage: {peak['peak_throughput']:,.0f} tokens' worth of KV per second "
             f"with {peak.get('users')} users ({peak['reason']})."
         )
+
+
+def _engines(found: Found) -> Iterator[str]:
+    """Engines by what the same users get through their way of doing I/O."""
+    rows = [row for name, row in found.items() if name.startswith(_ENGINE) and row.tokens_per_sec]
+    if len(rows) < 2:
+        return
+    ranked = sorted(rows, key=lambda row: -(row.tokens_per_sec or 0.0))
+    listed = ", ".join(
+        f"{place}. {row.name.removeprefix(_ENGINE)} ({row.tokens_per_sec:,.0f} tok/s, "
+        f"I/O p95 {_time(row.storage_io_ms['p95']) if row.storage_io_ms else 'unknown'})"
+        for place, row in enumerate(ranked, start=1)
+    )
+    yield f"Engines on this storage, best first: {listed}."
 
 
 def _doubts(found: Found) -> Iterator[str]:

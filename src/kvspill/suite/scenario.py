@@ -217,15 +217,23 @@ def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
 
 def _fit(settings: dict[str, Any], sizes: Sizes) -> list[str]:
     """Lower what this machine cannot give; each change becomes a note."""
+    notes = []
+    room = sizes.users_max(str(settings.get("model", sizes.values["model"])))
+    if (
+        settings.get("enable_autoscaling") is True
+        and room is not None
+        and number(settings.get("max_users", room + 1)) > room
+    ):
+        settings["max_users"] = room
+        notes.append(f"search limited to {room} users (what this suite may take here)")
     limits: Sequence[tuple[str, float | None, str]] = (
         ("cpu_mem_gb", sizes.cpu_gb_max, "DRAM"),
         ("storage_capacity_gb", sizes.storage_gb_max, "storage"),
-        ("num_users", sizes.users_max(str(settings.get("model", sizes.values["model"]))), "users"),
+        ("num_users", room, "users"),
     )
-    notes = []
     for name, limit, label in limits:
         value = settings.get(name)
-        if limit is not None and isinstance(value, int | float) and value > limit:
+        if limit is not None and number(value) > limit:
             settings[name] = limit
             unit = "" if name == "num_users" else " GiB"
             notes.append(f"{label} {value:g} -> {limit:g}{unit} (what this suite may take here)")
@@ -235,19 +243,24 @@ def _fit(settings: dict[str, Any], sizes: Sizes) -> list[str]:
 def _fit_documents(settings: dict[str, Any]) -> list[str]:
     """Ingest no more documents than half of the last tier can hold."""
     spec = all_models().get(str(settings.get("model")))
-    if not settings.get("enable_rag") or spec is None:
+    if settings.get("enable_rag") is not True or spec is None:
         return []
     large = spec.layers >= LARGE_MODEL_LAYERS
     tokens = Rag().large_model_document_tokens[1] if large else Rag().document_tokens[1]
-    last = (
-        settings.get("storage_capacity_gb") or settings.get("cpu_mem_gb") or settings.get("gpu_mem_gb") or 0
-    )
-    room = int(float(last) * GIB / 2 / (tokens * spec.bytes_per_token()))
-    wanted = int(settings.get("rag_num_docs", Config.model_fields["rag_num_docs"].default))
+    tiers = ("storage_capacity_gb", "cpu_mem_gb", "gpu_mem_gb")
+    last_gb = next((size for name in tiers if (size := number(settings.get(name))) > 0), 0.0)
+    room = int(last_gb * GIB / 2 / (tokens * spec.bytes_per_token()))
+    wanted = number(settings.get("rag_num_docs", Config.model_fields["rag_num_docs"].default))
     if wanted <= room:
         return []
     settings["rag_num_docs"] = max(1, room)
-    return [f"documents {wanted} -> {max(1, room)} (half of the last tier may hold them)"]
+    return [f"documents {wanted:g} -> {max(1, room)} (half of the last tier may hold them)"]
+
+
+def number(value: Any) -> float:
+    """A plain finite number, or 0: what is wrong with anything else, the configuration says."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+    return float(value) if usable else 0.0
 
 
 def missing_flags(settings: Mapping[str, Any]) -> list[str]:

@@ -40,7 +40,7 @@ def row(
         "failed": 0,
         "end_to_end_ms": {"mean": storage_ms + generation_ms + queue_ms},
         "queue_ms": {"mean": queue_ms},
-        "storage_io_ms": {"mean": storage_ms},
+        "storage_io_ms": {"mean": storage_ms, "p95": storage_ms},
         "generation_ms": {"mean": generation_ms},
         "other_ms": {"mean": 0.0},
         "hit_rate": 0.9,
@@ -152,3 +152,20 @@ def test_doubts_name_their_rows_but_not_what_is_meant_to_be_so() -> None:
     assert "Doubt about cpu-storage: entries were dropped" in advice(
         row("cpu-storage", tiers=both(), warnings=("capacity_bound",))
     )
+
+
+def test_engines_are_ranked_by_what_their_users_get() -> None:
+    slow, fast = (
+        row(f"engine-{name}", tokens_per_sec=tokens, storage_ms=2.0)
+        for name, tokens in (("slow", 10.0), ("fast", 90.0))
+    )
+    text = advice(slow, fast)
+    assert "best first: 1. fast (90 tok/s, I/O p95 2.0 ms), 2. slow (10 tok/s" in text
+    assert "buy" not in text
+
+
+def test_scenarios_of_ones_own_get_a_sentence_each() -> None:
+    text = advice(row("mine", storage_ms=300), row("search", autoscaling={"users": 9, "reason": "Found."}))
+    assert "mine: 100 tok/s with 10 users; a request of 400.0 ms spends 75% in the tiers' I/O" in text
+    assert "search: ended at 9 users. Found." in text
+    assert "not searched for" not in text

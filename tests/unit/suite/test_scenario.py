@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kvspill.config import Config
 from kvspill.config_later import UNAVAILABLE, Later
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.suite import scenario as module
 from kvspill.suite.plan import Sizes
 from kvspill.suite.scenario import (
@@ -158,3 +161,30 @@ def test_placeholders_keep_their_type_and_work_inside_lists(tmp_path: Path) -> N
     row = fill(load(path)[0], sizes(users=9), {})
     assert row.settings["num_users"] == 9
     assert row.settings["model"] == "llama3.1-8b"
+
+
+_SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 10**20),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["${users}", "${nope}", "off", "llama3.1-8b", "closed"]),
+    st.lists(st.integers(), max_size=2),
+)
+_NAMES = sorted(set(Config.model_fields) - {"sources", "ignored_keys"})
+
+
+@given(st.dictionaries(st.sampled_from(_NAMES), _SCALARS, max_size=6), st.booleans())
+def test_whatever_a_file_says_the_answer_is_a_configuration_or_one_line(
+    settings: dict[str, object], quick: bool
+) -> None:
+    row = module.Scenario("a", "a", "", settings, "a.yaml")
+    said = ""
+    try:
+        filled_row = fill(row, sizes(quick=quick), {})
+        if not missing_flags(filled_row.settings):
+            to_config(filled_row)
+    except KvspillError as error:
+        said = str(error)
+    assert "\n" not in said
