@@ -30,8 +30,7 @@ def array_elements(path: Path, flag: str) -> Iterator[tuple[int, str]]:
         for end, closes in ends:
             piece = rest[element:end]
             if piece.strip():
-                indent = piece[: len(piece) - len(piece.lstrip())]
-                yield line + indent.count("\n"), piece.strip()
+                yield line + _breaks_before(piece), piece.strip()
             line += piece.count("\n")
             element = end + 1
             if closes:
@@ -39,11 +38,12 @@ def array_elements(path: Path, flag: str) -> Iterator[tuple[int, str]]:
         rest, position, element = rest[element:], position - element, 0
         if len(rest) > ELEMENT_CHARS_MAX:
             raise UsageError(
-                f"{path}:{line}: an element is longer than {ELEMENT_CHARS_MAX >> 20} Mi characters; "
+                f"{path}:{line + _breaks_before(rest)}: an element is longer than {ELEMENT_CHARS_MAX >> 20} Mi characters; "
                 "a quote or a bracket is probably missing there"
             )
         more = next(chunks, None)
         if more is None:
+            line += _breaks_before(rest)
             raise UsageError(f"{path}:{line}: the file ends inside the array; fetch it again or close it")
         rest += more
 
@@ -67,6 +67,11 @@ def _scan(text: str, position: int, depth: int) -> tuple[int, int, list[tuple[in
             ends.append((token.start(), False))
         position = token.end()
     return max(position, 0), depth, ends
+
+
+def _breaks_before(text: str) -> int:
+    """Line breaks before a text begins."""
+    return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def _text(path: Path, flag: str) -> Iterator[str]:

@@ -78,7 +78,7 @@ def lines(path: Path, flag: str) -> Iterator[tuple[int, bytes]]:
                     "is it a trace of that format, one row per line?"
                 )
             if not line.isspace():
-                yield number, line
+                yield number, line.rstrip(b"\r\n")
 
 
 def json_rows(
@@ -145,7 +145,7 @@ def csv_rows(
 
 def _csv_fields(line: bytes) -> list[str]:
     # Quoted line breaks appear in none of the formats, so a line is a row.
-    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    text = line.decode("utf-8-sig", "replace")
     if '"' not in text:
         return text.split(",")
     try:

@@ -1,0 +1,198 @@
+"""Claims about reading rows: by column names, as a stream, every bad one named by file and line."""
+
+import gzip
+import io
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.workload import azure, bailian, burstgpt, mooncake, trace_files
+from kvspill.workload.trace import TraceWorkload, row_source
+from kvspill.workload.trace_files import RowLog
+
+MOONCAKE_ROW = b'{"timestamp": 1000, "input_length": 700, "output_length": 5, "hash_ids": [7, 8]}\n'
+
+
+def write(tmp_path: Path, name: str, text: str | bytes) -> Path:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def refused(reader, path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        list(reader(path, "--trace", RowLog()))
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_columns_are_found_by_name_whatever_their_order_case_and_number(tmp_path: Path) -> None:
+    old = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,m,472,18,490,API log\n"
+    new = (
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5.0,abc,3,m,472,18,490,Conversation log\n"
+    )
+    odd = "\ufeffresponse tokens, REQUEST TOKENS ,timestamp\r\n18,472,5\r\n"
+    rows = [
+        next(burstgpt.rows(write(tmp_path, f"{number}.csv", text), "--trace", RowLog()))
+        for number, text in enumerate((old, new, odd))
+    ]
+    assert [row.at_ns for row in rows] == [5_000_000_000] * 3
+    assert [(row.context_tokens, row.generate_tokens) for row in rows] == [(472, 18)] * 3
+    assert [row.continues for row in rows] == [None, "abc", None]
+
+
+def test_wall_clock_times_keep_every_digit_and_pass_midnight(tmp_path: Path) -> None:
+    text = (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 23:59:59.6805900,374,44\n2023-11-17 00:00:00.0000001,1,1\n"
+        "2024-05-12 00:00:00.003948+00:00,5,6\n2024-05-12T00:00:01Z,7,8\n"
+    )
+    times = [row.at_ns for row in azure.rows(write(tmp_path, "a.csv", text), "--trace", RowLog())]
+    assert times[1] - times[0] == 319_410_100
+    assert times[3] - times[2] == 996_052_000
+
+
+BAD_ROWS = [
+    (mooncake, '{"timestamp": 1, "input_length": 5', "broken JSON (Expecting ',' delimiter at column 35)"),
+    (mooncake, "[1]", "holds a list, not an object with keys"),
+    (mooncake, '{"timestamp": 1, "input_length": 5}', "output_length is missing"),
+    (
+        mooncake,
+        '{"timestamp": 1, "input_length": -5, "output_length": 1}',
+        "input_length -5 is not within 0 to 10,000,000",
+    ),
+    (
+        mooncake,
+        '{"timestamp": NaN, "input_length": 5, "output_length": 1}',
+        "timestamp 'nan' is not a number",
+    ),
+    (
+        mooncake,
+        '{"timestamp": 1, "input_length": 1.5, "output_length": 1}',
+        "input_length 1.5 is not a whole number",
+    ),
+    (
+        mooncake,
+        '{"timestamp": true, "input_length": 5, "output_length": 1}',
+        "timestamp 'True' is not a number",
+    ),
+    (
+        mooncake,
+        '{"timestamp": 1, "input_length": 5, "output_length": 1, "hash_ids": [[1]]}',
+        "hash_ids is not a list of block ids",
+    ),
+    (
+        bailian,
+        '{"chat_id": {}, "timestamp": 1, "input_length": 5, "output_length": 1}',
+        "chat_id '{}' is not the id of a chat",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reader", "row", "reason"), BAD_ROWS)
+def test_a_bad_row_of_json_is_named_by_file_and_line(tmp_path: Path, reader, row: str, reason: str) -> None:
+    good = '{"timestamp": 0, "input_length": 5, "output_length": 1}'
+    path = write(tmp_path, "t.jsonl", f"{good}\n\n{row}\n{good}\n")
+    assert refused(reader.rows, path) == f"t.jsonl:3: {reason}; correct that row or give --skip-bad-rows"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("yesterday,5,6", "TIMESTAMP 'yesterday' is not a time like 2023-11-16 18:15:46.6805900"),
+        ("2023-11-16 18:15:46.6,5", "has 2 fields, not the 3 that the first line names"),
+        ("2023-11-16 18:15:46.6,many,6", "ContextTokens 'many' is not a number"),
+        ("2023-13-16 18:15:46.6,5,6", "TIMESTAMP '2023-13-16 18:15:46.6' is not a time like"),
+    ],
+)
+def test_a_bad_row_of_csv_is_named_by_file_and_line(tmp_path: Path, row: str, reason: str) -> None:
+    path = write(
+        tmp_path, "t.csv", f"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6,5,6\n{row}\n"
+    )
+    assert refused(azure.rows, path).startswith(f"t.csv:3: {reason}")
+
+
+def test_skipped_rows_are_counted_and_the_first_are_kept_as_examples(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.jsonl", MOONCAKE_ROW + b"x\n" * 5 + MOONCAKE_ROW)
+    log = RowLog(skip=True)
+    assert len(list(mooncake.rows(path, "--trace", log))) == 2
+    assert (log.skipped, len(log.examples)) == (5, 3)
+    assert log.examples[0].endswith("t.jsonl:2: broken JSON (Expecting value at column 1)")
+
+
+def test_rows_without_tokens_are_empty_and_not_bad(tmp_path: Path) -> None:
+    text = "Timestamp,Request tokens,Response tokens\n1,0,0\n2,5,0\n"
+    log = RowLog()
+    rows = list(burstgpt.rows(write(tmp_path, "t.csv", text), "--trace", log))
+    assert [(row.context_tokens, row.generate_tokens) for row in rows] == [(5, 0)]
+    assert (log.empty, log.skipped) == (1, 0)
+
+
+def test_packed_files_are_unpacked_and_truncated_ones_refused(tmp_path: Path) -> None:
+    packed = gzip.compress(MOONCAKE_ROW * 1000)
+    path = write(tmp_path, "t.jsonl.gz", packed)
+    assert len(list(mooncake.rows(path, "--trace", RowLog()))) == 1000
+    path.write_bytes(packed[:-20])
+    assert "cannot be read" in refused(mooncake.rows, path)
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", "a,b\n1,2\n")
+    assert refused(azure.rows, path) == (
+        "t.csv:1: column 'TIMESTAMP' is missing; its first line must name the columns "
+        "TIMESTAMP,ContextTokens,GeneratedTokens"
+    )
+
+
+def test_a_file_without_line_breaks_is_refused_before_it_takes_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_files, "LINE_BYTES_MAX", 1000)
+    path = write(tmp_path, "t.jsonl", b"[" + b"1," * 5000)
+    assert "the line is longer than" in refused(mooncake.rows, path)
+
+
+class Endless(io.RawIOBase):
+    """A file without end: only what is read of it ever exists."""
+
+    def __init__(self, row: bytes):
+        self._row = row
+        self.bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        copies = max(1, len(buffer) // len(self._row))
+        text = (self._row * copies)[: len(buffer)]
+        buffer[: len(text)] = text
+        self.bytes_read += len(text)
+        return len(text)
+
+
+def test_a_trace_without_end_starts_at_once_and_stays_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A row as long as the buffer, so that reads begin and end with whole rows.
+    row = MOONCAKE_ROW.rstrip(b"\n").ljust(255) + b"\n"
+    endless = Endless(row)
+    monkeypatch.setattr(
+        trace_files, "open_bytes", lambda _path, _flag: io.BufferedReader(endless, buffer_size=256 * 256)
+    )
+    path = tmp_path / "t.jsonl"
+    config = Config(trace=f"mooncake:{path}")
+    workload = TraceWorkload(config, row_source(mooncake.rows, path, "--trace", True), "mooncake", path)
+    assert endless.bytes_read < 1 << 20
+    session = workload.session(0)
+    for _ in islice(session, 2_000):
+        pass
+    tracemalloc.start()
+    count = sum(1 for _ in islice(session, 20_000))
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 20_000
+    assert peak < 4 << 20
