@@ -132,9 +132,22 @@ def _time_line(now: Glance) -> str:
 
 
 def _load_line(now: Glance) -> str:
-    return (
-        f"users {now.users:,}   in service {now.in_service:,}   queued {now.queued:,}   "
-        f"completed {now.completed:,}"
+    return _load(now.users, now.in_service, now.queued, now.completed)
+
+
+def _load(users: int, in_service: int, queued: int, completed: int) -> str:
+    return f"users {users:,}   in service {in_service:,}   queued {queued:,}   completed {completed:,}"
+
+
+def search_text(world: World, start_ns: int, config: Config, engine: Engine, status: str) -> str:
+    """A search for a limit: time, load, and what the search is doing."""
+    elapsed_seconds = (world.now_ns() - start_ns) / NS_PER_SEC
+    time_text = clock(elapsed_seconds)
+    if config.duration is not None:
+        left = clock(max(0.0, config.duration - elapsed_seconds))
+        time_text += f" of {clock(config.duration)}, {left} left"
+    return f"{time_text}   {status}\n" + _load(
+        engine.users, engine.in_service, engine.queued, engine.completed
     )
 
 

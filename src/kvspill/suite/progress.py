@@ -67,8 +67,8 @@ class Progress:
         await self._show(world, lines)
 
     async def follow(self, world: World, text: Callable[[], str]) -> None:
-        """Show a text, as it is then, again and again until cancelled."""
-        await self._show(world, lambda: [text()])
+        """Show a text, as it is then, again and again until cancelled; a log gets it on one line."""
+        await self._show(world, lambda: text().splitlines())
 
     async def _show(self, world: World, lines: Callable[[], Sequence[str]]) -> None:
         if self._quiet or world.virtual:
@@ -80,7 +80,7 @@ class Progress:
                 if self._on_terminal:
                     self._refresh(lines())
                 else:
-                    self.say(" ".join(lines()))
+                    self.say("   ".join(lines()))
         finally:
             self._end_block()
 

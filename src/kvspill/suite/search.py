@@ -24,6 +24,7 @@ from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.serving.engine import Engine
 from kvspill.suite.assembly import build_cache, build_engine, tier_facts
 from kvspill.suite.ceiling import null_ceiling
+from kvspill.suite.glance import search_text
 from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.trial import CEILING_SECONDS, Trial, skipped_rows
@@ -106,7 +107,13 @@ class SearchTrial(Trial):
                 raise
 
         searching = asyncio.ensure_future(search())
-        following = asyncio.ensure_future(self.progress.follow(self.world, lambda: controller.status))
+        start_ns = self.world.now_ns()
+        following = asyncio.ensure_future(
+            self.progress.follow(
+                self.world,
+                lambda: search_text(self.world, start_ns, self.config, engine, controller.status),
+            )
+        )
         guarding = asyncio.ensure_future(health.watch(engine.interrupt))
         try:
             await engine.run(lambda: windows.end(self.world.now_ns()))
