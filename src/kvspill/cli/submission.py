@@ -1,17 +1,15 @@
 """`kvspill suite mlperf`: a submission with fixed parameters, trials and the closed/open check."""
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
-from kvspill.cli.suite import amount, assignment, count, new_folder, run_folder
+from kvspill.cli.suite import amount, count, new_folder
 from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
-    from kvspill.suite.manifest import Manifest
+    from kvspill.suite.scenario import Scenario
 
 SUMMARY = "Runs a submission: fixed parameters, seed 42, three or more trials, and the closed/open check."
 EXAMPLES = """\
@@ -36,6 +34,7 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     options = _parser(prog, tuple(OPTIONS), TRIALS_MIN).parse_args(list(argv))
     if options.option is None:
         raise UsageError(f"--option: missing; give one of {', '.join(OPTIONS)}")
+    from kvspill.suite.campaign import SUBMISSION, run_folder
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.progress import Progress
     from kvspill.suite.scenario import to_config
@@ -43,7 +42,7 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     trials = _trials(options)
     to_config(trials[0])
     option = OPTIONS[options.option]
-    facts = {"kind": "submission", "option": options.option}
+    facts = {"kind": SUBMISSION, "option": options.option}
     title = f"KV CACHE SUBMISSION, OPTION {option.name}: {option.title}"
     manifest = new_manifest(title, trials, (), simulated=options.simulate, quick=options.quick, facts=facts)
     progress = Progress(options.quiet)
@@ -76,8 +75,9 @@ def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:
     return parser
 
 
-def _trials(options: argparse.Namespace) -> list[Any]:
+def _trials(options: argparse.Namespace) -> "list[Scenario]":
     """One row per trial, all alike."""
+    from kvspill.suite.order import assignment
     from kvspill.suite.plan import quick_seconds
     from kvspill.suite.scenario import Scenario
     from kvspill.suite.submission import OPTIONS
@@ -101,29 +101,3 @@ def _trials(options: argparse.Namespace) -> list[Any]:
         Scenario(f"trial-{number}", f"Trial {number}", option.title, settings, f"option {option.name}")
         for number in range(1, options.trials + 1)
     ]
-
-
-def finish(folder: Path, manifest: "Manifest", interrupted: bool) -> int:
-    """Sum up the trials, keep and print the summary; returns the exit code."""
-    from kvspill.suite.campaign import FAILED, INTERRUPTED
-    from kvspill.suite.manifest import read_result, write_json
-    from kvspill.suite.scenario import to_config
-    from kvspill.suite.submission import OPTIONS, render, summarize
-
-    results = [read_result(folder, row) for row in manifest.rows if row.finished]
-    trials = [[result] for result in results if result is not None]
-    config = to_config(manifest.rows[0].scenario)
-    summary = summarize(OPTIONS[manifest.facts["option"]], config, trials)
-    summary["files"] = [row.file for row in manifest.rows if row.finished]
-    write_json(folder / "submission.json", summary)
-    text = render(summary)
-    (folder / "submission.txt").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
-    for row in manifest.rows:
-        if not row.finished:
-            print(f"{row.scenario.title}: {row.status.value}: {row.reason}")
-    print(f"\nResults and submission.json: {folder}")
-    if interrupted:
-        print(f"Interrupted; go on with: kvspill suite --resume {folder}")
-        return INTERRUPTED
-    return FAILED if len(trials) < len(manifest.rows) else 0

@@ -1,21 +1,17 @@
 """`kvspill suite`: many scenarios in a row, one comparison and what it means for this machine."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
 from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
-    from kvspill.suite.hardware import Hardware
-    from kvspill.suite.manifest import Manifest
-    from kvspill.suite.plan import Sizes, Wishes
-    from kvspill.suite.progress import Progress
+    from kvspill.suite.order import Order, Prepared
 
 SUMMARY = "Runs scenarios one after the other, compares them and says what that means for this machine."
 EXAMPLES = """\
@@ -126,43 +122,15 @@ def _list() -> int:
     return 0
 
 
-def _start(options: argparse.Namespace) -> int:
-    """Derive, say how, and run."""
-    from kvspill.suite.campaign import check_rows, describe
-    from kvspill.suite.manifest import new_manifest
-    from kvspill.suite.progress import Progress
-    from kvspill.suite.scenario import missing_flags, missing_text, select, to_config
+def _order(options: argparse.Namespace) -> "Order":
+    """The command line as the suite understands it."""
+    from kvspill.suite.order import Order, assignment
+    from kvspill.suite.plan import SECONDS, Wishes
 
-    words = [*options.what, *options.workloads.split(",")]
-    chosen = select(words)
-    progress = Progress(options.quiet)
-    sizes = derive_sizes(options, progress)
-    scenarios = _filled(options, chosen, sizes)
-    refused = check_rows(scenarios, own_files=any(_is_file(word) for word in words))
-    if not options.quiet:
-        print("\n".join(sizes.notes), flush=True)
-    if options.dry_run:
-        for row in scenarios:
-            missing = missing_flags(row.settings)
-            text = missing_text(missing) if missing else refused.get(row.name) or describe(to_config(row))
-            print(f"{row.name:<20} {text}")
-        return 0
-    title = f"KV CACHE SUITE: {options.model}, {len(scenarios)} scenarios"
-    manifest = new_manifest(title, scenarios, sizes.notes, simulated=options.simulate, quick=options.quick)
-    return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
-
-
-def _is_file(word: str) -> bool:
-    return word.endswith((".yaml", ".yml")) or Path(word).is_file()
-
-
-def derive_sizes(options: argparse.Namespace, progress: "Progress") -> "Sizes":
-    """Look at the machine, look at its storage for a moment, and derive the parameters."""
-    from kvspill.suite.hardware import detect
-    from kvspill.suite.plan import Wishes, derive
-
-    named = [name for name in os.environ.get("KVSPILL_CACHE_DIR", "").split(":") if name]
-    hardware = detect(options.cache_dir or named or None)
+    changes = dict(assignment(text) for text in options.set)
+    given = {"seed": options.seed, "trials": options.trials}
+    changes |= {name: value for name, value in given.items() if value is not None}
+    seconds = {name: getattr(options, name) for name in SECONDS if getattr(options, name) is not None}
     wishes = Wishes(
         model=options.model,
         quick=options.quick,
@@ -171,77 +139,50 @@ def derive_sizes(options: argparse.Namespace, progress: "Progress") -> "Sizes":
         gpu_gb=options.gpu_mem_gb,
         cpu_gb=options.cpu_mem_gb,
         storage_gb=options.storage_capacity_gb,
-        seconds=_seconds(options),
+        seconds=seconds,
         rag_docs=options.rag_num_docs,
     )
-    return derive(wishes, hardware, _bandwidth(options, hardware, wishes, progress))
+    return Order(
+        words=[*options.what, *options.workloads.split(",")],
+        wishes=wishes,
+        cache_dirs=options.cache_dir or (),
+        simulated=options.simulate,
+        device_profile=options.device_profile,
+        rag=options.rag,
+        changes=changes,
+    )
 
 
-def _seconds(options: argparse.Namespace) -> dict[str, float]:
-    names = ("tier_seconds", "saturation_seconds", "production_seconds", "autoscale_seconds")
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+def _start(options: argparse.Namespace) -> int:
+    """Derive, say how, and run."""
+    from kvspill.suite.campaign import run_folder
+    from kvspill.suite.manifest import new_manifest
+    from kvspill.suite.order import prepare
+    from kvspill.suite.progress import Progress
+
+    progress = Progress(options.quiet)
+    ready = prepare(_order(options), progress)
+    if not options.quiet:
+        print("\n".join(ready.sizes.notes), flush=True)
+    if options.dry_run:
+        return _dry_run(ready)
+    title = f"KV CACHE SUITE: {options.model}, {len(ready.scenarios)} scenarios"
+    manifest = new_manifest(
+        title, ready.scenarios, ready.sizes.notes, simulated=options.simulate, quick=options.quick
+    )
+    return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
 
 
-def _bandwidth(
-    options: argparse.Namespace, hardware: "Hardware", wishes: "Wishes", progress: "Progress"
-) -> Any:
-    from kvspill.config import Config
-    from kvspill.storage.preflight import cache_dirs
-    from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
-    from kvspill.suite.bandwidth import measure_bandwidth, modelled_bandwidth
+def _dry_run(ready: "Prepared") -> int:
+    """A line per row: what it would do, or why it can't."""
+    from kvspill.suite.campaign import describe
+    from kvspill.suite.scenario import missing_flags, missing_text, to_config
 
-    config = Config(model=wishes.model)
-    if options.simulate:
-        name = options.device_profile or DEFAULT_PRESET
-        return modelled_bandwidth(load_profile(name), name)
-    places = [str(place.path) for place in hardware.places]
-    # Several directories are used only where the user names them; else the best one is.
-    used = tuple(places) if options.cache_dir else tuple(places[:1])
-    dirs = cache_dirs(config.changed(cache_dir=used), Path.cwd())
-    options.cache_dir = [str(path) for path in dirs]
-    progress.say(f"looking at the storage in {', '.join(options.cache_dir)}")
-    return measure_bandwidth(dirs)
-
-
-def _filled(options: argparse.Namespace, chosen: Sequence[Any], sizes: "Sizes") -> list[Any]:
-    from dataclasses import replace
-
-    from kvspill.suite.scenario import NINE, fill
-
-    changes = dict(assignment(text) for text in options.set)
-    extra: dict[str, Any] = dict(changes)
-    if not options.simulate:
-        extra["cache_dir"] = options.cache_dir
-    for name, value in (
-        ("seed", options.seed),
-        ("trials", options.trials),
-        ("device_profile", options.device_profile),
-    ):
-        if value is not None:
-            extra[name] = value
-    rows = []
-    for row in chosen:
-        if options.rag and row.name in NINE:
-            with_rag = {**row.settings, "enable_rag": True, "rag_num_docs": options.rag_num_docs}
-            row = replace(row, settings=with_rag)
-        rows.append(fill(row, sizes, extra, fit=not options.simulate))
-    return rows
-
-
-def assignment(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as YAML reads it."""
-    import yaml
-
-    from kvspill.config import Config
-
-    name, equals, value = text.partition("=")
-    name = name.strip().removeprefix("--").replace("-", "_")
-    if not equals or name not in Config.model_fields:
-        raise UsageError(f"--set {text}: is not NAME=VALUE with a setting's name, such as num_users=50")
-    try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise UsageError(f"--set {text}: the value cannot be read; write it as in a YAML file") from error
+    for row in ready.scenarios:
+        missing = missing_flags(row.settings)
+        text = missing_text(missing) if missing else ready.refused.get(row.name) or describe(to_config(row))
+        print(f"{row.name:<20} {text}")
+    return 0
 
 
 def new_folder(given: str | None, kind: str) -> Path:
@@ -263,23 +204,9 @@ def new_folder(given: str | None, kind: str) -> Path:
     return folder
 
 
-def run_folder(folder: Path, manifest: "Manifest", progress: "Progress", debug: bool) -> int:
-    """Run what is not finished in a directory of results."""
-    from kvspill.suite.campaign import finish, run_rows
-    from kvspill.suite.manifest import locked, save
-
-    with locked(folder):
-        save(folder, manifest)
-        manifest, interrupted = run_rows(folder, manifest, progress, debug)
-        if manifest.facts.get("kind") == "submission":
-            from kvspill.cli.submission import finish as finish_submission
-
-            return finish_submission(folder, manifest, interrupted)
-        return finish(folder, manifest, interrupted)
-
-
 def _resume(options: argparse.Namespace) -> int:
     """Go on where a suite was interrupted, with its own parameters."""
+    from kvspill.suite.campaign import run_folder
     from kvspill.suite.manifest import load, settle
     from kvspill.suite.progress import Progress
 

@@ -13,29 +13,17 @@ from kvspill.report.result import write_result
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
 from kvspill.suite.interrupts import by_signal
-from kvspill.suite.manifest import Manifest, Row, RowStatus, read_result, save, write_json
+from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, read_result, save, write_json
 from kvspill.suite.progress import Progress
 from kvspill.suite.runner import make_plan, run_trials
-from kvspill.suite.scenario import Scenario, missing_flags, missing_text, to_config
+from kvspill.suite.scenario import missing_flags, missing_text, to_config
+from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import print_report
 
 INTERRUPTED = 130
 FAILED = 1
-
-
-def check_rows(scenarios: Sequence[Scenario], own_files: bool) -> dict[str, str]:
-    """Why rows cannot run at all, by name; a mistake in a file of the user's own is raised instead."""
-    refused = {}
-    for scenario in scenarios:
-        if missing_flags(scenario.settings):
-            continue
-        try:
-            to_config(scenario)
-        except UsageError as error:
-            if own_files:
-                raise
-            refused[scenario.name] = str(error)
-    return refused
+SUBMISSION = "submission"
+"""The kind of suite whose rows are the trials of a submission."""
 
 
 def run_rows(
@@ -129,6 +117,39 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
         print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=stream)
         return INTERRUPTED
     return FAILED if any(row.status is RowStatus.FAILED for row in manifest.rows) else 0
+
+
+def finish_submission(
+    folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None
+) -> int:
+    """Sum up the trials, keep and print the summary; returns the exit code."""
+    stream = stream or sys.stdout
+    results = [read_result(folder, row) for row in manifest.rows if row.finished]
+    trials = [[result] for result in results if result is not None]
+    config = to_config(manifest.rows[0].scenario)
+    summary = summarize(OPTIONS[manifest.facts["option"]], config, trials)
+    summary["files"] = [row.file for row in manifest.rows if row.finished]
+    write_json(folder / "submission.json", summary)
+    text = render(summary)
+    (folder / "submission.txt").write_text(text, encoding="utf-8")
+    stream.write(text)
+    for row in manifest.rows:
+        if not row.finished:
+            print(f"{row.scenario.title}: {row.status.value}: {row.reason}", file=stream)
+    print(f"\nResults and submission.json: {folder}", file=stream)
+    if interrupted:
+        print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=stream)
+        return INTERRUPTED
+    return FAILED if len(trials) < len(manifest.rows) else 0
+
+
+def run_folder(folder: Path, manifest: Manifest, progress: Progress, debug: bool = False) -> int:
+    """Run what is not finished in a directory of results and report on all of it; returns the exit code."""
+    with locked(folder):
+        save(folder, manifest)
+        manifest, interrupted = run_rows(folder, manifest, progress, debug)
+        closing = finish_submission if manifest.facts.get("kind") == SUBMISSION else finish
+        return closing(folder, manifest, interrupted)
 
 
 def write_summary(

@@ -95,6 +95,11 @@ def canonical(word: str) -> str | None:
     return None
 
 
+def is_file(word: str) -> bool:
+    """Whether a word names a scenario file and not a built-in scenario."""
+    return canonical(word) is None and (word.endswith((".yaml", ".yml")) or Path(word).is_file())
+
+
 def select(words: Iterable[str]) -> list[Scenario]:
     """The scenarios that these names and files stand for, in their order; none means the nine."""
     wanted = [word for word in words if word.strip()] or list(NINE)
@@ -104,7 +109,7 @@ def select(words: Iterable[str]) -> list[Scenario]:
             found += [row for name in (*NINE, *FURTHER) for row in load(_resource(name))]
         elif (name := canonical(word)) is not None:
             found += load(_resource(name))
-        elif word.endswith((".yaml", ".yml")) or Path(word).is_file():
+        elif is_file(word):
             found += load(Path(word))
         else:
             near = difflib.get_close_matches(word, [*builtin_names(), "all", "mlperf"], n=1, cutoff=0.5)

@@ -1,0 +1,114 @@
+"""From what a user asks of a suite to the rows that will run: directories, sizes, settings."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.storage.preflight import cache_dirs
+from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
+from kvspill.suite.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
+from kvspill.suite.hardware import detect
+from kvspill.suite.plan import Sizes, Wishes, derive
+from kvspill.suite.progress import Progress
+from kvspill.suite.scenario import NINE, Scenario, fill, is_file, missing_flags, select, to_config
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was asked for, not yet fitted to a machine."""
+
+    words: Sequence[str] = ()
+    wishes: Wishes = field(default_factory=Wishes)
+    cache_dirs: Sequence[str] = ()
+    simulated: bool = False
+    device_profile: str | None = None
+    rag: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings for every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Rows ready to run."""
+
+    sizes: Sizes
+    scenarios: Sequence[Scenario]
+    refused: Mapping[str, str]
+    """Why built-in rows cannot run on this machine, by name."""
+
+
+def prepare(order: Order, progress: Progress, environ: Mapping[str, str] | None = None) -> Prepared:
+    """Choose the rows, look at the machine, derive the sizes and fill the rows in."""
+    chosen = select(order.words)
+    base = Config(model=order.wishes.model)  # an unknown model is refused before anything is touched
+    environ = os.environ if environ is None else environ
+    named = list(order.cache_dirs) or [
+        name for name in environ.get("KVSPILL_CACHE_DIR", "").split(":") if name
+    ]
+    hardware = detect(named or None)
+    extra = dict(order.changes)
+    if order.device_profile is not None:
+        extra["device_profile"] = order.device_profile
+    if order.simulated:
+        bandwidth = _modelled(order)
+    else:
+        # Several directories are used only where the user names them; else the best one is.
+        places = hardware.places if named else hardware.places[:1]
+        wanted = base.changed(cache_dir=[str(place.path) for place in places])
+        directories = cache_dirs(wanted, Path.cwd())
+        extra["cache_dir"] = [str(path) for path in directories]
+        bandwidth = _measured(directories, progress)
+    sizes = derive(order.wishes, hardware, bandwidth)
+    rows = [_with_rag(row, order) if order.rag else row for row in chosen]
+    scenarios = [fill(row, sizes, extra, fit=not order.simulated) for row in rows]
+    return Prepared(sizes, scenarios, _refused(scenarios, any(is_file(word) for word in order.words)))
+
+
+def _modelled(order: Order) -> Bandwidth:
+    name = order.device_profile or DEFAULT_PRESET
+    return modelled_bandwidth(load_profile(name), name)
+
+
+def _measured(directories: tuple[Path, ...], progress: Progress) -> Bandwidth:
+    progress.say(f"looking at the storage in {', '.join(map(str, directories))}")
+    return measure_bandwidth(directories)
+
+
+def _with_rag(row: Scenario, order: Order) -> Scenario:
+    if row.name not in NINE:
+        return row
+    retrieval = {"enable_rag": True, "rag_num_docs": order.wishes.rag_docs}
+    return replace(row, settings={**row.settings, **retrieval})
+
+
+def _refused(scenarios: Sequence[Scenario], own_files: bool) -> dict[str, str]:
+    """A mistake in a file of the user's own is raised; a built-in row that cannot fit is only noted."""
+    refused = {}
+    for scenario in scenarios:
+        if missing_flags(scenario.settings):
+            continue
+        try:
+            to_config(scenario)
+        except UsageError as error:
+            if own_files:
+                raise
+            refused[scenario.name] = str(error)
+    return refused
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as YAML reads it."""
+    import yaml
+
+    name, equals, value = text.partition("=")
+    name = name.strip().removeprefix("--").replace("-", "_")
+    if not equals or name not in Config.model_fields:
+        raise UsageError(f"--set {text}: is not NAME=VALUE with a setting's name, such as num_users=50")
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {text}: the value cannot be read; write it as in a YAML file") from error
