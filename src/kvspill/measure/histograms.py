@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
+from numpy import ctypeslib
 from numpy.typing import NDArray
 
 from kvspill.records import NS_PER_MS
@@ -98,7 +99,7 @@ class Histogram:
         self._flush()
         if self._hdr is None:
             return None
-        hdr, cumulated = self._hdr, np.cumsum(np.ctypeslib.as_array(self._hdr.counts))
+        hdr, cumulated = self._hdr, np.cumsum(ctypeslib.as_array(self._hdr.counts))
         found = {}
         for name, rank in PERCENTILES.items():
             index = int(np.searchsorted(cumulated, hdr.get_target_count_at_percentile(rank)))
@@ -121,7 +122,7 @@ class Histogram:
         if self._hdr is None or limit_ns >= self._max_ns:
             return 0
         index = self._hdr.get_counts_array_index(max(0, limit_ns))
-        return int(np.ctypeslib.as_array(self._hdr.counts)[index + 1 :].sum())
+        return int(ctypeslib.as_array(self._hdr.counts)[index + 1 :].sum())
 
     def to_dict(self) -> dict[str, Any] | None:
         """For the result file: the base64 form that every HdrHistogram library reads, and the exact parts."""

@@ -111,8 +111,10 @@ class Engine:
         finally:
             self._population.take_in(self._world.now_ns())
             self._halted = True
-            on_end()
-            await self._stop(tasks)
+            try:
+                on_end()
+            finally:
+                await self._stop(tasks)
 
     async def _arrivals(self) -> None:
         await self._population.run()

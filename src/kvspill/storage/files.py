@@ -70,6 +70,7 @@ class FilesBackend:
         self._runs: list[RunDir] = []
         self._sites: list[Site] = []
         self._closing = threading.Lock()
+        self._closed = False
         self.tally = Tally()
         """What was really done to the files: opened directly or not, pages dropped from the cache."""
         self.left_behind: list[str] = []
@@ -108,8 +109,12 @@ class FilesBackend:
     def _prepare(self) -> None:
         for root in self._roots:
             clean(root)
-            run = RunDir(root)
-            self._runs.append(run)
+            with self._closing:
+                if self._closed:
+                    # The run was interrupted before it began: what is made now nobody would remove.
+                    return
+                run = RunDir(root)
+                self._runs.append(run)
             access = probe(run, self._options.direct)
             self._check_alignment(root, access)
             self._sites.append(
@@ -159,6 +164,7 @@ class FilesBackend:
     def close_sync(self) -> None:
         """Close without a loop, for a signal or exception path. Safe to call twice and never waits long."""
         with self._closing:
+            self._closed = True
             runs, self._runs = self._runs, []
             self.cancel()
             until_ns = self._clock_ns() + _JOIN_NS

@@ -6,7 +6,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kvspill.errors import UsageError
@@ -19,25 +20,29 @@ _FILE_NAME = re.compile(r"[0-9a-f]{32}-\d+(\.tmp)?|probe(\.tmp)?")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+_SPARE_FDS = 3
+_CREATION_WAIT_SECONDS = 1.0
+
+
 class RunDir:
     """One private directory under a root the user named. Paths in it are given relative to `fd`."""
 
     def __init__(self, root: Path):
         self.root = root
         self.name = f"kvspill-{os.getpid()}-{secrets.token_hex(4)}"
-        with _usage_errors(root):
-            root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.mkdir(self.name, 0o700, dir_fd=root_fd)
-                self.fd = os.open(self.name, _DIRECTORY, dir_fd=root_fd)
+        with _usage_errors(root), contextlib.ExitStack() as undo:
+            # The root stays open: its path may lead elsewhere by the end of the run, or nowhere.
+            self._root_fd = _open_until(undo, root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._spare_fds = [_open_until(undo, os.devnull, os.O_RDONLY) for _ in range(_SPARE_FDS)]
+            with _held(self._root_fd, fcntl.LOCK_SH, _CREATION_WAIT_SECONDS):
+                os.mkdir(self.name, 0o700, dir_fd=self._root_fd)
                 try:
+                    self.fd = _open_until(undo, self.name, _DIRECTORY, dir_fd=self._root_fd)
                     self._lock_fd = _make_marker(self.fd)
                 except OSError:
-                    os.close(self.fd)
-                    _remove_unmarked(root_fd, self.name)
+                    _remove_unmarked(self._root_fd, self.name)
                     raise
-            finally:
-                os.close(root_fd)
+            undo.pop_all()
         self._made: set[str] = set()
         self._open = True
 
@@ -53,20 +58,19 @@ class RunDir:
             self._made.add(name)
 
     def remove(self, keep_fds: bool = False) -> list[str]:
-        """Remove all that the run made; returns what is not the run's and was left. Safe to call twice."""
+        """Remove all that the run made. Returns what was left: what is not the run's, and what the file
+        system would not remove, with its reason. Never raises, and is safe to call twice."""
         if not self._open:
             return []
         self._open = False
-        with contextlib.suppress(FileNotFoundError):
-            root_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                return _remove_run(root_fd, self.name, self.fd)
-            finally:
-                os.close(root_fd)
-                if not keep_fds:
-                    os.close(self.fd)
-                    os.close(self._lock_fd)
-        return []
+        # Removing needs descriptors, also where something else has used up all that there are.
+        _close_all(self._spare_fds)
+        try:
+            return _remove_run(self._root_fd, self.name, self.fd)
+        except OSError as error:
+            return [_reason(".", error)]
+        finally:
+            _close_all([self._root_fd] if keep_fds else [self._root_fd, self.fd, self._lock_fd])
 
 
 def clean(root: Path) -> list[Path]:
@@ -112,15 +116,35 @@ def _make_marker(run_fd: int) -> int:
     return fd
 
 
-def _remove_unmarked(root_fd: int, name: str) -> None:
-    """Take back a directory whose marker could not be made, on a full disk for one."""
-    run_fd = os.open(name, _DIRECTORY, dir_fd=root_fd)
+def _remove_unmarked(root_fd: int, name: str) -> bool:
+    """Take back a directory that has no marker, as on a full disk or where a run was killed before it
+    could make one or after it had removed it; False where there is anything else in it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{name}/{MARKER}.new", dir_fd=root_fd)
+    return not _tried(name, os.rmdir, name, root_fd)
+
+
+@contextlib.contextmanager
+def _held(root_fd: int, how: int, wait_seconds: float) -> Iterator[bool]:
+    """Hold a lock on the root for a moment, so that nobody takes a directory in the making for a left-over.
+
+    Waits only so long: the user may hold a lock of their own, and some file systems have none.
+    """
+    until = time.monotonic() + wait_seconds
+    held = False
+    while not held:
+        try:
+            fcntl.flock(root_fd, how | fcntl.LOCK_NB)
+            held = True
+        except OSError:
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.001)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(MARKER + ".new", dir_fd=run_fd)
+        yield held
     finally:
-        os.close(run_fd)
-    os.rmdir(name, dir_fd=root_fd)
+        if held:
+            fcntl.flock(root_fd, fcntl.LOCK_UN)
 
 
 def _remove_if_stale(root_fd: int, name: str) -> bool:
@@ -131,6 +155,9 @@ def _remove_if_stale(root_fd: int, name: str) -> bool:
     try:
         if os.fstat(run_fd).st_uid != os.getuid():
             return False
+        if _is_unmarked(run_fd):
+            with _held(root_fd, fcntl.LOCK_EX, 0) as alone:
+                return alone and _is_unmarked(run_fd) and _remove_unmarked(root_fd, name)
         lock_fd = _lock_marker(run_fd)
         if lock_fd is None:
             return False
@@ -140,6 +167,11 @@ def _remove_if_stale(root_fd: int, name: str) -> bool:
             os.close(lock_fd)
     finally:
         os.close(run_fd)
+
+
+def _is_unmarked(run_fd: int) -> bool:
+    """True where nothing was put into a run directory yet, or all but the directory is gone."""
+    return all(name == MARKER + ".new" and not is_dir for name, is_dir in _entries(run_fd))
 
 
 def _lock_marker(run_fd: int) -> int | None:
@@ -159,44 +191,69 @@ def _lock_marker(run_fd: int) -> int | None:
 
 
 def _remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
-    """Remove a run directory through its descriptors; returns what was not ours and therefore stays."""
-    foreign = []
+    """Remove a run directory through its descriptors; returns what stays."""
+    left = []
     for entry_name, is_dir in _entries(run_fd):
         if is_dir and _SUBDIR_NAME.fullmatch(entry_name):
-            foreign += _remove_subdir(run_fd, entry_name)
+            left += _remove_subdir(run_fd, entry_name)
         elif not is_dir and _FILE_NAME.fullmatch(entry_name):
-            os.unlink(entry_name, dir_fd=run_fd)
+            left += _tried(entry_name, os.unlink, entry_name, run_fd)
         elif entry_name not in (MARKER, MARKER + ".new"):
-            foreign.append(entry_name)
-    if foreign:
-        return foreign
+            left.append(entry_name)
     # The marker goes last: a removal that is itself killed can be finished by the next run.
-    os.unlink(MARKER, dir_fd=run_fd)
-    os.rmdir(name, dir_fd=root_fd)
-    return []
+    for step, path, dir_fd in ((os.unlink, MARKER, run_fd), (os.rmdir, name, root_fd)):
+        left = left or _tried(".", step, path, dir_fd)
+    return left
 
 
 def _remove_subdir(run_fd: int, name: str) -> list[str]:
-    fd = os.open(name, _DIRECTORY, dir_fd=run_fd)
-    foreign = []
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=run_fd)
+    except OSError as error:
+        return [_reason(f"{name}/", error)]
+    left = []
     try:
         for entry_name, is_dir in _entries(fd):
             if is_dir or not _FILE_NAME.fullmatch(entry_name):
-                foreign.append(f"{name}/{entry_name}")
+                left.append(f"{name}/{entry_name}")
             else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(entry_name, dir_fd=fd)
+                left += _tried(f"{name}/{entry_name}", os.unlink, entry_name, fd)
+    except OSError as error:
+        left.append(_reason(f"{name}/", error))
     finally:
         os.close(fd)
-    if not foreign:
-        try:
-            os.rmdir(name, dir_fd=run_fd)
-        except OSError:
-            # A thread stuck in a system call made one more file: the marker stays, the next run finishes.
-            foreign.append(f"{name}/")
-    return foreign
+    # It is not empty where a thread stuck in a system call made one more file: the marker stays then, and
+    # the next run finishes.
+    return left or _tried(f"{name}/", os.rmdir, name, run_fd)
+
+
+def _tried(shown: str, remove: Callable[..., None], path: str, dir_fd: int) -> list[str]:
+    """Remove something; returns what stays, and why, where that fails."""
+    try:
+        remove(path, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [_reason(shown, error)]
+    return []
+
+
+def _reason(shown: str, error: OSError) -> str:
+    return f"{shown} ({error.strerror or error})"
 
 
 def _entries(fd: int) -> list[tuple[str, bool]]:
     with os.scandir(fd) as entries:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _open_until(undo: contextlib.ExitStack, path: str | Path, flags: int, dir_fd: int | None = None) -> int:
+    """Open a descriptor that is closed again where what follows fails."""
+    fd = os.open(path, flags | os.O_CLOEXEC, dir_fd=dir_fd)
+    undo.callback(os.close, fd)
+    return fd
+
+
+def _close_all(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)

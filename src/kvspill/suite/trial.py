@@ -31,6 +31,7 @@ from kvspill.suite.assembly import (
 )
 from kvspill.suite.backends import open_backends
 from kvspill.suite.ceiling import null_ceiling
+from kvspill.suite.closing import close_all, close_all_sync
 from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.precondition import precondition
@@ -58,6 +59,7 @@ class Plan:
 def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
     """Run once and return the result. An interrupted load returns what it measured, marked incomplete."""
     interrupts = Interrupts()
+    opened: list[Backend] = []
 
     async def main(world: World) -> dict[str, Any]:
         interrupts.watch(asyncio.current_task())
@@ -65,22 +67,27 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
         # First of all: a recording that cannot be read must not cost the time to prepare the tiers.
         workload = build_workload(plan.config, world, limits)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
+        opened.extend(backends.values())
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
             if plan.config.precondition and Tier.STORAGE in backends:
                 await precondition(world, backends[Tier.STORAGE], plan.storage_bytes, progress)
             kind = _search_trial() if plan.config.enable_autoscaling else Trial
-            return await kind(plan, world, backends, limits, progress).run(workload, interrupts)
+            result = await kind(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
-            for backend in backends.values():
-                await backend.close()
+            left = await close_all(opened, progress)
+        result["warnings"] += left
+        return result
 
     with interrupts.handled(), _switch_interval():
         try:
             return (run_virtual if plan.simulated else run_real)(main, plan.config.seed)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        finally:
+            # Does nothing but where a second signal cut the closing short.
+            close_all_sync(opened)
 
 
 def _search_trial() -> "type[Trial]":
