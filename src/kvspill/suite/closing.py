@@ -1,0 +1,43 @@
+"""Closes the backends of a run, all of them whatever happens, and says what could not be removed."""
+
+from collections.abc import Callable, Iterable
+
+from kvspill.report.cautions import Caution, caution
+from kvspill.storage.base import Backend
+from kvspill.suite.progress import Progress
+
+_NAMED_MAX = 5
+
+
+async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Caution]:
+    """Close every backend; returns a warning where something stays behind. A failure costs no result."""
+    left: list[str] = []
+    for backend in backends:
+        try:
+            await backend.close()
+        except OSError as error:
+            left.append(f"{backend.capabilities.name}: {error}")
+        left += getattr(backend, "left_behind", [])
+    if not left:
+        return []
+    warning = left_behind(left)
+    progress.say(f"warning: {warning['message']} {warning['remedy']}")
+    return [warning]
+
+
+def left_behind(left: list[str]) -> Caution:
+    """The warning about files that stay."""
+    more = f" and {len(left) - _NAMED_MAX:,} more" if len(left) > _NAMED_MAX else ""
+    return caution(
+        "left_behind",
+        f"Not removed at the end: {', '.join(left[:_NAMED_MAX])}{more}.",
+        "Files that are not the run's are yours to keep; for the others run `kvspill clean DIR` later.",
+    )
+
+
+def close_all_sync(backends: Iterable[Backend]) -> None:
+    """Close without a loop what is not closed yet; only backends with files of their own need it."""
+    for backend in backends:
+        close: Callable[[], None] | None = getattr(backend, "close_sync", None)
+        if close is not None:
+            close()
