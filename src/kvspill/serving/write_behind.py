@@ -69,8 +69,11 @@ class WriteBehind:
         self._jobs: deque[_Job] = deque()
         self._pending: dict[str, Reservation] = {}
         self._queued = 0
+        self._ended = 0
+        self._working = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._stopped = False
+        self._failure: BaseException | None = None
         self.counts = WriteCounts()
 
     def pending(self, key: str) -> bool:
@@ -100,9 +103,14 @@ class WriteBehind:
         """Hand over announced blocks; what the queue can't hold is dropped from the end."""
         keys, parents, size = reservation.keys, reservation.parents, self._options.batch_blocks
         counts = self.counts
+        if self._failure is not None:
+            # Nobody waits for a writer, so its failure must end the run by way of a request.
+            raise self._failure
         counts.offered += len(keys)
-        if self._options.queue_blocks - self._queued < len(keys):
+        ended = -1
+        while self._options.queue_blocks - self._queued < len(keys) and ended != self._ended:
             # A device that answers at once must have had its turn before anything is called too much.
+            ended = self._ended
             await asyncio.sleep(0)
         kept = max(0, min(len(keys), self._options.queue_blocks - self._queued))
         counts.dropped_full += len(keys) - kept
@@ -133,19 +141,32 @@ class WriteBehind:
         self._jobs.append(job)
         self._queued += len(job.keys)
         self.counts.queued_max = max(self.counts.queued_max, self._queued)
-        if len(self._workers) < self._options.workers and not self._stopped:
+        if self._working < self._options.workers and not self._stopped:
+            self._working += 1
             worker = asyncio.get_running_loop().create_task(self._work())
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            worker.add_done_callback(self._worker_done)
+
+    def _worker_done(self, worker: "asyncio.Task[None]") -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled() and worker.exception() is not None:
+            self._failure = worker.exception()
 
     async def _work(self) -> None:
-        while self._jobs and not self._stopped:
-            job = self._jobs.popleft()
-            self._queued -= len(job.keys)
-            try:
-                await self._do(job)
-            finally:
-                self._end(job)
+        try:
+            while self._jobs and not self._stopped:
+                await self._work_off(self._jobs.popleft())
+        finally:
+            # At once, not by a callback: a job that comes next must find that nobody works.
+            self._working -= 1
+
+    async def _work_off(self, job: _Job) -> None:
+        self._queued -= len(job.keys)
+        try:
+            await self._do(job)
+        finally:
+            self._ended += 1
+            self._end(job)
 
     def _end(self, reservation: Reservation) -> None:
         for key in reservation.keys:

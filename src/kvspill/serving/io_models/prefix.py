@@ -133,8 +133,6 @@ class PrefixModel:
             for place in range(matched, len(keys))
             if cache.find(keys[place]) is None and not writer.pending(keys[place])
         ]
-        if self._options.decode_only:
-            new = []
         if self._seen is not None:
             admitted = [place for place in new if self._seen.note(keys[place]) >= self._options.admit_uses]
             self.counts.not_admitted += len(new) - len(admitted)

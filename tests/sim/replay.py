@@ -1,0 +1,117 @@
+"""Serves hand-made requests in virtual time: the engine, an I/O model and a cache over modelled tiers."""
+
+from dataclasses import dataclass, field
+
+from kvspill.cache.blocks import BlockCache
+from kvspill.cache.cache import CacheOptions
+from kvspill.cache.policies import make_leaf_first
+from kvspill.cache.tier import TierState
+from kvspill.records import QoS, Request, Tier
+from kvspill.serving.engine import Engine, EngineOptions
+from kvspill.serving.generation import Generation
+from kvspill.serving.io_models import IoModel, IoOptions, make_io_model
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import NULL, DeviceModel
+from kvspill.world import run_virtual
+from sim.harness import Oracle
+
+TOKEN_BYTES = 4096
+SLOW = DeviceModel(1.0, 1.0, read_latency_us=100, write_latency_us=100, delete_latency_us=10)
+
+
+class Listed:
+    """A workload of given requests; each user's in the order of their times."""
+
+    def __init__(self, requests):
+        self._sessions = {}
+        for request in requests:
+            self._sessions.setdefault(request.user, []).append(request)
+        self.users = max(self._sessions, default=0) + 1
+
+    def session(self, user, start_ns=0):
+        return iter(self._sessions.get(user, ()))
+
+
+@dataclass
+class Replayed:
+    """What came of a replay."""
+
+    oracle: Oracle = field(default_factory=Oracle)
+    model: IoModel | None = None
+    cache: BlockCache | None = None
+    engine: Engine | None = None
+
+    def bytes_of(self, verb, *purposes, tier=None):
+        return sum(
+            op.nbytes
+            for op in self.oracle.ops
+            if op.verb == verb
+            and op.completion.error is None
+            and (not purposes or op.purpose in purposes)
+            and tier in (None, op.tier)
+        )
+
+    def keys_of(self, verb, purpose):
+        return [op.key for op in self.oracle.ops if (op.verb, op.purpose) == (verb, purpose)]
+
+
+def request(user=0, blocks=(), at_ms=0, context=0, turn=0, **more):
+    """A request whose context is these blocks of ten tokens each."""
+    context = context or 10 * len(blocks)
+    return Request(
+        user,
+        0,
+        turn,
+        QoS.BATCH,
+        at_ms * 1_000_000,
+        0,
+        context,
+        5,
+        blocks=tuple(blocks),
+        block_tokens=10,
+        **more,
+    )
+
+
+def replay(
+    requests,
+    name="prefix",
+    dram_blocks=0,
+    storage_blocks=1_000_000,
+    device=NULL,
+    policy="lru",
+    observer=None,
+    generation=None,
+    demote_min_uses=0,
+    wrap=lambda backend: backend,
+    **options,
+):
+    """Serve the requests to their end; tiers hold so many blocks of ten tokens."""
+    replayed = Replayed()
+    observer = observer or replayed.oracle
+
+    async def main(world):
+        tiers = []
+        for tier, blocks in ((Tier.CPU, dram_blocks), (Tier.STORAGE, storage_blocks)):
+            if blocks:
+                nbytes = blocks * 10 * TOKEN_BYTES
+                model = NULL if tier is Tier.CPU else device
+                backend = wrap(ModelledBackend("modelled", model, world.now_ns))
+                tiers.append(TierState(tier, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
+        replayed.cache = BlockCache(tiers, observer, world.now_ns, CacheOptions(), demote_min_uses)
+        replayed.model = make_io_model(name, IoOptions(TOKEN_BYTES, block_tokens=10, **options))
+        replayed.engine = Engine(
+            world,
+            Listed(requests),
+            replayed.model,
+            replayed.cache,
+            generation or Generation(0),
+            observer,
+            EngineOptions(servers=100, duration_ns=None),
+            0,
+        )
+        await replayed.engine.run(lambda: None)
+        await replayed.cache.drain()
+
+    run_virtual(main, 1)
+    return replayed

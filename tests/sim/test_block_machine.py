@@ -1,0 +1,214 @@
+"""A state machine drives the cache of blocks with faults: C1-C7 hold for batches, copies and chains, too."""
+
+import asyncio
+import random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kvspill.cache.blocks import BlockCache
+from kvspill.cache.cache import CacheOptions
+from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
+from kvspill.cache.tier import State, TierState
+from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from kvspill.world import VirtualLoop, World
+from sim.faults import FaultyBackend
+from sim.harness import Oracle, check_ledgers
+
+BLOCK_BYTES = 8192
+KIND = (Purpose.HISTORY, HitType.MULTI_TURN)
+CHAINS = st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(0, 9))
+
+
+def keys_of(chain):
+    """Chains branch: those of one number share their first blocks and then go apart."""
+    number, length, branch = chain
+    return [f"c{number}b{place}" if place < 4 else f"c{number}x{branch}b{place}" for place in range(length)]
+
+
+class BlockOracle(Oracle):
+    """Knows which tier has which object from the operations alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.objects = {}
+
+    def op(self, record):
+        self.ops.append(record)
+        place = (record.tier, record.key, record.generation)
+        if record.verb is Verb.WRITE and record.completion.error is None:
+            self.objects[place] = record
+        elif record.verb is Verb.DELETE and record.completion.error is None:
+            del self.objects[place]
+
+    def eviction(self, eviction):
+        self.evictions.append(eviction)
+        self.check_leaf(eviction)
+
+    def check_leaf(self, eviction):
+        """No block goes while one that continues it stays in the same tier."""
+        tier = next(tier for tier in self.cache.tiers if tier.name is eviction.tier)
+        for entry in tier.residents.values():
+            if entry.parent == eviction.key and entry.ref.key != eviction.key:
+                assert entry.claim is not None, (eviction, entry)
+
+
+class BlockMachine(RuleBasedStateMachine):
+    """Loads, stores, promotions and puts, started at any time and left to run for any time."""
+
+    @initialize(
+        blocks=st.lists(st.integers(1, 30), min_size=1, max_size=3),
+        policy=st.sampled_from(LEAF_FIRST_NAMES),
+        waterfall=st.booleans(),
+        allocs=st.sampled_from([0, 1, 2]),
+        min_uses=st.sampled_from([0, 0, 1]),
+        faults=st.sampled_from([(0.0, 0.0, 0.0), (0.2, 0.0, 0.0), (0.0, 0.2, 0.0), (0.1, 0.1, 0.1)]),
+        seed=st.integers(0, 2**32),
+    )
+    def start(self, blocks, policy, waterfall, allocs, min_uses, faults, seed):
+        self.loop = VirtualLoop()
+        asyncio.set_event_loop(self.loop)
+        self.world = World(seed, self.loop.now_ns, virtual=True)
+        self.oracle = BlockOracle()
+        rng = random.Random(seed)
+
+        async def build():
+            tiers = []
+            for level, (name, count) in enumerate(zip(list(Tier)[-len(blocks) :], blocks, strict=True)):
+                speed = DeviceModel(
+                    4 / (level + 1), 2 / (level + 1), 10 * level, 10 * level, 5, concurrency=4
+                )
+                backend = FaultyBackend(ModelledBackend("m", speed, self.world.now_ns), rng, *faults)
+                nbytes = count * BLOCK_BYTES
+                tiers.append(TierState(name, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
+            options = CacheOptions(waterfall, allocs)
+            return BlockCache(tiers, self.oracle, self.world.now_ns, options, min_uses)
+
+        self.cache = self.oracle.cache = self.loop.run_until_complete(build())
+        self.tasks = []
+        self.loading = []
+
+    def spawn(self, coroutine):
+        self.tasks.append(self.loop.create_task(coroutine))
+
+    @rule(chain=CHAINS)
+    def store(self, chain):
+        keys = keys_of(chain)
+        self.spawn(self._store(keys))
+
+    async def _store(self, keys):
+        stored = await self.cache.store(keys, [None, *keys[:-1]], BLOCK_BYTES)
+        assert stored.written + stored.failed + stored.refused <= len(keys)
+
+    @rule(chain=CHAINS)
+    def load(self, chain):
+        self.spawn(self._load(keys_of(chain)))
+
+    async def _load(self, keys):
+        entries = []
+        for key in keys:
+            entry = self.cache.block(key)
+            if entry is None or entry.state is not State.READY:
+                break
+            entries.append(entry)
+        if not entries:
+            return
+        places = [(entry, entry.tier) for entry in entries]
+        self.loading.append(places)
+        outcomes = await self.cache.load(entries, [KIND] * len(entries))
+        self.loading.remove(places)
+        assert len(outcomes) == len(entries)
+
+    @rule(chain=CHAINS)
+    def promote(self, chain):
+        self.spawn(self.cache.promote(keys_of(chain)))
+
+    @rule(key=st.sampled_from(["doc0", "doc1"]), nbytes=st.integers(1, 5 * BLOCK_BYTES))
+    def put(self, key, nbytes):
+        if not any(task.get_name() == key for task in self.tasks if not task.done()):
+            task = self.loop.create_task(self.cache.put(key, nbytes, Purpose.RAG), name=key)
+            self.tasks.append(task)
+
+    @rule(chain=CHAINS)
+    def wait_for_one_on_its_way(self, chain):
+        async def settled():
+            entry = self.cache.block(keys_of(chain)[-1])
+            if entry is not None:
+                await self.cache.settled(entry)
+                assert entry.state in (State.READY, State.GONE, State.MOVING)
+
+        self.spawn(settled())
+
+    @rule(microseconds=st.integers(0, 400))
+    def wait(self, microseconds):
+        self.loop.run_until_complete(asyncio.sleep(microseconds / 1e6))
+
+    @invariant()
+    def ledgers_hold(self):
+        if hasattr(self, "cache"):
+            check_ledgers(self.cache)
+
+    @invariant()
+    def blocks_being_loaded_stay(self):
+        """C3, C4: what is being read is neither evicted nor moved."""
+        for places in getattr(self, "loading", ()):
+            for entry, tier in places:
+                assert entry.tier is tier
+                assert (entry.ref.key, entry.ref.generation) in tier.backend.objects
+
+    @precondition(lambda self: hasattr(self, "cache"))
+    @rule()
+    def a_copy_has_a_home_below(self):
+        for key, copy in self.cache._copies.items():
+            home = self.cache.find(key)
+            assert home is not None
+            assert home is not copy
+            assert home.ref == copy.ref
+            assert home.tier is self.cache.tiers[-1]
+
+    def teardown(self):
+        """C4: everything ends by itself, and every byte is accounted for."""
+        if not hasattr(self, "cache"):
+            return
+
+        async def finish():
+            while self.tasks:
+                done, pending = await asyncio.wait(self.tasks, timeout=1)
+                for task in done:
+                    task.result()
+                assert done or not pending, "no progress for a second of virtual time"
+                self.tasks = list(pending)
+            await self.cache.drain()
+
+        self.loop.run_until_complete(finish())
+        check_ledgers(self.cache)
+        for tier in self.cache.tiers:
+            residents = tier.residents.values()
+            assert tier.used_bytes == sum(entry.stored_bytes for entry in residents) + tier.lost_bytes
+            assert not any(entry.pins or entry.claim for entry in residents)
+            kept = {(tier.name, entry.ref.key, entry.ref.generation) for entry in residents}
+            known = {place for place in self.oracle.objects if place[0] is tier.name}
+            assert kept <= known
+            if tier.lost_bytes == 0:
+                assert kept == known
+        for tier in self.cache.tiers:
+            for key in tier.residents:
+                assert self.cache.find(key) is not None
+        errors = [lookup for lookup in self.oracle.lookups if lookup.outcome is Outcome.ERROR]
+        failed = [
+            op
+            for op in self.oracle.ops
+            if op.verb is Verb.READ and op.completion.error and op.purpose is not Purpose.DEMOTION
+        ]
+        assert len(errors) == len(failed)
+        self.loop.close()
+        asyncio.set_event_loop(None)
+
+
+TestBlockMachine = BlockMachine.TestCase
+TestBlockMachine.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)

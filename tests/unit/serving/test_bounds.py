@@ -1,0 +1,96 @@
+"""Bounds of the hit rate, against brute force and against each other."""
+
+from functools import lru_cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvspill.serving.bounds import Access, AccessLog, hit_bounds
+
+CHAINS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4)).map(lambda pair: (f"c{pair[0]}", pair[1])), max_size=12
+)
+
+
+def log_of(requests, size=10, **options):
+    log = AccessLog(**options)
+    for keys in requests:
+        log.add([Access(key, size) for key in keys])
+    return log
+
+
+def test_an_unlimited_cache_finds_everything_but_the_first_use():
+    bounds = hit_bounds(log_of([["a", "b"], ["a", "b", "c"], ["a"]]), 1 << 60)
+    assert bounds.infinite == bounds.belady == bounds.lru == pytest.approx(3 / 6)
+    assert bounds.belady_exact
+
+
+def test_foresight_keeps_what_comes_back_and_recency_does_not():
+    """A loop over three objects with room for two: LRU finds nothing, foresight keeps two of them."""
+    bounds = hit_bounds(log_of([["a"], ["b"], ["c"]] * 4), 20)
+    assert bounds.lru == 0
+    assert bounds.infinite == pytest.approx(9 / 12)
+    assert bounds.belady == pytest.approx(6 / 12)
+
+
+def test_a_capacity_that_holds_no_block_finds_nothing():
+    bounds = hit_bounds(log_of([["a"], ["a"]]), 9)
+    assert (bounds.belady, bounds.lru, bounds.infinite) == (0, 0, 0.5)
+
+
+def test_writes_make_resident_and_are_not_counted():
+    log = AccessLog(chained=False)
+    log.add([Access("a", 10, counted=False)])
+    log.add([Access("a", 10)])
+    bounds = hit_bounds(log, 100)
+    assert bounds.looked_up_bytes == 10
+    assert bounds.infinite == bounds.lru == 1.0
+
+
+def test_different_sizes_make_foresight_an_upper_bound():
+    log = AccessLog()
+    log.add([Access("a", 10), Access("b", 7)])
+    assert hit_bounds(log, 12).belady_exact is False
+
+
+def test_nothing_looked_up_has_no_bounds():
+    assert hit_bounds(AccessLog(), 100) is None
+
+
+def test_a_full_log_keeps_whole_requests_and_says_so():
+    log = log_of([["a", "b"], ["a", "b"], ["a", "b"]], limit=3)
+    assert len(log.ends) == 2
+    assert hit_bounds(log, 100).truncated
+
+
+def best_hits(sequence, room):
+    """Every choice of what to keep, tried."""
+
+    @lru_cache(None)
+    def best(place, kept):
+        if place == len(sequence):
+            return 0
+        key = sequence[place]
+        hit = key in kept
+        candidates = kept | {key}
+        choices = [frozenset(candidates)] if len(candidates) <= room else []
+        choices += [frozenset(candidates - {gone}) for gone in candidates if len(candidates) - 1 <= room]
+        return hit + max(best(place + 1, choice) for choice in choices)
+
+    return best(0, frozenset())
+
+
+@settings(max_examples=60, deadline=None)
+@given(sequence=st.lists(st.sampled_from("abcde"), min_size=1, max_size=10), room=st.integers(1, 3))
+def test_foresight_is_exact_for_blocks_of_one_size(sequence, room):
+    bounds = hit_bounds(log_of([[key] for key in sequence]), room * 10)
+    assert bounds.belady * len(sequence) == pytest.approx(best_hits(tuple(sequence), room))
+
+
+@given(chains=CHAINS, room=st.integers(0, 12))
+def test_the_bounds_are_ordered(chains, room):
+    requests = [[f"{name}_{place}" for place in range(length)] for name, length in chains]
+    bounds = hit_bounds(log_of(requests), room * 10)
+    if bounds is not None:
+        assert 0 <= bounds.lru <= bounds.belady <= bounds.infinite <= 1
