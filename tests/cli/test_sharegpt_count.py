@@ -34,7 +34,8 @@ def independent_count(users: int, requests: int, seed: int) -> dict[str, int]:
         chance = World(seed).rng("sharegpt", user).random
         _class, usual_ns = chance(), int((0.1 + 0.4 * chance()) * 1e9)
         at_ns = int(usual_ns * chance())
-        for talk in talks[user::users]:
+        # A user whose conversations are over holds them again: five passes are more than anyone needs.
+        for talk in (talks * 5)[user::users]:
             messages, before = talk["conversations"], 0
             for human, answer in zip(messages[::2], messages[1::2], strict=False):
                 context = tokens(human["value"])
@@ -42,9 +43,8 @@ def independent_count(users: int, requests: int, seed: int) -> dict[str, int]:
                 at_ns += int(usual_ns * (1 + 0.2 * (2 * chance() - 1)))
                 before = context
     count = dict.fromkeys(("read", "written", "hits", "misses"), 0)
-    for _at_ns, _user, context, generated, before in heapq.nsmallest(
-        requests, asked, key=lambda row: row[:2]
-    ):
+    first = heapq.nsmallest(requests, asked, key=lambda row: row[:2])
+    for _at_ns, _user, context, generated, before in first:
         decodes = 1 + -(-generated // 32)
         count["written"] += context * BYTES_PER_TOKEN
         count["read"] += (decodes * context + before) * BYTES_PER_TOKEN

@@ -79,7 +79,7 @@ def test_a_document_of_fewer_chunks_than_asked_for_is_read_whole() -> None:
     assert {len(request.chunks) for request in some(made, 80)} == {2}
 
 
-@pytest.mark.parametrize(("distribution", "low", "high"), [("zipf", 2.0, 4.5), ("uniform", 0.85, 1.15)])
+@pytest.mark.parametrize(("distribution", "low", "high"), [("zipf", 3.5, 6.0), ("uniform", 0.85, 1.15)])
 def test_first_chunks_are_retrieved_more_often_by_zipf_and_alike_by_uniform(
     distribution: str, low: float, high: float
 ) -> None:

@@ -1,7 +1,7 @@
 """Claims about a fixed rate: the same requests in the same order, at new times, for every workload."""
 
 import statistics
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -49,7 +49,7 @@ def test_only_the_times_differ_from_the_workloads_own(kind: dict[str, Any]) -> N
 
 def test_poisson_gaps_have_the_mean_of_the_rate_and_spread_as_much() -> None:
     times = [request.intended_ns for request in first(made(request_rate=20, rate_process="poisson"), 5000)]
-    gaps = [(later - earlier) / NS_PER_SEC for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [(later - earlier) / NS_PER_SEC for earlier, later in pairwise(times)]
     assert statistics.mean(gaps) == pytest.approx(1 / 20, rel=0.06)
     assert statistics.stdev(gaps) == pytest.approx(1 / 20, rel=0.1)
     assert min(gaps) >= 0

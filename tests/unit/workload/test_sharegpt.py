@@ -3,7 +3,7 @@
 import json
 import sys
 import types
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +107,7 @@ def test_users_think_as_chatbot_users_do_and_keep_their_class(tmp_path: Path) ->
         assert min(pauses) >= 0.1 * 0.8
         assert max(pauses) <= 0.5 * 1.2
         assert max(pauses) / min(pauses) <= 1.5 + 1e-6
-        gaps = [
-            later.intended_ns - earlier.intended_ns for earlier, later in zip(found, found[1:], strict=False)
-        ]
+        gaps = [later.intended_ns - earlier.intended_ns for earlier, later in pairwise(found)]
         assert gaps == [request.think_ns for request in found[:-1]]
         assert len({request.qos for request in found}) == 1
         assert {request.persona for request in found} == {"chatbot"}
@@ -143,9 +141,8 @@ def test_a_broken_conversation_is_named_by_line_or_skipped_and_counted(
     tmp_path: Path, entry: Any, reason: str
 ) -> None:
     path = tmp_path / "s.json"
-    path.write_text(
-        f"[\n{json.dumps(talk('a', 'b'))},\n\n{json.dumps(entry)},\n{json.dumps(talk('c', 'd'))}]"
-    )
+    good = json.dumps(talk("a", "b"))
+    path.write_text(f"[\n{good},\n\n{json.dumps(entry)},\n{good}]")
     with pytest.raises(UsageError) as caught:
         list(workload(path).session(0))
     assert str(caught.value) == f"{path}:4: {reason}; correct that row or give --skip-bad-rows"
