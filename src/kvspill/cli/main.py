@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),
     "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
     "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
+    "report": Command("kvspill.cli.report", "one self-contained HTML page, CSV or XLSX of results"),
     "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
     "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),
 }
@@ -98,6 +99,8 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         # The reader went away (as `| head` does); point stdout elsewhere so that exit stays silent.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError:
+        return _fail("out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some", 1, debug)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)

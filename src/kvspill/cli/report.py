@@ -1,0 +1,77 @@
+"""`kvspill report`: results as one self-contained HTML page, as CSV or as XLSX."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvspill.cli.options import Parser, asks_for_help
+from kvspill.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  one page that opens from disk, without a network:
+    kvspill report result.json -o report.html
+  several results side by side:
+    kvspill report before.json after.json -o report.html
+  a row per result for a spreadsheet:
+    kvspill report results/*.json --csv results.csv --xlsx results.xlsx
+"""
+DEFAULT_PAGE = "report.html"
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} RESULT… [FLAGS]",
+        description="Makes a page, or tables, of results that `kvspill run` or `kvspill simulate` wrote.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("results", nargs="*", metavar="RESULT", help="result files (JSON)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help=f"write the page there [{DEFAULT_PAGE}, unless a table is asked for]",
+    )
+    parser.add_argument("--title", metavar="TEXT", help="heading of the page")
+    parser.add_argument("--csv", metavar="FILE", help="write a row per result there")
+    parser.add_argument("--xlsx", "--xlsx-output", metavar="FILE", help="the same as a spreadsheet")
+    parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    return parser
+
+
+def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
+    """Read the results, write what is asked for and name it; returns the exit code."""
+    parser = _parser(prog)
+    if asks_for_help(argv) is not None:
+        print(parser.format_help(), end="")
+        return 0
+    options = parser.parse_intermixed_args(list(argv))
+    if not options.results:
+        raise UsageError(f"no results given; `{prog} --help` shows how to call it")
+    from kvspill.report.reading import load_result
+
+    named = [(Path(path).stem, load_result(path)) for path in options.results]
+    written = _tables(options, named)
+    page = options.output or (None if written else DEFAULT_PAGE)
+    if page is not None:
+        from kvspill.report.html.page import build_page, write_page
+
+        written.append(write_page(page, build_page(named, options.title)))
+    for path in written:
+        print(path)
+    return 0
+
+
+def _tables(options: argparse.Namespace, named: Sequence[tuple[str, dict[str, object]]]) -> list[Path]:
+    from kvspill.report.tables import row_of, write_csv, write_xlsx
+
+    rows = [row_of(name, result) for name, result in named]
+    written = []
+    if options.csv is not None:
+        written.append(write_csv(options.csv, rows))
+    if options.xlsx is not None:
+        written.append(write_xlsx(options.xlsx, rows))
+    return written

@@ -1,0 +1,1 @@
+"""The result page: one self-contained HTML file with headline figures, doubts and plots."""

@@ -1,0 +1,151 @@
+"""What the page shows of a result, as plain values: nothing here knows of HTML or of plots."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvspill.errors import UsageError
+from kvspill.records import NS_PER_MS, Tier
+from kvspill.report.columns import finite
+
+TIERS = tuple(tier.value for tier in Tier)
+VERBS = ("read", "write")
+MAX_POINTS = 400
+"""More points than this don't show on a screen; longer timelines are averaged down to it."""
+
+PERCENTILES = (
+    *(0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 96.5, 98.0),
+    *(99.0, 99.25, 99.5, 99.7, 99.8, 99.9, 99.95, 99.97, 99.99),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A result with the name that the page calls it by."""
+
+    label: str
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A latency distribution: milliseconds by percentile, as far as the number of values carries."""
+
+    count: int
+    max_ms: float
+    points: tuple[tuple[float, float], ...]
+
+
+def labelled(named: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Labelled]:
+    """Results under names that differ."""
+    seen: dict[str, int] = {}
+    found = []
+    for name, result in named:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(Labelled(name if seen[name] == 1 else f"{name} ({seen[name]})", result))
+    return found
+
+
+def curve(result: Mapping[str, Any], name: str) -> Curve | None:
+    """The distribution of one histogram of a result, or None where it has none."""
+    data = result["histograms"].get(name)
+    if data is None or data["count"] <= 0:
+        return None
+    from hdrh.histogram import HdrHistogram
+
+    try:
+        histogram = HdrHistogram.decode(data["hdr"])
+        values = histogram.get_percentile_to_value_dict(list(PERCENTILES))
+    except Exception as error:
+        # The decoder lets base64, zlib and struct errors through; each means a damaged result.
+        raise UsageError(
+            f"histogram {name} cannot be decoded ({type(error).__name__}): damaged; run it again"
+        ) from None
+    count, max_ms = int(data["count"]), data["max_ns"] / NS_PER_MS
+    # The p-th percentile of n values is a value of its own only where n (1 - p) is at least one.
+    last = 100.0 * (1 - 1 / count)
+    points = [(rank, min(ns / NS_PER_MS, max_ms)) for rank, ns in values.items() if rank < last]
+    if last <= PERCENTILES[-1]:
+        points.append((last, max_ms))
+    return Curve(count, max_ms, tuple(points))
+
+
+def timeline(result: Mapping[str, Any], column: str, scale: float = 1.0) -> list[tuple[float, float]]:
+    """Per-second values of a column: (seconds since the window's start, value), averaged to few points."""
+    values = result["timeline"]["columns"].get(column)
+    if not values:
+        return []
+    length = len(values)
+    step = max(1, math.ceil(length / MAX_POINTS))
+    seconds = result["timeline"]["interval_seconds"]
+    # The last second of the window may be a part of one: its sum would look like a drop.
+    whole = math.floor(result["window"]["measured_seconds"] / seconds) if seconds else length
+    end = min(length, whole) if whole > 0 else length
+    points = []
+    for start in range(0, end, step):
+        part = [value for value in values[start : min(start + step, end)] if value is not None]
+        if part:
+            points.append((start * seconds, scale * sum(part) / len(part) / seconds))
+    return points
+
+
+def gauge(result: Mapping[str, Any], column: str) -> list[tuple[float, float]]:
+    """Sampled states (users, queue): never divided by the length of the second."""
+    seconds = result["timeline"]["interval_seconds"]
+    return [(at, value * seconds) for at, value in timeline(result, column)]
+
+
+def cache_stat(result: Mapping[str, Any], name: str) -> float | None:
+    return finite(result["summary"]["cache_stats"].get(name))
+
+
+def summary_stat(result: Mapping[str, Any], *path: str) -> float | None:
+    value: Any = result["summary"]
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return finite(value)
+
+
+def tiers_of(results: Iterable[Labelled]) -> list[str]:
+    """Tiers that any of the results has, fastest first."""
+    present = {tier["tier"] for item in results for tier in item.result["tiers"]}
+    return [tier for tier in TIERS if tier in present]
+
+
+def modelled(result: Mapping[str, Any], tier: str) -> bool:
+    return any(item["tier"] == tier and item["modelled"] for item in result["tiers"])
+
+
+def tier_label(results: Sequence[Labelled], tier: str) -> str:
+    """The tier's name, with a mark wherever its times come from a model."""
+    marks = {modelled(item.result, tier) for item in results if _has_tier(item.result, tier)}
+    name = {"gpu": "GPU", "cpu": "CPU", "storage": "storage"}[tier]
+    if marks == {True}:
+        simulated = all(item.result["simulated"] for item in results)
+        return f"{name} ({'simulated' if simulated else 'modelled'})"
+    return f"{name} (partly modelled)" if True in marks else name
+
+
+def _has_tier(result: Mapping[str, Any], tier: str) -> bool:
+    return any(item["tier"] == tier for item in result["tiers"])
+
+
+def autoscaling(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Steps of the search for the number of users, where there was one."""
+    steps = result.get("autoscaling_stats")
+    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+
+
+BOUNDS = {"lru": "plain LRU", "belady": "perfect foresight", "infinite": "unlimited cache"}
+
+
+def reuse_and_bounds(result: Mapping[str, Any]) -> dict[str, float]:
+    """Share of looked-up bytes that were found, and what other caches would have found; {} if unknown."""
+    account = result.get("io_model")
+    if not isinstance(account, Mapping) or not isinstance(account.get("hit_rate_bounds"), Mapping):
+        return {}
+    bounds = account["hit_rate_bounds"]
+    found = {"measured": finite(account.get("byte_hit_rate"))}
+    found |= {shown: finite(bounds.get(name)) for name, shown in BOUNDS.items()}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,224 @@
+"""Figures of volumes, hit rates, the search for users, service classes and rankings."""
+
+from collections.abc import Iterator, Sequence
+
+from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite
+from kvspill.report.compare.render import figure as number
+from kvspill.report.html import specs
+from kvspill.report.html.facts import (
+    VERBS,
+    Labelled,
+    autoscaling,
+    cache_stat,
+    reuse_and_bounds,
+    summary_stat,
+    tier_label,
+    tiers_of,
+)
+from kvspill.report.html.figures import Figure, plain_rows, stat_rows
+from kvspill.report.html.specs import Spec
+
+_PHASES = {
+    "decode and history, read": "decode_bytes_read_gb",
+    "prefill, written": "prefill_bytes_written_gb",
+    "of which rebuilt": "rebuilt_bytes_written_gib",
+    "demotion to storage, written": "demotion_storage_write_gib",
+    "demotion to CPU, written": "demotion_cpu_write_gib",
+}
+_HITS = {"all lookups": "cache_hit_rate", "without decode re-reads": "reuse_hit_rate"}
+
+
+def more_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
+    yield from _tier_bytes(results)
+    yield from _phase_bytes(results)
+    yield from _hit_rates(results)
+    yield from _autoscaler(results)
+    yield from _classes(results)
+    yield from _ranking(results)
+
+
+def _row(results: Sequence[Labelled], item: Labelled, name: str) -> str:
+    return name if len(results) == 1 else f"{item.label}: {name}"
+
+
+def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
+    rows: list[Spec] = []
+    table = []
+    for tier in tiers_of(results):
+        for item in results:
+            for rank, verb in enumerate(VERBS):
+                word = "written" if verb == "write" else "read"
+                value = cache_stat(item.result, f"tier_{tier}_kv_bytes_{word}_gb")
+                if value is not None:
+                    row = _row(results, item, tier_label([item], tier))
+                    rows.append({"row": row, "series": word, "value": value, "rank": rank})
+                    table.append((row, word, number(value)))
+    if rows:
+        yield Figure(
+            "tier-bytes",
+            "Bytes",
+            "Bytes per tier",
+            "Logical bytes in the measured window; a demotion is read on one tier and written on the next.",
+            specs.bars(rows, "GiB", [row["row"] for row in rows], ["read", "written"]),
+            ("tier", "direction", "GiB"),
+            table,
+        )
+
+
+def _phase_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
+    found = [(item, shown, value) for item, shown, value in stat_rows(results, _PHASES) if value > 0]
+    rows = [{"row": shown, "series": item.label, "value": value, "rank": 0} for item, shown, value in found]
+    if rows:
+        order = [shown for shown in _PHASES if any(row["row"] == shown for row in rows)]
+        yield Figure(
+            "phase-bytes",
+            "Bytes",
+            "Bytes per phase",
+            "What the bytes were moved for, on any tier.",
+            specs.bars(rows, "GiB", order, [item.label for item in results]),
+            ("phase", "result", "GiB"),
+            [(shown, item.label, number(value)) for item, shown, value in found],
+        )
+
+
+def _hit_rates(results: Sequence[Labelled]) -> Iterator[Figure]:
+    found = list(stat_rows(results, _HITS))
+    if found:
+        yield _shares(
+            "hit-rates", "Hit rates", "Per lookup. A failed read is an error, never a hit.", results, found
+        )
+    bounded = [
+        (item, name, value) for item in results for name, value in reuse_and_bounds(item.result).items()
+    ]
+    if bounded:
+        yield _shares(
+            "hit-bounds",
+            "Reuse against its bounds",
+            "Share of looked-up bytes found, decode re-reads left out, beside what plain LRU, perfect "
+            "foresight and an unlimited cache would have found in the same lookups.",
+            results,
+            bounded,
+        )
+
+
+def _shares(
+    name: str,
+    title: str,
+    says: str,
+    results: Sequence[Labelled],
+    found: Sequence[tuple[Labelled, str, float]],
+) -> Figure:
+    rows: list[Spec] = [
+        {"row": shown, "series": item.label, "value": value, "rank": 0} for item, shown, value in found
+    ]
+    order = [shown for _, shown, _ in found]
+    spec = specs.bars(rows, "share found", order, [item.label for item in results], share=True)
+    table = [(shown, item.label, f"{value:.2%}") for item, shown, value in found]
+    return Figure(name, "Cache", title, says, spec, ("what", "result", "share"), table)
+
+
+def _autoscaler(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """The path of the search: load and throughput at each step, the answer last."""
+    for index, item in enumerate(results):
+        steps = autoscaling(item.result)
+        lever = next((name for name in ("users", "num_users", "speed") if steps and name in steps[-1]), None)
+        if lever is None:
+            continue
+        points = [
+            (at, level, finite(step.get("throughput", step.get("peak_throughput"))), step)
+            for step in steps
+            if (at := finite(step.get("time_seconds"))) is not None
+            and (level := finite(step.get(lever))) is not None
+        ]
+        if not points:
+            continue
+        name = item.label if len(results) > 1 else lever
+        rows: list[Spec] = [{"series": name, "x": at, "y": level} for at, level, _, _ in points]
+        spec = specs.lines(
+            rows,
+            {"field": "x", "title": "seconds since the start"},
+            {"field": "y", "title": lever},
+            [name],
+            step=True,
+        )
+        table = [
+            (
+                number(at, 1),
+                number(level, 0),
+                number(rate),
+                str(step.get("action", "")),
+                str(step.get("reason", "")),
+            )
+            for at, level, rate, step in points
+        ]
+        says = f"The search ended with: {points[-1][3].get('reason', 'no reason given')}"
+        yield Figure(
+            f"autoscaler-{index}",
+            "Search for the load",
+            "Autoscaler path" + (f": {item.label}" if len(results) > 1 else ""),
+            says,
+            spec,
+            ("seconds", lever, "throughput", "action", "reason"),
+            plain_rows(table),
+        )
+
+
+def _classes(results: Sequence[Labelled]) -> Iterator[Figure]:
+    rows: list[Spec] = []
+    table = []
+    for item in results:
+        classes = item.result["summary"].get("qos_metrics") or {}
+        for name, entry in classes.items():
+            sla = entry.get("sla") if isinstance(entry, dict) else None
+            if not sla or finite(sla.get("compliance")) is None:
+                continue
+            row = _row(results, item, str(name))
+            rows.append({"row": row, "series": "within target", "value": sla["compliance"], "rank": 0})
+            p95, target = finite(sla.get("actual_p95_ms")), finite(sla.get("target_p95_ms"))
+            met = "met" if sla.get("met") else "missed"
+            table.append((row, f"{sla['compliance']:.1%}", number(p95), number(target), met))
+    if rows:
+        spec = specs.bars(
+            rows,
+            "requests within target",
+            [row["row"] for row in rows],
+            ["within target"],
+            share=True,
+        )
+        yield Figure(
+            "classes",
+            "Where a request's time goes",
+            "Service classes",
+            "Requests that kept their class's latency target; failed ones count as missed.",
+            spec,
+            ("class", "within target", "p95 ms", "target p95 ms", "verdict"),
+            table,
+        )
+
+
+def _ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """Several results in order, by engine where engines are what differs."""
+    if len(results) < 2:
+        return
+    engines = [item.result["config"].get("engine") for item in results]
+    by_engine = all(engines) and len(set(engines)) == len(engines)
+    names = [str(engine) if by_engine else item.label for item, engine in zip(results, engines, strict=True)]
+    for metric in (WALL_THROUGHPUT, STORAGE_THROUGHPUT):
+        values = {name: summary_stat(item.result, metric) for name, item in zip(names, results, strict=True)}
+        known = sorted(((v, name) for name, v in values.items() if v), reverse=True)
+        if len(known) < 2:
+            continue
+        rows: list[Spec] = [
+            {"row": name, "series": "result", "value": value, "rank": 0} for value, name in known
+        ]
+        slowest = known[-1][0]
+        title = COLUMN[metric].title
+        yield Figure(
+            f"ranking-{metric}",
+            "Engine ranking" if by_engine else "Ranking",
+            f"{'Engines' if by_engine else 'Results'} by {title}",
+            "Fastest first; `kvspill compare` says which differences can be told from noise.",
+            specs.bars(rows, title, [row["row"] for row in rows], ["result"]),
+            ("engine" if by_engine else "result", title, "over the slowest"),
+            [(name, number(value), f"{value / slowest:.2f}x") for value, name in known],
+        )

@@ -1,0 +1,162 @@
+"""Puts the page together: template, styles, plots and the plotting library in one file."""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from kvspill import __version__
+from kvspill.errors import KvspillError, UsageError
+from kvspill.report.html.facts import Labelled, labelled
+from kvspill.report.html.figures import Figure, figures
+from kvspill.report.html.headline import grave, headline_rows
+from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_rows, subtitle, verdict
+from kvspill.report.html.specs import CONFIG, Spec
+
+MAX_RESULTS = 8
+"""One colour each; more would be told apart by nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Figures under one heading."""
+
+    name: str
+    anchor: str
+    figures: Sequence[Figure]
+    lines: Sequence[str] = field(default_factory=tuple)
+
+
+def build_page(named: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> str:
+    """The whole page for these results, as text."""
+    if not 1 <= len(named) <= MAX_RESULTS:
+        raise UsageError(f"a page shows 1 to {MAX_RESULTS} results, not {len(named)}; make several pages")
+    results = labelled(named)
+    drawn = figures(results)
+    sections = list(_sections(drawn))
+    scripts = {"library_js": _library(), "page_js": _asset("page.js")}
+    context = {
+        "title": title or _title(results),
+        "subtitle": subtitle(results),
+        "many": len(results) > 1,
+        "grave": [{**item, "label": one.label} for one in results for item in grave(one.result)],
+        "headlines": headline_rows(results),
+        "results": [_shown(item) for item in results],
+        "figure_sections": sections,
+        "sections": [
+            ("Headline", "headline"),
+            ("Trust", "doubts"),
+            *((section.name, section.anchor) for section in sections),
+            ("Set-up", "setup"),
+        ],
+        "version": __version__,
+        "footer": "This file is complete in itself: it loads nothing and sends nothing.",
+        "script_hashes": " ".join(f"'sha256-{_sha256(text)}'" for text in scripts.values()),
+    }
+    page: str = _template().render(**context, **_trusted(scripts, drawn))
+    return page
+
+
+def _trusted(scripts: Mapping[str, str], drawn: Sequence[Figure]) -> dict[str, Any]:
+    """What goes into the page unescaped: our own files, and JSON that can't end its element."""
+    from markupsafe import Markup
+
+    text = json.dumps(
+        {figure.id: _compiled(figure.spec) for figure in drawn}, allow_nan=False, separators=(",", ":")
+    )
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return {
+        "css": Markup(_asset("page.css")),
+        "specs_json": Markup(text),
+        **{name: Markup(script) for name, script in scripts.items()},
+    }
+
+
+def _template() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise _missing("Jinja2") from None
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("page.html.j2"))
+
+
+def _asset(name: str) -> str:
+    return (files("kvspill.report.html") / name).read_text(encoding="utf-8")
+
+
+def _compiled(spec: Spec) -> Any:
+    """Vega-Lite as Vega: what is worked out here need not be worked out each time the page opens."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise _missing("vl-convert-python") from None
+    return vl_convert.vegalite_to_vega({**spec, "config": CONFIG})
+
+
+@cache
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise _missing("vl-convert-python") from None
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle.replace("</script", "<\\/script")
+
+
+def _missing(package: str) -> UsageError:
+    return UsageError(f"the page needs {package}, not installed here: `pip install 'kvspill[report]'`")
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+
+
+def _sections(drawn: Sequence[Figure]) -> Iterator[Section]:
+    for number, name in enumerate(dict.fromkeys(figure.section for figure in drawn)):
+        yield Section(name, f"section-{number}", [figure for figure in drawn if figure.section == name])
+
+
+def _title(results: Sequence[Labelled]) -> str:
+    if len(results) == 1:
+        return f"KV cache spill: {results[0].label}"
+    return f"KV cache spill: {len(results)} results side by side"
+
+
+def _shown(item: Labelled) -> dict[str, Any]:
+    result = item.result
+    return {
+        "label": item.label,
+        "verdict": verdict(result),
+        "warnings": result["warnings"],
+        "honesty": list(checks(result)),
+        "setup": list(setup_rows(result)),
+        "config": list(config_rows(result)),
+        "metrics": list(metric_rows(result)),
+    }
+
+
+def write_page(path: str | os.PathLike[str], text: str) -> Path:
+    """Write the page whole or not at all."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise KvspillError(
+            f"cannot write the page to {target}: {error.strerror or error}; choose a writable place with -o"
+        ) from error
+    return target

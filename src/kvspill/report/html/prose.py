@@ -1,0 +1,159 @@
+"""The words and tables of the page: subtitle, verdict, checks, set-up, configuration, metrics."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kvspill.records import GIB
+from kvspill.report.bottleneck import verdict as bottleneck_sentence
+from kvspill.report.columns import finite
+from kvspill.report.compare.render import figure as number
+from kvspill.report.html.facts import Labelled
+
+NONE = "not measured"
+_NO_LIMIT_BYTES = 1 << 49
+Pair = tuple[str, str]
+
+
+def subtitle(results: Sequence[Labelled]) -> str:
+    """What was run, in one line; for several results what they share."""
+    lines = [_what(item.result) for item in results]
+    return (
+        lines[0]
+        if len(set(lines)) == 1
+        else "; ".join(f"{i.label}: {line}" for i, line in zip(results, lines, strict=True))
+    )
+
+
+def _what(result: Mapping[str, Any]) -> str:
+    config = result["config"]
+    kind = "simulated" if result["simulated"] else "measured"
+    return (
+        f"{config.get('model')}, {config.get('num_users')} users, "
+        f"generation {config.get('generation_mode')}, "
+        f"{result['window']['measured_seconds']:.0f} s {kind}, {str(result.get('created_at'))[:10]}"
+    )
+
+
+def verdict(result: Mapping[str, Any]) -> str:
+    """Where the time goes and how the storage was judged."""
+    summary = result["summary"]
+    text = _bottleneck(summary)
+    health = summary.get("storage_health")
+    if isinstance(health, Mapping):
+        met = f"{health.get('passed_count')} of {health.get('total_count')} criteria met"
+        profile = health.get("performance_profile")
+        text += f" Storage assessment: {health.get('overall_status')} ({met}, {profile} profile)."
+    trials = result.get("trials")
+    if isinstance(trials, Mapping):
+        text += (
+            f" {trials.get('complete')} of {trials.get('count')} trials complete; figures are their medians."
+        )
+    return text
+
+
+def _bottleneck(summary: Mapping[str, Any]) -> str:
+    try:
+        return bottleneck_sentence(summary)
+    except (KeyError, TypeError):
+        return "The result doesn't say where a request's time went."
+
+
+def checks(result: Mapping[str, Any]) -> Iterator[Pair]:
+    """The honesty block as rows."""
+    honesty = result["honesty"]
+    counted = honesty.get("bytes") or {}
+    for kind in ("read", "written"):
+        asked, seen = finite(counted.get(f"asked_{kind}_bytes")), finite(counted.get(f"device_{kind}_bytes"))
+        yield f"Storage bytes {kind}: asked", _gib(asked)
+        yield f"Storage bytes {kind}: seen at the device", _gib(seen)
+    yield "O_DIRECT", _yes_no(honesty.get("direct_io"))
+    yield "Every block verified", _yes_no(honesty.get("verified"))
+    requests = honesty.get("requests") or {}
+    for name in ("arrived", "completed", "failed", "shed", "unfinished"):
+        yield f"Requests {name}", number(finite(requests.get(name)), 0)
+    load = honesty.get("offered_load") or {}
+    yield "Offered load over capacity without a device", number(finite(load.get("ratio")))
+    for key, title in (
+        ("arrival_lateness_ms", "Arrivals late (p99)"),
+        ("event_loop_lag_ms", "Event loop lag (p99)"),
+    ):
+        block = honesty.get(key)
+        late = finite(block.get("p99")) if isinstance(block, Mapping) else None
+        yield title, NONE if late is None else f"{number(late, 3)} ms"
+    ceiling = honesty.get("ceiling")
+    yield (
+        "Bound by the client",
+        _yes_no(ceiling.get("client_bound")) if isinstance(ceiling, Mapping) else NONE,
+    )
+    yield "CPU seconds per GiB", number(finite(honesty.get("cpu_seconds_per_gib")), 3)
+    yield "Peak resident memory", _gib(finite(honesty.get("peak_resident_bytes")))
+    steady = result.get("steady_state")
+    yield "Steady state", str(steady.get("verdict")) if isinstance(steady, Mapping) else NONE
+    yield "Digest of the planned operations", str(result.get("digest"))
+
+
+def _gib(nbytes: float | None) -> str:
+    return NONE if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
+
+
+def _yes_no(value: Any) -> str:
+    return {True: "yes", False: "no"}.get(value, NONE) if isinstance(value, bool) else NONE
+
+
+_SETUP = {
+    "model": "Model",
+    "num_users": "Users",
+    "arrival": "Arrivals",
+    "generation_mode": "Generation",
+    "io_model": "I/O model",
+    "engine": "Engine preset",
+    "max_concurrent_allocs": "Concurrent allocations (0 = no limit)",
+    "seed": "Seed",
+    "cache_dir": "Cache directory",
+}
+
+
+def setup_rows(result: Mapping[str, Any]) -> Iterator[Pair]:
+    config = result["config"]
+    for name, title in _SETUP.items():
+        if config.get(name) is not None:
+            yield title, _text(config[name])
+    for tier in result["tiers"]:
+        limit = finite(tier.get("limit_bytes"))
+        size = "no limit" if limit is None or limit >= _NO_LIMIT_BYTES else _gib(limit)
+        mark = ", modelled" if tier["modelled"] and tier["backend"] != "modelled" else ""
+        yield (
+            f"Tier {tier['tier']}",
+            f"{size}, {tier['backend']}{mark}; {tier.get('description', '')}".rstrip("; "),
+        )
+
+
+def config_rows(result: Mapping[str, Any]) -> Iterator[Pair]:
+    for part in ("config", "environment"):
+        yield from _flat(part, result.get(part))
+
+
+def _flat(prefix: str, value: Any) -> Iterator[Pair]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}", inner)
+    elif value is not None and value != {}:
+        yield prefix, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def metric_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Every metric that was measured; latencies by their parts."""
+    for name, item in result["metrics"].items():
+        value = item["value"]
+        if isinstance(value, Mapping):
+            for part, inner in value.items():
+                yield f"{name}.{part}", number(finite(inner), 3), item["unit"]
+        elif value is not None:
+            yield name, number(finite(value), 3), item["unit"]

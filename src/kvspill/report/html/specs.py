@@ -1,0 +1,206 @@
+"""Building blocks of Vega-Lite plots: colours by CSS variables, so that one drawing serves both themes."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+
+SERIES_COLOURS = 8
+HEIGHT = 260
+BAR_STEP = 26
+
+COLOURS = [f"var(--series-{number})" for number in range(1, SERIES_COLOURS + 1)]
+_LEGEND_CHARACTERS = 18
+"""Two names of this length stand beside each other on a phone."""
+_DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
+
+CONFIG: Spec = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "var(--ink-soft)",
+        "titleColor": "var(--ink-soft)",
+        "gridColor": "var(--grid)",
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 150,
+    },
+    "legend": {
+        "labelColor": "var(--ink)",
+        "titleColor": "var(--ink-soft)",
+        "labelFontSize": 12,
+        "labelLimit": 260,
+        "orient": "top",
+        "direction": "horizontal",
+        "columns": 2,
+        "symbolSize": 90,
+        "symbolStrokeWidth": 3,
+        "title": None,
+    },
+    "line": {"strokeWidth": 2.2},
+    "bar": {"cornerRadiusEnd": 2},
+    "text": {"color": "var(--ink)", "fontSize": 12},
+    "range": {"category": COLOURS},
+}
+
+
+def colour(names: Sequence[str], shown: Sequence[str] | None = None, symbol: str = "stroke") -> Spec:
+    """One colour per name, the same in every plot; the legend has only those that are shown."""
+    domain = list(dict.fromkeys(names))
+    return {
+        "field": "series",
+        "type": "nominal",
+        "scale": {"domain": domain, "range": [COLOURS[n % len(COLOURS)] for n in range(len(domain))]},
+        "legend": _legend(domain if shown is None else shown, symbol),
+    }
+
+
+def _legend(shown: Sequence[str], symbol: str) -> Spec | None:
+    names = list(dict.fromkeys(shown))
+    if len(names) < 2:
+        return None
+    fits = max(len(name) for name in names) <= _LEGEND_CHARACTERS
+    return {"values": names, "symbolType": symbol, "columns": 2 if fits else 1}
+
+
+def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
+    """Lines differ by dash as well as by colour, for those who can't tell colours apart."""
+    domain = list(dict.fromkeys(names))
+    return {
+        "field": "series",
+        "type": "nominal",
+        "scale": {"domain": domain, "range": [_DASHES[n % len(_DASHES)] for n in range(len(domain))]},
+        "legend": _legend(shown, "stroke"),
+    }
+
+
+def _framed(spec: Spec, height: int | Spec = HEIGHT) -> Spec:
+    return {
+        "width": "container",
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        **spec,
+    }
+
+
+_PICKED: list[Spec] = [
+    {"name": "picked", "select": {"type": "point", "fields": ["series"]}, "bind": "legend"}
+]
+_DIMMED: Spec = {"condition": {"param": "picked", "value": 1}, "value": 0.12}
+
+
+def lines(rows: list[Spec], x: Spec, y: Spec, names: Sequence[str], step: bool = False) -> Spec:
+    """Lines over a number, one per series, with the values under the pointer.
+
+    `names` are all series that a reader may meet beside this plot, so that colours stay the same.
+    """
+    shown = list(dict.fromkeys(row["series"] for row in rows))
+    spec: Spec = {
+        "data": {"values": rows},
+        "params": _PICKED if len(shown) > 1 else [],
+        "mark": {
+            "type": "line",
+            "interpolate": "step-after" if step else "linear",
+            # Unseen points widen what the pointer can meet.
+            "point": {"size": 80, "filled": True, "fillOpacity": 0} if len(rows) < 3000 else False,
+            "tooltip": True,
+        },
+        "encoding": {
+            "x": {"type": "quantitative", **x},
+            "y": {"type": "quantitative", **y},
+            "color": colour(names, shown),
+            "strokeDash": dash(names, shown),
+            "tooltip": [
+                {"field": "series", "title": "series", "type": "nominal"},
+                {
+                    "field": x.get("tip", x["field"]),
+                    "title": x["title"],
+                    "type": x.get("tip_type", "quantitative"),
+                },
+                {"field": y["field"], "title": y["title"], "type": "quantitative", "format": ",.4~g"},
+            ],
+        },
+    }
+    spec["encoding"]["x"] = {key: value for key, value in spec["encoding"]["x"].items() if "tip" not in key}
+    if len(shown) > 1:
+        spec["encoding"]["strokeOpacity"] = _DIMMED
+    return _framed(spec)
+
+
+def decades(lowest: float, highest: float) -> Spec:
+    """A logarithmic scale with a line at each power of ten, and between them where there are few."""
+    first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
+    last = max(last, first + 1)
+    steps = (1,) if last - first > 3 else (1, 2, 5)
+    values = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return {
+        "scale": {"type": "log", "domain": [10.0**first, 10.0**last], "nice": False},
+        "axis": {"values": [value for value in values if value <= 10.0**last], "format": ",~g"},
+    }
+
+
+def bars(
+    rows: list[Spec],
+    value_title: str,
+    order: Sequence[str],
+    names: Sequence[str],
+    *,
+    stacked: bool = False,
+    share: bool = False,
+) -> Spec:
+    """Horizontal bars, one row per `row`, coloured by series and stacked or side by side.
+
+    Side by side, each bar carries its value; shares run from 0 to 100 %.
+    """
+    several = len(set(names)) > 1
+    count = len(set(order)) * (1 if stacked else len(set(names)))
+    form = ".1%" if share else ",.3~s"
+    # Room at the end of the longest bar for its value.
+    longest = max((row["value"] for row in rows), default=1.0)
+    scale = (
+        {"domain": [0, 1.12]}
+        if share
+        else {"domain": [0, 1.18 * longest]}
+        if not stacked
+        else {"nice": False}
+    )
+    place: Spec = {
+        "y": {
+            "field": "row",
+            "type": "nominal",
+            "sort": list(dict.fromkeys(order)),
+            "title": None,
+            "axis": {"labelLimit": 170, "domain": False, "ticks": False},
+        },
+        "x": {
+            "field": "value",
+            "type": "quantitative",
+            "title": value_title,
+            "stack": "zero" if stacked else None,
+            "scale": scale,
+            "axis": {"tickCount": 5, "format": "%", "values": [0, 0.25, 0.5, 0.75, 1]}
+            if share
+            else {"tickCount": 5},
+        },
+        "tooltip": [
+            {"field": "row", "title": "of", "type": "nominal"},
+            {"field": "series", "title": "series", "type": "nominal"},
+            {"field": "value", "title": value_title, "type": "quantitative", "format": ",.4~g"},
+        ],
+    }
+    if several and not stacked:
+        place["yOffset"] = {"field": "series", "type": "nominal", "sort": list(dict.fromkeys(names))}
+    painted: Spec = {"color": colour(names, symbol="square")}
+    if stacked:
+        painted["order"] = {"field": "rank", "type": "quantitative"}
+    layers: list[Spec] = [{"mark": {"type": "bar", "tooltip": True}, "encoding": painted}]
+    if not stacked:
+        text = {"field": "value", "type": "quantitative", "format": form}
+        layers.append({"mark": {"type": "text", "align": "left", "dx": 4}, "encoding": {"text": text}})
+    spec: Spec = {"data": {"values": rows}, "encoding": place, "layer": layers}
+    return _framed(spec, max(60, BAR_STEP * count + 16))
