@@ -1,0 +1,114 @@
+"""The device model: shared bandwidth, latency first, a limited number at once, exact in virtual time."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvspill.errors import UsageError
+from kvspill.records import GIB, NS_PER_SEC
+from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel, load_profile
+from kvspill.world import run_virtual
+
+
+def finish_times(model, sizes, *, gaps_ns=None):
+    """Write entries of these sizes, each started a gap after the one before; when each is done."""
+
+    async def main(world):
+        backend = ModelledBackend("modelled", model, world.now_ns)
+
+        async def write(number, nbytes, start_ns):
+            await world.sleep_ns(start_ns)
+            return (await backend.write([WriteItem(ObjectRef(str(number), 0, nbytes))]))[0]
+
+        starts = [sum((gaps_ns or [0] * len(sizes))[: n + 1]) for n in range(len(sizes))]
+        return await asyncio.gather(
+            *(write(n, *pair) for n, pair in enumerate(zip(sizes, starts, strict=True)))
+        )
+
+    return run_virtual(main, seed=1)
+
+
+def test_a_single_transfer_takes_latency_plus_bytes_over_bandwidth():
+    (done,) = finish_times(DeviceModel(1.0, 2.0, write_latency_us=100), [GIB])
+    assert done.finished_ns == NS_PER_SEC // 2 + 100_000
+    assert done.device_ns == done.total_ns
+    assert done.queue_ns == 0
+
+
+def test_equal_transfers_share_the_bandwidth():
+    done = finish_times(DeviceModel(1.0, 1.0), [GIB, GIB])
+    assert [completion.finished_ns for completion in done] == [2 * NS_PER_SEC] * 2
+
+
+def test_a_short_transfer_does_not_wait_for_a_long_one():
+    long, short = finish_times(DeviceModel(1.0, 1.0), [3 * GIB, GIB])
+    assert short.finished_ns == 2 * NS_PER_SEC
+    assert long.finished_ns == 4 * NS_PER_SEC
+
+
+def test_a_late_comer_slows_the_first_from_then_on():
+    first, second = finish_times(DeviceModel(1.0, 1.0), [GIB, GIB], gaps_ns=[0, NS_PER_SEC // 2])
+    assert first.finished_ns == pytest.approx(1.5 * NS_PER_SEC, abs=2)
+    assert second.finished_ns == pytest.approx(2.0 * NS_PER_SEC, abs=2)
+
+
+def test_beyond_its_concurrency_transfers_wait_in_line():
+    done = finish_times(DeviceModel(1.0, 1.0, concurrency=1), [GIB, GIB])
+    assert [completion.finished_ns for completion in done] == [NS_PER_SEC, 2 * NS_PER_SEC]
+    assert done[1].queue_ns == NS_PER_SEC
+    assert done[1].device_ns == NS_PER_SEC
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(1, 4 * GIB), min_size=1, max_size=12),
+    gaps=st.lists(st.integers(0, NS_PER_SEC), min_size=12, max_size=12),
+    concurrency=st.sampled_from([0, 1, 3]),
+)
+def test_the_device_is_never_idle_while_there_is_work(sizes, gaps, concurrency):
+    """Work is conserved: the last one ends when a single server fed the same work would end."""
+    done = finish_times(DeviceModel(1.0, 1.0, concurrency=concurrency), sizes, gaps_ns=gaps[: len(sizes)])
+    free_ns = 0.0
+    for completion, nbytes in zip(done, sizes, strict=True):
+        free_ns = max(free_ns, completion.submitted_ns) + nbytes / GIB * 1e9
+    assert max(completion.finished_ns for completion in done) == pytest.approx(free_ns, abs=50)
+
+
+def test_cancelling_reports_what_was_moved():
+    async def main(world):
+        backend = ModelledBackend("modelled", DeviceModel(1.0, 1.0), world.now_ns)
+        write = asyncio.ensure_future(backend.write([WriteItem(ObjectRef("a", 0, GIB))]))
+        await world.sleep_ns(NS_PER_SEC // 4)
+        backend.cancel()
+        (cut,) = await write
+        (later,) = await backend.write([WriteItem(ObjectRef("b", 0, GIB))])
+        return cut, later
+
+    cut, later = run_virtual(main, seed=1)
+    assert cut.error == later.error == "cancelled"
+    assert sum(nbytes for _start, _end, nbytes in cut.pieces) == GIB // 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("storage: 3", "storage must map names to figures"),
+        ("disk: {}", "unknown tier 'disk'"),
+        ("storage: {read_gib_per_sec: 1}", "storage lacks write_gib_per_sec"),
+        ("storage: {read_gib_per_sec: -1, write_gib_per_sec: 1}", "read_gib_per_sec is -1; give a positive"),
+        ("storage: {read_gib_per_sec: 1, write_gib_per_sec: 1, colour: 2}", "unknown key storage.colour"),
+        ("[1, 2]", "must map tiers"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_wrong_profile_is_refused_in_one_line(tmp_path, text, message):
+    path = tmp_path / "profile.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_profile(str(path))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
