@@ -216,7 +216,8 @@ def deviations(option: Option, config: Config, trials: Sequence[Sequence[Result]
         found.append(f"{flag_of(name)} {_shown(got)}: option {option.name} fixes {_shown(wanted)}")
     complete = complete_trials(trials)
     if len(complete) < TRIALS_MIN:
-        found.append(f"{len(complete)} complete trials: at least {TRIALS_MIN} are required")
+        plural = "" if len(complete) == 1 else "s"
+        found.append(f"{len(complete)} complete trial{plural}: at least {TRIALS_MIN} are required")
     for number, ranks in enumerate(trials, start=1):
         found += [f"trial {number}: {reason}" for result in ranks for reason in _faults(result)]
     return found
@@ -253,9 +254,6 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
     found = deviations(option, config, trials)
     choice = metric_choice(config.cpu_mem_gb)
     digests = {result["digest"] for ranks in complete for result in ranks}
-    warnings = sorted(
-        {f"{item['code']}: {item['message']}" for ranks in trials for r in ranks for item in r["warnings"]}
-    )
     return {
         "schema_version": 1,
         "option": option.name,
@@ -275,8 +273,22 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
         "figures": aggregate(complete) if complete else {},
         "parameters": config.model_dump(mode="json", include=set(option.settings) | {"cache_dir"}),
         "environment": complete[0][0].get("environment") if complete else None,
-        "warnings": warnings,
+        "warnings": _warnings(trials),
     }
+
+
+def _warnings(trials: Sequence[Sequence[Result]]) -> list[str]:
+    """Each kind of warning once, with the trials that have it and the first one's words."""
+    found: dict[str, tuple[str, list[int]]] = {}
+    for number, ranks in enumerate(trials, start=1):
+        for item in (item for result in ranks for item in result["warnings"]):
+            # How many trials there are is judged over all of them, not in each.
+            if item["code"] != "few_trials":
+                numbers = found.setdefault(item["code"], (item["message"], []))[1]
+                numbers += [] if number in numbers else [number]
+    return [
+        f"{code} (trial {', '.join(map(str, numbers))}): {text}" for code, (text, numbers) in found.items()
+    ]
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -302,6 +314,8 @@ def render(summary: Mapping[str, Any]) -> str:
     lines += [f"because {compare['reason']}.", ""]
     for name, figure in summary["figures"].items():
         lines.append(_figure_line(name, figure, name in compare["primary"]))
+    lines += ["", "Sum over ranks and mean over trials; device p95: the maximum. Then over trials:"]
+    lines.append("median, p95 and coefficient of variation.")
     if summary["warnings"]:
         lines += ["", "Warnings:", *(f"  {text}" for text in summary["warnings"])]
     return "\n".join(lines) + "\n"
@@ -312,6 +326,6 @@ def _figure_line(name: str, figure: Mapping[str, Any], primary: bool) -> str:
     value = "not measured" if figure["value"] is None else f"{figure['value']:,.2f} {figure['unit']}"
     spread = ""
     if figure.get("median") is not None:
-        spread = f"  median {figure['median']:,.2f}, p95 {figure['p95']:,.2f}"
-        spread += "" if figure["cv"] is None else f", CV {figure['cv']:.1%}"
-    return f"{mark} {name:<36} {value:>22}  ({figure['rule']}){spread}"
+        spread = f"  {figure['median']:,.2f}, {figure['p95']:,.2f}"
+        spread += "" if figure["cv"] is None else f", {figure['cv']:.1%}"
+    return f"{mark} {name:<34} {value:>18}{spread}"

@@ -167,3 +167,11 @@ def test_the_text_marks_the_primary_metrics_and_the_division(result: dict[str, A
     assert "Division: CLOSED" in text
     assert "-> decode_bytes_read_gb" in text
     assert "   storage_throughput_tokens_per_sec" in text
+
+
+def test_warnings_are_told_once_with_their_trials(result: dict[str, Any]) -> None:
+    few = {"code": "few_trials", "message": "1 trial", "remedy": "x"}
+    late = {"code": "late_arrivals", "message": "late by 5 ms", "remedy": "x"}
+    first, third = {**result, "warnings": [few, late]}, {**result, "warnings": [late]}
+    summary = summarize(OPTIONS["1"], config("1"), [[first], [{**result, "warnings": [few]}], [third]])
+    assert summary["warnings"] == ["late_arrivals (trial 1, 3): late by 5 ms"]
