@@ -1,4 +1,4 @@
-"""The one-second timeline: named columns of sums, one number for each second of the measured window."""
+"""The one-second timeline: columns of sums and of states, a number for each second of the measured window."""
 
 from kvspill.records import NS_PER_SEC
 
@@ -9,6 +9,7 @@ class Timeline:
     def __init__(self, window_start_ns: int):
         self._start_ns = window_start_ns
         self._columns: dict[str, list[int]] = {}
+        self._states: dict[str, dict[int, int]] = {}
 
     def add(self, column: str, at_ns: int, amount: int = 1) -> None:
         """Add to the second that holds at_ns, which must not lie before the window."""
@@ -20,13 +21,27 @@ class Timeline:
             values.extend([0] * (second + 1 - len(values)))
         values[second] += amount
 
+    def note(self, column: str, at_ns: int, value: int) -> None:
+        """A state seen at at_ns, such as a queue's length; it holds until the next one."""
+        second = (at_ns - self._start_ns) // NS_PER_SEC
+        if second >= 0:
+            self._states.setdefault(column, {})[second] = value
+
     def columns(self, window_end_ns: int) -> dict[str, list[int]]:
         """All columns at equal length; what fell exactly on the end belongs to the last second."""
         seconds = max(1, -(-(window_end_ns - self._start_ns) // NS_PER_SEC))
-        return {name: _fold(self._columns[name], seconds) for name in sorted(self._columns)}
+        sums = {name: _fold(values, seconds) for name, values in self._columns.items()}
+        states = {name: _held(values, seconds) for name, values in self._states.items()}
+        return dict(sorted({**sums, **states}.items()))
 
 
 def _fold(values: list[int], seconds: int) -> list[int]:
     head = values[:seconds] + [0] * (seconds - len(values))
     head[-1] += sum(values[seconds:])
     return head
+
+
+def _held(values: dict[int, int], seconds: int) -> list[int]:
+    """One state per second; before the first was seen it counts as the state."""
+    state = values[min(values)]
+    return [state := values.get(second, state) for second in range(seconds)]

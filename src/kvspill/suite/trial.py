@@ -34,6 +34,7 @@ from kvspill.suite.ceiling import null_ceiling
 from kvspill.suite.closing import close_all, close_all_sync
 from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
+from kvspill.suite.loadwatch import watch_load
 from kvspill.suite.precondition import precondition
 from kvspill.suite.progress import Progress
 from kvspill.workload.base import Workload
@@ -164,6 +165,7 @@ class Trial:
         beside = [
             health.watch(engine.interrupt),
             self.progress.watch(world, self.config, engine, recorder, cache),
+            watch_load(world, engine, recorder),
         ]
         beside += [] if watch is None else [watch.run()]
         tasks = [asyncio.ensure_future(work) for work in beside]
