@@ -93,6 +93,11 @@ def _check_workload(config: "Config") -> None:
         raise UsageError(
             f"--enable-rag contradicts {flags[0]}: nothing is added to a recording; leave one out"
         )
+    if config.recording is not None and config.recording[0] == "sharegpt" and config.trace_speedup != 1:
+        raise UsageError(
+            f"--trace-speedup {config.trace_speedup:g}: conversations have no recorded times; "
+            "leave it out, or give --request-rate"
+        )
     if config.use_burst_trace and config.burst_trace_path is None:
         raise UsageError("--use-burst-trace: has no file; give --burst-trace-path FILE as well")
     if config.burst_trace_path is not None and not config.use_burst_trace:

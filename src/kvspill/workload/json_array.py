@@ -37,8 +37,9 @@ def array_elements(path: Path, flag: str) -> Iterator[tuple[int, str]]:
                 return
         rest, position, element = rest[element:], position - element, 0
         if len(rest) > ELEMENT_CHARS_MAX:
+            line += _breaks_before(rest)
             raise UsageError(
-                f"{path}:{line + _breaks_before(rest)}: an element is longer than {ELEMENT_CHARS_MAX >> 20} Mi characters; "
+                f"{path}:{line}: an element is longer than {ELEMENT_CHARS_MAX >> 20} Mi characters; "
                 "a quote or a bracket is probably missing there"
             )
         more = next(chunks, None)

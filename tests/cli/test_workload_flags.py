@@ -1,0 +1,176 @@
+"""The flags of workloads from the shell to the result file, in virtual time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+
+FAST = "--device-profile null --generation-mode none --quiet"
+
+
+def simulate(tmp_path: Path, line: str) -> dict[str, Any]:
+    output = tmp_path / "result.json"
+    assert main(["simulate", *f"{FAST} {line}".split(), "--output", str(output)]) == 0
+    result: dict[str, Any] = json.loads(output.read_text())
+    return result
+
+
+def moved(result: dict[str, Any]) -> tuple[float, float]:
+    cache = result["summary"]["cache_stats"]
+    return cache["decode_bytes_read_gb"], cache["prefill_bytes_written_gb"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "requests"),
+    [("azure", 60), ("bailian", 60), ("burstgpt", 57), ("mooncake", 60), ("sharegpt", 1064), ("weka", 30)],
+)
+def test_every_format_runs_to_its_end_without_a_duration(tmp_path: Path, kind: str, requests: int) -> None:
+    result = simulate(tmp_path, f"--trace {kind}:sample")
+    assert result["requests_completed"] == requests
+    assert result["workload"]["kind"] == kind
+    assert result["summary"]["prefix_cache_stats"]["system_prompt_reuse"] == 0
+
+
+@pytest.mark.parametrize("line", ["--use-burst-trace --burst-trace-path sample", "--trace burstgpt:sample"])
+def test_both_ways_to_name_a_burst_trace_do_the_same(tmp_path: Path, line: str) -> None:
+    """Timestamps are seconds: 57 requests with tokens over 107 s, ten times as fast."""
+    result = simulate(tmp_path, f"{line} --trace-speedup 10")
+    assert result["requests_completed"] == 57
+    assert result["window"]["measured_seconds"] == pytest.approx(10.7, abs=0.05)
+    assert result["workload"]["empty_rows"] == 3
+
+
+def test_a_run_ends_with_its_recording_even_before_its_duration(tmp_path: Path) -> None:
+    result = simulate(tmp_path, "--trace azure:sample --replay-cycles 2 --duration 3600 --warmup 0")
+    assert result["requests_completed"] == 120
+    assert result["window"]["measured_seconds"] == pytest.approx(2 * 35.447 + 0.6, abs=0.1)
+
+
+def test_a_recording_is_repeated_while_the_duration_lasts(tmp_path: Path) -> None:
+    result = simulate(tmp_path, "--trace azure:sample --duration 200 --warmup 0")
+    assert result["window"]["measured_seconds"] == 200
+    assert result["workload"]["passes_begun"] >= 6
+
+
+def test_closed_arrivals_ignore_the_times_and_do_the_same_work(tmp_path: Path) -> None:
+    opened = simulate(tmp_path, "--trace mooncake:sample")
+    closed = simulate(tmp_path, "--trace mooncake:sample --arrival closed --num-users 3")
+    assert closed["digest"] == opened["digest"]
+    assert closed["window"]["measured_seconds"] < 1 < opened["window"]["measured_seconds"]
+
+
+def test_skipped_rows_are_counted_in_the_result_and_said_aloud(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("Timestamp,Request tokens,Response tokens\n1,5,5\n2,oops,5\n3,5,5\n")
+    result = simulate(tmp_path, f"--trace burstgpt:{trace} --skip-bad-rows")
+    assert result["workload"]["bad_rows_skipped"] == 1
+    warning = next(item for item in result["warnings"] if item["code"] == "bad_rows")
+    assert f"{trace}:3: Request tokens 'oops' is not a number" in warning["message"]
+
+
+@pytest.mark.parametrize("arrival", ["open", "closed"])
+def test_a_broken_row_ends_the_run_with_its_place(
+    tmp_path: Path, arrival: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("Timestamp,Request tokens,Response tokens\n" + "1,5,5\n" * 1500 + "2,oops,5\n")
+    argv = ["simulate", *FAST.split(), "--trace", f"burstgpt:{trace}", "--arrival", arrival]
+    assert main([*argv, "--output", str(tmp_path / "r.json")]) == 2
+    assert capsys.readouterr().err == (
+        f"kvspill: error: {trace}:1502: Request tokens 'oops' is not a number; "
+        "correct that row or give --skip-bad-rows\n"
+    )
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_an_entry_larger_than_the_last_tier_fails_its_request_and_is_said_aloud(tmp_path: Path) -> None:
+    result = simulate(tmp_path, "--trace mooncake:sample --storage-capacity-gb 1 --cpu-mem-gb 0")
+    failed = next(item for item in result["warnings"] if item["code"] == "failed_requests")
+    assert "write: too_large" in failed["message"]
+    assert 0 < result["requests_completed"] < 60
+
+
+def test_documents_are_stored_before_the_load_uncounted_and_then_found(tmp_path: Path) -> None:
+    """S3, S5"""
+    plain = simulate(tmp_path, "--max-requests 300")
+    result = simulate(tmp_path, "--max-requests 300 --enable-rag --rag-num-docs 4")
+    assert result["workload"]["rag_documents"] == 4
+    assert moved(result)[1] == moved(plain)[1]
+    assert moved(result)[0] > moved(plain)[0]
+    assert result["summary"]["cache_stats"]["cache_misses"] == plain["summary"]["cache_stats"]["cache_misses"]
+
+
+def test_a_prefill_node_writes_what_the_requests_need_and_reads_nothing(tmp_path: Path) -> None:
+    both = simulate(tmp_path, "--max-requests 200 --disable-prefix-caching")
+    result = simulate(tmp_path, "--max-requests 200 --disable-prefix-caching --prefill-only")
+    assert moved(result) == (0, moved(both)[1])
+    assert result["summary"]["cache_stats"]["cache_hits"] == 0
+
+
+def test_a_decode_node_finds_all_and_writes_nothing(tmp_path: Path) -> None:
+    result = simulate(tmp_path, "--max-requests 200 --decode-only --populate-entries 30")
+    cache = result["summary"]["cache_stats"]
+    assert moved(result)[1] == 0
+    assert (cache["cache_hit_rate"], cache["cache_misses"]) == (1, 0)
+    assert result["workload"]["stored_entries"] == 30
+
+
+@pytest.mark.parametrize("process", ["constant", "poisson"])
+@pytest.mark.parametrize("kind", ["", "--enable-rag", "--dataset-path sample", "--trace weka:sample"])
+def test_a_rate_works_in_every_mode(tmp_path: Path, kind: str, process: str) -> None:
+    result = simulate(tmp_path, f"{kind} --request-rate 20 --rate-process {process} --max-requests 30")
+    assert result["requests_completed"] == 30
+    assert result["window"]["measured_seconds"] == pytest.approx(29 / 20, rel=0.6)
+
+
+def test_deterministic_generation_takes_a_time_per_token_of_context_and_of_answer(tmp_path: Path) -> None:
+    """L5"""
+    trace = tmp_path / "t.csv"
+    trace.write_text("Timestamp,Request tokens,Response tokens\n1,1000,100\n")
+    output = tmp_path / "result.json"
+    line = f"--trace burstgpt:{trace} --device-profile null --generation-mode deterministic --quiet"
+    for more, seconds in (("", 3.0), ("--decode-ms-per-token 20 --prefill-us-per-token 500", 2.5)):
+        assert main(["simulate", *f"{line} {more} --output {output}".split()]) == 0
+        latency = json.loads(output.read_text())["summary"]["generation_latency_ms"]["mean"]
+        assert latency / 1000 == pytest.approx(seconds, rel=0.01)
+
+
+CONTRADICTIONS = [
+    (
+        "--trace mooncake:a --dataset-path b",
+        "--dataset-path contradicts --trace; replay one recording at a time",
+    ),
+    (
+        "--trace mooncake:a --enable-rag",
+        "--enable-rag contradicts --trace: nothing is added to a recording; leave one out",
+    ),
+    ("--use-burst-trace", "--use-burst-trace: has no file; give --burst-trace-path FILE as well"),
+    (
+        "--burst-trace-path a.csv",
+        "--burst-trace-path a.csv: is not used without --use-burst-trace; give both",
+    ),
+    (
+        "--trace tape:a",
+        "--trace tape:a: not of the form FORMAT:PATH with a known format; choose one of azure, bailian, "
+        "burstgpt, mooncake, sharegpt, weka, as in --trace mooncake:trace.jsonl",
+    ),
+    ("--trace-speedup 0", "--trace-speedup 0: out of range; give more than 0, at most 1e+12"),
+    ("--prefill-only --decode-only", "--prefill-only contradicts --decode-only; give one of them"),
+    (
+        "--dataset-path /nope.json",
+        "--dataset-path /nope.json: cannot be read (No such file or directory); name a readable file",
+    ),
+    (
+        "--dataset-path sample --trace-speedup 2",
+        "--trace-speedup 2: conversations have no recorded times; leave it out, or give --request-rate",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), CONTRADICTIONS)
+def test_what_cannot_be_meant_is_refused(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", *line.split()]) == 2
+    assert capsys.readouterr().err == f"kvspill: error: {message}\n"
