@@ -28,7 +28,7 @@ class Listed:
             self._sessions.setdefault(request.user, []).append(request)
         self.users = max(self._sessions, default=0) + 1
 
-    def session(self, user, start_ns=0):
+    def session(self, user, start_ns=0):  # noqa: ARG002 - the times are given
         return iter(self._sessions.get(user, ()))
 
 
