@@ -18,7 +18,7 @@ from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
 
 _FILL_AHEAD_NS = NS_PER_SEC // 5
 _JOIN_NS = 2 * NS_PER_SEC
-_UNLINK_THREADS = 2
+_UNLINK_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,7 @@ class FilesBackend:
                 Site(run, access, self._options.sync == "data", self._verify, self._plane, self.tally)
             )
         self._lanes.start()
+        self._unlinks.start()
         self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
 
     def _check_alignment(self, root: Path, access: Access) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TypeVar
 
+from kvspill.errors import KvspillError
 from kvspill.records import Completion
 from kvspill.storage.jobs import Job, Worker
 
@@ -72,8 +73,8 @@ class Lanes:
             worker.thread = threading.Thread(
                 target=self._work, args=(worker,), name=f"{self._name}-{index}", daemon=True
             )
+            start_thread(worker.thread)
             self._workers.append(worker)
-            worker.thread.start()
 
     def cancel(self) -> None:
         """Stop every job: lanes finish their piece, what is queued is answered as cancelled."""
@@ -225,5 +226,15 @@ async def on_thread(name: str, function: Callable[[], T]) -> T:
         else:
             post(loop, lambda: settle(result, None))
 
-    threading.Thread(target=work, name=name, daemon=True).start()
+    start_thread(threading.Thread(target=work, name=name, daemon=True))
     return await future
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread, or say what is in short supply."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise KvspillError(
+            f"{thread.name}: {error}; lower --io-threads, or raise the limits of memory and processes"
+        ) from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from kvspill.errors import KvspillError
 from kvspill.report.cautions import Caution, caution
 from kvspill.storage.base import Backend
 from kvspill.suite.progress import Progress
@@ -15,8 +16,9 @@ async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Cau
     for backend in backends:
         try:
             await backend.close()
-        except OSError as error:
-            left.append(f"{backend.capabilities.name}: {error}")
+        except (OSError, KvspillError, MemoryError):
+            # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
+            close_all_sync([backend])
         left += getattr(backend, "left_behind", [])
     if not left:
         return []
