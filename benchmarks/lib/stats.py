@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
-_RESAMPLES = 4000
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)

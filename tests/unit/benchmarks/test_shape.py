@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from kvspill.storage import lanes
+from kvspill.storage import jobs
 from lib import fio
 from lib.shape import LANES_PER_ENTRY, MIB, Cell, operations
 
@@ -12,7 +12,7 @@ SHAPES = [(size * MIB, flight) for size in (2, 32, 256) for flight in (1, 8, 32)
 
 
 def test_the_comparison_knows_how_many_pieces_of_an_entry_kvspill_moves_at_once() -> None:
-    assert lanes.LANES_PER_ENTRY == LANES_PER_ENTRY
+    assert jobs.LANES_PER_ENTRY == LANES_PER_ENTRY
 
 
 @pytest.mark.parametrize(
