@@ -1,0 +1,250 @@
+"""The rules of the cache, one by one (C1-C7), in virtual time."""
+
+import asyncio
+
+import pytest
+
+from kvspill.cache.cache import CacheOptions
+from kvspill.cache.policies import POLICY_NAMES, make_policy
+from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
+from kvspill.suite.assembly import usable_bytes
+from kvspill.world import run_virtual
+from sim.harness import check_quiet, make_cache
+
+KIB4 = 4096
+
+
+def play(script, sizes=(10, 10, 10), **options):
+    """Run a script over a cache whose tiers hold so many blocks of 4 KiB."""
+
+    async def main(world):
+        cache, oracle = make_cache(world, [blocks * KIB4 for blocks in sizes], **options)
+        result = await script(cache, oracle)
+        await cache.drain()
+        return cache, oracle, result
+
+    return run_virtual(main, seed=1)
+
+
+async def put(cache, key, blocks, pin=False):
+    return await cache.put(key, blocks * KIB4, Purpose.PREFILL, pin)
+
+
+async def get(cache, key):
+    return await cache.get(key, Purpose.HISTORY, HitType.MULTI_TURN)
+
+
+def where(cache, key):
+    entry = cache.find(key)
+    return None if entry is None else entry.tier.name
+
+
+@pytest.mark.parametrize(("tier", "usable"), [(Tier.GPU, 80), (Tier.CPU, 80), (Tier.STORAGE, 100)])
+def test_c1_a_memory_tier_is_usable_to_80_percent_and_storage_whole(tier, usable):
+    assert usable_bytes(tier, 100) == usable
+
+
+def test_c1_waterfall_demotes_the_coldest_one_tier_down():
+    async def script(cache, _oracle):
+        for key in "abc":
+            await put(cache, key, 5)
+        assert await get(cache, "b") is Outcome.HIT
+        return [where(cache, key) for key in "abc"]
+
+    _cache, oracle, places = play(script)
+    assert places == [Tier.CPU, Tier.GPU, Tier.GPU]
+    demotions = [(op.tier, op.verb) for op in oracle.ops if op.purpose is Purpose.DEMOTION]
+    assert demotions == [(Tier.GPU, Verb.READ), (Tier.CPU, Verb.WRITE), (Tier.GPU, Verb.DELETE)]
+
+
+def test_c1_a_demotion_pushes_on_through_full_tiers_and_the_last_drops():
+    async def script(cache, _oracle):
+        for key in "abcd":
+            await put(cache, key, 10)
+        return [where(cache, key) for key in "abcd"]
+
+    _cache, oracle, places = play(script)
+    assert places == [None, Tier.STORAGE, Tier.CPU, Tier.GPU]
+    assert [eviction.key for eviction in oracle.evictions if eviction.below is None] == ["a"]
+
+
+def test_c1_an_entry_too_large_for_a_tier_takes_the_next_and_disturbs_nobody():
+    async def script(cache, _oracle):
+        await put(cache, "small", 2)
+        await put(cache, "large", 15)
+        return where(cache, "small"), where(cache, "large")
+
+    assert play(script, sizes=(4, 10, 20))[2] == (Tier.GPU, Tier.STORAGE)
+
+
+def test_c1_larger_than_the_last_tier_fails():
+    async def script(cache, _oracle):
+        return await put(cache, "huge", 11)
+
+    assert play(script)[2].failure == "too_large"
+
+
+def test_c1_spill_takes_the_fastest_tier_with_room_and_demotes_nothing():
+    async def script(cache, _oracle):
+        for key in "abcd":
+            await put(cache, key, 6)
+        return [where(cache, key) for key in "abcd"]
+
+    _cache, oracle, places = play(script, options=CacheOptions(waterfall=False))
+    assert places == [Tier.GPU, Tier.CPU, None, Tier.STORAGE]
+    assert not [op for op in oracle.ops if op.purpose is Purpose.DEMOTION]
+
+
+def test_c1_a_hit_does_not_promote():
+    async def script(cache, _oracle):
+        await put(cache, "a", 10)
+        await put(cache, "b", 10)
+        await get(cache, "a")
+        return where(cache, "a")
+
+    assert play(script)[2] is Tier.CPU
+
+
+def test_c3_a_pinned_entry_stays_and_the_put_takes_the_next_tier():
+    async def script(cache, _oracle):
+        pinned = await put(cache, "a", 10, pin=True)
+        await put(cache, "b", 10)
+        places = where(cache, "a"), where(cache, "b")
+        cache.release(pinned.entry)
+        return places
+
+    assert play(script)[2] == (Tier.GPU, Tier.CPU)
+
+
+def test_c3_putting_an_existing_key_overwrites_it_and_frees_its_bytes():
+    async def script(cache, oracle):
+        await put(cache, "a", 6)
+        await put(cache, "a", 3)
+        await cache.drain()
+        check_quiet(cache, oracle)
+        return cache.tiers[0].used_bytes
+
+    assert play(script)[2] == 3 * KIB4
+
+
+def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go():
+    async def script(cache, _oracle):
+        pinned = await put(cache, "a", 10, pin=True)
+        waiting = asyncio.ensure_future(put(cache, "b", 10))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        cache.release(pinned.entry)
+        return (await waiting).entry is not None, where(cache, "a"), where(cache, "b")
+
+    assert play(script, sizes=(10,))[2] == (True, None, Tier.STORAGE)
+
+
+def test_c4_reservations_are_first_come_first_served():
+    async def script(cache, _oracle):
+        pinned = await put(cache, "a", 10, pin=True)
+        done = []
+
+        async def writer(key, blocks):
+            await put(cache, key, blocks)
+            done.append(key)
+
+        tasks = [asyncio.ensure_future(writer(key, blocks)) for key, blocks in (("big", 10), ("small", 1))]
+        await asyncio.sleep(1)
+        cache.release(pinned.entry)
+        await asyncio.gather(*tasks)
+        return done
+
+    assert play(script, sizes=(10,))[2] == ["big", "small"]
+
+
+def test_c5_allocations_are_bounded_from_reservation_to_the_end_of_the_write():
+    async def script(cache, oracle):
+        await asyncio.gather(*(put(cache, f"k{n}", 2) for n in range(6)))
+        return [op.completion for op in oracle.ops if op.verb is Verb.WRITE]
+
+    writes = play(script, sizes=(100,), options=CacheOptions(max_concurrent_allocs=2))[2]
+    for write in writes:
+        others = [one for one in writes if one.submitted_ns < write.finished_ns <= one.finished_ns]
+        assert len(others) <= 2
+
+
+def test_c6_a_demotion_counts_its_bytes_in_both_tiers():
+    async def script(cache, _oracle):
+        await put(cache, "a", 10)
+        await put(cache, "b", 10)
+
+    _cache, oracle, _ = play(script)
+    moved = {
+        (op.tier, op.verb): op.nbytes
+        for op in oracle.ops
+        if op.purpose is Purpose.DEMOTION and op.verb is not Verb.DELETE
+    }
+    assert moved == {(Tier.GPU, Verb.READ): 10 * KIB4, (Tier.CPU, Verb.WRITE): 10 * KIB4}
+
+
+def test_c7_the_ledger_counts_padded_bytes_and_the_metrics_logical_ones():
+    async def script(cache, _oracle):
+        await cache.put("a", KIB4 + 1, Purpose.PREFILL)
+        return cache.tiers[0].used_bytes
+
+    _cache, oracle, used = play(script)
+    assert used == 2 * KIB4
+    assert (oracle.ops[0].nbytes, oracle.ops[0].stored_bytes) == (KIB4 + 1, 2 * KIB4)
+
+
+def test_a_failed_read_is_an_error_and_loses_the_entry():
+    """S5: neither hit nor miss; afterwards the key is a miss."""
+
+    async def script(cache, _oracle):
+        await put(cache, "a", 1)
+        cache.tiers[0].backend.probability["read"] = 1.0
+        return await get(cache, "a"), await get(cache, "a")
+
+    assert play(script)[2] == (Outcome.ERROR, Outcome.MISS)
+
+
+def test_a_hit_is_served_where_the_entry_is_while_its_demotion_waits_for_room():
+    """C4: the put that would demote it holds nothing, so the reader need not wait for it."""
+
+    async def script(cache, oracle):
+        blocker = await put(cache, "blocker", 15, pin=True)
+        await put(cache, "hot", 10)
+        waiting = asyncio.ensure_future(put(cache, "new", 10))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        outcome = await get(cache, "hot")
+        served_from = oracle.lookups[-1].tier
+        cache.release(blocker.entry)
+        await waiting
+        return outcome, served_from, where(cache, "hot"), where(cache, "new")
+
+    result = play(script, sizes=(10, 20))[2]
+    assert result == (Outcome.HIT, Tier.CPU, Tier.STORAGE, Tier.CPU)
+
+
+@pytest.mark.parametrize("name", POLICY_NAMES)
+def test_every_policy_gives_up_only_what_may_go(name):
+    policy = make_policy(name, 100)
+    for key in "abcd":
+        policy.insert(key, 10)
+    policy.touch("a")
+    assert policy.victim(lambda key: key == "c") == (None if name == "none" else "c")
+    assert policy.victim(lambda _key: False) is None
+    policy.remove("c", evicted=True)
+    assert len(policy) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "order"), [("lru", "bcda"), ("fifo", "abcd"), ("lfu", "bcda"), ("s3-fifo", "bcad")]
+)
+def test_policies_differ_in_what_is_coldest(name, order):
+    """`a` came first and was used since."""
+    policy = make_policy(name, 1000)
+    for key in "abcd":
+        policy.insert(key, 100)
+    policy.touch("a")
+    left = []
+    while (key := policy.victim(lambda _key: True)) is not None:
+        policy.remove(key, evicted=True)
+        left.append(key)
+    assert "".join(left) == order

@@ -1,0 +1,192 @@
+"""The rules of the load (L1-L4) and of a request's account (S1, S9), in virtual time."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvspill.cache.cache import Cache
+from kvspill.config import Config
+from kvspill.records import NS_PER_SEC, QoS, Request, Tier
+from kvspill.serving.engine import Engine, EngineOptions
+from kvspill.serving.generation import Generation
+from kvspill.serving.io_models import IoOptions, make_io_model
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from kvspill.suite.progress import Progress
+from kvspill.suite.trial import Plan, run_trial
+from kvspill.world import run_virtual
+from sim.harness import Oracle, make_tier
+
+BYTES_PER_TOKEN = 1 << 20
+MS = 1_000_000
+
+
+class Script:
+    """A workload of given requests, one list per user."""
+
+    elastic = False
+
+    def __init__(self, *sessions):
+        self._sessions = sessions
+        self.users = len(sessions)
+
+    def session(self, user, _start_ns=0):
+        return iter(self._sessions[user])
+
+    def preload(self):
+        return iter(())
+
+    def facts(self):
+        return {}
+
+
+def ask(user, conversation=0, turn=0, at_ms=0, qos=QoS.BATCH, context=10, generate=10, history=()):
+    return Request(
+        user, conversation, turn, qos, at_ms * MS, 0, context, generate, history_tokens=tuple(history)
+    )
+
+
+def serve(workload, *, servers, duration=None, gib_per_sec=1.0, ms_per_token=0, **options):
+    async def main(world):
+        oracle = Oracle()
+        backend = ModelledBackend("modelled", DeviceModel(gib_per_sec, gib_per_sec), world.now_ns)
+        cache = Cache([make_tier(Tier.STORAGE, backend, 1 << 50)], oracle, world.now_ns)
+        engine = Engine(
+            world,
+            workload,
+            make_io_model("mlperf", IoOptions(bytes_per_token=BYTES_PER_TOKEN)),
+            cache,
+            Generation(ms_per_token * MS),
+            oracle,
+            EngineOptions(
+                servers=servers,
+                duration_ns=None if duration is None else round(duration * NS_PER_SEC),
+                **options,
+            ),
+            world.now_ns(),
+        )
+        waits = []
+        await engine.run(lambda: waits.extend(engine.unfinished(world.now_ns())))
+        return engine, oracle, waits
+
+    return run_virtual(main, seed=1)
+
+
+def served(oracle):
+    return [
+        (row.request.user, row.request.turn) for row in sorted(oracle.requests, key=lambda r: r.started_ns)
+    ]
+
+
+def test_l1_the_queue_serves_class_before_intended_time_before_user():
+    first = ask(0, at_ms=0, qos=QoS.BATCH)
+    late = [
+        ask(1, at_ms=4, qos=QoS.BATCH),
+        ask(2, at_ms=6, qos=QoS.INTERACTIVE),
+        ask(3, at_ms=2, qos=QoS.RESPONSIVE),
+        ask(4, at_ms=2, qos=QoS.BATCH),
+        ask(5, at_ms=2, qos=QoS.RESPONSIVE),
+    ]
+    _engine, oracle, _ = serve(Script([first], *([one] for one in late)), servers=1)
+    assert [user for user, _turn in served(oracle)] == [0, 2, 3, 5, 4, 1]
+
+
+def test_l1_a_turn_is_not_served_before_the_turn_before_it_but_the_next_conversation_is():
+    user = [
+        ask(0, 0, 0, at_ms=0, context=100),
+        ask(0, 0, 1, at_ms=1, history=[100]),
+        ask(0, 1, 0, at_ms=2),
+    ]
+    _engine, oracle, _ = serve(Script(user), servers=3)
+    rows = {(row.request.conversation, row.request.turn): row for row in oracle.requests}
+    assert rows[0, 1].started_ns >= rows[0, 0].finished_ns
+    assert rows[1, 0].started_ns == 2 * MS
+
+
+def test_s1_queue_wait_counts_from_the_intended_time_the_predecessor_included():
+    user = [ask(0, 0, 0, at_ms=0, context=100), ask(0, 0, 1, at_ms=1, history=[100])]
+    _engine, oracle, _ = serve(Script(user), servers=2)
+    first, second = sorted(oracle.requests, key=lambda row: row.request.turn)
+    assert second.queue_ns == first.finished_ns - 1 * MS
+
+
+def test_s1_end_to_end_is_the_sum_of_its_parts():
+    _engine, oracle, _ = serve(Script([ask(0)], [ask(1)]), servers=2, ms_per_token=30)
+    for row in oracle.requests:
+        assert row.end_to_end_ns == row.queue_ns + row.storage_ns + row.generation_ns + row.other_ns
+        assert row.generation_ns == 300 * MS
+        assert row.other_ns == 0
+
+
+def test_the_mlperf_model_reads_the_entry_once_and_once_per_batch_of_32_tokens():
+    request = ask(0, context=10, generate=65)
+    _engine, oracle, _ = serve(Script([request]), servers=1)
+    reads = [op for op in oracle.ops if op.verb == "read"]
+    assert len(reads) == 1 + 3
+    assert {op.nbytes for op in reads} == {10 * BYTES_PER_TOKEN}
+
+
+def test_from_10000_context_tokens_a_request_only_prefills_and_generates_nothing():
+    _engine, oracle, _ = serve(Script([ask(0, context=10_000)]), servers=1, ms_per_token=30)
+    assert [op.verb for op in oracle.ops] == ["write"]
+    assert oracle.requests[0].generated_tokens == 0
+    assert oracle.requests[0].generation_ns == 0
+
+
+def test_l3_unfinished_requests_are_counted_with_their_wait():
+    """One in service has waited until its service began, the others wait still."""
+    requests = [[ask(user, at_ms=10 * user, context=1024)] for user in range(3)]
+    _engine, oracle, waits = serve(Script(*requests), servers=1, duration=0.5)
+    assert oracle.requests == []
+    assert sorted(wait_ns for _qos, wait_ns in waits) == [0, 480 * MS, 490 * MS]
+
+
+def test_l3_arrivals_beyond_the_longest_backlog_are_shed_and_counted():
+    requests = [[ask(user, at_ms=1, context=1024)] for user in range(10)]
+    engine, _oracle, _ = serve(Script(*requests), servers=1, duration=0.1, max_queue=4)
+    assert engine.arrived == 10
+    assert engine.shed > 0
+    assert engine.queued <= 4
+
+
+def test_l4_max_requests_takes_the_first_by_intended_time():
+    sessions = [
+        [ask(user, at_ms=100 * user + turn, turn=turn, history=[10] * turn) for turn in range(3)]
+        for user in range(3)
+    ]
+    _engine, oracle, _ = serve(Script(*sessions), servers=3, max_requests=4)
+    assert sorted(served(oracle)) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+
+
+def test_l4_closed_users_share_the_requests():
+    sessions = [[ask(user, turn, 0) for turn in range(9)] for user in range(3)]
+    _engine, oracle, _ = serve(Script(*sessions), servers=3, max_requests=8, closed=True)
+    per_user = [sum(row.request.user == user for row in oracle.requests) for user in range(3)]
+    assert sorted(per_user) == [2, 3, 3]
+
+
+def simulate(**settings_):
+    config = Config(model="tiny-1b", cpu_mem_gb=0, generation_mode="none", **settings_)
+    return run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True))
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10_000), users=st.integers(1, 12))
+def test_s9_the_digest_tells_the_work_and_not_the_speed(seed, users):
+    runs = [
+        simulate(seed=seed, num_users=users, max_requests=30, device_profile=device, servers=servers)
+        for device, servers in (("null", None), ("sata-ssd", None), ("nvme-gen5", 1))
+    ]
+    assert len({run["digest"] for run in runs}) == 1
+    assert {run["requests_completed"] for run in runs} == {30}
+    assert simulate(seed=seed + 1, num_users=users, max_requests=30)["digest"] != runs[0]["digest"]
+
+
+def test_s3_nothing_that_completes_after_the_window_is_in_it():
+    result = simulate(num_users=20, duration=20, device_profile="sata-ssd")
+    assert result["window"]["measured_seconds"] == pytest.approx(18)
+    assert result["honesty"]["requests"]["unfinished"] > 0
+    read = result["summary"]["cache_stats"]["tier_storage_read_bandwidth_gbps"]
+    written = result["summary"]["cache_stats"]["tier_storage_write_bandwidth_gbps"]
+    # S4: modelled bytes are interpolated at the edges of the window, hence the hundredth.
+    assert read / 0.5 + written / 0.45 <= 1.01
