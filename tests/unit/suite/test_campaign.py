@@ -1,0 +1,114 @@
+"""The run of the rows: one row's trouble never costs the others, and only a signal stops the suite."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.errors import KvspillError, UsageError
+from kvspill.suite import campaign
+from kvspill.suite.campaign import finish, run_rows
+from kvspill.suite.manifest import Manifest, RowStatus, load, locked, new_manifest, read_result, save
+from kvspill.suite.progress import Progress
+from kvspill.suite.scenario import Scenario
+
+QUIET = Progress(quiet=True)
+
+
+def scenario(name: str, **settings: Any) -> Scenario:
+    usual = {"model": "tiny-1b", "num_users": 2, "duration": 5, "cpu_mem_gb": 1, "storage_capacity_gb": 1}
+    return Scenario(name, name, "", {**usual, **settings}, "test")
+
+
+def suite(*names: str) -> Manifest:
+    return new_manifest("T", [scenario(name) for name in names], (), simulated=True, quick=False)
+
+
+def troubled(monkeypatch: pytest.MonkeyPatch, trouble: dict[int, Any]) -> None:
+    """Let the n-th row raise, or change its result."""
+    real, calls = campaign.run_trials, iter(range(100))
+
+    def run(*args: Any) -> dict[str, Any]:
+        bad = trouble.get(next(calls))
+        if isinstance(bad, BaseException):
+            raise bad
+        return {**real(*args), **(bad or {})}
+
+    monkeypatch.setattr(campaign, "run_trials", run)
+
+
+def states(manifest: Manifest) -> list[RowStatus]:
+    return [row.status for row in manifest.rows]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status"),
+    [
+        (UsageError("does not fit"), RowStatus.SKIPPED),
+        (KvspillError("disk is gone"), RowStatus.FAILED),
+        (ValueError("defect"), RowStatus.FAILED),
+        ({"incomplete": True, "interrupted": "too many errors"}, RowStatus.FAILED),
+    ],
+)
+def test_one_rows_trouble_does_not_cost_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Any, status: RowStatus
+) -> None:
+    troubled(monkeypatch, {1: trouble})
+    manifest, stopped = run_rows(tmp_path, suite("a", "b", "c"), QUIET)
+    assert states(manifest) == [RowStatus.DONE, status, RowStatus.DONE]
+    assert not stopped
+    assert read_result(tmp_path, manifest.rows[1]) is None
+    assert manifest.rows[1].reason
+    assert states(load(tmp_path)) == states(manifest)
+    assert finish(tmp_path, manifest, stopped) == (0 if status is RowStatus.SKIPPED else 1)
+
+
+@pytest.mark.parametrize(
+    "trouble", [KeyboardInterrupt(), {"incomplete": True, "interrupted": "stopped by SIGTERM"}]
+)
+def test_a_signal_stops_the_suite_and_a_resume_runs_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    troubled(monkeypatch, {1: trouble})
+    manifest, stopped = run_rows(tmp_path, suite("a", "b", "c"), QUIET)
+    assert stopped
+    assert states(manifest) == [RowStatus.DONE, RowStatus.INTERRUPTED, RowStatus.PENDING]
+    assert finish(tmp_path, manifest, stopped) == 130
+    assert f"kvspill suite --resume {tmp_path}" in capsys.readouterr().out
+    monkeypatch.undo()
+    manifest, stopped = run_rows(tmp_path, load(tmp_path), QUIET)
+    assert states(manifest) == [RowStatus.DONE] * 3
+    assert finish(tmp_path, manifest, stopped) == 0
+
+
+def test_a_row_that_needs_a_missing_feature_is_named_and_tried_again_on_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "missing_flags", lambda _settings: ["--x"])
+    manifest, _ = run_rows(tmp_path, suite("a"), QUIET)
+    assert (manifest.rows[0].status, manifest.rows[0].reason) == (
+        RowStatus.UNAVAILABLE,
+        "needs --x: not available in this version",
+    )
+    monkeypatch.undo()
+    assert states(run_rows(tmp_path, manifest, QUIET)[0]) == [RowStatus.DONE]
+
+
+def test_a_suite_keeps_its_settings_through_the_file(tmp_path: Path) -> None:
+    before = suite("a", "b").with_row(0, status=RowStatus.DONE, seconds=1.5)
+    save(tmp_path, before)
+    assert load(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json"]
+
+
+def test_a_manifest_cannot_point_outside_its_directory(tmp_path: Path) -> None:
+    save(tmp_path, suite("a").with_row(0, file="../a.json"))
+    with pytest.raises(UsageError, match="outside the directory"):
+        load(tmp_path)
+
+
+def test_two_suites_cannot_write_into_one_directory(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(UsageError, match="another suite is running"), locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
