@@ -69,6 +69,7 @@ class FilesBackend:
         self._unlinks = Lanes("kvspill-unlink", _UNLINK_THREADS, clock_ns)
         self._runs: list[RunDir] = []
         self._sites: list[Site] = []
+        self._alignment = BLOCK_BYTES
         self._closing = threading.Lock()
         self._closed = False
         self.tally = Tally()
@@ -93,8 +94,7 @@ class FilesBackend:
         return [run.path for run in self._runs]
 
     def stored_bytes(self, nbytes: int) -> int:
-        alignment = max((site.access.alignment for site in self._sites), default=BLOCK_BYTES)
-        return -(-nbytes // alignment) * alignment
+        return -(-nbytes // self._alignment) * self._alignment
 
     async def prepare(self, progress: Progress) -> None:
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
@@ -120,6 +120,7 @@ class FilesBackend:
             self._sites.append(
                 Site(run, access, self._options.sync == "data", self._verify, self._plane, self.tally)
             )
+        self._alignment = max(site.access.alignment for site in self._sites)
         self._lanes.start()
         self._unlinks.start()
         self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)

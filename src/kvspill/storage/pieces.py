@@ -61,5 +61,7 @@ def _union_of_few(rows: list[list[int]]) -> int:
 def done_pieces(log: Rows) -> PieceLog:
     """The pieces of a span's log that were moved: rows of a piece never done are zero."""
     rows = log[1:]
+    if len(rows) == 1 and rows[0, 2] > 0:
+        return PieceLog(rows)
     done = rows[:, 2] > 0
     return PieceLog(rows if done.all() else rows[done])
