@@ -237,11 +237,13 @@ class Config(BlockFields, AutoscalingFields):
         None, "result file (default: a new one under ./kvspill-results)", group="output", metavar="FILE"
     )
     log_ops: PathText | None = opt(None, "write one row per operation", group="output", metavar="FILE")
+    xlsx_output: PathText | None = opt(
+        None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
+    )
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
 
     engine: str | None = opt(None, "I/O of a named engine", group="later", metavar="NAME")
-    xlsx_output: PathText | None = opt(None, "spreadsheet of the result", group="later", metavar="FILE")
     precondition: bool = opt(False, "write until the device is steady first", group="later")
 
     sources: dict[str, str] = internal({}, "where each value that was set came from")

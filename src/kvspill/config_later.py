@@ -27,7 +27,6 @@ class Later(NamedTuple):
 UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
     {
         "engine": Later("engine presets"),
-        "xlsx_output": Later("spreadsheets", "read the JSON of --output"),
         "io_engine": Later("io_uring", "use --io-engine threads", ("io_uring",)),
         "gpu_tier": Later("a real GPU tier", "use --gpu-tier modelled", ("real",)),
     }

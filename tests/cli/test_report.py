@@ -94,3 +94,34 @@ def test_mistakes_are_one_line_and_exit_2(argv: list[str], said: str, capsys: Pr
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert said in error
+
+
+def test_a_run_writes_its_row_beside_its_result(tmp_path: Path, capsys: Printed) -> None:
+    row, document = tmp_path / "row.csv", tmp_path / "r.json"
+    flags = ["--num-users", "2", "--duration", "20", "--model", "tiny-1b", "--seed", "9"]
+    assert main(["simulate", *flags, "--output", str(document), "--xlsx-output", str(row)]) == 0
+    printed = capsys.readouterr().out
+    assert str(row) in printed
+    (cells,) = csv.DictReader(row.open())
+    assert (cells["Filename"], cells["Users"], cells["Model"], cells["Seed"]) == (
+        "r.json",
+        "2",
+        "tiny-1b",
+        "9",
+    )
+    summary = json.loads(document.read_text())["summary"]
+    assert float(cells["Decode Bytes Read (GB)"]) == summary["cache_stats"]["decode_bytes_read_gb"]
+
+
+def test_a_table_of_an_unknown_kind_is_refused_before_the_run(tmp_path: Path, capsys: Printed) -> None:
+    flags = [
+        "--duration",
+        "20",
+        "--output",
+        str(tmp_path / "r.json"),
+        "--xlsx-output",
+        str(tmp_path / "t.ods"),
+    ]
+    assert main(["simulate", *flags]) == 2
+    assert "neither .xlsx nor .csv" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

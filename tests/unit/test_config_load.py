@@ -144,8 +144,8 @@ WRONG_FILES = [
         "models:\n  m: {layers: 3, attention: gpa}\n",
         "c.yaml:2: models.m.attention gpa: unknown; did you mean gqa? choose mha, gqa or mla",
     ),
-    ("xlsx_output: a.xlsx\n", "c.yaml:1: xlsx_output a.xlsx: not available in this version "
-     "(spreadsheets); read the JSON of --output"),
+    ("gpu_tier: real\n", "c.yaml:1: gpu_tier real: not available in this version (a real GPU tier); "
+     "use --gpu-tier modelled"),
 ]  # fmt: skip
 
 

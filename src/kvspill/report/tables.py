@@ -1,6 +1,7 @@
 """CSV and XLSX tables: one row per result, with its parameters, its figures and its doubts."""
 
 import csv
+import importlib.util
 import io
 import os
 import re
@@ -71,6 +72,29 @@ def write_csv(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
     except OSError as error:
         raise _cannot_write(target, error) from error
     return target
+
+
+def check_table(path: str | os.PathLike[str]) -> None:
+    """Refuse, before anything is measured, a table that could not be written at the end."""
+    target = Path(path)
+    if target.is_dir():
+        raise UsageError(f"--xlsx-output {target}: a directory; name a file such as {target / 'result.xlsx'}")
+    if target.suffix.lower() == ".csv":
+        return
+    if target.suffix.lower() != ".xlsx":
+        raise UsageError(
+            f"--xlsx-output {target}: neither .xlsx nor .csv; give the file one of these endings"
+        )
+    if importlib.util.find_spec("openpyxl") is None:
+        raise UsageError(
+            f"--xlsx-output {target}: needs openpyxl, not installed here: `pip install 'kvspill[report]'`, "
+            "or name a .csv file"
+        )
+
+
+def write_table(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
+    """CSV or XLSX, by the file's name."""
+    return (write_csv if Path(path).suffix.lower() == ".csv" else write_xlsx)(path, rows)
 
 
 def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:

@@ -12,6 +12,7 @@ from kvspill.errors import KvspillError
 from kvspill.report.cautions import caution
 from kvspill.report.console import print_summary
 from kvspill.report.result import write_result
+from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.report.trials import combine
 from kvspill.storage.preflight import check_machine
 from kvspill.suite.interrupts import by_signal
@@ -27,10 +28,14 @@ def run_command(config: Config, *, simulated: bool) -> int:
     progress = Progress(config.quiet)
     plan = make_plan(config, simulated, progress)
     path = result_path(config)
+    if config.xlsx_output is not None:
+        check_table(config.xlsx_output)
     result = run_trials(plan, progress)
-    write_result(path, result)
+    written = [write_result(path, result)]
+    if config.xlsx_output is not None:
+        written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
     if not config.quiet:
-        print_summary(result, [path], file=sys.stdout)
+        print_summary(result, written, file=sys.stdout)
     if not result["incomplete"]:
         return 0
     if by_signal(str(result["interrupted"])):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kvspill.config import Config
-from kvspill.errors import KvspillError
-from kvspill.report.tables import csv_text, row_of, write_csv, write_xlsx
+from kvspill.errors import KvspillError, UsageError
+from kvspill.report.tables import check_table, csv_text, row_of, write_csv, write_table, write_xlsx
 from unit.report import sample
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -69,3 +69,17 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for write in (write_csv, write_xlsx):
         with pytest.raises(KvspillError, match=r"cannot write .*/f/t\.x"):
             write(tmp_path / "f" / "t.x", [row_of("a", sample.result())])
+
+
+def test_the_name_decides_between_csv_and_xlsx(tmp_path: Path) -> None:
+    rows = [row_of("a", sample.result())]
+    assert write_table(tmp_path / "t.csv", rows).read_bytes()[:9] == b"Filename,"
+    assert write_table(tmp_path / "t.XLSX", rows).read_bytes()[:2] == b"PK"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "a directory"), ("t.xls", "neither .xlsx nor .csv"), ("t", "neither")]
+)
+def test_a_table_that_cannot_be_written_is_refused_beforehand(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        check_table(tmp_path / name)
