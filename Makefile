@@ -19,10 +19,10 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml src/kvspill/storage/_fastio.c | $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.installed-dev: pyproject.toml src/kvspill/storage/_fastio.c | $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.installed

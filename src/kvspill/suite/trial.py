@@ -137,7 +137,9 @@ class Trial:
             log.close()
         io_facts = {"name": config.io_model, **accountant.facts(), **engine.io_facts}
         facts = replace(facts, workload=workload.facts(), io_model=io_facts)
-        ceiling = None if self.plan.simulated else await null_ceiling(config, world, CEILING_SECONDS)
+        ceiling = None
+        if not self.plan.simulated and facts.interrupted is None:
+            ceiling = await null_ceiling(config, world, CEILING_SECONDS)
         return build_result(
             config,
             facts,
