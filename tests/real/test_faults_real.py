@@ -1,0 +1,235 @@
+"""Real faults under a real run: each is counted by its kind, costs the request and not the run (C3, S5)."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from real.rig import entries, file_system, run_dirs, start, wait_for_entries
+
+pytestmark = pytest.mark.real
+
+MIB = 1 << 20
+SCORES = ("avg_throughput_tokens_per_sec", "storage_throughput_tokens_per_sec", "nvme_throughput")
+RUN = ("--duration", "1.5", "--storage-capacity-gb", "0.06", "--max-errors", "1000000")
+
+
+def clean(directory: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "kvspill.cli.main", "clean", str(directory)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+
+
+def fill(path: Path) -> None:
+    """Somebody else's file takes all the space that there is."""
+    with path.open("wb", buffering=0) as file:
+        for nbytes in (MIB, 4096):
+            try:
+                while True:
+                    file.write(b"x" * nbytes)
+            except OSError:
+                continue
+
+
+def loop_device(mount_point: Path) -> str:
+    found = subprocess.run(
+        ["findmnt", "-no", "SOURCE", str(mount_point)], capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
+
+
+def make_read_only(mount_point: Path) -> None:
+    """As a kernel does that has found its file system damaged: at once, with files open."""
+    trigger = Path("/sys/fs/ext4") / Path(loop_device(mount_point)).name / "trigger_fs_error"
+    if not trigger.exists():
+        pytest.skip("this kernel cannot be told to find an error")
+    trigger.write_text("1")
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """The scores of the same load where nothing goes wrong."""
+    where = tmp_path_factory.mktemp("healthy")
+    with file_system(where, "ext4", 128 * MIB) as root:
+        finished = start(where, root, *RUN).finish()
+    assert finished.code == 0
+    assert finished.errors == {}
+    return {name: finished.result["summary"][name] for name in SCORES}
+
+
+def check_survived(finished, healthy=None):
+    """The run went to its end, said what failed, and no score profited."""
+    assert finished.code == 0, finished.err
+    result = finished.result
+    assert result["incomplete"] is False
+    requests = result["honesty"]["requests"]
+    parts = sum(requests[name] for name in ("completed", "failed", "shed", "unfinished"))
+    assert requests["arrived"] == parts
+    assert {"failed_requests", "errors"} <= {warning["code"] for warning in result["warnings"]}
+    for name in SCORES if healthy else ():
+        assert result["summary"][name] <= healthy[name] * 1.05, name
+
+
+def test_a_disk_that_fills_up_costs_requests_and_raises_no_score(tmp_path, healthy):
+    with file_system(tmp_path, "ext4", 128 * MIB) as root:
+        run = start(tmp_path, root, *RUN)
+        wait_for_entries(root, 5)
+        fill(root / "somebody elses")
+        nbytes = (root / "somebody elses").stat().st_size
+        finished = run.finish()
+        check_survived(finished, healthy)
+        assert finished.errors["write ENOSPC"] > 0
+        assert run_dirs(root) == []
+        assert (root / "somebody elses").stat().st_size == nbytes
+
+
+def test_a_file_system_gone_read_only_costs_requests_raises_no_score_and_keeps_the_result(tmp_path, healthy):
+    with file_system(tmp_path, "ext4", 128 * MIB, ",errors=remount-ro") as root:
+        run = start(tmp_path, root, *RUN)
+        wait_for_entries(root, 5)
+        make_read_only(root)
+        finished = run.finish()
+        check_survived(finished, healthy)
+        assert finished.errors["write EROFS"] > 0
+        assert "Not removed at the end" in finished.err
+        assert "left_behind" in {warning["code"] for warning in finished.result["warnings"]}
+        refused = clean(root)
+        assert refused.returncode == 1
+        assert "stay, named above; make the file system writable" in refused.stderr
+    subprocess.run(["mount", "-o", "loop", str(tmp_path / "image"), str(tmp_path / "mnt")], check=True)
+    try:
+        assert clean(tmp_path / "mnt").returncode == 0
+        assert run_dirs(tmp_path / "mnt") == []
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / "mnt")], check=True)
+
+
+def test_a_failing_device_is_eio_and_costs_requests(tmp_path):
+    with file_system(tmp_path, "ext4", 128 * MIB, ",errors=continue") as root:
+        run = start(tmp_path, root, *RUN)
+        wait_for_entries(root, 5)
+        os.truncate(tmp_path / "image", 16 * MIB)
+        subprocess.run(["losetup", "-c", loop_device(root)], check=True)
+        finished = run.finish()
+        check_survived(finished)
+        assert any(name.endswith("EIO") for name in finished.errors)
+
+
+def test_an_unmounted_directory_costs_nothing_that_was_open_and_nothing_is_left_on_the_device(tmp_path):
+    with file_system(tmp_path, "ext4", 128 * MIB) as root:
+        run = start(tmp_path, root, *RUN)
+        wait_for_entries(root, 5)
+        subprocess.run(["umount", "-l", str(root)], check=True)
+        finished = run.finish()
+        assert finished.code == 0, finished.err
+        assert run_dirs(root) == []
+        subprocess.run(["mount", "-o", "loop", str(tmp_path / "image"), str(root)], check=True)
+        assert run_dirs(root) == []
+
+
+def test_too_few_descriptors_are_emfile_and_the_clean_up_still_works(tmp_path):
+    run = start(tmp_path, tmp_path, *RUN)
+    wait_for_entries(tmp_path, 5)
+    in_use = [path for path in Path(f"/proc/{run.process.pid}/fd").iterdir() if not points_to_entry(path)]
+    before = resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE, (len(in_use) + 1, before[1]))
+    finished = run.finish()
+    check_survived(finished)
+    assert finished.errors["read EMFILE"] + finished.errors.get("write EMFILE", 0) > 0
+    assert run_dirs(tmp_path) == []
+
+
+def points_to_entry(descriptor: Path) -> bool:
+    try:
+        return Path(os.readlink(descriptor)).parent.parent.name.startswith("kvspill-")
+    except FileNotFoundError:
+        return True
+
+
+def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tmp_path):
+    run = start(tmp_path / "out", tmp_path, "--duration", "3", "--storage-capacity-gb", "0.06")
+    for entry in wait_for_entries(tmp_path, 12)[:8]:
+        # Whoever opens a pipe without a writer waits for one for ever.
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "pipe").rename(entry)
+    finished = run.finish(timeout=30)
+    assert finished.code == 0, finished.err
+    stuck = finished.result["honesty"]["stuck_io"]
+    assert stuck["threads"] >= 1
+    assert 1.0 <= stuck["oldest_seconds"] <= 3.5
+    assert "stuck_io" in {warning["code"] for warning in finished.result["warnings"]}
+    assert finished.result["honesty"]["requests"]["unfinished"] >= stuck["threads"]
+    assert finished.result["window"]["drain_seconds"] <= 5
+    assert run_dirs(tmp_path) == []
+
+
+def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path):
+    argv = ("--max-requests", "100000", "--storage-capacity-gb", "0.06", "--max-stall", "1.5")
+    run = start(tmp_path / "out", tmp_path, *argv)
+    for entry in wait_for_entries(tmp_path, 12)[:8]:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "pipe").rename(entry)
+    finished = run.finish(timeout=30)
+    assert finished.code == 1
+    assert finished.result["incomplete"] is True
+    assert "an I/O thread has hung for 2 s, --max-stall is 1.5; check the device" in finished.err
+    assert run_dirs(tmp_path) == []
+
+
+def test_files_that_vanish_shrink_or_change_underneath_are_told_apart_and_never_hits(tmp_path):
+    run = start(tmp_path, tmp_path, *RUN)
+    spoiled = 0
+    deadline = time.monotonic() + 10
+    while run.process.poll() is None and time.monotonic() < deadline:
+        for number, path in enumerate(entries(tmp_path)):
+            try:
+                SABOTAGE[number % len(SABOTAGE)](path)
+                spoiled += 1
+            except FileNotFoundError:
+                continue
+        time.sleep(0.02)
+    finished = run.finish()
+    assert spoiled > 20
+    check_survived(finished)
+    assert {"read ENOENT", "read short_read"} <= set(finished.errors)
+    assert {"read torn", "read corrupt"} & set(finished.errors)
+    assert run_dirs(tmp_path) == []
+
+
+def overwrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"\0" * 8192)
+
+
+SABOTAGE = (Path.unlink, lambda path: os.truncate(path, 4096), overwrite)
+
+
+@pytest.mark.parametrize("spare_kib", [64, 1024])
+def test_memory_pressure_is_enomem_or_one_clear_line_and_nothing_is_left(tmp_path, spare_kib):
+    run = start(tmp_path, tmp_path, *RUN)
+    wait_for_entries(tmp_path, 1)
+    pages = int(Path(f"/proc/{run.process.pid}/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + spare_kib * 1024
+    resource.prlimit(run.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    finished = run.finish()
+    if finished.code == 0:
+        assert {name.split()[1] for name in finished.errors} <= {"ENOMEM"}
+    else:
+        assert finished.code == 1
+        assert "out of memory" in finished.err or "can't start new thread" in finished.err
+    assert run_dirs(tmp_path) == []
+
+
+def test_too_many_errors_end_the_run_with_the_reason(tmp_path):
+    with file_system(tmp_path, "ext4", 128 * MIB) as root:
+        run = start(tmp_path, root, "--duration", "60", "--storage-capacity-gb", "0.06", "--max-errors", "25")
+        wait_for_entries(root, 5)
+        fill(root / "somebody elses")
+        finished = run.finish()
+        assert finished.code == 1
+        assert finished.result["incomplete"] is True
+        assert "25 operations failed (storage write ENOSPC: 25), --max-errors is 25" in finished.err
+        assert run_dirs(root) == []
