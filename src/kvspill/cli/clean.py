@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -19,8 +19,16 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         raise UsageError(f"{options.directory}: is not a directory; name the one that a --cache-dir named")
     from kvspill.storage.rundir import clean
 
-    removed = clean(options.directory)
+    kept: list[str] = []
+    removed = clean(options.directory, kept)
     for path in removed:
         print(f"removed {path}")
+    for text in kept:
+        print(f"kept {text}")
     print(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {options.directory}")
+    if kept:
+        raise KvspillError(
+            f"{options.directory}: {len(kept)} files of killed runs stay, named above; "
+            "make the file system writable, or move what is yours out of the way, and run it again"
+        )
     return 0

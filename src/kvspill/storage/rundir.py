@@ -1,6 +1,7 @@
 """A run's private directory: made new, locked for the run's life, removed without touching others' files."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -73,10 +74,11 @@ class RunDir:
             _close_all([self._root_fd] if keep_fds else [self._root_fd, self.fd, self._lock_fd])
 
 
-def clean(root: Path) -> list[Path]:
+def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
     """Remove the run directories under root that killed runs left; returns those removed.
 
     Ours is only what has our name, our owner and our marker, is a real directory, and is locked by nobody.
+    What of it could not be removed, or is not ours, is added to `kept`.
     """
     removed = []
     with _usage_errors(root):
@@ -87,7 +89,12 @@ def clean(root: Path) -> list[Path]:
                 e.name for e in entries if _RUN_NAME.fullmatch(e.name) and e.is_dir(follow_symlinks=False)
             ]
         for name in sorted(names):
-            if _remove_if_stale(root_fd, name):
+            left = _remove_if_stale(root_fd, name)
+            if left is None:
+                continue
+            if left:
+                (kept if kept is not None else []).extend(str(root / name / entry) for entry in left)
+            else:
                 removed.append(root / name)
     finally:
         os.close(root_fd)
@@ -147,22 +154,24 @@ def _held(root_fd: int, how: int, wait_seconds: float) -> Iterator[bool]:
             fcntl.flock(root_fd, fcntl.LOCK_UN)
 
 
-def _remove_if_stale(root_fd: int, name: str) -> bool:
+def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
+    """Remove what a killed run left; returns what of it stays, or None where there is no such run."""
     try:
         run_fd = os.open(name, _DIRECTORY, dir_fd=root_fd)
     except OSError:
-        return False
+        return None
     try:
         if os.fstat(run_fd).st_uid != os.getuid():
-            return False
+            return None
         if _is_unmarked(run_fd):
             with _held(root_fd, fcntl.LOCK_EX, 0) as alone:
-                return alone and _is_unmarked(run_fd) and _remove_unmarked(root_fd, name)
+                gone = alone and _is_unmarked(run_fd) and _remove_unmarked(root_fd, name)
+            return [] if gone else None
         lock_fd = _lock_marker(run_fd)
         if lock_fd is None:
-            return False
+            return None
         try:
-            return not _remove_run(root_fd, name, run_fd)
+            return _remove_run(root_fd, name, run_fd)
         finally:
             os.close(lock_fd)
     finally:
@@ -174,10 +183,20 @@ def _is_unmarked(run_fd: int) -> bool:
     return all(name == MARKER + ".new" and not is_dir for name, is_dir in _entries(run_fd))
 
 
+def _open_marker(run_fd: int) -> int | None:
+    # A lock on a network file system needs write access; a read-only one gives none.
+    for access in (os.O_RDWR, os.O_RDONLY):
+        try:
+            return os.open(MARKER, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                break
+    return None
+
+
 def _lock_marker(run_fd: int) -> int | None:
-    try:
-        fd = os.open(MARKER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
-    except OSError:
+    fd = _open_marker(run_fd)
+    if fd is None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
