@@ -13,6 +13,7 @@ from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.layouts import Layout, make_layout
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
 from kvspill.world import World, run_real, run_virtual
@@ -24,6 +25,12 @@ SIZES = [1, 100, 4096, 5000, MIB, MIB + 1, 9 * MIB + 513]
 def files(path: Path, clock_ns: Clock, **options: str) -> Backend:
     wanted = FilesOptions(io_size=MIB, io_threads=4, **options)  # type: ignore[arg-type]
     return FilesBackend([path], wanted, clock_ns, plane())
+
+
+def laid_out(name: str, path: Path, clock_ns: Clock, **options: str) -> Backend:
+    wanted = FilesOptions(io_size=MIB, io_threads=2, **options)  # type: ignore[arg-type]
+    layout = Layout(name, unit_bytes=3 * MIB // 2, capacity_bytes=256 * MIB, write_threads=2)
+    return make_layout(layout, [path], wanted, plane(), clock_ns)
 
 
 @functools.cache
@@ -38,6 +45,11 @@ BACKENDS: dict[str, tuple[bool, Callable[[Path, Clock], Backend]]] = {
     "files-full": (True, lambda path, clock: files(path, clock, verify="full")),
     "files-buffered": (True, lambda path, clock: files(path, clock, direct="off")),
     "files-synced": (True, lambda path, clock: files(path, clock, sync="data")),
+    "files-split": (True, lambda path, clock: laid_out("files", path, clock)),
+    "slots": (True, lambda path, clock: laid_out("slots", path, clock)),
+    "slots-buffered": (True, lambda path, clock: laid_out("slots", path, clock, direct="off")),
+    "buckets": (True, lambda path, clock: laid_out("buckets", path, clock)),
+    "buckets-full": (True, lambda path, clock: laid_out("buckets", path, clock, verify="full")),
     "dram": (True, lambda _path, clock: DramBackend(64 * MIB, "stamp", clock, plane())),
     "dram-full": (True, lambda _path, clock: DramBackend(64 * MIB, "full", clock, plane())),
     "modelled": (
