@@ -274,22 +274,33 @@ def _bandwidths(results: Sequence[Labelled]) -> Iterator[Figure]:
             )
 
 
-_LOAD = {"users": "users", "queued": "waiting requests", "in_service": "requests in service"}
+_LOAD = {"queued": "waiting requests", "in_service": "requests in service", "users": "users"}
 
 
 def _load(results: Sequence[Labelled]) -> Iterator[Figure]:
     """Users and queue, where the timeline has them."""
-    says = "Sampled once a second."
-    read: Callable[[Labelled, str], list[tuple[float, float]]] = lambda item, name: gauge(item.result, name)  # noqa: E731
+
+    def read(item: Labelled, column: str) -> list[tuple[float, float]]:
+        return gauge(item.result, column)
+
+    says = "Seen once a second; a queue that only grows is a load that can't be served."
     if len(results) == 1:
-        series = [(name, results[0], column) for column, name in _LOAD.items()]
-        yield from _over_time(Group("load", "Users and queue over time", series), says, "count", read)
-        return
-    for column, name in _LOAD.items():
-        series = [(item.label, item, column) for item in results]
-        yield from _over_time(
-            Group(f"load-{column}", f"{name.capitalize()} over time", series), says, "count", read
-        )
+        named = {column: (name, results[0], column) for column, name in _LOAD.items()}
+        groups = [
+            Group("queue", "Queue over time", [named["queued"]]),
+            Group("load", "Users over time", [named["users"], named["in_service"]]),
+        ]
+    else:
+        groups = [
+            Group(
+                f"load-{column}",
+                f"{name.capitalize()} over time",
+                [(item.label, item, column) for item in results],
+            )
+            for column, name in _LOAD.items()
+        ]
+    for group in groups:
+        yield from _over_time(group, says if "queue" in group.id else "Seen once a second.", "count", read)
 
 
 def stat_rows(results: Sequence[Labelled], names: dict[str, str]) -> Iterator[tuple[Labelled, str, float]]:

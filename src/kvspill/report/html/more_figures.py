@@ -19,11 +19,11 @@ from kvspill.report.html.figures import Figure, plain_rows, stat_rows
 from kvspill.report.html.specs import Spec
 
 _PHASES = {
-    "decode and history, read": "decode_bytes_read_gb",
-    "prefill, written": "prefill_bytes_written_gb",
-    "of which rebuilt": "rebuilt_bytes_written_gib",
-    "demotion to storage, written": "demotion_storage_write_gib",
-    "demotion to CPU, written": "demotion_cpu_write_gib",
+    "decode reads": "decode_bytes_read_gb",
+    "prefill writes": "prefill_bytes_written_gb",
+    "of them rebuilt": "rebuilt_bytes_written_gib",
+    "demoted to storage": "demotion_storage_write_gib",
+    "demoted to CPU": "demotion_cpu_write_gib",
 }
 _HITS = {"all lookups": "cache_hit_rate", "without decode re-reads": "reuse_hit_rate"}
 
@@ -74,7 +74,7 @@ def _phase_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
             "phase-bytes",
             "Bytes",
             "Bytes per phase",
-            "What the bytes were moved for, on any tier.",
+            "What the bytes were moved for, on any tier; decode reads include history, prompts and chunks.",
             specs.bars(rows, "GiB", order, [item.label for item in results]),
             ("phase", "result", "GiB"),
             [(shown, item.label, number(value)) for item, shown, value in found],

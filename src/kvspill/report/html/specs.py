@@ -56,13 +56,14 @@ def colour(names: Sequence[str], shown: Sequence[str] | None = None, symbol: str
         "field": "series",
         "type": "nominal",
         "scale": {"domain": domain, "range": [COLOURS[n % len(COLOURS)] for n in range(len(domain))]},
-        "legend": _legend(domain if shown is None else shown, symbol),
+        "legend": _legend(domain, domain if shown is None else shown, symbol),
     }
 
 
-def _legend(shown: Sequence[str], symbol: str) -> Spec | None:
+def _legend(domain: Sequence[str], shown: Sequence[str], symbol: str) -> Spec | None:
+    """Needed wherever a reader could take one series for another, also where only one is shown."""
     names = list(dict.fromkeys(shown))
-    if len(names) < 2:
+    if len(domain) < 2:
         return None
     fits = max(len(name) for name in names) <= _LEGEND_CHARACTERS
     return {"values": names, "symbolType": symbol, "columns": 2 if fits else 1}
@@ -75,7 +76,7 @@ def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
         "field": "series",
         "type": "nominal",
         "scale": {"domain": domain, "range": [_DASHES[n % len(_DASHES)] for n in range(len(domain))]},
-        "legend": _legend(shown, "stroke"),
+        "legend": _legend(domain, shown, "stroke"),
     }
 
 
@@ -159,16 +160,8 @@ def bars(
     """
     several = len(set(names)) > 1
     count = len(set(order)) * (1 if stacked else len(set(names)))
-    form = ".1%" if share else ",.3~s"
-    # Room at the end of the longest bar for its value.
-    longest = max((row["value"] for row in rows), default=1.0)
-    scale = (
-        {"domain": [0, 1.12]}
-        if share
-        else {"domain": [0, 1.18 * longest]}
-        if not stacked
-        else {"nice": False}
-    )
+    form = ".1%" if share else ",.3~r"
+    longest = 1.0 if share else max((row["value"] for row in rows), default=1.0) or 1.0
     place: Spec = {
         "y": {
             "field": "row",
@@ -182,7 +175,7 @@ def bars(
             "type": "quantitative",
             "title": value_title,
             "stack": "zero" if stacked else None,
-            "scale": scale,
+            "scale": {"nice": False} if stacked else {"domain": [0, longest]},
             "axis": {"tickCount": 5, "format": "%", "values": [0, 0.25, 0.5, 0.75, 1]}
             if share
             else {"tickCount": 5},
@@ -203,4 +196,6 @@ def bars(
         text = {"field": "value", "type": "quantitative", "format": form}
         layers.append({"mark": {"type": "text", "align": "left", "dx": 4}, "encoding": {"text": text}})
     spec: Spec = {"data": {"values": rows}, "encoding": place, "layer": layers}
-    return _framed(spec, max(60, BAR_STEP * count + 16))
+    # Room for the value at the end of the longest bar.
+    room = {} if stacked else {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 52}}
+    return _framed({**spec, **room}, max(60, BAR_STEP * count + 16))

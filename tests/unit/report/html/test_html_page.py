@@ -151,13 +151,10 @@ def test_engines_are_ranked_where_engines_are_what_differs() -> None:
 def test_users_and_queue_are_drawn_where_the_timeline_has_them() -> None:
     built = sample.result()
     built["timeline"]["columns"] |= {"users": [5] * 10, "queued": [0, 3] * 5, "in_service": [5] * 10}
-    figure = drawn(built)["load"]
-    assert {row["series"] for row in figure.spec["data"]["values"]} == {
-        "users",
-        "waiting requests",
-        "requests in service",
-    }
-    assert {row["y"] for row in figure.spec["data"]["values"]} == {0, 3, 5}
+    found = drawn(built)
+    assert {row["y"] for row in found["queue"].spec["data"]["values"]} == {0, 3}
+    load = found["load"].spec["data"]["values"]
+    assert {(row["series"], row["y"]) for row in load} == {("users", 5), ("requests in service", 5)}
 
 
 def test_the_autoscalers_path_is_drawn_with_its_reasons() -> None:
