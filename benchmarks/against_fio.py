@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import throttle
 from lib.fio import Join, Measured
-from lib.machine import is_memory, say, skip, table, tool_missing, wait_quiet
+from lib.machine import end_orderly, is_memory, say, skip, table, tool_missing, wait_quiet
 from lib.peer import IoOptions, Kvspill, run_fio, scratch, settle
 from lib.shape import MIB, Cell
 from lib.verdicts import Bars, Compared, judge, overall
@@ -41,6 +41,8 @@ class Setting:
     device: throttle.Throttled | None = None
     quiet_share: float = 0.3
     patience_seconds: float = 10.0
+    huge_pages: bool = True
+    """Whether fio's buffers lie on huge pages, as kvspill's do."""
 
     @property
     def join(self) -> Join:
@@ -78,7 +80,9 @@ def measure_cell(setting: Setting, kvspill: Kvspill, cell: Cell, old: Sequence[P
                 settle(setting.root)
             else:
                 work = setting.work_bytes(cell)
-                measured = run_fio(side, cell, setting.root, old, work, setting.seconds, setting.join)
+                measured = run_fio(
+                    side, cell, setting.root, old, work, setting.seconds, setting.join, setting.huge_pages
+                )
                 rounds.fio[side].append(measured)
     return rounds
 
@@ -150,6 +154,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--io-threads", type=int, help="kvspill's I/O threads [32, on tmpfs 8]")
     parser.add_argument("--io-engine", default="threads")
     parser.add_argument("--verify", default="off", choices=("off", "stamp", "full"))
+    parser.add_argument("--fio-pages", default="huge", choices=("huge", "small"), help="fio's memory [huge]")
     parser.add_argument("--quiet-share", type=float, default=0.3, help="wait while others use more CPU [0.3]")
     parser.add_argument("--patience", type=float, default=10, help="seconds to wait for that per round [10]")
     parser.add_argument("--minutes", type=float, default=60, help="start no further cell after this [60]")
@@ -191,6 +196,7 @@ def setting_of(args: argparse.Namespace, root: Path, device: throttle.Throttled 
         device=device,
         quiet_share=args.quiet_share,
         patience_seconds=args.patience,
+        huge_pages=args.fio_pages == "huge",
     )
 
 
@@ -199,9 +205,10 @@ def title_of(setting: Setting) -> str:
     if setting.speed_bytes is not None:
         kind = f"throttled to {setting.speed_bytes / MIB:g} MiB/s"
     io = setting.io
+    pages = "huge" if setting.huge_pages else "small"
     return (
         f"{kind}, --io-size {io.io_size // MIB} MiB, {io.io_threads} threads, engine {io.io_engine}, "
-        f"verification {io.verify}, {setting.rounds} rounds of {setting.seconds:g} s a side"
+        f"verification {io.verify}, fio on {pages} pages, {setting.rounds} rounds of {setting.seconds:g} s a side"
     )
 
 
@@ -231,6 +238,7 @@ def run(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
+    end_orderly()
     reason = tool_missing("fio", "fio") or (throttle.missing() if args.throttle else None)
     if reason:
         return skip(reason)

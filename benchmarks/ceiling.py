@@ -22,7 +22,7 @@ from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL
 from kvspill.suite.ceiling import null_ceiling
 from kvspill.world import World, run_real
-from lib.machine import is_memory, say, skip, table, wait_quiet
+from lib.machine import end_orderly, is_memory, say, skip, table, wait_quiet
 from lib.shape import MIB, operations
 
 GIB = 1 << 30
@@ -207,6 +207,7 @@ def _null(world: World) -> Backend:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
+    end_orderly()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     rows = stack_rows(args)
     rows += driver_rows("null backend", _null, NULL_SHAPES, args)

@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import bpf
-from lib.machine import say, skip, table, wait_quiet
+from lib.machine import end_orderly, say, skip, table, wait_quiet
 from lib.peer import IoOptions, Kvspill, scratch
 from lib.shape import MIB, Cell
 from lib.stats import quantile
@@ -153,6 +153,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
+    end_orderly()
     reason = bpf.missing()
     if reason:
         return skip(reason)

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import throttle
-from lib.machine import say, skip, table, tool_missing, wait_quiet
+from lib.machine import end_orderly, say, skip, table, tool_missing, wait_quiet
 from lib.peer import IoOptions, Kvspill, run_fio, scratch, settle
 from lib.shape import MIB, Cell
 from lib.stats import variation
@@ -177,6 +177,7 @@ def show(answers: Sequence[AtSpeed], requests: int) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
+    end_orderly()
     reason = tool_missing("fio", "fio") or throttle.missing()
     if reason:
         return skip(reason)

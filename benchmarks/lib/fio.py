@@ -1,6 +1,7 @@
 """fio on equal terms: its job files, running it, and what of its JSON counts."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from lib.shape import Cell, Op, operations
 from lib.stats import bins_quantile
 
 _SETUP_SECONDS = 60
+HUGE_PAGE_BYTES, SMALL_PAGE_BYTES = 2 << 20, 4096
 _RING_JOBS = 2
 """io_uring submits from so many threads; each keeps its share of the pieces in flight."""
 
@@ -56,7 +58,9 @@ def layout(engine: str, cell: Cell) -> Layout:
     return Layout(jobs, 1, cell.pieces_in_flight // jobs)
 
 
-def job_text(engine: str, cell: Cell, directory: Path, files_per_slot: int, seconds: float) -> str:
+def job_text(
+    engine: str, cell: Cell, directory: Path, files_per_slot: int, seconds: float, huge_pages: bool = True
+) -> str:
     """The job file. fio's buffers are random, filled before its clock starts and never touched again."""
     shape = layout(engine, cell)
     portion = cell.entry_bytes // shape.lanes
@@ -66,6 +70,7 @@ def job_text(engine: str, cell: Cell, directory: Path, files_per_slot: int, seco
         f"iodepth={shape.depth}",
         f"direct={0 if cell.memory else 1}",
         "thread=1",
+        f"iomem_align={HUGE_PAGE_BYTES if huge_pages else SMALL_PAGE_BYTES}",
         f"bs={cell.piece_bytes}",
         "randrepeat=0",
         "refill_buffers=0",
@@ -135,7 +140,9 @@ def _log(
     return "\n".join(lines) + "\n"
 
 
-def run(text: str, directory: Path, seconds: float, piece_bytes: int, join: Join = None) -> Measured:
+def run(
+    text: str, directory: Path, seconds: float, piece_bytes: int, join: Join = None, huge_pages: bool = True
+) -> Measured:
     """Run a job file and return what fio measured; whatever it complains about is an error."""
     job = directory / "job.fio"
     job.write_text(text)
@@ -145,6 +152,7 @@ def run(text: str, directory: Path, seconds: float, piece_bytes: int, join: Join
         text=True,
         timeout=seconds * 10 + _SETUP_SECONDS,
         preexec_fn=join,
+        env={**os.environ, "GLIBC_TUNABLES": f"glibc.malloc.hugetlb={int(huge_pages)}"},
         cwd=directory,
     )
     if done.returncode != 0:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +22,17 @@ def skip(reason: str) -> int:
     """Say why nothing was measured; the exit code is that of a skipped test."""
     print(f"SKIPPED: {reason}")
     return 77
+
+
+def end_orderly() -> None:
+    """Let SIGTERM and SIGINT, also in the background, end by an exception: devices and files must go."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def is_memory(path: Path) -> bool:

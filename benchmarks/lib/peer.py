@@ -104,6 +104,7 @@ def run_fio(
     fresh_bytes: int,
     seconds: float,
     join: fio.Join = None,
+    huge_pages: bool = True,
 ) -> Measured:
     """fio on fresh files made for it (or the very files that kvspill reads), all removed afterwards."""
     cell.check()
@@ -113,8 +114,8 @@ def run_fio(
             _prepare_mix(engine, cell, directory, old, fresh_bytes)
         else:
             per_slot = _prepare_files(engine, cell, directory, old, fresh_bytes)
-        text = fio.job_text(engine, cell, directory, per_slot, seconds)
-        return fio.run(text, directory, seconds, cell.piece_bytes, join)
+        text = fio.job_text(engine, cell, directory, per_slot, seconds, huge_pages)
+        return fio.run(text, directory, seconds, cell.piece_bytes, join, huge_pages)
 
 
 def _prepare_files(engine: str, cell: Cell, directory: Path, old: Sequence[Path], fresh_bytes: int) -> int:
