@@ -48,10 +48,7 @@ def _drive(found: Found) -> Iterator[str]:
         return
     best = max(rows, key=lambda row: row.tiers["storage"].read_gib_per_sec)
     tier = best.tiers["storage"]
-    pressed = best.name == "storage-saturation" or _mean(best.storage_io_ms) > _PRESSED * (
-        best.served_ms or 0.0
-    )
-    if not pressed:
+    if not any(_pressed(row) for row in rows):
         yield (
             f"The storage was not pressed ({tier.read_gib_per_sec:.2f} GiB/s reading in {best.name}), so its "
             "limit is unknown; run storage-saturation."
@@ -68,6 +65,11 @@ def _drive(found: Found) -> Iterator[str]:
             f"of which at most {_time(tier.read_device_p95_ms)} in the device"
         )
     yield text + "."
+
+
+def _pressed(row: Figures) -> bool:
+    """Whether a row shows the limit of its storage."""
+    return row.name == "storage-saturation" or _mean(row.storage_io_ms) > _PRESSED * (row.served_ms or 0.0)
 
 
 def _bottleneck(found: Found) -> Iterator[str]:
@@ -206,7 +208,8 @@ def _users(found: Found) -> Iterator[str]:
     if answer is None:
         yield "How many users this machine can serve was not searched for; run autoscale."
     elif answer["concluded"]:
-        yield f"Users that this machine can serve: {answer.get('users')} ({answer['reason']})."
+        least = "at least " if "highest load allowed" in answer["reason"] else ""
+        yield f"Users that this machine can serve: {least}{answer.get('users')} ({answer['reason']})."
     else:
         yield f"Users that this machine can serve: no answer yet. {answer['reason']}"
     peak = found["capacity-autoscale"].autoscaling if "capacity-autoscale" in found else None

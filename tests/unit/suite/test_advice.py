@@ -67,6 +67,13 @@ def test_the_limit_of_the_storage_is_that_of_the_saturated_row() -> None:
     assert "at most 50.0 ms in the device" in text
 
 
+def test_a_calm_row_may_hold_the_highest_figure_once_another_was_pressed() -> None:
+    calm = row("storage-only", storage_ms=10, generation_ms=1000, tiers={"storage": tier(read=3.0)})
+    text = advice(calm, row("storage-saturation", tiers={"storage": tier(read=2.5)}))
+    assert "at most 3.00 GiB/s reading" in text
+    assert "run storage-saturation" not in text
+
+
 def test_a_storage_that_was_not_pressed_has_no_known_limit() -> None:
     text = advice(row("storage-only", storage_ms=10, generation_ms=1000))
     assert "its limit is unknown; run storage-saturation" in text
@@ -139,6 +146,8 @@ def test_a_faster_drive_saves_at_most_half_of_the_io() -> None:
 def test_the_search_for_users_is_reported_with_its_reason() -> None:
     found = {"concluded": True, "users": 23, "reason": "confirmed"}
     assert "can serve: 23 (confirmed)" in advice(row("autoscale", autoscaling=found))
+    bounded = {"concluded": True, "users": 14, "reason": "The highest load allowed stays below"}
+    assert "can serve: at least 14" in advice(row("autoscale", autoscaling=bounded))
     open_end = {"concluded": False, "users": 23, "reason": "Not concluded: 40 s more."}
     assert "no answer yet. Not concluded: 40 s more." in advice(row("autoscale", autoscaling=open_end))
     assert "was not searched for; run autoscale" in advice(row("production"))
