@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,15 +68,21 @@ class Finished:
         return counts
 
 
-def start(where: Path, cache_dir: Path, *argv: str, command: str = "run") -> Run:
+def start(
+    where: Path,
+    cache_dir: Path,
+    *argv: str,
+    program: Sequence[str] = (sys.executable, "-m", "kvspill.cli.main"),
+    under: Sequence[str] = (),
+) -> Run:
     """Start a run with small entries; its files go under cache_dir, its result and the rest under where."""
     where.mkdir(parents=True, exist_ok=True)
     config, output = where / "load.yaml", where / "result.json"
     config.write_text(SMALL_LOAD)
     output.unlink(missing_ok=True)
-    words = [command, "--config", str(config), "--cache-dir", str(cache_dir), "--output", str(output), *argv]
+    words = ["run", "--config", str(config), "--cache-dir", str(cache_dir), "--output", str(output), *argv]
     process = subprocess.Popen(
-        [sys.executable, "-m", "kvspill.cli.main", *words],
+        [*under, *program, *words],
         cwd=where,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

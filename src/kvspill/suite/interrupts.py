@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first ends the load and keeps what was measured, the second ends the program."""
+"""SIGINT, SIGTERM, SIGHUP: the first ends the load and keeps what was measured, the second the program."""
 
 import asyncio
 import signal
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
 
 
@@ -27,11 +27,13 @@ class Interrupts:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle the signals for as long as this lasts."""
-        before = [signal.signal(number, self._handle) for number in _SIGNALS]
+        # What was ignored stays so: nohup means that the end of the terminal is not the end of the run.
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = [signal.signal(number, self._handle) for number in heeded]
         try:
             yield
         finally:
-            for number, handler in zip(_SIGNALS, before, strict=True):
+            for number, handler in zip(heeded, before, strict=True):
                 signal.signal(number, handler)
 
     def watch(self, task: "asyncio.Task[Any] | None") -> None:

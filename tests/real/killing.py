@@ -1,0 +1,114 @@
+"""Kills runs with SIGKILL at random moments and looks at what the next start leaves of them.
+
+`python tests/real/killing.py 100` kills a hundred; `--seed N` chooses other moments.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import random
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kvspill.cli.main import main as main_command
+from kvspill.storage.files import FilesBackend, FilesOptions
+from real.rig import entries, run_dirs, start
+
+LATEST_SECONDS = 3.0
+"""The run ends by itself before that: any moment from its first import to its last unlink is hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What many kills came to."""
+
+    kills: int
+    killed_alive: int
+    """Those that met a running process; the others came after its end."""
+    left_by_the_kill: int
+    entries_left_by_the_kill: int
+    left_after_the_next_start: int
+    foreign_touched: int
+
+
+def plant_foreign(root: Path) -> dict[Path, str]:
+    """Files of somebody else, some of which look much like a run's."""
+    others = root / "kvspill-results"
+    for folder in (root / "ab", root / "kvspill-1-0123abcd" / "ab", others):
+        folder.mkdir(parents=True)
+    names = (
+        "data.npy",
+        f"ab/{'ab' * 16}-1",
+        "kvspill-notes.txt",
+        f"kvspill-1-0123abcd/ab/{'ab' * 16}-1",
+        "kvspill-results/result.json",
+        ".kvspill-run",
+    )
+    for name in names:
+        (root / name).write_text(f"foreign {name}")
+    (root / "kvspill-2-0123abcd").symlink_to(others)
+    return fingerprint(root)
+
+
+def fingerprint(root: Path) -> dict[Path, str]:
+    """Every foreign file and what is in it."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_symlink():
+            found[path] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def kill_runs(count: int, seed: int, where: Path) -> Tally:
+    """Start and kill so many runs in one directory; after each comes a next start, or `kvspill clean`."""
+    root = where / "cache"
+    root.mkdir()
+    foreign = plant_foreign(root)
+    foreign_dirs = set(run_dirs(root))
+    rng = random.Random(seed)
+    alive = left = entries_left = after = touched = 0
+    for number in range(count):
+        run = start(where / "out", root, "--duration", "0.8", "--storage-capacity-gb", "0.06", "--quiet")
+        time.sleep(rng.uniform(0, LATEST_SECONDS))
+        alive += run.process.poll() is None
+        run.send(signal.SIGKILL)
+        run.process.communicate()
+        left += len(set(run_dirs(root)) - foreign_dirs)
+        entries_left += sum(path not in foreign for path in entries(root))
+        if number % 2:
+            assert main_command(["clean", str(root)]) == 0
+        else:
+            asyncio.run(next_start(root))
+        after += len(set(fingerprint(root)) - set(foreign)) + len(set(run_dirs(root)) - foreign_dirs)
+        touched += any(fingerprint(root).get(path) != text for path, text in foreign.items())
+    return Tally(count, alive, left, entries_left, after, touched)
+
+
+async def next_start(root: Path) -> None:
+    """What a run does to the directory before its load and after it."""
+    backend = FilesBackend([root], FilesOptions(io_threads=1))
+    await backend.prepare(lambda _what, _done, _total: None)
+    await backend.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        print(kill_runs(options.count, options.seed, Path(directory)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

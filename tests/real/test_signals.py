@@ -1,0 +1,88 @@
+"""However a run ends, nothing is left: Ctrl-C, SIGTERM, a closed terminal, twice in a row, an exception."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+from real.rig import run_dirs, start, wait_for_entries, wait_until
+
+pytestmark = pytest.mark.real
+
+LONG = ("--duration", "60", "--storage-capacity-gb", "0.06")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(tmp_path, number):
+    run = start(tmp_path, tmp_path, *LONG)
+    wait_for_entries(tmp_path, 20)
+    run.send(number)
+    finished = run.finish()
+    assert finished.code == 130
+    assert finished.result["incomplete"] is True
+    assert finished.result["interrupted"] == f"stopped by {number.name}"
+    assert finished.result["requests_completed"] > 0
+    assert run_dirs(tmp_path) == []
+    assert "Traceback" not in finished.err
+
+
+def test_a_run_under_nohup_survives_the_closed_terminal(tmp_path):
+    run = start(tmp_path, tmp_path, "--duration", "1.5", "--storage-capacity-gb", "0.06", under=("nohup",))
+    wait_for_entries(tmp_path, 1)
+    run.send(signal.SIGHUP)
+    finished = run.finish()
+    assert finished.code == 0
+    assert finished.result["incomplete"] is False
+
+
+@pytest.mark.parametrize("delay_ms", [0, 5, 50])
+def test_a_second_signal_ends_the_program_and_still_leaves_nothing(tmp_path, delay_ms):
+    run = start(tmp_path, tmp_path, *LONG)
+    wait_for_entries(tmp_path, 5)
+    run.send(signal.SIGINT)
+    time.sleep(delay_ms / 1000)
+    run.send(signal.SIGINT)
+    finished = run.finish()
+    assert finished.code == 130
+    assert run_dirs(tmp_path) == []
+    assert "Traceback" not in finished.err
+
+
+@pytest.mark.parametrize("after_ms", [0, 30])
+def test_a_signal_while_the_run_is_being_prepared_leaves_nothing(tmp_path, after_ms):
+    """The arena takes a while to touch; the run directory may be in the making."""
+    run = start(tmp_path, tmp_path, *LONG, "--cpu-mem-gb", "1")
+    wait_until(lambda: run_dirs(tmp_path))
+    time.sleep(after_ms / 1000)
+    run.send(signal.SIGTERM)
+    finished = run.finish()
+    assert finished.code == 130
+    assert run_dirs(tmp_path) == []
+    assert "Traceback" not in finished.err
+
+
+FAILING = """\
+import sys
+from kvspill.serving.io_models.mlperf import MlperfModel
+from kvspill.cli.main import main
+serve, served = MlperfModel.serve, []
+async def fail_later(self, service, cache):
+    served.append(service)
+    if len(served) > 30:
+        raise ZeroDivisionError("a defect")
+    await serve(self, service, cache)
+MlperfModel.serve = fail_later
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_an_exception_in_the_middle_is_one_line_and_leaves_nothing(tmp_path):
+    run = start(tmp_path, tmp_path, *LONG, program=(sys.executable, "-c", FAILING))
+    finished = run.finish()
+    assert finished.code == 1
+    assert finished.err.splitlines()[-1].startswith(
+        "kvspill: error: internal error: ZeroDivisionError: a defect"
+    )
+    assert "Traceback" not in finished.err
+    assert run_dirs(tmp_path) == []
