@@ -16,6 +16,8 @@ from kvspill.workload.trace_files import RowError, RowLog, json_object, lines, o
 from kvspill.world import World
 
 PERSONA = "chatbot"
+READ_AHEAD = 500
+"""Conversations read and counted before the load, so that this does not delay arrivals later."""
 _HUMAN = ("human", "user")
 _MODEL = ("gpt", "assistant", "chatgpt", "bing", "bard")
 
@@ -49,11 +51,11 @@ class Conversations:
             self._read_one()
         return passes is not None and self._at_end and index >= passes * len(self._read)
 
-    @property
-    def is_empty(self) -> bool:
-        while not self._read and not self._at_end:
+    def read_ahead(self) -> int:
+        """Read what the load will need first; returns how many conversations are there."""
+        while len(self._read) < READ_AHEAD and not self._at_end:
             self._read_one()
-        return not self._read
+        return len(self._read)
 
     def facts(self) -> Mapping[str, Any]:
         """What was read so far, for the result."""
@@ -116,7 +118,7 @@ class ShareGptWorkload:
         self._conversations = Conversations(config, path, flag)
         self._think_range = config.personas[PERSONA].think
         self.users = config.num_users
-        if self._conversations.is_empty:
+        if self._conversations.read_ahead() == 0:
             raise UsageError(f"{flag} {path}: holds no conversation with an answer; check the file")
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
