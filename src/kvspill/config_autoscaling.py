@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from kvspill.config_fields import Group, opt
 
-AUTO_INTERVALS = 150
+AUTO_INTERVALS = 240
 """A run is cut into so many intervals where nobody says how long they are."""
 INTERVAL_SECONDS_MIN, INTERVAL_SECONDS_MAX = 0.2, 5.0
 STAGE_INTERVALS = 6
@@ -50,7 +50,7 @@ class AutoscalingFields(Group):
     )
     autoscaler_interval: Annotated[float, Field(gt=0, le=3600)] | None = opt(
         None,
-        "seconds between two looks at the window (default: duration / 150, from 0.2 to 5)",
+        "seconds between two looks at the window (default: duration / 240, from 0.2 to 5)",
         group="autoscaling",
         metavar="SECONDS",
         advanced=True,

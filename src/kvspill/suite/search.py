@@ -88,6 +88,8 @@ class SearchTrial(Trial):
         lever = make_lever(config, workload, engine)
         options = search_options(config, lever, start_ns)
         stages = Stages(world, lever, windows, options)
+        if config.arrival == "open":
+            windows.monitor.waiting = engine.unfinished
         controller = Controller(make_mode(options), stages, lever, options, world)
         health = Health(world, config, cache)
         account.begin(engine, cache, lever, health, start_ns)
@@ -262,6 +264,7 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         slo=SloTarget(config.slo_latency, config.slo_percentile, limits_ms),
         sla_ms=sla_ms,
         with_wait=config.arrival == "closed",
+        drain=config.arrival == "open" and config.autoscaler_mode != "capacity",
     )
 
 

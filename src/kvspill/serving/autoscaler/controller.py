@@ -59,6 +59,7 @@ class Stages:
         self._options = options
         self._pace = options.pace
         self._stay_ns = 0.0
+        self._settling_ns = 0
         self.steps: list[dict[str, Any]] = []
         self.status = "starting"
         self.line: Callable[[StageMeasure], str] = lambda _measure: ""
@@ -77,11 +78,15 @@ class Stages:
         """
         started_ns = self._world.now_ns()
         settled = await self._settle(level, action)
+        self._settling_ns = max(self._settling_ns, self._world.now_ns() - started_ns)
         self._windows.open(self._world.now_ns())
         factor = CONFIRM_FACTOR if action == "confirm" else 1
         shortest, longest = self._pace.shortest * factor, self._pace.longest * factor
         intervals = 0
         while True:
+            if intervals >= self._pace.shortest and not self._time_for_another():
+                measure = self._windows.monitor.measure(self._world.now_ns(), BATCHES)
+                break
             await self._tick()
             intervals += 1
             if self._world.virtual and intervals < shortest:
@@ -126,28 +131,44 @@ class Stages:
         while True:
             self._say(level, "settling" if action != "confirm" else "settling for the confirmation")
             await self._tick()
-            elapsed_ns = self._world.now_ns() - started_ns
-            if (
-                self._world.now_ns() < self._options.first_stage_ns
-                or elapsed_ns < least * self._pace.interval_ns
-            ):
-                continue
-            stay_ns = self._windows.monitor.mean_residence_ns(self._options.with_wait)
-            if stay_ns is not None and elapsed_ns >= max(stay_ns, min(self._stay_ns, 2 * stay_ns)):
+            now_ns = self._world.now_ns()
+            elapsed_ns = now_ns - started_ns
+            early = now_ns < self._options.first_stage_ns or elapsed_ns < least * self._pace.interval_ns
+            if not early and self._has_settled(now_ns, elapsed_ns):
                 return True
-            if elapsed_ns >= most_ns:
+            if not early and elapsed_ns >= most_ns:
                 return False
+
+    def _has_settled(self, now_ns: int, elapsed_ns: int) -> bool:
+        """One mean stay has passed since the load changed, and no backlog of before is left."""
+        monitor = self._windows.monitor
+        stay_ns = monitor.mean_residence_ns(self._options.with_wait)
+        # Those who are served first stayed shortest: the stage before says how long a stay can be.
+        if stay_ns is None or elapsed_ns < max(stay_ns, min(self._stay_ns, 2 * stay_ns)):
+            return False
+        return not self._options.drain or all(
+            age_ns <= elapsed_ns for _qos, age_ns in monitor.waiting(now_ns)
+        )
 
     def _note_stay(self) -> None:
         stay_ns = self._windows.monitor.mean_residence_ns(self._options.with_wait)
         self._stay_ns = stay_ns if stay_ns is not None else self._stay_ns
 
     async def _tick(self) -> None:
-        due_ns = self._world.now_ns() + self._pace.interval_ns
-        # A window that ends with the load can be whole; one that would end later can't.
-        if due_ns > self._options.end_ns:
+        if not self._time_for_another():
             raise TimeUp
-        await self._world.sleep_until_ns(due_ns)
+        await self._world.sleep_ns(self._pace.interval_ns)
+
+    def _time_for_another(self) -> bool:
+        """Whether another interval ends before the load does: what ends with it can't be closed any more."""
+        return self._world.now_ns() + self._pace.interval_ns < self._options.end_ns
+
+    def time_for(self, stages: int, confirmation: bool) -> bool:
+        """Whether so many stages of the longest kind, and the confirmation, surely fit into what is left."""
+        number = stages + (CONFIRM_FACTOR if confirmation else 0)
+        settling_ns = (stages + confirmation) * max(self._settling_ns, self._pace.interval_ns)
+        needed_ns = number * self._pace.longest * self._pace.interval_ns + settling_ns
+        return self._world.now_ns() + needed_ns < self._options.end_ns
 
     def _say(self, level: int, text: str) -> None:
         self.status = f"{self._options.mode}: {self._lever.text(level)}, {text}"

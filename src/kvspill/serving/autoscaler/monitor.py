@@ -56,10 +56,14 @@ class _Requests:
 class WindowMonitor:
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
 
+    waiting: Callable[[int], list[tuple[QoS, int]]]
+    """Who waits and for how long, at a time; nobody where waits are bounded by closed arrivals."""
+
     def __init__(self, bytes_per_token: int, unloaded: UnloadedRead | None, latency: str = "end-to-end"):
         self._bytes_per_token = bytes_per_token
         self._unloaded = unloaded
         self._latency_of = LATENCIES[latency]
+        self.waiting = lambda _at_ns: []
         self.begin(0)
 
     def begin(self, at_ns: int) -> None:
@@ -120,6 +124,7 @@ class WindowMonitor:
             since_ns = np.array(finished_ns, dtype=np.int64) - self.started_ns
             return np.clip(since_ns * batches // window_ns, 0, batches - 1)
 
+        waiting = self.waiting(end_ns)
         read_bytes = np.array(self._read_bytes, dtype=np.int64)
         unloaded = self._unloaded
         rows = Rows(
@@ -141,6 +146,9 @@ class WindowMonitor:
                     chosen_ns=np.array(found.chosen_ns, dtype=np.int64),
                     tokens=np.array(found.tokens, dtype=np.int64),
                     failed=found.failed,
+                    waiting_ns=np.array(
+                        [age_ns for whose, age_ns in waiting if whose is qos], dtype=np.int64
+                    ),
                 )
                 for qos, found in self._requests.items()
             },

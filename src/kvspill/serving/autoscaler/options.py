@@ -50,3 +50,5 @@ class SearchOptions:
     """Each class's p95 target, for the monitor."""
     with_wait: bool = True
     """A stay includes the wait in the queue: true of closed users, whose wait is bounded."""
+    drain: bool = False
+    """A stage has settled only once the backlog of the stages before is gone (open arrivals)."""

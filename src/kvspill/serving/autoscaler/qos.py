@@ -7,8 +7,8 @@ from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
 from kvspill.serving.autoscaler.stage import StageMeasure
 
-FAR_UP = 2.0
-FAR_DOWN = 0.5
+UP_MAX = 2.0
+DOWN_MIN = 0.5
 
 
 class QosMode:
@@ -23,17 +23,25 @@ class QosMode:
         found = measure.saturation
         if found is None:
             text = f"{measure.reads} storage reads, too few to be busy"
-            return Judgement(passes=True, clear=measure.requests > 0, enough=measure.requests > 0, text=text)
+            served = measure.requests > 0
+            return Judgement(passes=True, clear=served, enough=served, waiting=not served, text=text)
         text = f"saturation {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
         clear = found.high <= self._target or found.low > self._target
-        return Judgement(passes=found.mean <= self._target, clear=clear, enough=True, text=text)
+        return Judgement(
+            passes=found.mean <= self._target, clear=clear, enough=True, waiting=False, text=text
+        )
 
     def _factor(self, measure: StageMeasure, passed: bool) -> float:
-        """x1.2 and x0.8 near the target; twice and half where it is far away."""
+        """x1.2 and x0.8 near the target, up to twice and half where it is far away.
+
+        Below saturation the utilisation grows with the users, above it the latency does: either says how
+        far the target is on a device that shares its time.
+        """
         found = 0.0 if measure.saturation is None else measure.saturation.mean
         if passed:
-            return FAR_UP if found < self._target / 2 else self._options.up
-        return FAR_DOWN if found > (1 + self._target) / 2 else self._options.down
+            far = self._target / found if found > 0 else UP_MAX
+            return max(self._options.up, min(UP_MAX, far))
+        return min(self._options.down, max(DOWN_MIN, (1 - found) / (1 - self._target)))
 
     async def search(self, stages: Stages) -> Answer:
         held = await self._search.run(stages)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from kvspill.serving.autoscaler.controller import Answer, Stages
 from kvspill.serving.autoscaler.options import SearchOptions
-from kvspill.serving.autoscaler.stage import StageMeasure
+from kvspill.serving.autoscaler.stage import StageMeasure, pooled
 
 TOLERANCE = 0.04
 """The bracket is narrow enough once it is this share of the level, or one."""
+VISITS_MAX = 3
+"""A failure that is in doubt and decides the answer is measured so often, where time allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Judgement:
     """The interval leaves no doubt."""
     enough: bool
     """There were enough rows for a verdict."""
+    waiting: bool
+    """More time would bring the rows that are missing."""
     text: str
 
 
@@ -40,7 +44,8 @@ Factor = Callable[[StageMeasure, bool], float]
 class BracketSearch:
     """Goes up while it passes and down while it doesn't, then halves the gap, then confirms.
 
-    Levels near the limit can come out either way by chance; what counts is the latest window of a level.
+    Levels near the limit can come out either way by chance: a failure in doubt is measured again, and all
+    windows of a level are judged together. The confirmation is judged by its own window alone.
     """
 
     def __init__(self, options: SearchOptions, judge: Judge, factor: Factor):
@@ -49,6 +54,7 @@ class BracketSearch:
         self._factor = factor
         """How far to go from a level that passed (True) or not, before both ends are known."""
         self.held: dict[int, Held] = {}
+        self._windows: dict[int, list[StageMeasure]] = {}
         self.confirmed: Held | None = None
 
     @property
@@ -71,7 +77,7 @@ class BracketSearch:
     async def run(self, stages: Stages) -> Held | None:
         """The confirmed answer, or None where not even the lowest level passes."""
         while True:
-            step = self._next()
+            step = self._next() or self._recheck(stages)
             if step is not None:
                 await self._hold(stages, *step)
                 continue
@@ -88,11 +94,15 @@ class BracketSearch:
             action,
             reason,
             done=lambda measure: self._judge(measure).clear,
-            patient=lambda measure: not self._judge(measure).enough,
+            patient=lambda measure: self._judge(measure).waiting,
         )
-        held = Held(level, measure, self._judge(measure))
-        self.held[level] = held
-        return held
+        windows = self._windows.setdefault(level, [])
+        windows.append(measure)
+        if action == "confirm":
+            windows[:-1] = []
+        measure = pooled(windows)
+        self.held[level] = Held(level, measure, self._judge(measure))
+        return self.held[level]
 
     async def _confirm(self, stages: Stages, low: Held) -> bool:
         """Return to the answer once; a clear failure there sends the search on."""
@@ -123,6 +133,15 @@ class BracketSearch:
             return None
         level = min(high.level - 1, math.floor(high.level * self._factor(high.measure, False)))
         return max(level, options.lowest), "scale_down", f"{high.judgement.text} at {high.level}: too much"
+
+    def _recheck(self, stages: Stages) -> tuple[int, str, str] | None:
+        """Measure the failure next to the answer again, where chance may have decided and time is left."""
+        high = self.high
+        if high is None or high.judgement.clear or self.low is None:
+            return None
+        if len(self._windows[high.level]) >= VISITS_MAX or not stages.time_for(1, confirmation=True):
+            return None
+        return high.level, "recheck", f"in doubt at {high.level}: {high.judgement.text}"
 
     def stages_left(self) -> int:
         """At least so many stages are still to be held, the confirmation (twice as long) included."""

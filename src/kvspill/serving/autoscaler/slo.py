@@ -33,10 +33,15 @@ class SloMode:
         self._search = BracketSearch(options, self.judge, lambda _measure, passed: UP if passed else DOWN)
 
     def _violations(self, measure: StageMeasure, qos: QoS) -> tuple[int, int]:
-        """How many of a class's requests missed its target, and how many there were."""
+        """How many of a class's requests missed its target, and how many there were.
+
+        Whoever has waited longer than the target without an answer has missed it too.
+        """
         rows = measure.rows.classes[qos]
-        late = int((rows.chosen_ns > self._slo.limits_ms[qos] * NS_PER_MS).sum())
-        return late + rows.failed, len(rows.chosen_ns) + rows.failed
+        limit_ns = self._slo.limits_ms[qos] * NS_PER_MS
+        late = int((rows.chosen_ns > limit_ns).sum())
+        overdue = int((rows.waiting_ns > limit_ns).sum())
+        return late + rows.failed + overdue, len(rows.chosen_ns) + rows.failed + overdue
 
     def judge(self, measure: StageMeasure) -> Judgement:
         counts = {qos: self._violations(measure, qos) for qos in self._slo.limits_ms}
@@ -48,12 +53,15 @@ class SloMode:
         else:
             clear = any(low > self._allowed for low, _high in intervals)
         enough = all(total >= MIN_COMPLETIONS for _late, total in counts.values())
+        # A class without a single completion has no users: no time would help.
+        few = [total for _late, total in counts.values() if 0 < total < MIN_COMPLETIONS]
+        waiting = bool(few) or not shares
         worst = max(shares, key=lambda qos: shares[qos], default=None)
         if worst is None:
             text = "no request of the chosen classes completed"
         else:
             text = f"{shares[worst]:.1%} of {worst.name.lower()} late, {self._allowed:.1%} allowed"
-        return Judgement(passes, clear, enough, text)
+        return Judgement(passes, clear, enough, waiting, text)
 
     async def search(self, stages: Stages) -> Answer:
         held = await self._search.run(stages)

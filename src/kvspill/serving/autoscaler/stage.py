@@ -28,6 +28,8 @@ class ClassRows:
     chosen_ns: Longs
     tokens: Longs
     failed: int
+    waiting_ns: Longs
+    """How long those have waited that were not served yet when the window ended (open arrivals, L3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,47 @@ def summarise(rows: Rows) -> StageMeasure:
         read_p95_ms=percentile(rows.read_ns, 95) / NS_PER_MS if enough else None,
         unloaded_p95_ms=percentile(unloaded, 95) / NS_PER_MS if enough and unloaded is not None else None,
         saturation=_saturation_interval(rows) if enough and unloaded is not None else None,
+    )
+
+
+def pooled(measures: Sequence[StageMeasure]) -> StageMeasure:
+    """Several windows of a level as one: their rows side by side, their batches one after the other."""
+    if len(measures) == 1:
+        return measures[0]
+    parts = [measure.rows for measure in measures]
+    offsets = np.cumsum([0, *(part.batches for part in parts)])
+
+    def joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate(arrays)
+
+    def batched(arrays: Sequence[Longs]) -> Longs:
+        return joined([array + offset for array, offset in zip(arrays, offsets[:-1], strict=True)])
+
+    unloaded = [part.unloaded_ns for part in parts if part.unloaded_ns is not None]
+    classes = {}
+    for qos in QoS:
+        found = [part.classes[qos] for part in parts]
+        classes[qos] = ClassRows(
+            batch=batched([rows.batch for rows in found]),
+            end_to_end_ns=joined([rows.end_to_end_ns for rows in found]),
+            queue_ns=joined([rows.queue_ns for rows in found]),
+            chosen_ns=joined([rows.chosen_ns for rows in found]),
+            tokens=joined([rows.tokens for rows in found]),
+            failed=sum(rows.failed for rows in found),
+            waiting_ns=found[-1].waiting_ns,
+        )
+    return summarise(
+        Rows(
+            seconds=sum(part.seconds for part in parts),
+            batches=int(offsets[-1]),
+            bytes_per_token=parts[0].bytes_per_token,
+            read_batch=batched([part.read_batch for part in parts]),
+            read_ns=joined([part.read_ns for part in parts]),
+            unloaded_ns=joined(unloaded) if len(unloaded) == len(parts) else None,
+            moved_batch=batched([part.moved_batch for part in parts]),
+            moved_bytes=joined([part.moved_bytes for part in parts]),
+            classes=classes,
+        )
     )
 
 
