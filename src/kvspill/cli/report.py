@@ -66,9 +66,13 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
 
 
 def _tables(options: argparse.Namespace, named: Sequence[tuple[str, dict[str, object]]]) -> list[Path]:
+    from kvspill.report.reading import refusing_damage
     from kvspill.report.tables import row_of, write_csv, write_xlsx
 
-    rows = [row_of(name, result) for name, result in named]
+    rows = []
+    for name, result in named:
+        with refusing_damage(name):
+            rows.append(row_of(name, result))
     written = []
     if options.csv is not None:
         written.append(write_csv(options.csv, rows))

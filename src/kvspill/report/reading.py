@@ -1,6 +1,8 @@
 """Reads result files, ours and the existing program's, and refuses in one line what is neither."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +75,30 @@ class _Ours(_Loose):
     histograms: dict[str, _Histogram]
 
 
+def check_size(path: Path) -> None:
+    """Refuse what can't be read at all, and what is too large to be a result."""
+    try:
+        nbytes = path.stat().st_size
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    if nbytes > MAX_BYTES:
+        raise UsageError(f"{path}: larger than any result ({MAX_BYTES >> 20} MiB); give a result file")
+
+
+@contextmanager
+def refusing_damage(what: str | Path) -> Iterator[None]:
+    """Whatever a document of the right shape can still get wrong inside becomes one line."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"{type(error).__name__}: {error}"[:120]
+        raise UsageError(f"{what}: not a whole kvspill result ({text}); run it again") from error
+
+
 def read_json(path: Path) -> Any:
     """The JSON document in a file; every failure is one line that names the file and the cause."""
+    check_size(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path}: larger than any result ({MAX_BYTES >> 20} MiB); give a result file")
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UsageError(

@@ -15,6 +15,7 @@ from kvspill.report.columns import (
     IO_TIME,
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
+    finite,
 )
 from kvspill.report.compare.runs import Run
 from kvspill.report.compare.statistics import Ratio, ratio_of_pairs, win_rate
@@ -31,6 +32,7 @@ RELIABLE_WINS = 0.95
 NEAR_THE_BEST = 0.9
 """Metrics whose typical ratio comes this near the best one are recommended with it."""
 
+_NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
 Key = tuple[Any, ...]
 
 
@@ -136,7 +138,8 @@ def discover(first_name: str, first: Sequence[Run], second_name: str, second: Se
 
 def _key(run: Run) -> Key | None:
     settings = tuple(run.config.get(name) for name in CONFIGURATION)
-    return None if None in settings else settings
+    numbers = all(finite(run.config.get(name)) is not None for name in _NUMBERS)
+    return settings if numbers and None not in settings else None
 
 
 def match(first: Sequence[Run], second: Sequence[Run]) -> list[Pair]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite, with_derived
-from kvspill.report.reading import checked_ours, is_ours, read_json
+from kvspill.report.reading import check_size, checked_ours, is_ours, read_json, refusing_damage
 from kvspill.report.trials import incomplete_reason
 
 KVSPILL = "kvspill"
@@ -51,7 +51,13 @@ class Run:
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
     """All runs in these files and directories, trials that did less than the others marked incomplete."""
-    runs = [run for path in _files(paths) for run in _read_file(path)]
+    seen: set[Path] = set()
+    runs: list[Run] = []
+    for path in _files(paths):
+        if path.resolve() in seen:
+            raise UsageError(f"{path}: given twice; a run counts once, so name it once on each side")
+        seen.add(path.resolve())
+        runs += _read_file(path)
     return _mark_unfinished(runs)
 
 
@@ -69,12 +75,14 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 def _read_file(path: Path) -> list[Run]:
     suffix = path.suffix.lower()
+    check_size(path)
     if suffix in _TABLE_SUFFIXES:
         rows = _xlsx_rows(path) if suffix == ".xlsx" else _csv_rows(path)
         return _table_runs(path, rows)
     document = read_json(path)
     if is_ours(document):
-        return list(_our_runs(path, checked_ours(document, path)))
+        with refusing_damage(path):
+            return list(_our_runs(path, checked_ours(document, path)))
     if isinstance(document, dict):
         run = _legacy_run(path, document) or _engine_run(path, document)
         if run is not None:

@@ -17,6 +17,7 @@ CANNOT_TELL = "cannot tell"
 DIFFERS = "differs"
 
 CONFIDENCE = 0.95
+_WIDEST = 700.0
 _ROUNDING = 1e-9
 """Ratios of equal numbers differ from 1 by less than this."""
 
@@ -46,7 +47,12 @@ def ratio_of_samples(first: Sequence[float], second: Sequence[float]) -> Ratio |
     if len(first) < 2 or len(second) < 2:
         return Ratio(math.exp(distance))
     half = _welch_half_width(logs_first, logs_second)
-    return Ratio(math.exp(distance), math.exp(distance - half), math.exp(distance + half))
+    return Ratio(math.exp(distance), _exp(distance - half), _exp(distance + half))
+
+
+def _exp(value: float) -> float:
+    """Two runs that scatter by orders of magnitude give an interval wider than numbers go."""
+    return math.exp(max(-_WIDEST, min(_WIDEST, value)))
 
 
 def _welch_half_width(first: Sequence[float], second: Sequence[float]) -> float:
@@ -68,7 +74,7 @@ def ratio_of_pairs(ratios: Sequence[float]) -> Ratio | None:
     interval = mean_interval([math.log(value) for value in ratios], CONFIDENCE)
     if interval is None:
         return Ratio(mean)
-    return Ratio(mean, math.exp(interval.low), math.exp(interval.high))
+    return Ratio(mean, _exp(interval.low), _exp(interval.high))
 
 
 def verdict(ratio: Ratio | None, better: Better) -> str:

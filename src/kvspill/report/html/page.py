@@ -18,6 +18,7 @@ from kvspill.report.html.figures import Figure, figures
 from kvspill.report.html.headline import grave, headline_rows
 from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_rows, subtitle, verdict
 from kvspill.report.html.specs import CONFIG, Spec
+from kvspill.report.reading import refusing_damage
 
 MAX_RESULTS = 8
 """One colour each; more would be told apart by nobody."""
@@ -37,7 +38,11 @@ def build_page(named: Sequence[tuple[str, Mapping[str, Any]]], title: str | None
     """The whole page for these results, as text."""
     if not 1 <= len(named) <= MAX_RESULTS:
         raise UsageError(f"a page shows 1 to {MAX_RESULTS} results, not {len(named)}; make several pages")
-    results = labelled(named)
+    with refusing_damage(" and ".join(name for name, _ in named)):
+        return _build(labelled(named), title)
+
+
+def _build(results: Sequence[Labelled], title: str | None) -> str:
     drawn = figures(results)
     sections = list(_sections(drawn))
     scripts = {"library_js": _library(), "page_js": _asset("page.js")}

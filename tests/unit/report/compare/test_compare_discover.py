@@ -55,6 +55,11 @@ def test_incomplete_runs_and_runs_without_a_configuration_are_left_out_and_said(
     assert any("1 runs say nothing of their configuration" in note for note in found.notes)
 
 
+def test_a_configuration_that_is_no_number_is_left_out() -> None:
+    strange = run("odd", 1, config={"num_users": "many"})
+    assert discover("f", [*system(2, 2), strange], "s", [*system(1, 1), strange]).pairs == 4
+
+
 def test_systems_without_a_common_configuration_are_refused() -> None:
     with pytest.raises(UsageError, match="no configuration appears in both f and s"):
         discover("f", [run(config={"model": "x"})], "s", [run(config={"model": "y"})])

@@ -148,3 +148,9 @@ def test_figures_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     document["summary"]["cache_stats"]["cache_hit_rate"] = True
     (run,) = read_runs([write(tmp_path / "r.json", document)])
     assert {"avg_throughput_tokens_per_sec", "total_tokens", "cache_hit_rate"}.isdisjoint(run.values)
+
+
+def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.json", legacy())
+    with pytest.raises(UsageError, match="given twice"):
+        read_runs([path, tmp_path / "." / "r.json"])

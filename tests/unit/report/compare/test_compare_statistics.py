@@ -92,3 +92,10 @@ def test_win_rate_counts_strict_wins_in_the_metrics_own_direction() -> None:
     assert win_rate([1.1, 1.0, 0.9, 2.0], "higher") == 0.5
     assert win_rate([1.1, 1.0, 0.9, 2.0], "lower") == 0.25
     assert win_rate([1.1], "neither") is None
+
+
+def test_an_absurd_scatter_gives_a_wide_interval_and_no_overflow() -> None:
+    ratio = ratio_of_samples([1e-100, 1e100], [1e-90, 1e110])
+    assert ratio is not None
+    assert verdict(ratio, "higher") == ALIKE
+    assert math.isfinite(ratio.high or math.inf)
