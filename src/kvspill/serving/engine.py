@@ -188,6 +188,11 @@ class Engine:
         if self._servers is not None:
             self._servers.resize(servers_for(count, self._options.servers))
 
+    def send_away(self) -> int:
+        """Send away whoever waits, so that a new load doesn't inherit the backlog of the one before (open
+        arrivals). Returns how many there were."""
+        return self._queue.clear()
+
     def set_speed(self, factor: float) -> None:
         """Open arrivals come so many times faster than the workload has them."""
         self._population.set_speed(factor)

@@ -83,6 +83,17 @@ class RequestQueue:
         eligible = [(request, intended_ns) for _rank, request, intended_ns in self._eligible._queue]  # type: ignore[attr-defined]
         return eligible + [waiting for chain in self._chains.values() for waiting in chain.waiting]
 
+    def clear(self) -> int:
+        """Send away whoever waits; what is in service goes on. Returns how many were sent away."""
+        sent_away = len(self)
+        while not self._eligible.empty():
+            _rank, request, _intended_ns = self._eligible.get_nowait()
+            del self._chains[request.user, request.conversation]
+        for chain in self._chains.values():
+            chain.waiting.clear()
+        self._waiting = 0
+        return sent_away
+
     def _push(self, request: Request, intended_ns: int) -> None:
         self._sequence += 1
         rank = (request.qos, intended_ns, request.user, request.turn, self._sequence)

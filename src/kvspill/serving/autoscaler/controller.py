@@ -52,14 +52,23 @@ class Mode(Protocol):
 class Stages:
     """What a mode works with: one call holds a level until its window says enough."""
 
-    def __init__(self, world: World, lever: Lever, windows: StageWindows, options: SearchOptions):
+    def __init__(
+        self,
+        world: World,
+        lever: Lever,
+        windows: StageWindows,
+        options: SearchOptions,
+        send_away: Callable[[], int] = lambda: 0,
+    ):
         self._world = world
         self._lever = lever
         self._windows = windows
         self._options = options
+        self._send_away = send_away
         self._pace = options.pace
         self._stay_ns = 0.0
         self._settling_ns = 0
+        self._sent_away = 0
         self.steps: list[dict[str, Any]] = []
         self.status = "starting"
         self.line: Callable[[StageMeasure], str] = lambda _measure: ""
@@ -113,6 +122,7 @@ class Stages:
             **measure.to_dict(),
             "stage_seconds": (now_ns - started_ns) / NS_PER_SEC,
             "settled": settled,
+            "sent_away": self._sent_away,
             "qos": qos_block(measure, options.sla_ms),
             "no_verdict": without_verdict(measure),
             "priority_inversions": priority_inversions(measure),
@@ -126,6 +136,7 @@ class Stages:
         self._windows.stage(started_ns)
         if level != self._lever.level:
             self._lever.set(level)
+        self._sent_away = self._send_away() if self._options.drain else 0
         least = self._pace.cooldown if fewer else 1
         most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
         while True:
@@ -140,7 +151,7 @@ class Stages:
                 return False
 
     def _has_settled(self, now_ns: int, elapsed_ns: int) -> bool:
-        """One mean stay has passed since the load changed, and no backlog of before is left."""
+        """One mean stay has passed since the load changed, and nobody of before is left."""
         monitor = self._windows.monitor
         stay_ns = monitor.mean_residence_ns(self._options.with_wait)
         # Those who are served first stayed shortest: the stage before says how long a stay can be.

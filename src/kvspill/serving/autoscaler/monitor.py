@@ -69,6 +69,7 @@ class WindowMonitor:
     def begin(self, at_ns: int) -> None:
         """Forget everything; a new window starts now."""
         self.started_ns = at_ns
+        self._waiting_before = len(self.waiting(at_ns))
         self._read_finished_ns = _longs()
         self._read_ns = _longs()
         self._read_bytes = _longs()
@@ -152,5 +153,6 @@ class WindowMonitor:
                 )
                 for qos, found in self._requests.items()
             },
+            backlog_growth=len(waiting) - self._waiting_before,
         )
         return summarise(rows)

@@ -51,4 +51,4 @@ class SearchOptions:
     with_wait: bool = True
     """A stay includes the wait in the queue: true of closed users, whose wait is bounded."""
     drain: bool = False
-    """A stage has settled only once the backlog of the stages before is gone (open arrivals)."""
+    """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away."""

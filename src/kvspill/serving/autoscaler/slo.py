@@ -44,6 +44,9 @@ class SloMode:
         return late + rows.failed + overdue, len(rows.chosen_ns) + rows.failed + overdue
 
     def judge(self, measure: StageMeasure) -> Judgement:
+        if measure.overloaded:
+            text = f"the backlog grew by {measure.rows.backlog_growth} requests"
+            return Judgement(passes=False, clear=True, enough=True, waiting=False, text=text)
         counts = {qos: self._violations(measure, qos) for qos in self._slo.limits_ms}
         shares = {qos: late / total for qos, (late, total) in counts.items() if total}
         intervals = [wilson(late, total) for late, total in counts.values() if total]

@@ -17,6 +17,9 @@ MIN_READS = 40
 MIN_COMPLETIONS = 50
 """Completions of a class below which there is no verdict about it."""
 
+MIN_GROWTH, GROWTH_SHARE = 10, 0.05
+"""A backlog that grows by this many requests and by this share of the arrivals will not come down again."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClassRows:
@@ -46,6 +49,8 @@ class Rows:
     moved_batch: Longs
     moved_bytes: Longs
     classes: Mapping[QoS, ClassRows]
+    backlog_growth: int = 0
+    """Requests that more waited at the end of the window than at its beginning (open arrivals)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,12 @@ class StageMeasure:
     @property
     def storage_gib_per_sec(self) -> float:
         return self.stored.mean * self.rows.bytes_per_token / GIB
+
+    @property
+    def overloaded(self) -> bool:
+        """The backlog grows: however short the waits still are, they have no limit."""
+        growth = self.rows.backlog_growth
+        return growth >= MIN_GROWTH and growth > GROWTH_SHARE * (growth + self.requests)
 
     def latency_ms(self) -> dict[str, dict[str, float]]:
         """Percentiles of all completed requests, by part."""
@@ -185,6 +196,7 @@ def pooled(measures: Sequence[StageMeasure]) -> StageMeasure:
             moved_batch=batched([part.moved_batch for part in parts]),
             moved_bytes=joined([part.moved_bytes for part in parts]),
             classes=classes,
+            backlog_growth=sum(part.backlog_growth for part in parts),
         )
     )
 
