@@ -1,10 +1,13 @@
 """`kvspill clean`: remove what killed runs left in a directory, and nothing else."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser
 from kvspill.errors import KvspillError, UsageError
+
+_LOOK_SECONDS = 0.05
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -13,12 +16,17 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         prog=prog, description="Removes the directories of killed runs; running ones are left alone."
     )
     parser.add_argument("directory", metavar="DIR", type=Path, help="where the runs kept their files")
+    parser.add_argument(
+        "--after", metavar="PID", type=int, help="wait until the process of that number has ended"
+    )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     options = parser.parse_args(list(argv))
     if not options.directory.is_dir():
         raise UsageError(f"{options.directory}: is not a directory; name the one that a --cache-dir named")
     from kvspill.storage.rundir import clean
 
+    if options.after is not None:
+        _wait_for_end(options.after)
     kept: list[str] = []
     removed = clean(options.directory, kept)
     for path in removed:
@@ -32,3 +40,9 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
             "make the file system writable, or move what is yours out of the way, and run it again"
         )
     return 0
+
+
+def _wait_for_end(pid: int) -> None:
+    """A process that is no child of ours can only be looked at."""
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(_LOOK_SECONDS)

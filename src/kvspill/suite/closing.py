@@ -1,6 +1,11 @@
 """Closes the backends of a run, all of them whatever happens, and says what could not be removed."""
 
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from kvspill.errors import KvspillError
 from kvspill.report.cautions import Caution, caution
@@ -8,6 +13,31 @@ from kvspill.storage.base import Backend
 from kvspill.suite.progress import Progress
 
 _NAMED_MAX = 5
+
+
+async def close_within(
+    seconds: float | None, backends: list[Backend], directories: Iterable[Path], progress: Progress
+) -> list[Caution]:
+    """Close every backend, but let no user wait long for the removal of much data.
+
+    Where it takes longer than that, another process goes on with it once this one has ended.
+    """
+    closing = asyncio.ensure_future(close_all(backends, progress))
+    try:
+        return await asyncio.wait_for(asyncio.shield(closing), seconds)
+    except TimeoutError:
+        backends.clear()
+        for directory in directories:
+            clean = ["-m", "kvspill.cli.main", "clean", "--after", str(os.getpid()), str(directory)]
+            subprocess.Popen(
+                [sys.executable, *clean],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        progress.say("The removal of the run's files goes on in the background.")
+        return []
 
 
 async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Caution]:

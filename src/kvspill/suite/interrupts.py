@@ -22,7 +22,8 @@ class Interrupts:
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self._end_load: Callable[[str], None] | None = None
-        self._reason: str | None = None
+        self.reason: str | None = None
+        """The signal that came, if one did."""
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -45,13 +46,13 @@ class Interrupts:
         self._end_load = end_load
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self._reason is not None or self._task is None:
+        if self.reason is not None or self._task is None:
             raise KeyboardInterrupt
-        self._reason = signal.Signals(number).name
+        self.reason = signal.Signals(number).name
         self._task.get_loop().call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         if self._end_load is not None:
-            self._end_load(f"{_STOPPED_BY}{self._reason}")
+            self._end_load(f"{_STOPPED_BY}{self.reason}")
         elif self._task is not None:
             self._task.cancel()

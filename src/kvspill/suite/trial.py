@@ -17,7 +17,7 @@ from kvspill.measure.probes import Probe, WindowWatch
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.tee import Tee
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
-from kvspill.report.cautions import caution
+from kvspill.report.cautions import Caution, caution
 from kvspill.report.result import build_result
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
@@ -31,7 +31,7 @@ from kvspill.suite.assembly import (
 )
 from kvspill.suite.backends import open_backends
 from kvspill.suite.ceiling import null_ceiling
-from kvspill.suite.closing import close_all, close_all_sync
+from kvspill.suite.closing import close_all_sync, close_within
 from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.loadwatch import watch_load
@@ -43,6 +43,7 @@ from kvspill.world import World, run_real, run_virtual
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
 CEILING_SECONDS = 0.3
+_INTERRUPTED_CLOSING_SECONDS = 2.0
 _PRELOADS_AT_ONCE = 16
 
 
@@ -55,6 +56,8 @@ class Plan:
     storage_bytes: int
     cache_dirs: tuple[Path, ...] = ()
     warnings: Sequence[Mapping[str, str]] = ()
+    closing_seconds_max: float | None = None
+    """How long the removal of files may hold up the end; None where another run follows in this process."""
 
 
 def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
@@ -72,13 +75,15 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
+            fallen_back = engine_warnings(opened, progress)
             if plan.config.precondition and Tier.STORAGE in backends:
                 await precondition(world, backends[Tier.STORAGE], plan.storage_bytes, progress)
             kind = _search_trial() if plan.config.enable_autoscaling else Trial
             result = await kind(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
-            left = await close_all(opened, progress)
-        result["warnings"] += left
+            seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds_max
+            left = await close_within(seconds, opened, plan.cache_dirs, progress)
+        result["warnings"] += [*fallen_back, *left]
         return result
 
     with interrupts.handled(), _switch_interval():
@@ -235,6 +240,18 @@ def skipped_rows(workload: Mapping[str, Any]) -> list[Mapping[str, str]]:
         return []
     message = f"{skipped:,} rows that could not be read were skipped, the first: {workload['bad_rows'][0]}."
     return [caution("bad_rows", message, "Correct the file, or compare only with runs that skip the same.")]
+
+
+def engine_warnings(backends: Sequence[Backend], progress: Progress) -> list[Caution]:
+    """Warnings of backends that prepared themselves otherwise than asked."""
+    fallbacks = [getattr(backend, "engine_fallback", None) for backend in backends]
+    warnings = [
+        caution("io_engine", f"I/O goes by threads instead of --io-engine io_uring: {reason}.", f"{remedy}.")
+        for reason, remedy in filter(None, fallbacks)
+    ]
+    for warning in warnings:
+        progress.say(f"warning: {warning['message']} {warning['remedy']}")
+    return warnings
 
 
 @contextmanager
