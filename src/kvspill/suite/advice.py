@@ -226,12 +226,14 @@ def _engines(found: Found) -> Iterator[str]:
     if len(rows) < 2:
         return
     ranked = sorted(rows, key=lambda row: -(row.tokens_per_sec or 0.0))
-    listed = ", ".join(
-        f"{place}. {row.name.removeprefix(_ENGINE)} ({row.tokens_per_sec:,.0f} tok/s, "
-        f"I/O p95 {_time(row.storage_io_ms['p95']) if row.storage_io_ms else 'unknown'})"
-        for place, row in enumerate(ranked, start=1)
-    )
-    yield f"Engines on this storage, best first: {listed}."
+    yield "Engines on this storage by what the same users get, best first:"
+    for place, row in enumerate(ranked, start=1):
+        saved = row.net_gpu_seconds_saved
+        worth = (
+            "" if saved is None else f", loading {'saved' if saved >= 0 else 'cost'} {abs(saved):,.1f} GPU s"
+        )
+        hits = "" if row.hit_rate is None else f", {row.hit_rate:.0%} of the blocks found"
+        yield f"{place}. {row.name.removeprefix(_ENGINE)}: {row.tokens_per_sec:,.0f} tok/s{hits}{worth}."
 
 
 def _doubts(found: Found) -> Iterator[str]:

@@ -47,6 +47,8 @@ class Figures:
     simulated: bool
     warnings: tuple[str, ...]
     autoscaling: Mapping[str, Any] | None
+    net_gpu_seconds_saved: float | None = None
+    """GPU time that loading saved over recomputing; None where nothing can be recomputed."""
 
     @property
     def modelled(self) -> tuple[str, ...]:
@@ -103,6 +105,7 @@ def figures(name: str, result: Mapping[str, Any]) -> Figures:
         simulated=result["simulated"],
         warnings=tuple(item["code"] for item in result["warnings"]),
         autoscaling=steps[-1] if steps else None,
+        net_gpu_seconds_saved=_saved(result),
     )
 
 
@@ -112,3 +115,9 @@ def _busy_ms(cache: Mapping[str, Any], tier: str) -> float:
         mean_ms = cache[f"{tier}_{verb}_mean_ms"]
         whole += (cache[f"{tier}_{verb}_ops"] or 0) * mean_ms if mean_ms is not None else 0.0
     return whole
+
+
+def _saved(result: Mapping[str, Any]) -> float | None:
+    block = result.get("io_model")
+    even = block.get("break_even") if isinstance(block, Mapping) else None
+    return even.get("net_gpu_seconds_saved") if isinstance(even, Mapping) else None
