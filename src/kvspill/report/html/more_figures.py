@@ -1,6 +1,7 @@
 """Figures of volumes, hit rates, the search for users, service classes and rankings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite
 from kvspill.report.compare.render import figure as number
@@ -118,49 +119,82 @@ def _shares(
 
 
 def _autoscaler(results: Sequence[Labelled]) -> Iterator[Figure]:
-    """The path of the search: load and throughput at each step, the answer last."""
+    """The search for the load: its path over time, and what each load gave."""
     for index, item in enumerate(results):
         steps = autoscaling(item.result)
         lever = next((name for name in ("users", "num_users", "speed") if steps and name in steps[-1]), None)
         if lever is None:
             continue
-        points = [
-            (at, level, finite(step.get("throughput", step.get("peak_throughput"))), step)
-            for step in steps
-            if (at := finite(step.get("time_seconds"))) is not None
-            and (level := finite(step.get(lever))) is not None
-        ]
-        if not points:
-            continue
-        name = item.label if len(results) > 1 else lever
-        rows: list[Spec] = [{"series": name, "x": at, "y": level} for at, level, _, _ in points]
-        spec = specs.lines(
-            rows,
-            {"field": "x", "title": "seconds since the start"},
-            {"field": "y", "title": lever},
-            [name],
-            step=True,
+        stages = [step for step in steps if _known(step, "time_seconds", lever)]
+        if stages:
+            yield _path(index, item, lever, stages, len(results) > 1)
+            yield from _load_curve(index, item, lever, stages, len(results) > 1)
+
+
+def _known(step: Mapping[str, Any], *names: str) -> bool:
+    return all(finite(step.get(name)) is not None for name in names)
+
+
+def _held(stages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The stages themselves: the last entry is the answer, which was held no more."""
+    return [step for step in stages if step.get("action") != "stop"] or list(stages)
+
+
+def _path(index: int, item: Labelled, lever: str, stages: Sequence[Mapping[str, Any]], many: bool) -> Figure:
+    held = _held(stages)
+    # A stage is noted when it ends: its level held since the stage before.
+    first = held[0]["time_seconds"] - (finite(held[0].get("stage_seconds")) or 0.0)
+    rows: list[Spec] = [{"series": lever, "x": first, "y": held[0][lever]}]
+    rows += [{"series": lever, "x": step["time_seconds"], "y": step[lever]} for step in held]
+    spec = specs.lines(
+        rows,
+        {"field": "x", "title": "seconds since the start", "axis": {"tickCount": 6}},
+        {"field": "y", "title": lever},
+        [lever],
+        interpolate="step-before",
+    )
+    table = [
+        (
+            number(step["time_seconds"], 1),
+            number(step[lever], 0),
+            number(finite(step.get("throughput"))),
+            number(finite(step.get("storage_throughput"))),
+            step.get("action", ""),
+            step.get("reason", ""),
         )
-        table = [
-            (
-                number(at, 1),
-                number(level, 0),
-                number(rate),
-                str(step.get("action", "")),
-                str(step.get("reason", "")),
-            )
-            for at, level, rate, step in points
-        ]
-        says = f"The search ended with: {points[-1][3].get('reason', 'no reason given')}"
-        yield Figure(
-            f"autoscaler-{index}",
-            "Search for the load",
-            "Autoscaler path" + (f": {item.label}" if len(results) > 1 else ""),
-            says,
-            spec,
-            ("seconds", lever, "throughput", "action", "reason"),
-            plain_rows(table),
-        )
+        for step in stages
+    ]
+    return Figure(
+        f"autoscaler-{index}",
+        "Search for the load",
+        "Autoscaler path" + (f": {item.label}" if many else ""),
+        f"The search ended with: {stages[-1].get('reason', 'no reason given')}",
+        spec,
+        ("seconds", lever, "tokens/s", "KV tokens/s on storage", "action", "reason"),
+        plain_rows(table),
+    )
+
+
+def _load_curve(
+    index: int, item: Labelled, lever: str, stages: Sequence[Mapping[str, Any]], many: bool
+) -> Iterator[Figure]:
+    by_storage = stages[-1].get("mode") == "capacity"
+    name = "storage_throughput" if by_storage else "throughput"
+    unit = "KV tokens/s on storage" if by_storage else "generated tokens/s"
+    points = sorted((step[lever], step[name]) for step in _held(stages) if _known(step, name))
+    if len(points) < 2:
+        return
+    rows: list[Spec] = [{"series": unit, "x": level, "y": value} for level, value in points]
+    x: Spec = {"field": "x", "title": lever, "axis": {"tickCount": 6}}
+    yield Figure(
+        f"load-curve-{index}",
+        "Search for the load",
+        "What each load gave" + (f": {item.label}" if many else ""),
+        "Where the line turns flat, more load only makes requests wait longer.",
+        specs.lines(rows, x, {"field": "y", "title": unit, "scale": {"zero": True}}, [unit], dots=True),
+        (lever, unit),
+        [(number(level, 0), number(value)) for level, value in points],
+    )
 
 
 def _classes(results: Sequence[Labelled]) -> Iterator[Figure]:

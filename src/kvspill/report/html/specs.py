@@ -95,7 +95,15 @@ _PICKED: list[Spec] = [
 _DIMMED: Spec = {"condition": {"param": "picked", "value": 1}, "value": 0.12}
 
 
-def lines(rows: list[Spec], x: Spec, y: Spec, names: Sequence[str], step: bool = False) -> Spec:
+def lines(
+    rows: list[Spec],
+    x: Spec,
+    y: Spec,
+    names: Sequence[str],
+    *,
+    interpolate: str = "linear",
+    dots: bool = False,
+) -> Spec:
     """Lines over a number, one per series, with the values under the pointer.
 
     `names` are all series that a reader may meet beside this plot, so that colours stay the same.
@@ -106,9 +114,9 @@ def lines(rows: list[Spec], x: Spec, y: Spec, names: Sequence[str], step: bool =
         "params": _PICKED if len(shown) > 1 else [],
         "mark": {
             "type": "line",
-            "interpolate": "step-after" if step else "linear",
+            "interpolate": interpolate,
             # Unseen points widen what the pointer can meet.
-            "point": {"size": 80, "filled": True, "fillOpacity": 0} if len(rows) < 3000 else False,
+            "point": {"size": 80, "filled": True, "fillOpacity": int(dots)} if len(rows) < 3000 else False,
             "tooltip": True,
         },
         "encoding": {

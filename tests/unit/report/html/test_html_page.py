@@ -159,18 +159,16 @@ def test_users_and_queue_are_drawn_where_the_timeline_has_them() -> None:
 
 def test_the_autoscalers_path_is_drawn_with_its_reasons() -> None:
     steps = [
-        {"time_seconds": 10.0, "users": 4, "throughput": 100.0, "action": "up", "reason": "room"},
-        {
-            "time_seconds": 20.0,
-            "users": 8,
-            "throughput": 150.0,
-            "action": "stop",
-            "reason": "Peak capacity found",
-        },
+        {"time_seconds": 10.0, "stage_seconds": 9.0, "users": 4, "throughput": 100.0, "action": "start"},
+        {"time_seconds": 20.0, "stage_seconds": 10.0, "users": 8, "throughput": 150.0, "action": "scale_up"},
+        {"time_seconds": 20.0, "users": 8, "action": "stop", "reason": "Peak capacity found", "mode": "qos"},
     ]
-    figure = drawn(sample.result(autoscaling=steps))["autoscaler-0"]
-    assert [row["y"] for row in figure.spec["data"]["values"]] == [4, 8]
-    assert "Peak capacity found" in figure.says
+    found = drawn(sample.result(autoscaling=steps))
+    path = found["autoscaler-0"]
+    assert [(row["x"], row["y"]) for row in path.spec["data"]["values"]] == [(1.0, 4), (10.0, 4), (20.0, 8)]
+    assert "Peak capacity found" in path.says
+    curve = found["load-curve-0"].spec["data"]["values"]
+    assert [(row["x"], row["y"]) for row in curve] == [(4, 100.0), (8, 150.0)]
 
 
 def test_hit_rates_stand_beside_their_bounds() -> None:
