@@ -16,6 +16,7 @@ from kvspill.storage.files import FilesBackend, FilesOptions
 from kvspill.storage.layouts import Layout, make_layout
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
+from kvspill.storage.ring import Ring, RingError
 from kvspill.world import World, run_real, run_virtual
 
 Clock = Callable[[], int]
@@ -33,6 +34,14 @@ def laid_out(name: str, path: Path, clock_ns: Clock, **options: str) -> Backend:
     return make_layout(layout, [path], wanted, plane(), clock_ns)
 
 
+def ring_files(path: Path, clock_ns: Clock, **options: str) -> Backend:
+    try:
+        Ring(1).close()
+    except RingError as error:
+        pytest.skip(str(error))
+    return files(path, clock_ns, io_engine="io_uring", **options)
+
+
 @functools.cache
 def plane() -> DataPlane:
     """Filled once: base data is the same for all."""
@@ -45,6 +54,8 @@ BACKENDS: dict[str, tuple[bool, Callable[[Path, Clock], Backend]]] = {
     "files-full": (True, lambda path, clock: files(path, clock, verify="full")),
     "files-buffered": (True, lambda path, clock: files(path, clock, direct="off")),
     "files-synced": (True, lambda path, clock: files(path, clock, sync="data")),
+    "files-uring": (True, lambda path, clock: ring_files(path, clock)),
+    "files-uring-full": (True, lambda path, clock: ring_files(path, clock, verify="full")),
     "files-split": (True, lambda path, clock: laid_out("files", path, clock)),
     "slots": (True, lambda path, clock: laid_out("slots", path, clock)),
     "slots-buffered": (True, lambda path, clock: laid_out("slots", path, clock, direct="off")),

@@ -34,6 +34,7 @@ class FilesOptions:
     verify: str = "stamp"
     """off, stamp or full (E10)."""
     io_engine: str = "threads"
+    """threads, or io_uring, which falls back to threads where it cannot be used."""
 
     def check(self) -> None:
         """Refuse what cannot work, naming the flag."""
@@ -41,8 +42,8 @@ class FilesOptions:
             raise UsageError(f"--io-size {self.io_size}: must be a positive multiple of {BLOCK_BYTES} bytes")
         if self.io_threads < 1:
             raise UsageError(f"--io-threads {self.io_threads}: must be at least 1")
-        if self.io_engine != "threads":
-            raise UsageError(f"--io-engine {self.io_engine}: not available in this version; use threads")
+        if self.io_engine not in ("threads", "io_uring"):
+            raise UsageError(f"--io-engine {self.io_engine}: must be threads or io_uring")
 
 
 class FilesBackend:
@@ -70,10 +71,13 @@ class FilesBackend:
         self._runs: list[RunDir] = []
         self._sites: list[Site] = []
         self._alignment = BLOCK_BYTES
+        self._engine = "threads"
         self._closing = threading.Lock()
         self._closed = False
         self.tally = Tally()
         """What was really done to the files: opened directly or not, pages dropped from the cache."""
+        self.engine_fallback: tuple[str, str] | None = None
+        """After prepare: why threads are used although io_uring was asked for, and the remedy."""
         self.left_behind: list[str] = []
         """After close: what in the run directories was not the run's and therefore stays."""
 
@@ -85,8 +89,15 @@ class FilesBackend:
             modelled=False,
             direct_io=bool(accesses) and all(access.direct for access in accesses),
             verifies=self._verify is not Verify.OFF,
-            description="; ".join(sorted({access.description for access in accesses})),
+            description="; ".join(
+                [*sorted({access.description for access in accesses}), *self._about_engine()]
+            ),
         )
+
+    def _about_engine(self) -> list[str]:
+        if self.engine_fallback is not None:
+            return [f"threads instead of io_uring: {self.engine_fallback[0]}"]
+        return ["io_uring"] if self._engine == "io_uring" else []
 
     @property
     def run_paths(self) -> list[Path]:
@@ -121,9 +132,36 @@ class FilesBackend:
                 Site(run, access, self._options.sync == "data", self._verify, self._plane, self.tally)
             )
         self._alignment = max(site.access.alignment for site in self._sites)
+        if self._options.io_engine == "io_uring":
+            self._take_ring()
         self._lanes.start()
         self._unlinks.start()
         self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
+
+    def _take_ring(self) -> None:
+        """Put the ring in the threads' place, or note why not."""
+        from kvspill.storage.ring import RingError
+        from kvspill.storage.uring import RingLanes
+
+        try:
+            if type(self) is not FilesBackend:
+                raise RingError("this layout moves its data on threads", "leave --engine out")
+            if not all(site.access.direct for site in self._sites):
+                raise RingError(
+                    "O_DIRECT is not in use, and without it a ring is but threads in the kernel",
+                    "name a directory where --direct on works",
+                )
+            ring = RingLanes("kvspill-io", self._options.io_threads, self._clock_ns, self._plane)
+        except RingError as error:
+            self.engine_fallback = error.reason, error.remedy
+            return
+        with self._closing:
+            if self._closed:
+                ring.join(self._clock_ns())
+                return
+            threads, self._lanes, self._engine = self._lanes, ring, "io_uring"
+        if threads.stopping:
+            ring.cancel()
 
     def _check_alignment(self, root: Path, access: Access) -> None:
         if self._options.io_size % access.alignment:

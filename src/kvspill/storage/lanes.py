@@ -60,9 +60,18 @@ class Lanes:
         for job in jobs:
             job.submitted_ns = now_ns
             job.batch = batch
+        self._enqueue(jobs)
+        return future
+
+    def _enqueue(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
             self._tickets.append(job)
             self._tokens.put(None)
-        return future
+
+    @property
+    def stopping(self) -> bool:
+        """True once cancelled: nothing is taken any more."""
+        return self._stopping
 
     def start(self) -> None:
         """Start the threads, once."""

@@ -1,0 +1,307 @@
+"""The io_uring engine: one thread keeps the pieces of many entries in flight, a few others open and close."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kvspill.storage.buffers import DataPlane, map_memory
+from kvspill.storage.fastio import check_piece
+from kvspill.storage.filejobs import ReadJob, WriteJob
+from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker, errno_name
+from kvspill.storage.lanes import ClockNs, Lanes, start_thread
+from kvspill.storage.ring import Ring
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, stamp
+
+_HELPERS_MAX = 8
+_SPARE_LANDINGS = LANES_PER_ENTRY
+"""Landing buffers beyond the pieces in flight: the next reads go out before the last ones are checked."""
+
+FileJob = ReadJob | WriteJob
+
+
+class _Entry:
+    """One entry between its opening and its closing; the ring thread's own."""
+
+    __slots__ = ("in_flight", "job", "left", "unchecked")
+
+    def __init__(self, job: FileJob):
+        self.job = job
+        self.left = job.span.piece_count
+        """Pieces not moved yet."""
+        self.in_flight = 0
+        self.unchecked = 0
+
+    @property
+    def weight(self) -> int:
+        """Places that the entry will need among those in flight."""
+        return min(LANES_PER_ENTRY, self.left)
+
+
+class _Flight:
+    """One piece on its way, and the memory that the kernel reads from or writes to."""
+
+    __slots__ = ("buffers", "entry", "landing", "lease", "moved", "piece", "resumed", "start_ns")
+
+    def __init__(self, entry: _Entry, piece: int):
+        self.entry = entry
+        self.piece = piece
+        self.buffers: Sequence[Any] = ()
+        self.landing: Bytes | None = None
+        self.lease: AbstractContextManager[Bytes] | None = None
+        self.moved = 0
+        self.resumed = False
+        self.start_ns = 0
+
+
+class RingLanes(Lanes):
+    """What Lanes does for read and write jobs, with the pieces on a ring. Its threads only open and close
+    (begin and end of a job); the ring's thread takes a job in between and never blocks on metadata."""
+
+    def __init__(self, name: str, depth: int, clock_ns: ClockNs, plane: DataPlane):
+        super().__init__(f"{name}-open", min(depth, _HELPERS_MAX), clock_ns)
+        self._depth = depth
+        self._plane = plane
+        self._ring = Ring(depth)
+        self._thread = threading.Thread(target=self._run, name=f"{name}-ring", daemon=True)
+        self._started = False
+        self._leaving = False
+        self._waiting: deque[Job] = deque()
+        self._opened: deque[Job] = deque()
+        self._entries: dict[Job, _Entry] = {}
+        self._filling: list[_Entry] = []
+        self._flights: dict[int, _Flight] = {}
+        self._unchecked: deque[_Flight] = deque()
+        self._reserved = 0
+        self._tag = 0
+        self._landings: list[Bytes] = []
+        self._landings_made = 0
+        self._broken: OSError | None = None
+        self._retired: list[object] = []
+
+    def start(self) -> None:
+        super().start()
+        if not self._started:
+            self._started = True
+            start_thread(self._thread)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._ring.wake()
+
+    def join(self, until_ns: int) -> int:
+        self.cancel()
+        self._leaving = True
+        self._ring.wake()
+        if self._started:
+            self._thread.join(max(0.0, (until_ns - self._clock_ns()) / 1e9))
+        # Only now: what the ring has handed over to be closed comes before the threads' end.
+        stuck = super().join(until_ns)
+        if self._thread.is_alive():
+            # The kernel still has the memory of what is in flight: ring and buffers stay as they are.
+            return stuck + 1
+        self._ring.close()
+        return stuck
+
+    def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
+        ages_ns = super().stuck(now_ns, older_than_ns)
+        for job in list(self._entries):
+            ages_ns += [now_ns - since_ns for since_ns in job.in_flight_ns() or ()]
+        return sorted((age_ns for age_ns in ages_ns if age_ns >= older_than_ns), reverse=True)
+
+    def _enqueue(self, jobs: Sequence[Job]) -> None:
+        self._waiting.extend(jobs)
+        self._ring.wake()
+
+    def _ride(self, job: Job, worker: Worker) -> None:
+        """On a helper: open a job and hand it to the ring, or close one that the ring is done with."""
+        if job.closed:
+            return self._end(job)
+        job.started_ns = worker.busy_since_ns
+        if self._stopping:
+            job.stop()
+        if job.error is None:
+            try:
+                job.begin()
+            except OSError as error:
+                job.fail_os(error)
+            except Exception as error:
+                # A defect must surface as a failed operation, not as a thread that silently died.
+                job.fail("internal", repr(error))
+        self._opened.append(job)
+        self._ring.wake()
+        return None
+
+    def _run(self) -> None:
+        """The ring's thread: note what has landed, send what may go, and only then look at the data."""
+        while not (self._leaving and not self._entries and not self._waiting):
+            if not self._unchecked:
+                self._ring.wait()
+            self._land()
+            while self._opened:
+                entry = self._entries[self._opened.popleft()]
+                self._filling.append(entry)
+            self._fill()
+            self._admit()
+            if self._unchecked:
+                self._check(self._unchecked.popleft())
+
+    def _admit(self) -> None:
+        """Let entries in, in order, while places are left; what was cancelled needs none."""
+        while self._waiting and (self._reserved < self._depth or self._waiting[0].error is not None):
+            job = self._waiting.popleft()
+            assert isinstance(job, FileJob)
+            entry = self._entries[job] = _Entry(job)
+            self._reserved += entry.weight
+            self._hand_over(job)
+
+    def _hand_over(self, job: Job) -> None:
+        self._tickets.append(job)
+        self._tokens.put(None)
+
+    def _fill(self) -> None:
+        """Send pieces, oldest entry first, as many as may be in flight (E2)."""
+        for entry in list(self._filling):
+            job, more = entry.job, True
+            while more and entry.in_flight < LANES_PER_ENTRY and len(self._flights) < self._depth:
+                piece = job.span.take()
+                more = piece is not None
+                if piece is not None:
+                    self._send(entry, piece)
+            if not more or job.error is not None:
+                self._filling.remove(entry)
+                self._close_if_done(entry)
+
+    def _send(self, entry: _Entry, piece: int) -> None:
+        flight = _Flight(entry, piece)
+        offset, nbytes = entry.job.span.extent(piece)
+        try:
+            self._provide(flight, offset, nbytes)
+        except Exception as error:
+            self._give_back(flight)
+            entry.job.fail("internal", repr(error))
+            return
+        flight.start_ns = entry.job.span.begin(piece)
+        self._submit(flight, offset)
+
+    def _provide(self, flight: _Flight, offset: int, nbytes: int) -> None:
+        """Memory for a piece: a landing buffer, stamped base data, or what the source lends."""
+        job = flight.entry.job
+        if isinstance(job, ReadJob):
+            flight.landing = self._landing(job.span.piece_bytes)
+            flight.buffers = [flight.landing[:nbytes]]
+        elif job.source is not None:
+            flight.buffers = job.source.buffers(offset, nbytes)
+        else:
+            lease = self._plane.lease(-(-nbytes // BLOCK_BYTES) * BLOCK_BYTES)
+            memory = lease.__enter__()
+            flight.lease = lease
+            stamp(memory, job.span.identity, offset, nbytes)
+            flight.buffers = [memory[:nbytes]]
+
+    def _landing(self, nbytes: int) -> Bytes:
+        while not self._landings and self._landings_made >= self._depth + _SPARE_LANDINGS:
+            self._check(self._unchecked.popleft())
+        if self._landings:
+            return self._landings.pop()
+        self._landings_made += 1
+        memory = map_memory(nbytes)
+        memory[::BLOCK_BYTES] = 0
+        return memory
+
+    def _submit(self, flight: _Flight, offset: int) -> None:
+        entry = flight.entry
+        self._tag += 1
+        self._flights[self._tag] = flight
+        entry.in_flight += 1
+        if self._broken is None:
+            write = isinstance(entry.job, WriteJob)
+            try:
+                self._ring.submit(entry.job.fd, write, flight.buffers, offset, self._tag)
+                return
+            except OSError as error:
+                # The kernel may yet take this request, so its memory is never used for another one.
+                self._broken = error
+                self._retired.append((flight.landing, flight.lease, flight.buffers))
+                flight.landing, flight.lease = None, None
+        del self._flights[self._tag]
+        entry.in_flight -= 1
+        entry.job.fail_os(self._broken)
+        self._give_back(flight)
+
+    def _land(self) -> None:
+        landed = self._ring.reap()
+        now_ns = time.monotonic_ns()
+        for tag, answer in landed:
+            flight = self._flights.pop(tag)
+            flight.entry.in_flight -= 1
+            self._note(flight, answer, now_ns)
+
+    def _note(self, flight: _Flight, answer: int, now_ns: int) -> None:
+        entry = flight.entry
+        job, span = entry.job, entry.job.span
+        offset, nbytes = span.extent(flight.piece)
+        reading = isinstance(job, ReadJob)
+        flight.moved += max(0, answer)
+        if answer > 0 and flight.moved < nbytes and not flight.resumed:
+            # As with threads, a short answer is gone on with once.
+            flight.resumed = True
+            return self._resume(flight, offset + flight.moved)
+        if answer < 0:
+            job.fail(errno_name(-answer), f"{'reading' if reading else 'writing'} {job.path}")
+        elif flight.moved < nbytes:
+            job.fail_short("short_read" if reading else "short_write", flight.piece, flight.moved)
+        else:
+            span.note(flight.piece, flight.start_ns, now_ns, nbytes)
+            self._reserved -= entry.weight
+            entry.left -= 1
+            self._reserved += entry.weight
+            if reading and job.site.verify is not Verify.OFF:
+                entry.unchecked += 1
+                return self._unchecked.append(flight)
+        self._give_back(flight)
+        return self._close_if_done(entry)
+
+    def _resume(self, flight: _Flight, offset: int) -> None:
+        job = flight.entry.job
+        nbytes = job.span.extent(flight.piece)[1] - flight.moved
+        if isinstance(job, WriteJob) and job.source is not None:
+            flight.buffers = job.source.buffers(offset, nbytes)
+        else:
+            flight.buffers = [flight.buffers[0][-nbytes:]]
+        self._submit(flight, offset)
+        self._close_if_done(flight.entry)
+
+    def _check(self, flight: _Flight) -> None:
+        entry, site = flight.entry, flight.entry.job.site
+        assert flight.landing is not None
+        try:
+            failure = check_piece(flight.landing, entry.job.span, flight.piece, site.verify, site.plane.base)
+        except Exception as error:
+            entry.job.fail("internal", repr(error))
+        else:
+            if failure is not None:
+                entry.job.failures.append(failure)
+        entry.unchecked -= 1
+        self._give_back(flight)
+        self._close_if_done(entry)
+
+    def _give_back(self, flight: _Flight) -> None:
+        if flight.landing is not None:
+            self._landings.append(flight.landing)
+        if flight.lease is not None:
+            flight.lease.__exit__(None, None, None)
+        flight.landing, flight.lease, flight.buffers = None, None, ()
+
+    def _close_if_done(self, entry: _Entry) -> None:
+        """Hand an entry to be closed once nothing of it is left to send, in flight or unchecked."""
+        job = entry.job
+        if entry.in_flight or entry.unchecked or entry in self._filling or job.closed:
+            return
+        with job.lock:
+            job.closed = True
+        del self._entries[job]
+        self._reserved -= entry.weight
+        self._hand_over(job)
