@@ -11,6 +11,8 @@ examples:
     kvspill simulate --num-users 150 --duration 600 --cpu-mem-gb 2 --device-profile nvme-gen4
   a device of your own (GiB/s and microseconds per tier in the file):
     kvspill simulate --num-users 40 --model llama3.1-70b-instruct --device-profile my-drive.yaml
+  a recorded trace, ten times as fast as recorded:
+    kvspill simulate --trace mooncake:conversation_trace.jsonl --trace-speedup 10 --io-model prefix
 """
 
 

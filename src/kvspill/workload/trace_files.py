@@ -119,7 +119,10 @@ def csv_rows(
 ) -> Iterator[T]:
     """The rows of a CSV file by the names of its columns, whatever their order and case."""
     found = lines(path, flag)
-    header = _csv_fields(next(found, (0, b""))[1])
+    try:
+        header = _csv_fields(next(found, (0, b""))[1])
+    except RowError as error:
+        raise UsageError(f"{path}:1: {error}; its first line must name the columns") from error
     spelled = {name.lower(): name for name in columns}
     names = [spelled.get(name.strip().lower(), name.strip().lower()) for name in header]
     missing = [name for name in columns if name not in names]
@@ -188,9 +191,19 @@ def _number(record: Mapping[str, Any], name: str) -> int | float:
 
 def hash_ids_of(record: Mapping[str, Any], name: str = "hash_ids", scope: str = "") -> tuple[str, ...]:
     """The listed block hashes as strings; ids that are local to a scope are prefixed by it."""
+    return tuple([f"{scope}{item}" for item in id_list_of(record, name)])
+
+
+def id_list_of(record: Mapping[str, Any], name: str = "hash_ids") -> list[int | str]:
+    """The listed block ids as they stand; none where the row lists none."""
     ids = record.get(name)
     if ids is None:
-        return ()
-    if not isinstance(ids, list) or not all(type(item) is int or type(item) is str for item in ids):
+        return []
+    if not isinstance(ids, list) or not all(map(_is_block_id, ids)):
         raise RowError(f"{name} is not a list of block ids")
-    return tuple([f"{scope}{item}" for item in ids])
+    return ids
+
+
+def _is_block_id(item: object) -> bool:
+    # Hashes are numbers or plain text; anything else could not be a key everywhere.
+    return type(item) is int or (type(item) is str and item.isascii() and item.isprintable())

@@ -12,6 +12,7 @@ from kvspill.workload.trace import Source
 from kvspill.workload.trace_files import (
     RowError,
     RowLog,
+    id_list_of,
     json_object,
     lines,
     open_bytes,
@@ -155,9 +156,6 @@ def _flat(entries: Sequence[Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]
 def _request(entry: object, user: int, agent: int, names: _BlockNames, block_tokens: int) -> Request:
     if not isinstance(entry, dict):
         raise RowError(f"is a {type(entry).__name__}, not an object with keys")
-    ids = entry.get("hash_ids", [])
-    if not isinstance(ids, list) or not all(type(item) is int or type(item) is str for item in ids):
-        raise RowError("hash_ids is not a list of block ids")
     return Request(
         user=user,
         conversation=agent,
@@ -167,7 +165,7 @@ def _request(entry: object, user: int, agent: int, names: _BlockNames, block_tok
         think_ns=_seconds_ns(entry, "think_time"),
         context_tokens=tokens_of(entry, "in"),
         generate_tokens=tokens_of(entry, "out"),
-        blocks=tuple([names[item] for item in ids]),
+        blocks=tuple([names[item] for item in id_list_of(entry)]),
         block_tokens=block_tokens,
     )
 

@@ -86,6 +86,16 @@ BAD_ROWS = [
         "hash_ids is not a list of block ids",
     ),
     (
+        mooncake,
+        '{"timestamp": 1, "input_length": 5, "output_length": 1, "hash_ids": ["\\ud800"]}',
+        "hash_ids is not a list of block ids",
+    ),
+    (
+        mooncake,
+        '{"timestamp": 1, "input_length": 1' + "0" * 5000 + ', "output_length": 1}',
+        "broken JSON (ValueError)",
+    ),
+    (
         bailian,
         '{"chat_id": {}, "timestamp": 1, "input_length": 5, "output_length": 1}',
         "chat_id '{}' is not the id of a chat",
