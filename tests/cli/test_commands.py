@@ -49,6 +49,7 @@ def test_clean_removes_nothing_that_is_not_a_dead_run(
 ) -> None:
     (tmp_path / "mine.npy").write_text("precious")
     (tmp_path / "kvspill-1-00000000").mkdir()
+    (tmp_path / "kvspill-1-00000000" / "notes.txt").write_text("not a run's")
     assert main(["clean", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"0 left-over runs removed from {tmp_path}\n"
     assert {path.name for path in tmp_path.iterdir()} == {"mine.npy", "kvspill-1-00000000"}
