@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from kvspill.config_autoscaling import AutoscalingFields, closed_by_default
-from kvspill.config_blocks import BlockFields, PolicyName
+from kvspill.config_blocks import BlockFields, PolicyName, with_engine
 from kvspill.config_checks import check_config
 from kvspill.config_fields import (
     DEFAULT_IO_SIZE,
@@ -243,7 +243,6 @@ class Config(BlockFields, AutoscalingFields):
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
 
-    engine: str | None = opt(None, "I/O of a named engine", group="later", metavar="NAME")
     precondition: bool = opt(False, "write until the device is steady first", group="later")
 
     sources: dict[str, str] = internal({}, "where each value that was set came from")
@@ -254,7 +253,7 @@ class Config(BlockFields, AutoscalingFields):
     def _fill_in(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        data = dict(data)
+        data = with_engine(data)
         given = data.get("personas", {})
         if isinstance(given, Mapping):
             data["personas"] = merged_personas(str(data.get("workload_preset", "2025-11")), given)

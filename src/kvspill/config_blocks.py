@@ -1,6 +1,8 @@
 """The settings of blocks: how engines cut, find, write, admit and evict them, and what recomputing costs."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -13,9 +15,45 @@ PREFILL_SECONDS_OF_64K = 12.0
 RECOMPUTE_US_PER_TOKEN = round(PREFILL_SECONDS_OF_64K / 65_536 * 1e6, 1)
 
 
+EngineName = Literal[
+    "vllm-fs", "vllm-slot", "llm-d", "lmcache", "sglang", "mooncake-bucket", "kvbm", "flexkv"
+]
+_ENGINES = Path(__file__).parent / "engines"
+
+
+def engine_settings(name: str) -> dict[str, Any]:
+    """What a named engine sets, from its YAML file."""
+    import yaml
+
+    settings: dict[str, Any] = yaml.safe_load((_ENGINES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return settings
+
+
+def with_engine(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values, and where nothing is given those of the engine; unknown names are refused later."""
+    name = data.get("engine")
+    if name not in get_args(EngineName):
+        return dict(data)
+    return {**engine_settings(str(name)), **data}
+
+
 class BlockFields(Group):
     """The fields of Config that belong to --io-model prefix and stream and to --engine."""
 
+    engine: EngineName | None = opt(
+        None,
+        "storage I/O of a named engine: blocks, layout, threads, admission and eviction; what is given "
+        "beside it wins",
+        group="blocks",
+    )
+    layout: Literal["files", "slots", "buckets"] = opt(
+        "files",
+        "a file per entry, slots of a block in one preallocated file, or files of many blocks",
+        group="io",
+    )
+    write_threads: Annotated[int, Field(ge=0, le=1024)] = opt(
+        0, "threads that only write, beside --io-threads; 0: reads and writes share those", group="io"
+    )
     block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
         256, "tokens per block of --io-model prefix, unless a trace lists its own blocks", group="blocks"
     )

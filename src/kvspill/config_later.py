@@ -26,8 +26,6 @@ class Later(NamedTuple):
 # A feature that has become available loses its line here; its field and flag are in Config already.
 UNAVAILABLE: Final[Mapping[str, Later]] = MappingProxyType(
     {
-        "engine": Later("engine presets"),
-        "io_engine": Later("io_uring", "use --io-engine threads", ("io_uring",)),
         "gpu_tier": Later("a real GPU tier", "use --gpu-tier modelled", ("real",)),
     }
 )

@@ -67,7 +67,7 @@ class Accountant:
         self._even.add(record)
         if record.recomputed_tokens is not None:
             self._ttft.record(record.storage_ttft_ns)
-        if self._log.add(self._accesses(record.request)):
+        if self._log.add(self._accesses(record.request), record.started_ns):
             self._reuse_bytes_logged = self._reuse_bytes
         if len(self._seen) < _KEYS_MAX:
             self._ideal(record.request)
@@ -90,6 +90,7 @@ class Accountant:
 
     def facts(self) -> dict[str, Any]:
         """For the result: everything about the whole load."""
+        self._log.sort()
         bounds = hit_bounds(self._log, self._capacity_bytes)
         ideal = self._ideal_read_bytes
         return {

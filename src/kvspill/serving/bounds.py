@@ -23,7 +23,7 @@ class Access:
 
 @dataclass(slots=True)
 class AccessLog:
-    """What requests asked for, in order; whole requests up to the limit, nothing after it."""
+    """What requests asked for; whole requests up to the limit, nothing after it."""
 
     chained: bool = True
     """True where a request's objects continue each other; else each stands for itself."""
@@ -33,11 +33,13 @@ class AccessLog:
     counted: bytearray = field(default_factory=bytearray)
     ends: "array[int]" = field(default_factory=lambda: array("i"))
     """Where each request's accesses end."""
+    starts: "array[int]" = field(default_factory=lambda: array("q"))
+    """When each request began to ask."""
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     """Bytes of each object by its number."""
     _names: dict[str, int] = field(default_factory=dict)
 
-    def add(self, accesses: Iterable[Access]) -> bool:
+    def add(self, accesses: Iterable[Access], started_ns: int = 0) -> bool:
         """Note one request's accesses; False once the log is full."""
         if self.full:
             return False
@@ -48,6 +50,7 @@ class AccessLog:
             self.numbers.append(number)
             self.counted.append(access.counted)
         self.ends.append(len(self.numbers))
+        self.starts.append(started_ns)
         self.full = len(self.numbers) >= self.limit
         return True
 
@@ -57,6 +60,18 @@ class AccessLog:
         for end in self.ends:
             yield range(first, end)
             first = end
+
+    def sort(self) -> None:
+        """Bring the requests, noted as they ended, into the order in which they asked."""
+        ranges = list(self.requests())
+        numbers, counted = self.numbers, self.counted
+        self.numbers, self.counted, self.ends = array("i"), bytearray(), array("i")
+        for request in sorted(range(len(ranges)), key=self.starts.__getitem__):
+            places = ranges[request]
+            self.numbers.extend(numbers[places.start : places.stop])
+            self.counted.extend(counted[places.start : places.stop])
+            self.ends.append(len(self.numbers))
+        self.starts = array("q", sorted(self.starts))
 
     @property
     def unit_bytes(self) -> int | None:

@@ -1,6 +1,7 @@
 """Which backend stands behind each tier: real ones under the real clock, modelled ones in virtual time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.storage.base import Backend
 from kvspill.storage.modelled import ModelledBackend
-from kvspill.storage.profiles import DEFAULT_PRESET, PRESETS, load_profile
+from kvspill.storage.profiles import DEFAULT_PRESET, NULL, PRESETS, load_profile
 from kvspill.suite.assembly import usable_bytes
 from kvspill.world import World
 
@@ -25,7 +26,7 @@ def open_backends(
     from kvspill.storage.buffers import DataPlane
 
     # One source of data for all: an entry demoted from memory carries the stamps that files expect.
-    plane = DataPlane(config.io_size, config.io_threads)
+    plane = DataPlane(config.io_size, max(config.io_threads, config.write_threads))
     return {tier: _real(config, world, tier, limit, roots, plane) for tier, limit in limits.items()}
 
 
@@ -33,8 +34,12 @@ def modelled_backend(config: Config, world: World, tier: Tier) -> Backend:
     """A device model in the tier's place, as fast as the profile says."""
     if tier is Tier.STORAGE and config.storage_backend == "null":
         return ModelledBackend("null", PRESETS["null"][tier], world.now_ns)
-    profile = load_profile(config.device_profile or DEFAULT_PRESET)
-    return ModelledBackend("modelled", profile[tier], world.now_ns)
+    model = load_profile(config.device_profile or DEFAULT_PRESET)[tier]
+    if tier is Tier.STORAGE and config.engine is not None and model is not NULL:
+        # A named engine keeps no more in flight than it has threads.
+        threads = config.io_threads + config.write_threads
+        model = replace(model, concurrency=min(model.concurrency or threads, threads))
+    return ModelledBackend("modelled", model, world.now_ns)
 
 
 def _real(
@@ -57,4 +62,10 @@ def _real(
         verify=config.verify,
         io_engine=config.io_engine,
     )
-    return FilesBackend(roots, options, plane=plane)
+    if config.layout == "files" and config.write_threads == 0:
+        return FilesBackend(roots, options, plane=plane)
+    from kvspill.storage.layouts import Layout, make_layout
+
+    unit_bytes = config.block_tokens * config.bytes_per_token
+    layout = Layout(config.layout, unit_bytes, limit_bytes, config.write_threads)
+    return make_layout(layout, roots, options, plane)

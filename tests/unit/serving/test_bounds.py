@@ -94,3 +94,14 @@ def test_the_bounds_are_ordered(chains, room):
     bounds = hit_bounds(log_of(requests), room * 10)
     if bounds is not None:
         assert 0 <= bounds.lru <= bounds.belady <= bounds.infinite <= 1
+
+
+def test_requests_count_in_the_order_in_which_they_asked():
+    log = AccessLog()
+    log.add([Access("a", 10)], started_ns=5)
+    log.add([Access("b", 10), Access("c", 10)], started_ns=3)
+    log.add([Access("a", 10)], started_ns=4)
+    log.sort()
+    names = {number: name for name, number in log._names.items()}
+    assert [names[number] for number in log.numbers] == ["b", "c", "a", "a"]
+    assert list(log.ends) == [2, 3, 4]

@@ -55,12 +55,13 @@ class SlotsBackend(ExtentsBackend):
         super()._prepare()
         if not self._sites:
             return
-        per_site = self._layout.capacity_bytes // len(self._sites) // self._slot_bytes
-        if per_site < 1:
+        slots = self._layout.capacity_bytes // self._slot_bytes
+        if slots < 1:
             raise UsageError(
                 f"--storage-capacity-gb: {self._layout.capacity_bytes} bytes hold no slot of "
-                f"{self._slot_bytes} bytes in each of {len(self._sites)} directories; give more"
+                f"{self._slot_bytes} bytes; give more, or fewer --block-tokens"
             )
+        per_site = -(-slots // len(self._sites))
         for site in self._sites:
             fd = self._fds[id(site)] = site.open(SLOT_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             if not (site.access.preallocates and preallocate(fd, per_site * self._slot_bytes)):
