@@ -11,10 +11,19 @@ from kvspill.records import GIB
 
 CAPACITY_GB_MAX = 4.0
 FREE_SHARE_MAX = 0.1
-DEFAULTS = {"num_users": 10, "duration": 30.0, "cpu_mem_gb": 0.5, "generation_mode": "fast"}
+DEFAULTS = {
+    "num_users": 10,
+    "duration": 30.0,
+    "arrival": "closed",
+    "cpu_mem_gb": 0.5,
+    "generation_mode": "fast",
+}
 SMALL_MODEL = "tiny-1b"
 
-SUMMARY = "Measures the current disk for 30 seconds, holding at most 4 GiB and a tenth of the free space."
+SUMMARY = (
+    "Measures the current disk for 30 seconds with users who wait for their answers, holding at most 4 GiB "
+    "and a tenth of the free space."
+)
 EXAMPLES = """\
 examples:
   kvspill quick
