@@ -41,8 +41,6 @@ class Setting:
     device: throttle.Throttled | None = None
     quiet_share: float = 0.3
     patience_seconds: float = 10.0
-    huge_pages: bool = True
-    """Whether fio's buffers lie on huge pages, as kvspill's do."""
 
     @property
     def join(self) -> Join:
@@ -62,6 +60,8 @@ class Rounds:
 
     cell: Cell
     kvspill: list[Measured] = field(default_factory=list)
+    plain: list[Measured] = field(default_factory=list)
+    """fio psync with the memory it takes by default, in some of the rounds: for the processor time alone."""
     fio: dict[str, list[Measured]] = field(default_factory=lambda: {name: [] for name in ENGINES})
     busy: list[float] = field(default_factory=list)
 
@@ -69,21 +69,23 @@ class Rounds:
 def measure_cell(setting: Setting, kvspill: Kvspill, cell: Cell, old: Sequence[Path]) -> Rounds:
     """Rounds in which every side runs once, each round beginning with another side."""
     rounds = Rounds(cell)
+    work = setting.work_bytes(cell)
+
+    def fio(engine: str, huge_pages: bool = True) -> Measured:
+        return run_fio(engine, cell, setting.root, old, work, setting.seconds, setting.join, huge_pages)
+
     sides = ("kvspill", *ENGINES)
     for number in range(setting.rounds):
         rounds.busy.append(wait_quiet(setting.quiet_share, setting.patience_seconds))
         turn = number % len(sides)
         for side in sides[turn:] + sides[:turn]:
             if side == "kvspill":
-                measured, _ = kvspill.measure(cell, setting.seconds)
-                rounds.kvspill.append(measured)
+                rounds.kvspill.append(kvspill.measure(cell, setting.seconds)[0])
                 settle(setting.root)
             else:
-                work = setting.work_bytes(cell)
-                measured = run_fio(
-                    side, cell, setting.root, old, work, setting.seconds, setting.join, setting.huge_pages
-                )
-                rounds.fio[side].append(measured)
+                rounds.fio[side].append(fio(side))
+        if turn == 0:
+            rounds.plain.append(fio("psync", huge_pages=False))
     return rounds
 
 
@@ -119,6 +121,7 @@ HEAD = (
     "p95/psync",
     "p95/uring",
     "CPU/psync",
+    "CPU/psync, huge pages",
     "CPU s/GB",
     "verdict",
 )
@@ -134,6 +137,7 @@ def row(one: Compared) -> tuple[str, ...]:
         str(one.bandwidth["io_uring"]),
         str(one.p95["psync"]),
         str(one.p95["io_uring"]),
+        f"{one.cpu_plain:.3f}",
         str(one.cpu["psync"]),
         f"{one.cpu_seconds_per_gb:.3f}",
         one.verdict,
@@ -154,7 +158,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--io-threads", type=int, help="kvspill's I/O threads [32, on tmpfs 8]")
     parser.add_argument("--io-engine", default="threads")
     parser.add_argument("--verify", default="off", choices=("off", "stamp", "full"))
-    parser.add_argument("--fio-pages", default="huge", choices=("huge", "small"), help="fio's memory [huge]")
     parser.add_argument("--quiet-share", type=float, default=0.3, help="wait while others use more CPU [0.3]")
     parser.add_argument("--patience", type=float, default=10, help="seconds to wait for that per round [10]")
     parser.add_argument("--minutes", type=float, default=60, help="start no further cell after this [60]")
@@ -196,7 +199,6 @@ def setting_of(args: argparse.Namespace, root: Path, device: throttle.Throttled 
         device=device,
         quiet_share=args.quiet_share,
         patience_seconds=args.patience,
-        huge_pages=args.fio_pages == "huge",
     )
 
 
@@ -205,10 +207,9 @@ def title_of(setting: Setting) -> str:
     if setting.speed_bytes is not None:
         kind = f"throttled to {setting.speed_bytes / MIB:g} MiB/s"
     io = setting.io
-    pages = "huge" if setting.huge_pages else "small"
     return (
         f"{kind}, --io-size {io.io_size // MIB} MiB, {io.io_threads} threads, engine {io.io_engine}, "
-        f"verification {io.verify}, fio on {pages} pages, {setting.rounds} rounds of {setting.seconds:g} s a side"
+        f"verification {io.verify}, {setting.rounds} rounds of {setting.seconds:g} s a side"
     )
 
 
@@ -224,7 +225,7 @@ def run(args: argparse.Namespace) -> int:
         compared, raw = [], []
         cells = cells_of(args, setting.io, setting.memory)
         for rounds in measure_all(setting, cells, time.monotonic() + 60 * args.minutes):
-            one = judge(rounds.cell, rounds.kvspill, rounds.fio, setting.bars)
+            one = judge(rounds.cell, rounds.kvspill, rounds.fio, rounds.plain, setting.bars)
             say("  " + "  ".join(row(one)[2:]))
             compared.append(one)
             raw.append(asdict(rounds))

@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from lib.cost import cpu_seconds_per_byte
 from lib.shape import Cell, Op, operations
 from lib.stats import bins_quantile
 
 _SETUP_SECONDS = 60
+RAMP_MS = 400
+_FIRST_PIECES = 4
+"""Moved by fio: its clock runs."""
 HUGE_PAGE_BYTES, SMALL_PAGE_BYTES = 2 << 20, 4096
 _RING_JOBS = 2
 """io_uring submits from so many threads; each keeps its share of the pieces in flight."""
@@ -40,6 +44,8 @@ class Measured:
     mean_ns: float
     cpu_seconds: float
     pieces: int
+    written: int = 0
+    """Of the pieces, those that were written."""
 
     @property
     def bandwidth(self) -> float:
@@ -91,6 +97,9 @@ def job_text(
             # Old files are read again and again; a fresh file is written once.
             f"time_based={1 if cell.op == 'read' else 0}",
         ]
+        if cell.op == "read":
+            # Buffers to write from are filled before the clock starts, those to read into not even touched.
+            lines += [f"ramp_time={RAMP_MS}ms"]
     else:
         lines += ["rw=rw"]
     for slot in range(shape.slots):
@@ -144,20 +153,29 @@ def run(
     text: str, directory: Path, seconds: float, piece_bytes: int, join: Join = None, huge_pages: bool = True
 ) -> Measured:
     """Run a job file and return what fio measured; whatever it complains about is an error."""
-    job = directory / "job.fio"
+    job, output, errors = directory / "job.fio", directory / "out.json", directory / "errors"
     job.write_text(text)
-    done = subprocess.run(
-        ["fio", "--output-format=json+", str(job)],
-        capture_output=True,
-        text=True,
-        timeout=seconds * 10 + _SETUP_SECONDS,
-        preexec_fn=join,
-        env={**os.environ, "GLIBC_TUNABLES": f"glibc.malloc.hugetlb={int(huge_pages)}"},
-        cwd=directory,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"fio failed ({done.returncode}): {(done.stderr or done.stdout).strip()[-600:]}")
-    return parse(json.loads(done.stdout[done.stdout.index("{") :]), piece_bytes)
+    with errors.open("w") as sink:
+        process = subprocess.Popen(
+            ["fio", "--output-format=json+", f"--output={output}", str(job)],
+            stdout=sink,
+            stderr=sink,
+            preexec_fn=join,
+            env={**os.environ, "GLIBC_TUNABLES": f"glibc.malloc.hugetlb={int(huge_pages)}"},
+            cwd=directory,
+        )
+    try:
+        # fio itself counts whole milliseconds of each thread, which is more than some of them use.
+        skip_seconds = 0.1 * seconds + (RAMP_MS / 1000 if "ramp_time" in text else 0)
+        per_byte = cpu_seconds_per_byte(process.pid, _FIRST_PIECES * piece_bytes, skip_seconds, 0.6 * seconds)
+        status = process.wait(timeout=seconds * 10 + _SETUP_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    if status != 0:
+        raise RuntimeError(f"fio failed ({status}): {errors.read_text().strip()[-600:]}")
+    measured = parse(json.loads(output.read_text()), piece_bytes)
+    return measured if per_byte is None else replace(measured, cpu_seconds=per_byte * measured.nbytes)
 
 
 def parse(answer: Mapping[str, Any], piece_bytes: int) -> Measured:
@@ -181,7 +199,8 @@ def parse(answer: Mapping[str, Any], piece_bytes: int) -> Measured:
         seconds=max(side["runtime"] for side in sides) / 1000,
         p95_ns=bins_quantile(bins, 0.95),
         mean_ns=total_ns / sum(side["clat_ns"]["N"] for side in sides),
-        # Per cent of the jobs' summed run time, taken by each thread around its I/O alone.
+        # Per cent of the jobs' summed run time, in whole milliseconds of each thread.
         cpu_seconds=sum((job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1000 for job in jobs),
         pieces=pieces,
+        written=sum(job["write"]["total_ios"] for job in jobs),
     )

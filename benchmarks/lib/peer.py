@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -106,54 +107,65 @@ def run_fio(
     join: fio.Join = None,
     huge_pages: bool = True,
 ) -> Measured:
-    """fio on fresh files made for it (or the very files that kvspill reads), all removed afterwards."""
+    """fio on fresh files made for it (or the very files that kvspill reads), all removed afterwards.
+
+    kvspill makes its files inside the measured time. fio's are there before its clock starts, but the
+    processor time of making those that it wrote is added to fio's.
+    """
     cell.check()
     with scratch(root) as directory:
         if cell.op == "mix":
-            per_slot = 0
-            _prepare_mix(engine, cell, directory, old, fresh_bytes)
+            per_slot, fresh = 0, _prepare_mix(engine, cell, directory, old, fresh_bytes)
         else:
-            per_slot = _prepare_files(engine, cell, directory, old, fresh_bytes)
+            per_slot, fresh = _prepare_files(engine, cell, directory, old, fresh_bytes)
+        making_seconds = _make_fresh(fresh, cell)
         text = fio.job_text(engine, cell, directory, per_slot, seconds, huge_pages)
-        return fio.run(text, directory, seconds, cell.piece_bytes, join, huge_pages)
+        measured = fio.run(text, directory, seconds, cell.piece_bytes, join, huge_pages)
+    used = measured.written * cell.piece_bytes / cell.entry_bytes
+    return replace(measured, cpu_seconds=measured.cpu_seconds + used * making_seconds)
 
 
-def _prepare_files(engine: str, cell: Cell, directory: Path, old: Sequence[Path], fresh_bytes: int) -> int:
-    """Files e<slot>.<number> for fio; returns how many each slot has."""
+def _prepare_files(
+    engine: str, cell: Cell, directory: Path, old: Sequence[Path], fresh_bytes: int
+) -> tuple[int, list[Path]]:
+    """How many files a slot of fio's has, and their paths where they are still to be made."""
     slots = fio.layout(engine, cell).slots
     have = len(old) if cell.op == "read" else fresh_bytes // cell.entry_bytes
     per_slot = max(1, have // slots)
-    for slot in range(slots):
-        for number in range(per_slot):
-            path = directory / fio.file_name(slot, number)
-            if cell.op == "read":
-                os.link(old[(slot * per_slot + number) % len(old)], path)
-            else:
-                _fresh(path, cell)
-    return per_slot
+    paths = [directory / fio.file_name(slot, number) for slot in range(slots) for number in range(per_slot)]
+    if cell.op == "write":
+        return per_slot, paths
+    for at, path in enumerate(paths):
+        os.link(old[at % len(old)], path)
+    return per_slot, []
 
 
-def _prepare_mix(engine: str, cell: Cell, directory: Path, old: Sequence[Path], moved_bytes: int) -> None:
-    """Fresh files and I/O logs for as many operations as could fit the time."""
+def _prepare_mix(
+    engine: str, cell: Cell, directory: Path, old: Sequence[Path], moved_bytes: int
+) -> list[Path]:
+    """I/O logs for as many operations as could fit the time; returns the fresh files that they need."""
     count = max(2 * cell.slots, moved_bytes // cell.entry_bytes)
     writes = sum(op.write for op in islice(operations("mix", len(old)), count))
     fresh = [directory / f"fresh{number}" for number in range(writes)]
-    for path in fresh:
-        _fresh(path, cell)
     for name, text in fio.mix_logs(engine, cell, old, fresh, count).items():
         (directory / name).write_text(text)
+    return fresh
 
 
-def _fresh(path: Path, cell: Cell) -> None:
-    """A new file, its room reserved but never written; on tmpfs reserving would be half of the writing."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        if cell.memory:
-            os.ftruncate(fd, cell.entry_bytes)
-        else:
-            os.posix_fallocate(fd, 0, cell.entry_bytes)
-    finally:
-        os.close(fd)
+def _make_fresh(paths: Sequence[Path], cell: Cell) -> float:
+    """Make new files, their room reserved but never written; returns the processor seconds of one."""
+    before = time.process_time()
+    for path in paths:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            if cell.memory:
+                # Reserving memory would be half of the writing.
+                os.ftruncate(fd, cell.entry_bytes)
+            else:
+                os.posix_fallocate(fd, 0, cell.entry_bytes)
+        finally:
+            os.close(fd)
+    return (time.process_time() - before) / max(1, len(paths))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 """As a run sets it."""
 _POPULATE_AT_ONCE = 8
 _WARM_ROUNDS = 3
+_SUBDIRS = 256
 _REST_SECONDS = 0.4
 """A throttle lets who was active but slow catch up: it must have forgotten the warm-up when time starts."""
 
@@ -88,11 +88,11 @@ class Worker:
 
     def _link_old(self, run: Path) -> None:
         """Names depend on the key alone as long as the plane is the same, so old files fit a new backend."""
+        for number in range(_SUBDIRS):
+            # A run makes each when its first file comes; in a window of a second that would weigh too much.
+            (run / f"{number:02x}").mkdir(mode=0o700)
         for relative, link in self._old:
-            path = run / relative
-            with suppress(FileExistsError):
-                path.parent.mkdir(mode=0o700)
-            os.link(link, path)
+            os.link(link, run / relative)
 
     async def _warm(self, backend: FilesBackend) -> None:
         """Let every I/O thread touch its memory, as fio's threads do before their clock starts."""
