@@ -51,7 +51,7 @@ def test_run_help_has_every_group_and_the_aliases(capsys: pytest.CaptureFixture[
     assert "simulated users [50]" in text
     assert "10 % of --duration" in " ".join(text.split())
     assert "--storage-backend" not in text
-    assert "io_uring" not in text
+    assert "--io-engine threads|io_uring" in text
 
 
 def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,10 +86,6 @@ def test_a_command_of_the_specification_means_what_it_says(line: str, expected: 
     ("line", "answer"),
     [
         (
-            "--io-engine io_uring",
-            "--io-engine io_uring: not available in this version (io_uring); use --io-engine threads",
-        ),
-        (
             "--gpu-tier real --gpu-mem-gb 8",
             "--gpu-tier real: not available in this version (a real GPU tier); use --gpu-tier modelled",
         ),

@@ -60,7 +60,7 @@ class Ring:
         except OSError as error:
             raise RingError(
                 f"the kernel refuses io_uring ({error.strerror})",
-                "sysctl kernel.io_uring_disabled=0 and the container's seccomp profile may allow it",
+                "allow it with sysctl kernel.io_uring_disabled=0, or in the container's seccomp profile",
             ) from error
         self._open = True
         try:
@@ -153,11 +153,12 @@ def _binding() -> Any:
         import liburing
     except ImportError as error:
         raise RingError(
-            f"the liburing package cannot be used ({error})", 'pip install "kvspill[uring]" brings it'
+            f"the liburing package cannot be used ({error})", 'install it with pip install "kvspill[uring]"'
         ) from error
     missing = [name for name in _NEEDED if not hasattr(liburing, name)]
     if missing:
         raise RingError(
-            f"the liburing package lacks {', '.join(missing)}", 'pip install -U "kvspill[uring]" brings it'
+            f"the liburing package lacks {', '.join(missing)}",
+            'install it anew with pip install -U "kvspill[uring]"',
         )
     return liburing

@@ -23,6 +23,7 @@ EXTRAS = {
     "redis": (("redis",), "Redis"),
     "mpi": (("mpi4py",), "several clients"),
     "report": (("plotly",), "HTML reports"),
+    "uring": (("liburing",), "--io-engine io_uring"),
 }
 _IO_URING_SETUP = 425
 _IO_URING_PARAMS_BYTES = 120

@@ -246,7 +246,11 @@ def engine_warnings(backends: Sequence[Backend], progress: Progress) -> list[Cau
     """Warnings of backends that prepared themselves otherwise than asked."""
     fallbacks = [getattr(backend, "engine_fallback", None) for backend in backends]
     warnings = [
-        caution("io_engine", f"I/O goes by threads instead of --io-engine io_uring: {reason}.", f"{remedy}.")
+        caution(
+            "io_engine",
+            f"I/O goes by threads instead of --io-engine io_uring: {reason}.",
+            f"{remedy[0].upper()}{remedy[1:]}.",
+        )
         for reason, remedy in filter(None, fallbacks)
     ]
     for warning in warnings:
