@@ -220,6 +220,30 @@ static PyObject *exchange(PyObject *self, PyObject *args)
     return ok ? Py_BuildValue("inn", status, piece, (Py_ssize_t)0) : NULL;
 }
 
+static PyObject *holds(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int verify, held = 0;
+    Py_buffer memory, base;
+    Py_ssize_t offset, nbytes;
+    span_t s = {0};
+    if (!PyArg_ParseTuple(args, "y*nnnKKiy*", &memory, &offset, &nbytes, &s.checked_blocks, &s.key_hash,
+                          &s.generation, &verify, &base))
+        return NULL;
+    int ok = offset >= 0 && offset % BLOCK == 0 && nbytes >= 0 && nbytes <= memory.len &&
+             (nbytes % BLOCK == 0 || nbytes % BLOCK >= STAMP_BYTES);
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        held = matches(&s, memory.buf, offset, nbytes, verify, &base);
+        Py_END_ALLOW_THREADS
+    } else {
+        PyErr_SetString(PyExc_ValueError, "memory, offset and length do not fit together");
+    }
+    PyBuffer_Release(&memory);
+    PyBuffer_Release(&base);
+    return ok ? PyBool_FromLong(held) : NULL;
+}
+
 static PyObject *pwritev_timed(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -268,6 +292,7 @@ static PyObject *pwritev_timed(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"transfer", transfer, METH_VARARGS, "Move an entry's next pieces between memory and a file."},
     {"exchange", exchange, METH_VARARGS, "Move an entry's next pieces between memory and arena pages."},
+    {"holds", holds, METH_VARARGS, "Whether memory holds an entry's bytes at an offset."},
     {"pwritev_timed", pwritev_timed, METH_VARARGS, "pwritev; returns (bytes or -errno, start_ns, end_ns)."},
     {NULL, NULL, 0, NULL},
 };

@@ -32,4 +32,14 @@ def exchange(
     base: Buffer,
     max_pieces: int,
 ) -> tuple[int, int, int]: ...
+def holds(
+    memory: Buffer,
+    offset: int,
+    nbytes: int,
+    checked_blocks: int,
+    key_hash: int,
+    generation: int,
+    verify: int,
+    base: Buffer,
+) -> bool: ...
 def pwritev_timed(fd: int, buffers: Sequence[Buffer], offset: int) -> tuple[int, int, int]: ...

@@ -227,8 +227,13 @@ def check_piece(memory: Bytes, span: Span, piece: int, verify: Verify, base: Byt
     if verify is Verify.OFF:
         return None
     offset, _ = span.extent(piece)
-    pristine = base if verify is Verify.FULL else None
-    return check(memory, span.identity, offset, span.checked_bytes(piece), pristine)
+    nbytes, pristine = span.checked_bytes(piece), base if verify is Verify.FULL else None
+    if _compiled is not None:
+        identity, reference = span.identity, NOTHING if pristine is None else pristine
+        shape = offset, nbytes, span.checked_blocks, identity.key_hash, identity.generation
+        if _compiled.holds(memory, *shape, verify, reference):
+            return None
+    return check(memory, span.identity, offset, nbytes, pristine)
 
 
 def pwritev_timed(fd: int, buffers: Sequence[Any], offset: int) -> tuple[int, int, int]:

@@ -95,8 +95,8 @@ class Ring:
     def _view(self, buffer: Any) -> memoryview:
         """The buffer as the binding takes it. The binding never lets go of what it was given: a view by
         address costs a few bytes then, where the buffer itself would stay in memory for good."""
-        array = np.frombuffer(buffer, dtype=np.uint8)
-        key = array.ctypes.data, array.nbytes
+        array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, dtype=np.uint8)
+        key = array.__array_interface__["data"][0], array.nbytes
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= _VIEWS_MAX:
