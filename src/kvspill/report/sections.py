@@ -10,6 +10,7 @@ from rich.text import Text
 from kvspill.records import GIB
 from kvspill.report.assessment import NO_TARGET
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
+from kvspill.report.io_model import io_model_rows
 
 Part = Text | Table | Padding
 NONE = "not measured"
@@ -36,6 +37,7 @@ def sections(result: Mapping[str, Any]) -> Iterator[Part]:
     yield from _tier_latencies(result)
     yield from _tier_distribution(result)
     yield from _cache(result)
+    yield from _io_model(result)
     yield from _qos(result)
     yield from _honesty(result)
     yield from _bottlenecks(result)
@@ -252,6 +254,13 @@ def _cache(result: Mapping[str, Any]) -> Iterator[Part]:
             ("User cache hits", f"{cache['user_cache_hits']:,}"),
         )
     )
+
+
+def _io_model(result: Mapping[str, Any]) -> Iterator[Part]:
+    rows = list(io_model_rows(result.get("io_model") or {}))
+    if rows:
+        yield _title(f"I/O MODEL{label(result)}")
+        yield _pairs(rows)
 
 
 def _qos(result: Mapping[str, Any]) -> Iterator[Part]:

@@ -18,6 +18,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.measure.tee import Tee
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.report.cautions import Caution, caution
+from kvspill.report.io_model import io_model_cautions
 from kvspill.report.result import build_result
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
@@ -150,7 +151,7 @@ class Trial:
             facts,
             recorder,
             probes,
-            [*self.plan.warnings, *skipped_rows(facts.workload)],
+            [*self.plan.warnings, *skipped_rows(facts.workload), *io_model_cautions(facts.io_model)],
             environment=None if self.plan.simulated else environment(self.plan.cache_dirs),
             ceiling=ceiling,
             trials=config.trials,

@@ -64,8 +64,14 @@ class SlotsBackend(ExtentsBackend):
         per_site = -(-slots // len(self._sites))
         for site in self._sites:
             fd = self._fds[id(site)] = site.open(SLOT_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-            if not (site.access.preallocates and preallocate(fd, per_site * self._slot_bytes)):
-                os.ftruncate(fd, per_site * self._slot_bytes)
+            try:
+                if not (site.access.preallocates and preallocate(fd, per_site * self._slot_bytes)):
+                    os.ftruncate(fd, per_site * self._slot_bytes)
+            except OSError as error:
+                raise UsageError(
+                    f"--layout slots: {per_site * self._slot_bytes} bytes cannot be reserved in "
+                    f"{site.run.root} ({error.strerror}); give a smaller --storage-capacity-gb"
+                ) from error
             # The lowest offsets are taken first.
             self._free[id(site)] = [slot * self._slot_bytes for slot in reversed(range(per_site))]
 
