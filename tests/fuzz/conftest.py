@@ -1,0 +1,21 @@
+"""Counts the inputs that were tried, so that the number can be stated."""
+
+from collections import Counter
+
+import pytest
+
+_KEY = pytest.StashKey[Counter]()
+
+
+@pytest.fixture
+def tally(request):
+    """Inputs tried by kind."""
+    return request.config.stash.setdefault(_KEY, Counter())
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    counts = config.stash.get(_KEY, Counter())
+    if counts:
+        terminalreporter.write_line(f"fuzz inputs tried: {counts.total():,}")
+        for name, count in sorted(counts.items()):
+            terminalreporter.write_line(f"  {name}: {count:,}")
