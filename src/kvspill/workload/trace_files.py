@@ -175,6 +175,10 @@ def time_ns_of(record: Mapping[str, Any], name: str, unit_ns: int) -> int:
     return value * unit_ns if isinstance(value, int) else round(value * unit_ns)
 
 
+_LARGEST_INT = 10**18
+"""No time, count or length comes near it; what is longer than a float can hold must not reach arithmetic."""
+
+
 def _number(record: Mapping[str, Any], name: str) -> int | float:
     if name not in record:
         raise RowError(f"{name} is missing")
@@ -184,6 +188,8 @@ def _number(record: Mapping[str, Any], name: str) -> int | float:
             value = int(value) if value.strip().lstrip("-").isdigit() else float(value)
         except ValueError:
             raise RowError(f"{name} {value[:40]!r} is not a number") from None
+    if isinstance(value, int) and abs(value) > _LARGEST_INT:
+        raise RowError(f"{name} {str(value)[:40]!r} is out of all bounds")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise RowError(f"{name} {str(value)[:40]!r} is not a number")
     return value
