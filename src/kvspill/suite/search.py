@@ -287,7 +287,7 @@ def search_warnings(last: Mapping[str, Any], steps: list[dict[str, Any]]) -> lis
         found.append(
             caution(
                 "stage_not_settled",
-                "Some stages were measured before a request's mean stay had passed.",
+                "Some stages were measured before a mean round of their users had passed.",
                 "Give a longer --autoscaler-stage and --duration.",
             )
         )

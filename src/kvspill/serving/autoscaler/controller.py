@@ -66,7 +66,7 @@ class Stages:
         self._options = options
         self._send_away = send_away
         self._pace = options.pace
-        self._stay_ns = 0.0
+        self._round_ns = 0.0
         self._settling_ns = 0
         self._sent_away = 0
         self.steps: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ class Stages:
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
         self._windows.close(self._world.now_ns())
-        self._note_stay()
+        self._note_round()
         self.steps.append(self._step(level, action, reason, measure, started_ns, settled))
         return measure
 
@@ -129,7 +129,7 @@ class Stages:
         }
 
     async def _settle(self, level: int, action: str) -> bool:
-        """Change the load and let it settle: one mean stay of a request, an interval at least (three after
+        """Change the load and let it settle: one mean round of a user, an interval at least (three after
         users left). False where that takes longer than the run can wait."""
         started_ns = self._world.now_ns()
         fewer = level < self._lever.level
@@ -151,19 +151,19 @@ class Stages:
                 return False
 
     def _has_settled(self, now_ns: int, elapsed_ns: int) -> bool:
-        """One mean stay has passed since the load changed, and nobody of before is left."""
+        """One mean round has passed since the load changed, and nobody of before is left."""
         monitor = self._windows.monitor
-        stay_ns = monitor.mean_residence_ns(self._options.with_wait)
-        # Those who are served first stayed shortest: the stage before says how long a stay can be.
-        if stay_ns is None or elapsed_ns < max(stay_ns, min(self._stay_ns, 2 * stay_ns)):
+        round_ns = monitor.mean_round_ns(self._options.with_wait)
+        # Those who are served first had the shortest rounds: the stage before says how long one can be.
+        if round_ns is None or elapsed_ns < max(round_ns, min(self._round_ns, 2 * round_ns)):
             return False
         return not self._options.drain or all(
             age_ns <= elapsed_ns for _qos, age_ns in monitor.waiting(now_ns)
         )
 
-    def _note_stay(self) -> None:
-        stay_ns = self._windows.monitor.mean_residence_ns(self._options.with_wait)
-        self._stay_ns = stay_ns if stay_ns is not None else self._stay_ns
+    def _note_round(self) -> None:
+        round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)
+        self._round_ns = round_ns if round_ns is not None else self._round_ns
 
     async def _tick(self) -> None:
         if not self._time_for_another():

@@ -77,6 +77,7 @@ class WindowMonitor:
         self._moved_bytes = _longs()
         self._requests = {qos: _Requests() for qos in QoS}
         self._served = 0
+        self._thought_ns = 0
         self._served_ns = 0
         self._stayed_ns = 0
 
@@ -100,6 +101,7 @@ class WindowMonitor:
     def request(self, record: RequestRecord) -> None:
         rows = self._requests[record.request.qos]
         self._served += 1
+        self._thought_ns += record.request.think_ns
         self._served_ns += record.finished_ns - record.started_ns
         self._stayed_ns += record.end_to_end_ns
         if record.failure is not None:
@@ -111,11 +113,11 @@ class WindowMonitor:
         rows.chosen_ns.append(self._latency_of(record))
         rows.tokens.append(record.request.generate_tokens)
 
-    def mean_residence_ns(self, with_wait: bool) -> float | None:
-        """Mean time that a request stayed, its wait in the queue included or not."""
+    def mean_round_ns(self, with_wait: bool) -> float | None:
+        """Mean time of a user's round: its pause and the stay of its request, the wait included or not."""
         if not self._served:
             return None
-        return (self._stayed_ns if with_wait else self._served_ns) / self._served
+        return (self._thought_ns + (self._stayed_ns if with_wait else self._served_ns)) / self._served
 
     def measure(self, end_ns: int, batches: int) -> StageMeasure:
         """The window from its beginning to end_ns, cut into batches of equal length."""

@@ -49,6 +49,6 @@ class SearchOptions:
     sla_ms: Mapping[QoS, float] = field(default_factory=dict)
     """Each class's p95 target, for the monitor."""
     with_wait: bool = True
-    """A stay includes the wait in the queue: true of closed users, whose wait is bounded."""
+    """A user's round includes the wait in the queue: true of closed users, whose wait is bounded."""
     drain: bool = False
     """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away."""

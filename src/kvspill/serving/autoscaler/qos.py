@@ -66,6 +66,6 @@ class QosMode:
         high = self._search.high
         return {
             "target_saturation": self._target,
-            "target_met": held.judgement.passes or not held.judgement.clear,
+            "target_met": held.judgement.passes,
             "next_level_that_failed": None if high is None or high.level == held.level else high.level,
         }

@@ -45,7 +45,7 @@ class BracketSearch:
     """Goes up while it passes and down while it doesn't, then halves the gap, then confirms.
 
     Levels near the limit can come out either way by chance: a failure in doubt is measured again, and all
-    windows of a level are judged together. The confirmation is judged by its own window alone.
+    windows of a level are judged together. A confirmation that fails clearly needs no company.
     """
 
     def __init__(self, options: SearchOptions, judge: Judge, factor: Factor):
@@ -98,19 +98,21 @@ class BracketSearch:
         )
         windows = self._windows.setdefault(level, [])
         windows.append(measure)
-        if action == "confirm":
-            windows[:-1] = []
-        measure = pooled(windows)
-        self.held[level] = Held(level, measure, self._judge(measure))
-        return self.held[level]
+        alone = Held(level, measure, self._judge(measure))
+        if action == "confirm" and alone.judgement.clear and not alone.judgement.passes:
+            # The device is no longer what it was: what it did before says nothing.
+            windows[:] = [measure]
+        together = pooled(windows)
+        self.held[level] = Held(level, together, self._judge(together))
+        return alone
 
     async def _confirm(self, stages: Stages, low: Held) -> bool:
-        """Return to the answer once; a clear failure there sends the search on."""
+        """Return to the answer once; a failure of all its windows together sends the search on."""
         held = await self._hold(stages, low.level, "confirm", f"largest that passed: {low.judgement.text}")
-        if held.judgement.passes or not held.judgement.clear:
-            self.confirmed = held
-            return True
-        return False
+        together = self.held[low.level].judgement
+        if together.passes:
+            self.confirmed = Held(low.level, held.measure, together)
+        return together.passes
 
     def _next(self) -> tuple[int, str, str] | None:
         """The next level to hold, or None where the bracket is narrow enough or a bound was reached."""

@@ -119,9 +119,7 @@ class SloMode:
                     for qos, limit_ms in self._slo.limits_ms.items()
                 },
             },
-            "target_met": held.judgement.passes or not held.judgement.clear
-            if held.judgement.enough
-            else None,
+            "target_met": held.judgement.passes if held.judgement.enough else None,
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
             "goodput_tokens_per_sec": tokens.mean,
