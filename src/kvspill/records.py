@@ -302,7 +302,7 @@ class RunFacts:
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What was asked: the kind of workload, what was read of a recording and what was skipped."""
     io_model: Mapping[str, Any] = field(default_factory=dict)
-    """What is known of the I/O model over the whole load: read inflation, bounds of the hit rate, break-even."""
+    """What is known of the I/O model over the whole load: read inflation, hit-rate bounds, break-even."""
     errors: Mapping[tuple[Tier, Verb, str], int] = field(default_factory=dict)
     """Failed operations of the whole load by kind, those outside the window included."""
     stuck_ages_ns: tuple[int, ...] = ()
