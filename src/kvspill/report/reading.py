@@ -109,7 +109,13 @@ def read_json(path: Path) -> Any:
     if not text.strip():
         raise UsageError(f"{path}: empty; the run that should have written it did not finish: run it again")
     try:
-        return json.loads(text)
+        document = json.loads(text)
+        if "\\ud" in text.lower():
+            # Half of a character pair is valid JSON, but nobody can print it or write it anywhere.
+            json.dumps(document, ensure_ascii=False).encode()
+        return document
+    except UnicodeEncodeError:
+        raise UsageError(f"{path}: holds half a character (\\ud…); write it again or run it again") from None
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg:
             raise UsageError(
