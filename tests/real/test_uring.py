@@ -1,6 +1,7 @@
 """The io_uring engine on a real file system, and how it gives way to threads where it cannot work."""
 
 import asyncio
+import errno
 import functools
 import json
 import sys
@@ -254,3 +255,28 @@ def test_the_fallback_is_a_warning_of_the_result(tmp_path: Path) -> None:
     assert warning["message"].startswith("I/O goes by threads instead of --io-engine io_uring: O_DIRECT")
     (storage,) = [tier for tier in result["tiers"] if tier["tier"] == "storage"]
     assert "threads instead of io_uring" in storage["description"]
+
+
+@pytest.mark.usefixtures("ring")
+def test_a_ring_that_breaks_fails_what_it_had_and_what_comes_and_hangs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, left = Ring.submit, iter(range(50))
+
+    def breaking(self: Ring, *args: Any) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOMEM, "out of memory")
+        submit(self, *args)
+
+    async def scenario(files: FilesBackend) -> None:
+        refs = [ObjectRef(f"k{index}", 1, 20 * IO_SIZE) for index in range(6)]
+        await write(files, refs[0])
+        monkeypatch.setattr(Ring, "submit", breaking)
+        answers = await asyncio.wait_for(files.write([WriteItem(ref) for ref in refs[1:]]), 10)
+        assert answers[-1].error == "ENOMEM"
+        assert {answer.error for answer in answers} == {None, "ENOMEM"}
+        (late,) = await asyncio.wait_for(files.read(refs[:1]), 10)
+        assert late.error == "ENOMEM"
+
+    run(tmp_path, scenario)
+    assert list(tmp_path.iterdir()) == []
