@@ -101,7 +101,7 @@ def test_a_feature_of_a_later_version_is_answered_and_never_ignored(line: str, a
     assert str(caught.value) == answer
 
 
-LATER_FLAGS = ["--engine lmcache"]
+LATER_FLAGS = ["--gpu-tier real"]
 
 
 @pytest.mark.parametrize("line", LATER_FLAGS)
