@@ -1,0 +1,159 @@
+"""Soak: does memory stay flat over a long run? In virtual time (a day in minutes) or on a real device.
+
+    python benchmarks/soak.py virtual                       24 h, 500 users, closed arrivals
+    python benchmarks/soak.py real --cache-dir /mnt/nvme    5 minutes of real I/O
+
+Prints the resident memory over time and its slope after the first third, where caches still fill up.
+"""
+
+import argparse
+import gc
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvspill.cache.cache import Cache
+from kvspill.config import Config
+from kvspill.measure.recorder import Recorder
+from kvspill.records import MIB, NS_PER_SEC
+from kvspill.serving.engine import Engine
+from kvspill.suite.progress import Progress
+from kvspill.suite.runner import make_plan
+from kvspill.suite.trial import run_trial
+from kvspill.world import World
+
+HOUR_SECONDS = 3600.0
+SAMPLES = 60
+SETTLED_SHARE = 1 / 3
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the process held at one moment of the run."""
+
+    at_seconds: float
+    resident_bytes: int
+    entries: int
+    completed: int
+
+
+class SoakProgress(Progress):
+    """Takes samples where others show progress."""
+
+    def __init__(self, interval_seconds: float):
+        super().__init__(quiet=True)
+        self._interval_ns = round(interval_seconds * NS_PER_SEC)
+        self.samples: list[Sample] = []
+
+    async def watch(
+        self,
+        world: World,
+        config: Config,  # noqa: ARG002 - asked for by the run
+        engine: Engine,
+        recorder: Recorder,  # noqa: ARG002 - asked for by the run
+        cache: Cache,
+    ) -> None:
+        start_ns = world.now_ns()
+        while True:
+            await world.sleep_ns(self._interval_ns)
+            gc.collect()
+            entries = sum(len(tier.residents) for tier in cache.tiers)
+            at_seconds = (world.now_ns() - start_ns) / NS_PER_SEC
+            self.samples.append(Sample(at_seconds, resident_bytes(), entries, engine.completed))
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def slope_per_hour(samples: list[Sample]) -> float:
+    """Bytes per hour of the run, by least squares over the samples after the first third."""
+    settled = samples[int(len(samples) * SETTLED_SHARE) :]
+    times = [sample.at_seconds / HOUR_SECONDS for sample in settled]
+    sizes = [float(sample.resident_bytes) for sample in settled]
+    mean_time, mean_size = sum(times) / len(times), sum(sizes) / len(sizes)
+    above = sum((t - mean_time) * (s - mean_size) for t, s in zip(times, sizes, strict=True))
+    return above / sum((t - mean_time) ** 2 for t in times)
+
+
+def virtual_config(hours: float, users: int) -> Config:
+    """Users who think for minutes, so that a day is a few hundred thousand requests."""
+    patient = {name: {"think": [120, 240]} for name in ("chatbot", "coding", "document")}
+    return Config(
+        model="llama3.1-8b",
+        num_users=users,
+        duration=hours * HOUR_SECONDS,
+        arrival="closed",
+        personas=patient,
+        cpu_mem_gb=64,
+        storage_capacity_gb=512,
+    )
+
+
+def real_config(minutes: float, users: int, cache_dir: str) -> Config:
+    return Config(
+        model="tiny-1b",
+        num_users=users,
+        duration=minutes * 60,
+        arrival="closed",
+        generation_mode="fast",
+        cpu_mem_gb=0.25,
+        storage_capacity_gb=1,
+        cache_dir=(cache_dir,),
+        io_threads=8,
+    )
+
+
+def report(samples: list[Sample], result: dict[str, Any], wall_seconds: float, as_json: bool) -> None:
+    slope = slope_per_hour(samples)
+    settled = samples[int(len(samples) * SETTLED_SHARE)]
+    figures = {
+        "run_hours": round(samples[-1].at_seconds / HOUR_SECONDS, 3),
+        "wall_seconds": round(wall_seconds),
+        "requests": result["honesty"]["requests"],
+        "resident_mib_settled": round(settled.resident_bytes / MIB, 1),
+        "resident_mib_end": round(samples[-1].resident_bytes / MIB, 1),
+        "slope_mib_per_hour": round(slope / MIB, 3),
+        "errors": result["honesty"]["errors"],
+    }
+    if as_json:
+        print(json.dumps(figures))
+        return
+    print(f"{'hours':>8} {'resident MiB':>13} {'entries':>9} {'requests':>10}")
+    for sample in samples[:: max(1, len(samples) // 12)]:
+        hours = sample.at_seconds / HOUR_SECONDS
+        print(f"{hours:8.2f} {sample.resident_bytes / MIB:13.1f} {sample.entries:9,} {sample.completed:10,}")
+    for name, value in figures.items():
+        print(f"{name}: {value}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", choices=["virtual", "real"])
+    parser.add_argument("--hours", type=float, default=24.0, help="length of the virtual run")
+    parser.add_argument("--minutes", type=float, default=5.0, help="length of the real run")
+    parser.add_argument("--users", type=int, help="users [500 virtual, 12 real]")
+    parser.add_argument("--cache-dir", default=".", help="where the real run keeps its files")
+    parser.add_argument("--json", action="store_true", help="one line of figures")
+    options = parser.parse_args()
+    if options.kind == "virtual":
+        config = virtual_config(options.hours, options.users or 500)
+    else:
+        config = real_config(options.minutes, options.users or 12, options.cache_dir)
+    assert config.duration is not None
+    progress = SoakProgress(config.duration / SAMPLES)
+    started = time.monotonic()
+    plan = make_plan(config, options.kind == "virtual", Progress(quiet=True))
+    result = run_trial(plan, progress)
+    report(progress.samples, result, time.monotonic() - started, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
