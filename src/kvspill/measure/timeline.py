@@ -1,6 +1,12 @@
 """The one-second timeline: columns of sums and of states, a number for each second of the measured window."""
 
+from array import array
+from typing import TYPE_CHECKING
+
 from kvspill.records import NS_PER_SEC
+
+if TYPE_CHECKING:
+    Column = array[int]
 
 
 class Timeline:
@@ -8,7 +14,8 @@ class Timeline:
 
     def __init__(self, window_start_ns: int):
         self._start_ns = window_start_ns
-        self._columns: dict[str, list[int]] = {}
+        # Eight bytes a second and column: a day-long run keeps a few MiB of it.
+        self._columns: dict[str, Column] = {}
         self._states: dict[str, dict[int, int]] = {}
 
     def add(self, column: str, at_ns: int, amount: int = 1) -> None:
@@ -16,7 +23,7 @@ class Timeline:
         second = (at_ns - self._start_ns) // NS_PER_SEC
         values = self._columns.get(column)
         if values is None:
-            values = self._columns[column] = []
+            values = self._columns[column] = array("q")
         if second >= len(values):
             values.extend([0] * (second + 1 - len(values)))
         values[second] += amount
@@ -35,8 +42,8 @@ class Timeline:
         return dict(sorted({**sums, **states}.items()))
 
 
-def _fold(values: list[int], seconds: int) -> list[int]:
-    head = values[:seconds] + [0] * (seconds - len(values))
+def _fold(values: "Column", seconds: int) -> list[int]:
+    head = [*values[:seconds], *[0] * (seconds - len(values))]
     head[-1] += sum(values[seconds:])
     return head
 
