@@ -10,7 +10,7 @@ from kvspill.storage.base import Source, WriteItem
 
 Victim = tuple[Entry, object]
 
-_BATCH_SHARE = 8
+_BATCH_SHARE = 4
 """A batch takes at most this part of a tier at once, so that one request cannot empty it."""
 
 
