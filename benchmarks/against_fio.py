@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import throttle
-from lib.fio import Join, Measured
+from lib.fio import START_SECONDS, Join, Measured
 from lib.machine import end_orderly, is_memory, say, skip, table, tool_missing, wait_quiet
 from lib.peer import IoOptions, Kvspill, run_fio, scratch, settle
 from lib.shape import MIB, Cell
@@ -50,7 +50,7 @@ class Setting:
         """More than a side can move in its time, so that nobody runs out of work."""
         speed = self.speed_bytes or FASTEST_BYTES_PER_SEC
         # A throttle lets some pass at once; what is in flight at the end comes on top.
-        expected = 1.5 * speed * self.seconds + 2 * cell.pieces_in_flight * cell.piece_bytes
+        expected = 1.5 * speed * (self.seconds + START_SECONDS) + 2 * cell.pieces_in_flight * cell.piece_bytes
         return int(expected) if cell.op == "mix" else min(int(expected), FRESH_BYTES_MAX)
 
 
@@ -114,7 +114,7 @@ def measure_all(setting: Setting, cells: Sequence[Cell], deadline: float) -> Ite
 
 HEAD = (
     "cell",
-    "pieces",
+    "pieces in flight (psync, uring)",
     "MB/s (psync, uring)",
     "bandwidth/psync",
     "bandwidth/uring",
@@ -131,7 +131,7 @@ def row(one: Compared) -> tuple[str, ...]:
     ours, psync, ring = (f"{value / 1e6:.0f}" for value in one.bandwidths)
     return (
         one.cell.label,
-        str(one.cell.pieces_in_flight),
+        "{:.1f} ({:.1f}, {:.1f})".format(*one.in_flight),
         f"{ours} ({psync}, {ring})",
         str(one.bandwidth["psync"]),
         str(one.bandwidth["io_uring"]),
@@ -148,7 +148,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dir", type=Path, help="directory on the device to compare on; up to 8 GB, removed")
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds per cell [9]")
-    parser.add_argument("--seconds", type=float, help="seconds per side and round [1, throttled 2.5]")
+    parser.add_argument("--seconds", type=float, help="seconds per side and round [1, throttled 3]")
     parser.add_argument("--quick", action="store_true", help="3 short rounds, 32 MiB entries, 8 in flight")
     parser.add_argument("--throttle", type=float, metavar="MIB_S", help="make a loop device of this speed")
     parser.add_argument("--ops", default="read,write,mix")
@@ -190,7 +190,7 @@ def setting_of(args: argparse.Namespace, root: Path, device: throttle.Throttled 
     )
     return Setting(
         root=root,
-        seconds=args.seconds or (2.5 if device else 1.0),
+        seconds=args.seconds or (3.0 if device else 1.0),
         rounds=args.rounds,
         io=io,
         bars=Bars.for_place(throttled=device is not None, memory=memory),

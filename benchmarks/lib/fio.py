@@ -4,17 +4,25 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lib.cost import cpu_seconds_per_byte
+from lib.pieces import COUNTED_SHARE, SKIPPED_SHARE, Rows, steady
 from lib.shape import Cell, Op, operations
-from lib.stats import bins_quantile
 
 _SETUP_SECONDS = 60
-RAMP_MS = 400
+_WRITE = 1
+"""How a log calls the direction."""
+_DIRECTION = {"read": ("rw=rw", "rwmixread=100"), "write": ("rw=write",)}
+"""Only where a job may write are its buffers filled, and so touched, before it begins."""
+START_SECONDS = 0.6
+"""Each thread fills its buffer before it begins, some later than others; what counts begins with the last."""
+USED_SHARE = SKIPPED_SHARE + COUNTED_SHARE
 _FIRST_PIECES = 4
 """Moved by fio: its clock runs."""
 HUGE_PAGE_BYTES, SMALL_PAGE_BYTES = 2 << 20, 4096
@@ -38,22 +46,25 @@ class Layout:
 class Measured:
     """What one side did in one round."""
 
-    nbytes: int
-    seconds: float
+    bandwidth: float
     p95_ns: float
-    mean_ns: float
-    cpu_seconds: float
+    in_flight: float
+    cpu_seconds_per_gb: float
     pieces: int
-    written: int = 0
+    written: int
     """Of the pieces, those that were written."""
 
-    @property
-    def bandwidth(self) -> float:
-        return self.nbytes / self.seconds
 
-    @property
-    def cpu_seconds_per_gb(self) -> float:
-        return self.cpu_seconds / (self.nbytes / 1e9)
+@dataclass(frozen=True, slots=True)
+class ThreadLog:
+    """The pieces of one thread, and how many of them were written."""
+
+    rows: Rows
+    written: int
+
+
+class SlowStart(RuntimeError):  # noqa: N818 - a condition to try again after
+    """fio's threads came to work so late after each other that they hardly worked together."""
 
 
 def layout(engine: str, cell: Cell) -> Layout:
@@ -85,11 +96,14 @@ def job_text(
         "fallocate=none",
         "allow_file_create=0",
         "group_reporting=1",
-        f"runtime={round(seconds * 1000)}ms",
+        f"write_lat_log={directory / 'pieces'}",
+        "per_job_logs=1",
+        "log_unix_epoch=1",
+        f"runtime={round((seconds + START_SECONDS) * 1000)}ms",
     ]
     if cell.op != "mix":
         lines += [
-            f"rw={cell.op}",
+            *_DIRECTION[cell.op],
             f"directory={directory}",
             f"nrfiles={files_per_slot}",
             f"size={files_per_slot * portion}",
@@ -97,9 +111,6 @@ def job_text(
             # Old files are read again and again; a fresh file is written once.
             f"time_based={1 if cell.op == 'read' else 0}",
         ]
-        if cell.op == "read":
-            # Buffers to write from are filled before the clock starts, those to read into not even touched.
-            lines += [f"ramp_time={RAMP_MS}ms"]
     else:
         lines += ["rw=rw"]
     for slot in range(shape.slots):
@@ -157,7 +168,7 @@ def run(
     job.write_text(text)
     with errors.open("w") as sink:
         process = subprocess.Popen(
-            ["fio", "--output-format=json+", f"--output={output}", str(job)],
+            ["fio", "--output-format=json", f"--output={output}", str(job)],
             stdout=sink,
             stderr=sink,
             preexec_fn=join,
@@ -166,41 +177,59 @@ def run(
         )
     try:
         # fio itself counts whole milliseconds of each thread, which is more than some of them use.
-        skip_seconds = 0.1 * seconds + (RAMP_MS / 1000 if "ramp_time" in text else 0)
-        per_byte = cpu_seconds_per_byte(process.pid, _FIRST_PIECES * piece_bytes, skip_seconds, 0.6 * seconds)
+        per_byte = cpu_seconds_per_byte(
+            process.pid, _FIRST_PIECES * piece_bytes, START_SECONDS, 0.6 * seconds
+        )
         status = process.wait(timeout=seconds * 10 + _SETUP_SECONDS)
     finally:
         process.kill()
         process.wait()
     if status != 0:
         raise RuntimeError(f"fio failed ({status}): {errors.read_text().strip()[-600:]}")
-    measured = parse(json.loads(output.read_text()), piece_bytes)
-    return measured if per_byte is None else replace(measured, cpu_seconds=per_byte * measured.nbytes)
+    check(json.loads(output.read_text()))
+    if per_byte is None:
+        raise SlowStart("fio ended before its processor time was taken")
+    threads = [parse_log(path.read_text()) for path in sorted(directory.glob("pieces_clat.*.log"))]
+    return reckon(threads, seconds, per_byte * 1e9)
 
 
-def parse(answer: Mapping[str, Any], piece_bytes: int) -> Measured:
-    """All jobs as one: bytes of whole pieces, the longest run time, latency of both directions together."""
-    jobs = answer["jobs"]
-    failed = [job for job in jobs if job["error"]]
-    if failed:
-        raise RuntimeError(f"fio: job {failed[0]['jobname']} ended with error {failed[0]['error']}")
-    sides = [job[verb] for job in jobs for verb in ("read", "write") if job[verb]["total_ios"]]
-    if not sides:
-        raise RuntimeError("fio moved nothing; see its job file")
-    bins: dict[int, int] = {}
-    for side in sides:
-        for value, number in side["clat_ns"].get("bins", {}).items():
-            bins[int(value)] = bins.get(int(value), 0) + number
-    pieces = sum(side["total_ios"] for side in sides)
-    total_ns = sum(side["clat_ns"]["mean"] * side["clat_ns"]["N"] for side in sides)
+def reckon(threads: Sequence[ThreadLog], seconds: float, cpu_seconds_per_gb: float) -> Measured:
+    """The time in which all threads were at work."""
+    rows = np.concatenate([thread.rows for thread in threads])
+    begin_ns = max(int(thread.rows[:, 0].min()) for thread in threads)
+    late_seconds = (begin_ns - int(rows[:, 0].min())) / 1e9
+    if late_seconds > START_SECONDS:
+        raise SlowStart(f"fio's threads needed {late_seconds:.2f} s to start")
+    if min(int(thread.rows[:, 1].max()) for thread in threads) < begin_ns + USED_SHARE * seconds * 1e9:
+        raise RuntimeError("a thread of fio ran out of work: give it more, or fewer seconds")
+    middle = steady(rows, begin_ns, seconds)
     return Measured(
-        # io_bytes leaves out what was in flight when an I/O log ended; every piece has the same size.
-        nbytes=pieces * piece_bytes,
-        seconds=max(side["runtime"] for side in sides) / 1000,
-        p95_ns=bins_quantile(bins, 0.95),
-        mean_ns=total_ns / sum(side["clat_ns"]["N"] for side in sides),
-        # Per cent of the jobs' summed run time, in whole milliseconds of each thread.
-        cpu_seconds=sum((job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1000 for job in jobs),
-        pieces=pieces,
-        written=sum(job["write"]["total_ios"] for job in jobs),
+        bandwidth=middle.bandwidth,
+        p95_ns=middle.p95_ns,
+        in_flight=middle.in_flight,
+        cpu_seconds_per_gb=cpu_seconds_per_gb,
+        pieces=len(rows),
+        written=sum(thread.written for thread in threads),
     )
+
+
+def check(answer: Mapping[str, Any]) -> None:
+    """What fio itself calls an error."""
+    for job in answer["jobs"]:
+        if job["error"]:
+            raise RuntimeError(f"fio: job {job['jobname']} ended with error {job['error']}")
+
+
+def parse_log(text: str) -> ThreadLog:
+    """The pieces of one thread's latency log.
+
+    fio's own bandwidth divides by the longest run time of a thread: on a busy machine threads start one after
+    another, and their sum would look faster than the device ever was.
+    """
+    lines = [[int(field) for field in line.split(",")[:4]] for line in text.splitlines()]
+    if not lines:
+        raise RuntimeError("a thread of fio moved nothing; see its job file")
+    end_ms, took_ns, direction, nbytes = np.array(lines, dtype=np.int64).T
+    end_ns = end_ms * 1_000_000
+    rows = np.column_stack((end_ns - took_ns, end_ns, nbytes))
+    return ThreadLog(rows, int((direction == _WRITE).sum()))

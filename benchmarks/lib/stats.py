@@ -1,7 +1,7 @@
-"""Statistics of interleaved measurements: paired ratios, their median with an interval, quantiles of bins."""
+"""Statistics of interleaved measurements: paired ratios, their median with an interval, quantiles."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -42,16 +42,6 @@ def quantile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, _rank(share, len(ordered)) - 1))]
-
-
-def bins_quantile(bins: Mapping[int, int], share: float) -> float:
-    """As quantile, for values that were counted per bin."""
-    wanted, seen = _rank(share, sum(bins.values())), 0
-    for value in sorted(bins):
-        seen += bins[value]
-        if seen >= wanted:
-            return float(value)
-    raise ValueError("no bin holds a value")
 
 
 def _rank(share: float, count: int) -> int:

@@ -40,6 +40,8 @@ class Compared:
     cell: Cell
     bandwidths: tuple[float, ...]
     """Median bytes a second of kvspill, then of each engine."""
+    in_flight: tuple[float, ...]
+    """Median pieces under way, in the same order."""
     bandwidth: Mapping[str, Ratio]
     p95: Mapping[str, Ratio]
     cpu: Mapping[str, Ratio]
@@ -90,6 +92,7 @@ def judge(
     return Compared(
         cell,
         tuple(median(one.bandwidth for one in many) for many in (kvspill, *fio.values())),
+        tuple(median(one.in_flight for one in many) for many in (kvspill, *fio.values())),
         bandwidth,
         p95,
         cpu,

@@ -16,6 +16,7 @@ from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.files import FilesBackend, FilesOptions
+from lib.pieces import Rows, steady
 from lib.shape import Op, operations
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -109,12 +110,15 @@ async def _window(
 ) -> dict[str, Any]:
     """Keep entries in flight until time is up; pieces under way then are finished and counted, as in fio."""
     done: list[Completion] = []
+    written = 0
 
     async def stream() -> None:
+        nonlocal written
         for op in ops:
             if op.write:
                 ref = ObjectRef(f"fresh{op.number}", 1, entry_bytes)
                 (completion,) = await backend.write([WriteItem(ref)])
+                written += len(completion.pieces)
             else:
                 (completion,) = await backend.read([_old(op.number, entry_bytes)])
             done.append(completion)
@@ -131,21 +135,25 @@ async def _window(
     failed = {c.error: c.detail for c in done if c.error not in (None, "cancelled")}
     if failed:
         raise RuntimeError(f"operations failed: {failed}")
-    rows = np.concatenate([np.array(list(c.pieces), dtype=np.int64).reshape(-1, 3) for c in done])
+    rows = np.concatenate([_rows(completion) for completion in done])
+    middle = steady(rows, start_ns, seconds)
     took_ns = rows[:, 1] - rows[:, 0]
-    whole = [c for c in done if c.error is None]
+    cpu_seconds = used.ru_utime + used.ru_stime - usage.ru_utime - usage.ru_stime
     return {
-        "nbytes": int(rows[:, 2].sum()),
-        "seconds": (int(rows[:, 1].max()) - start_ns) / 1e9,
-        "p95_ns": float(np.quantile(took_ns, 0.95, method="inverted_cdf")),
-        "mean_ns": float(took_ns.mean()),
-        "cpu_seconds": used.ru_utime + used.ru_stime - usage.ru_utime - usage.ru_stime,
+        "bandwidth": middle.bandwidth,
+        "p95_ns": middle.p95_ns,
+        "in_flight": middle.in_flight,
+        "cpu_seconds_per_gb": cpu_seconds / (int(rows[:, 2].sum()) / 1e9),
         "pieces": len(rows),
-        "entries": len(whole),
+        "written": written,
         "direct": backend.capabilities.direct_io,
-        "host_share": sum(c.finished_ns - c.started_ns - c.device_ns for c in whole)
-        / max(1, sum(c.finished_ns - c.started_ns for c in whole)),
+        "all_mean_ns": float(took_ns.mean()),
+        "all_p95_ns": float(np.quantile(took_ns, 0.95, method="inverted_cdf")),
     }
+
+
+def _rows(completion: Completion) -> Rows:
+    return np.array(list(completion.pieces), dtype=np.int64).reshape(-1, 3)
 
 
 def _old(number: int, entry_bytes: int) -> ObjectRef:

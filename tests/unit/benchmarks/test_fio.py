@@ -2,7 +2,6 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,30 +22,15 @@ def sections(text: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def side(
-    ios: int = 0, runtime: int = 0, bins: dict[str, int] | None = None, mean: float = 0
-) -> dict[str, Any]:
-    clat = {"mean": mean, "N": ios, "bins": bins or {}}
-    return {"total_ios": ios, "io_bytes": ios, "runtime": runtime, "clat_ns": clat}
-
-
-def job(read: dict[str, Any], write: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "jobname": "slot0lane0",
-        "error": 0,
-        "usr_cpu": 1.0,
-        "sys_cpu": 4.0,
-        "job_runtime": 8000,
-        "read": read,
-        "write": write,
-        **more,
-    }
+def thread(first_ms: int, pieces: int, each_ms: int = 10, nbytes: int = 4 * MIB) -> fio.ThreadLog:
+    ends = [first_ms + each_ms * (number + 1) for number in range(pieces)]
+    return fio.parse_log("".join(f"{end}, {each_ms * 1_000_000}, 0, {nbytes}, 0\n" for end in ends))
 
 
 def test_every_lane_of_a_file_has_its_own_part_of_it() -> None:
     jobs = sections(fio.job_text("psync", Cell("write", 32 * MIB, 8), HERE, 3, 1.5))
     parts = jobs.pop("global")
-    assert (parts["ioengine"], parts["bs"], parts["runtime"]) == ("psync", str(4 * MIB), "1500ms")
+    assert (parts["ioengine"], parts["bs"], parts["runtime"]) == ("psync", str(4 * MIB), "2100ms")
     assert (parts["nrfiles"], parts["size"]) == ("3", str(3 * 8 * MIB))
     assert len(jobs) == 32
     for slot in range(8):
@@ -92,27 +76,35 @@ def test_the_logs_of_a_mix_move_every_piece_of_the_sequence_once(engine: str) ->
     assert moves == expected
 
 
-def test_an_answer_joins_both_directions_of_all_jobs() -> None:
-    answer = {
-        "jobs": [
-            job(
-                side(90, 1990, {"1000": 80, "9000": 10}, mean=2000),
-                side(10, 2000, {"9000": 6, "70000": 4}, mean=33400),
-            )
-        ]
-    }
-    measured = fio.parse(answer, 4 * MIB)
-    assert (measured.pieces, measured.nbytes, measured.seconds) == (100, 400 * MIB, 2.0)
-    assert measured.p95_ns == 9000
-    assert measured.mean_ns == pytest.approx((90 * 2000 + 10 * 33400) / 100)
-    assert measured.cpu_seconds == pytest.approx(0.4)
+def test_a_log_gives_start_end_bytes_and_direction_of_each_piece() -> None:
+    log = fio.parse_log("1000, 250000, 0, 4096, 0, 0\n1003, 1000000, 1, 8192, 4096, 0\n")
+    assert log.rows.tolist() == [[999_750_000, 1_000_000_000, 4096], [1_002_000_000, 1_003_000_000, 8192]]
+    assert log.written == 1
+
+
+def test_a_thread_without_pieces_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="moved nothing"):
+        fio.parse_log("")
+
+
+def test_only_the_time_in_which_all_threads_work_counts() -> None:
+    together = fio.reckon([thread(0, 200), thread(0, 200)], 1.0, 0.1)
+    staggered = fio.reckon([thread(0, 200), thread(500, 200)], 1.0, 0.1)
+    assert together.bandwidth == pytest.approx(2 * 4 * MIB / 0.010)
+    assert staggered.bandwidth == pytest.approx(together.bandwidth)
+    assert staggered.in_flight == pytest.approx(2.0)
+
+
+def test_threads_that_start_too_late_after_each_other_are_tried_again() -> None:
+    with pytest.raises(fio.SlowStart, match=r"needed 0\.70 s to start"):
+        fio.reckon([thread(0, 200), thread(700, 200)], 1.0, 0.1)
+
+
+def test_a_thread_that_runs_out_of_work_voids_the_measurement() -> None:
+    with pytest.raises(RuntimeError, match="ran out of work"):
+        fio.reckon([thread(0, 200), thread(0, 80)], 1.0, 0.1)
 
 
 def test_a_failed_job_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="slot0lane0 ended with error 28"):
-        fio.parse({"jobs": [job(side(1, 1, {"1": 1}), side(), error=28)]}, MIB)
-
-
-def test_an_answer_without_any_io_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="moved nothing"):
-        fio.parse({"jobs": [job(side(), side())]}, MIB)
+        fio.check({"jobs": [{"jobname": "slot0lane0", "error": 28}]})

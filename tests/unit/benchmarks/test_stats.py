@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.stats import bins_quantile, median_interval, paired_ratio, quantile, variation
+from lib.stats import median_interval, paired_ratio, quantile, variation
 
 
 def test_a_slowdown_that_both_sides_share_cancels_out_of_the_ratio() -> None:
@@ -38,12 +38,6 @@ def test_the_interval_holds_the_median_and_stays_among_the_values(values: list[f
 @pytest.mark.parametrize(("share", "expected"), [(0.95, 95), (0.951, 96), (0.5, 50), (1.0, 100), (0.0, 1)])
 def test_a_quantile_is_the_smallest_value_that_covers_its_share(share: float, expected: int) -> None:
     assert quantile(list(range(100, 0, -1)), share) == expected
-
-
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 0.99, 1.0]))
-def test_bins_give_the_quantile_of_the_values_counted_in_them(values: list[int], share: float) -> None:
-    bins = {value: values.count(value) for value in values}
-    assert bins_quantile(bins, share) == quantile(values, share)
 
 
 def test_variation_is_deviation_over_mean() -> None:
