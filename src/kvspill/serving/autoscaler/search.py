@@ -10,6 +10,8 @@ from kvspill.serving.autoscaler.stage import StageMeasure, pooled
 
 TOLERANCE = 0.04
 """The bracket is narrow enough once it is this share of the level, or one."""
+LOOSE = 0.1
+"""Where time is short, a bracket of this share is confirmed as it is."""
 VISITS_MAX = 3
 """A failure that is in doubt and decides the answer is measured so often, where time allows."""
 
@@ -77,7 +79,7 @@ class BracketSearch:
     async def run(self, stages: Stages) -> Held | None:
         """The confirmed answer, or None where not even the lowest level passes."""
         while True:
-            step = self._next() or self._recheck(stages)
+            step = None if self._hurry(stages) else self._next() or self._recheck(stages)
             if step is not None:
                 await self._hold(stages, *step)
                 continue
@@ -135,6 +137,13 @@ class BracketSearch:
             return None
         level = min(high.level - 1, math.floor(high.level * self._factor(high.measure, False)))
         return max(level, options.lowest), "scale_down", f"{high.judgement.text} at {high.level}: too much"
+
+    def _hurry(self, stages: Stages) -> bool:
+        """Both ends are near each other, and another stage would leave no time for the confirmation."""
+        low, high = self.low, self.high
+        if low is None or high is None or high.level - low.level > max(1, LOOSE * low.level):
+            return False
+        return not stages.time_for(1, confirmation=True)
 
     def _recheck(self, stages: Stages) -> tuple[int, str, str] | None:
         """Measure the failure next to the answer again, where chance may have decided and time is left."""

@@ -11,10 +11,11 @@ from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
 from kvspill.serving.autoscaler.stage import (
     MIN_COMPLETIONS,
+    Longs,
     StageMeasure,
     percentile,
     rate_interval,
-    wilson,
+    share_interval,
 )
 
 UP, DOWN = 2.0, 0.5
@@ -32,16 +33,23 @@ class SloMode:
         self._allowed = 1 - options.slo.percentile / 100
         self._search = BracketSearch(options, self.judge, lambda _measure, passed: UP if passed else DOWN)
 
-    def _violations(self, measure: StageMeasure, qos: QoS) -> tuple[int, int]:
-        """How many of a class's requests missed its target, and how many there were.
+    def _late(self, measure: StageMeasure, qos: QoS) -> tuple[Longs, Longs]:
+        """For each of a class's requests 1 where it missed its target, and its batch.
 
-        Whoever has waited longer than the target without an answer has missed it too.
+        Failures count, and so does whoever has waited longer than the target without an answer; they are
+        taken for the last batch's.
         """
         rows = measure.rows.classes[qos]
         limit_ns = self._slo.limits_ms[qos] * NS_PER_MS
-        late = int((rows.chosen_ns > limit_ns).sum())
-        overdue = int((rows.waiting_ns > limit_ns).sum())
-        return late + rows.failed + overdue, len(rows.chosen_ns) + rows.failed + overdue
+        others = rows.failed + int((rows.waiting_ns > limit_ns).sum())
+        late = np.concatenate([rows.chosen_ns > limit_ns, np.ones(others, dtype=bool)]).astype(np.int64)
+        batch = np.concatenate([rows.batch, np.full(others, measure.rows.batches - 1)]).astype(np.int64)
+        return late, batch
+
+    def _violations(self, measure: StageMeasure, qos: QoS) -> tuple[int, int]:
+        """How many of a class's requests missed its target, and how many there were."""
+        late, _batch = self._late(measure, qos)
+        return int(late.sum()), len(late)
 
     def judge(self, measure: StageMeasure) -> Judgement:
         if measure.overloaded:
@@ -49,7 +57,11 @@ class SloMode:
             return Judgement(passes=False, clear=True, enough=True, waiting=False, text=text)
         counts = {qos: self._violations(measure, qos) for qos in self._slo.limits_ms}
         shares = {qos: late / total for qos, (late, total) in counts.items() if total}
-        intervals = [wilson(late, total) for late, total in counts.values() if total]
+        intervals = [
+            share_interval(*self._late(measure, qos), measure.rows.batches)
+            for qos, (_late, total) in counts.items()
+            if total
+        ]
         passes = all(share <= self._allowed for share in shares.values())
         if passes:
             clear = bool(intervals) and all(high <= self._allowed for _low, high in intervals)

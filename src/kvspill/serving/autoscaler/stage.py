@@ -1,5 +1,6 @@
 """What one window of a stage says: throughput, latencies and saturation, each with its interval."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -234,12 +235,22 @@ def half_width(parts: Sequence[float]) -> float:
     return 1.0 if interval is None else interval.high - interval.mean
 
 
-def wilson(violations: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a share, with Student's quantile for small samples."""
+def share_interval(late: Longs, batch: Longs, batches: int) -> tuple[float, float]:
+    """The 95 % interval of a share of late rows (1 late, 0 not).
+
+    Wilson's, which takes rows for independent, or the one from the spread between batches, which sees that
+    lateness comes in bouts: whichever is wider.
+    """
+    total = len(late)
     if total == 0:
         return 0.0, 1.0
-    z = student_quantile((1 + confidence) / 2, max(1, total - 1))
-    share, scale = violations / total, 1 + z * z / total
+    share = float(late.mean())
+    z = student_quantile(0.975, max(1, total - 1))
+    scale = 1 + z * z / total
     middle = (share + z * z / (2 * total)) / scale
-    half = z * ((share * (1 - share) / total + z * z / (4 * total * total)) ** 0.5) / scale
-    return max(0.0, middle - half), min(1.0, middle + half)
+    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / scale
+    counts = np.bincount(batch, minlength=batches)
+    lates = np.bincount(batch, weights=late, minlength=batches)
+    spread = math.sqrt(batches / (batches - 1) * float(((lates - share * counts) ** 2).sum())) / total
+    bout = student_quantile(0.975, batches - 1) * spread
+    return max(0.0, min(middle - half, share - bout)), min(1.0, max(middle + half, share + bout))
