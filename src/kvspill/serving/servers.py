@@ -25,6 +25,7 @@ class ServerPool:
         self._serve_one = serve_one
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._busy: set[int] = set()
+        self._retired: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.wanted = 0
 
@@ -37,6 +38,7 @@ class ServerPool:
                 self._tasks[number] = task
                 task.add_done_callback(partial(self._gone, number))
         for number in [number for number in self._tasks if number >= count and number not in self._busy]:
+            self._retired.add(self._tasks[number])
             self._tasks[number].cancel()
 
     async def failure(self) -> None:
@@ -59,6 +61,7 @@ class ServerPool:
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._failed.done():
             self._failed.set_exception(error)
-        elif number < self.wanted and task.cancelled():
-            # Retired and wanted again before it could leave.
+        elif task in self._retired:
+            self._retired.discard(task)
+            # It may have been wanted again before it could leave.
             self.resize(self.wanted)

@@ -111,7 +111,7 @@ class WindowMonitor:
         rows.end_to_end_ns.append(record.end_to_end_ns)
         rows.queue_ns.append(record.queue_ns)
         rows.chosen_ns.append(self._latency_of(record))
-        rows.tokens.append(record.request.generate_tokens)
+        rows.tokens.append(record.generated_tokens)
 
     def mean_round_ns(self, with_wait: bool) -> float | None:
         """Mean time of a user's round: its pause and the stay of its request, the wait included or not."""
