@@ -46,14 +46,17 @@ class BlockOracle(Oracle):
 
     def eviction(self, eviction):
         self.evictions.append(eviction)
-        self.check_leaf(eviction)
 
-    def check_leaf(self, eviction):
-        """No block goes while one that continues it stays in the same tier."""
-        tier = next(tier for tier in self.cache.tiers if tier.name is eviction.tier)
-        for entry in tier.residents.values():
-            if entry.parent == eviction.key and entry.ref.key != eviction.key:
-                assert entry.claim is not None, (eviction, entry)
+
+class LeafCheckedTier(TierState):
+    """No block is chosen while one that continues it stays in the same tier."""
+
+    def claim_victims(self, short_bytes):
+        victims = super().claim_victims(short_bytes)
+        for victim, _claim in victims or ():
+            children = [entry for entry in self.residents.values() if entry.parent == victim.ref.key]
+            assert all(child.claim is not None for child in children), (victim, children)
+        return victims
 
 
 class BlockMachine(RuleBasedStateMachine):
@@ -83,11 +86,11 @@ class BlockMachine(RuleBasedStateMachine):
                 )
                 backend = FaultyBackend(ModelledBackend("m", speed, self.world.now_ns), rng, *faults)
                 nbytes = count * BLOCK_BYTES
-                tiers.append(TierState(name, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
+                tiers.append(LeafCheckedTier(name, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
             options = CacheOptions(waterfall, allocs)
             return BlockCache(tiers, self.oracle, self.world.now_ns, options, min_uses)
 
-        self.cache = self.oracle.cache = self.loop.run_until_complete(build())
+        self.cache = self.loop.run_until_complete(build())
         self.tasks = []
         self.loading = []
 
