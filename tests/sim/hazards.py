@@ -73,6 +73,7 @@ class HazardousDevice:
         self._over = asyncio.Event()
         self._damaged: dict[_Key, str] = {}
         self._writing_bytes = 0
+        self._held_bytes = 0
         self.objects: dict[_Key, int] = {}
         """Stored bytes of every object that the device holds now."""
         self.unreported_reads: Counter[_Key] = Counter()
@@ -83,7 +84,7 @@ class HazardousDevice:
     @property
     def device_bytes(self) -> int:
         """Bytes that are taken on the device, those being written included."""
-        return sum(self.objects.values()) + self._writing_bytes
+        return self._held_bytes + self._writing_bytes
 
     @property
     def capabilities(self) -> Capabilities:
@@ -129,7 +130,7 @@ class HazardousDevice:
             done = self._answer("write", done, kind)
         self._writing_bytes -= stored_bytes
         if done.error is None:
-            self.objects[key] = stored_bytes
+            self._hold(key, stored_bytes)
             if self._rng.random() < self._hazards.rot:
                 self._damage(key)
         else:
@@ -144,7 +145,7 @@ class HazardousDevice:
             gone = (ref.key, ref.generation) not in self.objects
             done = self._answer("delete", done, "ENOENT" if gone else kind)
             if done.error is None:
-                del self.objects[ref.key, ref.generation]
+                self._let_go((ref.key, ref.generation))
         return done
 
     def _drawn(self, verb: str, kinds: Sequence[str]) -> str | None:
@@ -157,7 +158,14 @@ class HazardousDevice:
         kind = self._rng.choice(ROT_KINDS)
         self._damaged[key] = kind
         if kind == "ENOENT":
-            del self.objects[key]
+            self._let_go(key)
+
+    def _hold(self, key: _Key, stored_bytes: int) -> None:
+        self.objects[key] = stored_bytes
+        self._held_bytes += stored_bytes
+
+    def _let_go(self, key: _Key) -> None:
+        self._held_bytes -= self.objects.pop(key)
 
     async def _delayed(self, done: Completion) -> Completion:
         """The operation may take longer than the model says, or for ever."""

@@ -18,7 +18,7 @@ from unittest import mock
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kvspill.cache.policies import POLICY_NAMES
+from kvspill.cache.policies import LEAF_FIRST_NAMES, POLICY_NAMES
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.report.result import build_result
@@ -96,6 +96,8 @@ def _draw_config(seed: int, rng: random.Random, duration: float) -> Config:
     largest = rng.choice([64, 128, 256])
     persona = {"context": [8, largest], "generate": [8, 90], "think": think}
     mib = MIB / GIB
+    io_model = rng.choice(["mlperf", "mlperf", "mlperf", "prefix", "prefix", "stream"])
+    policies = LEAF_FIRST_NAMES if io_model == "prefix" else POLICY_NAMES
     return Config(
         model="tiny-1b",
         seed=seed,
@@ -116,7 +118,15 @@ def _draw_config(seed: int, rng: random.Random, duration: float) -> Config:
         storage_tier="on" if storage else "off",
         storage_capacity_gb=rng.choice([7, 16, 48]) * mib if storage else None,
         placement=rng.choice(["waterfall", "waterfall", "spill"]),
-        eviction_policy=rng.choice([name for name in POLICY_NAMES if name != "none"]),
+        eviction_policy=rng.choice([name for name in policies if name != "none"]),
+        storage_eviction_policy=rng.choice([None, None, None, "none"]),
+        io_model=io_model,
+        block_tokens=rng.choice([8, 32]),
+        promote=rng.choice(["on", "off"]),
+        write_policy=rng.choice(["back", "through"]),
+        write_queue_blocks=rng.choice([16_384, 5]),
+        admit_uses=rng.choice([1, 1, 2]),
+        stream_tokens_per_read=rng.choice([8, 32]),
     )
 
 
@@ -185,6 +195,7 @@ def run_scenario(scenario: Scenario) -> Outcome:
         return auditors[-1]
 
     def build_cache(*arguments: Any) -> Any:
+        auditors[-1].config = scenario.config
         auditors[-1].cache = real_build_cache(*arguments)
         return auditors[-1].cache
 
@@ -195,7 +206,8 @@ def run_scenario(scenario: Scenario) -> Outcome:
         recorder.check_end(facts, end_ns)
         if scenario.seed % WHOLE_RESULT_EVERY == 0:
             json.dumps(build_result(config, facts, recorder, *rest, **more), allow_nan=False)
-        return {"failed": facts.failed, "completed": facts.completed, "interrupted": facts.interrupted}
+        done = {"failed": facts.failed, "completed": facts.completed, "interrupted": facts.interrupted}
+        return {**done, "warnings": []}
 
     real_build_cache = trial.build_cache
     plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
