@@ -1,15 +1,18 @@
 """A whole command: check the machine, run the trials, write and print the result."""
 
+import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
 from kvspill.config_checks import check_fit
-from kvspill.errors import KvspillError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.report.cautions import caution
 from kvspill.report.console import print_summary
 from kvspill.report.result import write_result
@@ -30,10 +33,12 @@ def run_command(config: Config, *, simulated: bool) -> int:
     progress = Progress(config.quiet)
     plan = make_plan(config, simulated, progress)
     path = result_path(config)
+    check_writable(path)
     if config.xlsx_output is not None:
         check_table(config.xlsx_output)
     result = run_trials(plan, progress, _CLOSING_SECONDS_MAX)
-    written = [write_result(path, result)]
+    path = path if config.output is not None else unused(path)
+    written = [keep_result(path, result)]
     if config.xlsx_output is not None:
         written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
     if not config.quiet:
@@ -85,6 +90,35 @@ def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None
     whole["incomplete"] = whole["incomplete"] or len(results) < plan.config.trials
     whole["interrupted"] = whole["interrupted"] or results[-1]["interrupted"]
     return whole
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before anything is measured, a place where the result could not be written."""
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    reason = None
+    if path.is_dir():
+        reason = "is a directory"
+    elif not parent.is_dir():
+        reason = f"{parent} is not a directory"
+    elif not os.access(parent, os.W_OK | os.X_OK):
+        reason = f"{parent} cannot be written to"
+    if reason is not None:
+        raise UsageError(f"--output {path}: {reason}; name a file in a writable directory")
+
+
+def keep_result(path: Path, result: Mapping[str, Any]) -> Path:
+    """Write the result; where that has become impossible it is kept elsewhere, and the error says where."""
+    try:
+        return write_result(path, result)
+    except KvspillError as error:
+        spare = write_result(Path(tempfile.mkdtemp(prefix="kvspill-")) / path.name, result)
+        raise KvspillError(f"{error}; the result of this run is in {spare}") from error
+
+
+def unused(path: Path) -> Path:
+    """That path, or the next one that no other run of the same second has taken."""
+    names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(free for free in chain([path], names) if not free.exists())
 
 
 def result_path(config: Config) -> Path:
