@@ -31,6 +31,7 @@ class Accountant:
         self._block_tokens = block_tokens
         self._capacity_bytes = capacity_bytes
         self._counting = False
+        self._window_start_ns = 0
         self._log = AccessLog(chained)
         self._even = BreakEven(bytes_per_token, recompute_us_per_token * 1000)
         self._ttft = Histogram()
@@ -43,9 +44,10 @@ class Accountant:
         self._reuse_bytes_logged = 0
         """What had been read for reuse when the last request entered the log of accesses."""
 
-    def begin(self) -> None:
-        """The load begins: what was stored before it is not counted."""
+    def begin(self, window_start_ns: int) -> None:
+        """The load begins: nothing before it is counted, and no latency before the window (S3)."""
         self._counting = True
+        self._window_start_ns = window_start_ns
 
     def op(self, record: OpRecord) -> None:
         if record.verb is not Verb.READ or record.purpose is Purpose.DEMOTION or not self._counting:
@@ -65,7 +67,7 @@ class Accountant:
         if record.failure is not None:
             return
         self._even.add(record)
-        if record.recomputed_tokens is not None:
+        if record.recomputed_tokens is not None and record.finished_ns >= self._window_start_ns:
             self._ttft.record(record.storage_ttft_ns)
         if self._log.add(self._accesses(record.request), record.started_ns):
             self._reuse_bytes_logged = self._reuse_bytes

@@ -131,10 +131,10 @@ class Trial:
         cache = build_cache(config, world, observer, self.backends, self.limits)
         await self.preload(workload, cache)
         start_ns = world.now_ns()
-        accountant.begin()
         if log is not None:
             log.count_from(start_ns)
         window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
+        accountant.begin(window_start_ns)
         recorder.open_window(window_start_ns, self._end_ns(start_ns))
         engine = build_engine(config, world, observer, cache, start_ns, workload)
         interrupts.load_begins(engine.interrupt)

@@ -1,0 +1,99 @@
+"""The account of an I/O model over hand-made rows."""
+
+from kvspill.records import Completion, OpRecord, Purpose, QoS, Request, RequestRecord, Tier, Verb
+from kvspill.serving.accounting import Accountant
+from kvspill.serving.io_models import IoOptions, make_io_model
+
+
+def accountant(name="prefix", capacity_bytes=1 << 40, begun=True):
+    model = make_io_model(name, IoOptions(bytes_per_token=100, block_tokens=10))
+    account = Accountant(model, 100, 10, capacity_bytes, 50.0, chained=name == "prefix")
+    if begun:
+        account.begin(1000)
+    return account
+
+
+def read(account, key, nbytes=1000, purpose=Purpose.HISTORY, error=None):
+    completion = Completion(0, 0, 1, 1, error=error)
+    account.op(OpRecord(Tier.STORAGE, Verb.READ, purpose, key, nbytes, nbytes, completion))
+
+
+def served(account, blocks, started_ns=0, finished_ns=2000, failure=None, load_ns=10, loaded=0):
+    request = Request(0, 0, 0, QoS.BATCH, 0, 0, 10 * len(blocks), 4, blocks=tuple(blocks), block_tokens=10)
+    account.request(
+        RequestRecord(
+            request=request,
+            intended_ns=0,
+            started_ns=started_ns,
+            finished_ns=finished_ns,
+            storage_ns=load_ns,
+            generation_ns=0,
+            prefill_ns=load_ns,
+            decode_ns=0,
+            generated_tokens=4,
+            failure=failure,
+            load_ns=load_ns,
+            loaded_tokens=loaded,
+            recomputed_tokens=10 * len(blocks) - loaded,
+        )
+    )
+
+
+def test_inflation_compares_with_an_unlimited_prefix_cache():
+    account = accountant()
+    served(account, "ab")
+    for key in "ab":
+        read(account, key)
+        read(account, key)
+    served(account, "abc", loaded=20)
+    facts = account.facts()
+    assert facts["least_read_bytes"] == 2000
+    assert facts["read_bytes"] == 4000
+    assert facts["read_inflation"] == 2.0
+
+
+def test_nothing_shared_has_no_inflation():
+    account = accountant()
+    served(account, "ab")
+    assert account.facts()["read_inflation"] is None
+
+
+def test_demotions_failures_and_what_came_before_the_load_are_not_reads_of_the_model():
+    account = accountant(begun=False)
+    read(account, "early")
+    account.begin(0)
+    read(account, "a", purpose=Purpose.DEMOTION)
+    read(account, "a", error="EIO")
+    assert account.facts()["read_bytes"] == 0
+
+
+def test_found_bytes_stand_beside_their_bounds():
+    account = accountant()
+    served(account, "ab")
+    read(account, "a")
+    served(account, "ab", loaded=10)
+    facts = account.facts()
+    assert facts["byte_hit_rate"] == 0.25
+    assert facts["hit_rate_bounds"]["infinite"] == 0.5
+
+
+def test_decode_reads_inflate_but_are_no_reuse():
+    account = accountant("mlperf")
+    read(account, "u0_c0_t0", purpose=Purpose.DECODE)
+    served(account, "ab")
+    facts = account.facts()
+    assert facts["read_bytes"] == 1000
+    assert facts["hit_rate_bounds"] is None
+
+
+def test_failed_requests_save_nothing():
+    account = accountant()
+    served(account, "ab", failure="block read", loaded=20)
+    assert account.facts()["break_even"] is None
+
+
+def test_latencies_of_the_warm_up_are_not_stated():
+    account = accountant()
+    served(account, "ab", finished_ns=999, load_ns=5_000_000)
+    served(account, "ab", started_ns=100, finished_ns=1000, load_ns=7)
+    assert account.facts()["storage_ttft_ms"]["max"] == 107 / 1e6
