@@ -1,0 +1,90 @@
+"""Nothing grows with time: live objects, descriptors and threads stay the same while requests come and go.
+
+`python benchmarks/soak.py` is the long version, which looks at the resident memory.
+"""
+
+import gc
+import os
+import threading
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.records import NS_PER_SEC
+from kvspill.suite.progress import Progress
+from kvspill.suite.runner import make_plan
+from kvspill.suite.trial import run_trial
+
+SAMPLES = 30
+
+
+class Sampler(Progress):
+    """Counts what a leak would make more of."""
+
+    def __init__(self, interval_seconds):
+        super().__init__(quiet=True)
+        self.interval_ns = round(interval_seconds * NS_PER_SEC)
+        self.samples = []
+
+    async def watch(self, world, _config, engine, *_rest):
+        while True:
+            await world.sleep_ns(self.interval_ns)
+            gc.collect()
+            counts = (len(gc.get_objects()), len(os.listdir("/proc/self/fd")), threading.active_count())
+            self.samples.append((engine.completed, *counts))
+
+
+def soak(config, simulated):
+    sampler = Sampler(config.duration / SAMPLES)
+    result = run_trial(make_plan(config, simulated, sampler), sampler)
+    assert result["honesty"]["errors"] == []
+    third = len(sampler.samples) // 3
+    assert third >= 5
+    early, late = sampler.samples[third : 2 * third], sampler.samples[2 * third :]
+    assert late[-1][0] > early[-1][0] * 1.2, "too little happened to show anything"
+    return early, late
+
+
+def mean(samples, column):
+    return sum(sample[column] for sample in samples) / len(samples)
+
+
+@pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])
+def test_twenty_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_objects(io_model):
+    patient = {name: {"think": [20, 40]} for name in ("chatbot", "coding", "document")}
+    config = Config(
+        model="tiny-1b",
+        num_users=30,
+        duration=1200,
+        arrival="closed",
+        personas=patient,
+        cpu_mem_gb=0.25,
+        storage_capacity_gb=1,
+        io_model=io_model,
+        stream_tokens_per_read=64,
+    )
+    early, late = soak(config, simulated=True)
+    assert mean(late, 1) <= mean(early, 1) * 1.03
+
+
+@pytest.mark.real
+def test_real_io_keeps_no_more_objects_descriptors_or_threads(tmp_path):
+    config = Config(
+        model="tiny-1b",
+        num_users=6,
+        duration=6,
+        arrival="closed",
+        personas={
+            name: {"context": [16, 64], "think": [0.01, 0.02]} for name in ("chatbot", "coding", "document")
+        },
+        cpu_mem_gb=0.05,
+        storage_capacity_gb=0.05,
+        generation_mode="none",
+        cache_dir=(str(tmp_path),),
+        io_threads=4,
+        io_size=262144,
+    )
+    early, late = soak(config, simulated=False)
+    assert mean(late, 1) <= mean(early, 1) * 1.03
+    assert mean(late, 2) <= mean(early, 2) + 4, "descriptors leak"
+    assert mean(late, 3) <= mean(early, 3) + 0.5, "threads leak"
