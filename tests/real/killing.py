@@ -6,11 +6,13 @@
 import argparse
 import asyncio
 import hashlib
+import io
 import random
 import signal
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +21,10 @@ if __package__ in (None, ""):
 
 from kvspill.cli.main import main as main_command
 from kvspill.storage.files import FilesBackend, FilesOptions
-from real.rig import entries, run_dirs, start
+from real.rig import entries, run_dirs, start, wait_until
 
-LATEST_SECONDS = 3.0
-"""The run ends by itself before that: any moment from its first import to its last unlink is hit."""
+RUN_SECONDS = 1.6
+"""Longer than the load lasts: any moment from the first import to the last unlink may be hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,19 @@ def kill_runs(count: int, seed: int, where: Path) -> Tally:
     rng = random.Random(seed)
     alive = left = entries_left = after = touched = 0
     for number in range(count):
-        run = start(where / "out", root, "--duration", "0.8", "--storage-capacity-gb", "0.06", "--quiet")
-        time.sleep(rng.uniform(0, LATEST_SECONDS))
+        run = start(where / "out", root, "--duration", "1", "--storage-capacity-gb", "0.06", "--quiet")
+        if number % 4:
+            # The moments that matter lie between the making of the directory and its removal.
+            wait_until(lambda: set(run_dirs(root)) - foreign_dirs, seconds=30)
+        time.sleep(rng.uniform(0, RUN_SECONDS))
         alive += run.process.poll() is None
         run.send(signal.SIGKILL)
         run.process.communicate()
         left += len(set(run_dirs(root)) - foreign_dirs)
         entries_left += sum(path not in foreign for path in entries(root))
         if number % 2:
-            assert main_command(["clean", str(root)]) == 0
+            with redirect_stdout(io.StringIO()):
+                assert main_command(["clean", str(root)]) == 0
         else:
             asyncio.run(next_start(root))
         after += len(set(fingerprint(root)) - set(foreign)) + len(set(run_dirs(root)) - foreign_dirs)
