@@ -88,13 +88,22 @@ def _blocks(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def io_model_cautions(block: Mapping[str, Any]) -> list[Caution]:
     """Doubts that the model's own counts raise."""
     found = []
+    if block.get("name") == "prefix" and not block.get("prefill_us_per_token"):
+        found.append(
+            caution(
+                "free_recompute",
+                "Recomputing took no time in this run: whoever finds fewer blocks loads less and looks "
+                "faster.",
+                "Compare GPU seconds saved, or give --generation-mode deterministic --prefill-us-per-token.",
+            )
+        )
     failed = block.get("blocks_failed", 0)
     if failed:
         found.append(
             caution(
                 "block_writes_failed",
-                f"{failed:,} blocks could not be written behind the requests: fewer hits follow, so less was "
-                "read than on a working device.",
+                f"{failed:,} blocks could not be written behind the requests; for every such batch the next "
+                "request counts as failed.",
                 "Look at the errors of the storage tier, and don't compare this run's speed.",
             )
         )

@@ -71,6 +71,7 @@ class WriteBehind:
         self._queued = 0
         self._ended = 0
         self._working = 0
+        self._unanswered = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._failure: BaseException | None = None
@@ -196,7 +197,15 @@ class WriteBehind:
         promoted = await self._cache.promote(keys)
         self.counts.promoted += promoted
 
+    def take_failure(self) -> bool:
+        """True once for every batch that could not be written whole: somebody has to answer for it."""
+        if self._unanswered == 0:
+            return False
+        self._unanswered -= 1
+        return True
+
     def _note(self, stored: Stored) -> None:
+        self._unanswered += stored.failed > 0
         self.counts.written += stored.written
         self.counts.failed += stored.failed
         self.counts.refused += stored.refused

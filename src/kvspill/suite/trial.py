@@ -141,7 +141,12 @@ class Trial:
         facts, probes = await self._measure(engine, recorder, cache, start_ns, window_start_ns)
         if log is not None:
             log.close()
-        io_facts = {"name": config.io_model, **accountant.facts(), **engine.io_facts}
+        io_facts = {
+            "name": config.io_model,
+            "prefill_us_per_token": config.generation_us_per_prefill_token,
+            **accountant.facts(),
+            **engine.io_facts,
+        }
         facts = replace(facts, workload=workload.facts(), io_model=io_facts)
         ceiling = None
         if not self.plan.simulated and facts.interrupted is None:

@@ -28,6 +28,7 @@ EVEN = {
 }
 PREFIX = {
     "name": "prefix",
+    "prefill_us_per_token": 183.0,
     "read_bytes": 1 << 30,
     "least_read_bytes": 1 << 30,
     "read_inflation": 1.0,
@@ -91,3 +92,9 @@ def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
     assert found["code"] == code
     assert "3" in found["message"]
     assert found["remedy"]
+
+
+def test_a_run_that_recomputes_for_free_is_doubted():
+    (found,) = io_model_cautions({**PREFIX, "prefill_us_per_token": 0.0})
+    assert found["code"] == "free_recompute"
+    assert io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0}) == []

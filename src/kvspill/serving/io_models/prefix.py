@@ -78,6 +78,10 @@ class PrefixModel:
             await writer.submit(new)
         finally:
             writer.abandon(new)
+        if writer.take_failure():
+            # C3: a failed put fails a request. Its own may be long over, so the next one answers for it:
+            # otherwise a device that keeps nothing would spare all reads and look fast.
+            service.fail("block write")
 
     def _account(self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int) -> None:
         cache.missed(chain.kinds()[matched:])
