@@ -9,6 +9,7 @@ from rich.text import Text
 
 from kvspill.records import GIB
 from kvspill.report.assessment import NO_TARGET
+from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 from kvspill.report.io_model import io_model_rows
 
@@ -107,12 +108,13 @@ def _volume(nbytes: float | None) -> str:
 
 def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
     config = result["config"]
+    users = result["window"].get("users", config["num_users"])
     rule = "=" * 72
     yield Text(rule)
     title = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result["simulated"] else "")
     yield Text(title, style="bold")
     yield Text(
-        f"{config['model']}, {config['num_users']} users, generation {config['generation_mode']}, "
+        f"{config['model']}, {users} users, generation {config['generation_mode']}, "
         f"{result['window']['measured_seconds']:.1f} s measured"
     )
     if result["incomplete"]:
@@ -329,9 +331,13 @@ def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
     steps = result["autoscaling_stats"]
     if not steps:
         return
-    last = steps[-1]
-    yield _title("AUTOSCALING")
-    yield _pairs((str(name), str(value)) for name, value in last.items())
+    yield _title("AUTOSCALING" + label(result))
+    header, rows = step_table(steps)
+    if rows:
+        yield _grid(header, rows)
+    if unsettled(steps):
+        yield _indent(Text("* measured before a round of its users had passed"))
+    yield _pairs(answer_lines(steps))
 
 
 def _trials(result: Mapping[str, Any]) -> Iterator[Part]:

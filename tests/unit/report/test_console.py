@@ -123,9 +123,9 @@ def test_a_pipe_gets_plain_text_without_escapes() -> None:
 
 
 def test_peak_capacity_is_shown_where_the_users_were_searched_for_s8() -> None:
-    step = {"users": 40, "peak_throughput": 1234.5, "reason": "Peak capacity found"}
+    step = {"mode": "capacity", "users": 40, "peak_throughput": 1234.5, "reason": "Peak capacity found"}
     built = result(filled_recorder(), autoscaling=[step])
     text = render_summary(built)
     assert "Peak capacity found" in text
-    assert "1234.5" in text
+    assert "1,234.50 tok/s" in text
     assert built["autoscaling_stats"] == built["summary"]["autoscaling_stats"] == [step]

@@ -53,8 +53,12 @@ class QosMode:
         if held.level >= self._options.highest:
             reason = f"The highest load allowed stays below the target saturation {self._target:g}"
         else:
-            reason = f"Largest load with saturation <= {self._target:g}, confirmed"
+            reason = f"Largest load with saturation <= {self._target:g}, confirmed: {self._evidence(held)}"
         return Answer(held.level, held.measure, reason, facts=self._facts(held))
+
+    def _evidence(self, held: Held) -> str:
+        number = self._search.windows_of_answer
+        return held.judgement.text + (f" over its {number} windows" if number > 1 else "")
 
     def so_far(self) -> Answer:
         return self._search.answer_so_far()

@@ -58,6 +58,7 @@ class BracketSearch:
         self.held: dict[int, Held] = {}
         self._windows: dict[int, list[StageMeasure]] = {}
         self.confirmed: Held | None = None
+        self.windows_of_answer = 0
 
     @property
     def low(self) -> Held | None:
@@ -114,6 +115,7 @@ class BracketSearch:
         together = self.held[low.level].judgement
         if together.passes:
             self.confirmed = Held(low.level, held.measure, together)
+            self.windows_of_answer = len(self._windows[low.level])
         return together.passes
 
     def _next(self) -> tuple[int, str, str] | None:

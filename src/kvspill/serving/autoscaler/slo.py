@@ -92,7 +92,7 @@ class SloMode:
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
-            reason = f"Largest load with {target}, confirmed"
+            reason = f"Largest load with {target}, confirmed: {held.judgement.text}"
         return Answer(held.level, held.measure, reason, facts=self._facts(held))
 
     def so_far(self) -> Answer:

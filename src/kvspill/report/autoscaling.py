@@ -1,0 +1,89 @@
+"""The console's account of a search for a limit: every step in a line, then the answer with its evidence."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+_LEVERS = ("users", "trace_speedup")
+
+
+def step_table(steps: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and one row per stage; the answer repeats the last stage and is left out."""
+    lever = _lever(steps[-1])
+    header = (
+        "s",
+        lever.replace("trace_speedup", "speed-up"),
+        "action",
+        "satur.",
+        "read p95",
+        "KV tok/s",
+        "tok/s",
+    )
+    rows: list[tuple[str, ...]] = []
+    for step in steps[:-1]:
+        saturation, p95_ms = step["saturation"], step["read_p95_ms"]
+        rows.append(
+            (
+                f"{step['time_seconds']:.0f}",
+                f"{step[lever]:,g}",
+                str(step["action"]) + ("" if step["settled"] else " *"),
+                "-" if saturation is None else f"{saturation:.3f}",
+                "-" if p95_ms is None else f"{p95_ms:,.1f} ms",
+                f"{step['storage_throughput']:,.0f}",
+                f"{step['throughput']:,.0f}",
+            )
+        )
+    return header, rows
+
+
+def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The answer as pairs of words and figures."""
+    answer = steps[-1]
+    lever = _lever(answer)
+    yield "Mode", str(answer["mode"])
+    yield "Answer", f"{answer[lever]:,g} {'users' if lever == 'users' else 'times the recorded speed'}"
+    yield "Reason", str(answer["reason"])
+    if answer.get("saturation") is not None:
+        yield "Saturation", f"{answer['saturation']:.3f}{_interval(answer, 'saturation_ci95', 3)}"
+    for name, key, unit in (
+        ("Peak throughput", "peak_throughput", "tok/s"),
+        ("Goodput", "goodput_requests_per_sec", "requests/s"),
+        ("Goodput", "goodput_tokens_per_sec", "tok/s"),
+    ):
+        if key in answer:
+            yield name, f"{answer[key]:,.2f} {unit}{_interval(answer, f'{key}_ci95', 2)}"
+    if "peak_storage_gib_per_sec" in answer:
+        yield "At the peak, storage", f"{answer['peak_storage_gib_per_sec']:,.3f} GiB/s"
+        yield "Confirmed by returning", "yes" if answer["peak_confirmed"] else "no"
+    yield from _slo(answer)
+    if answer.get("next_level_that_failed"):
+        yield "Next level that failed", f"{answer['next_level_that_failed']:,g}"
+    if answer.get("no_verdict"):
+        yield "No verdict for", ", ".join(answer["no_verdict"]) + " (fewer than 50 completions)"
+    inversions = answer.get("priority_inversions", [])
+    yield "Priority inversions", "; ".join(inversions) if inversions else "none seen"
+
+
+def unsettled(steps: Iterable[Mapping[str, Any]]) -> bool:
+    """True where a stage is marked in the table."""
+    return any(not step.get("settled", True) for step in steps)
+
+
+def _slo(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    promise = answer.get("slo")
+    if promise is None:
+        return
+    for name, block in promise["classes"].items():
+        actual = "-" if block["actual_ms"] is None else f"{block['actual_ms']:,.1f} ms"
+        yield (
+            f"p{promise['percentile']:g} {promise['latency']}, {name}",
+            f"{actual}, target {block['target_ms']:,g} ms: {block['verdict']}",
+        )
+
+
+def _interval(answer: Mapping[str, Any], key: str, digits: int) -> str:
+    ends = answer.get(key)
+    return "" if ends is None else f" [{ends[0]:,.{digits}f}, {ends[1]:,.{digits}f}]"
+
+
+def _lever(step: Mapping[str, Any]) -> str:
+    return next(name for name in _LEVERS if name in step)
