@@ -78,6 +78,8 @@ class Worker:
         backend = self._backend()
         await backend.prepare(_silent)
         try:
+            if backend.engine_fallback is not None:
+                raise RuntimeError(f"asked for io_uring: {backend.engine_fallback[0]}")
             self._link_old(backend.run_paths[0])
             await self._warm(backend)
             return await _window(backend, operations(op, len(self._old)), entry_bytes, in_flight, seconds)
