@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import throttle
-from lib.fio import START_SECONDS, Join, Measured
+from lib.fio import Join, Measured, SlowStart, start_seconds
 from lib.machine import end_orderly, is_memory, say, skip, table, tool_missing, wait_quiet
 from lib.peer import IoOptions, Kvspill, run_fio, scratch, settle
 from lib.shape import MIB, Cell
@@ -49,8 +49,9 @@ class Setting:
     def work_bytes(self, cell: Cell) -> int:
         """More than a side can move in its time, so that nobody runs out of work."""
         speed = self.speed_bytes or FASTEST_BYTES_PER_SEC
-        # A throttle lets some pass at once; what is in flight at the end comes on top.
-        expected = 1.5 * speed * (self.seconds + START_SECONDS) + 2 * cell.pieces_in_flight * cell.piece_bytes
+        # Not all threads are served alike; what is in flight at the end comes on top.
+        expected = 2 * speed * (self.seconds + start_seconds(self.seconds))
+        expected += 2 * cell.pieces_in_flight * cell.piece_bytes
         return int(expected) if cell.op == "mix" else min(int(expected), FRESH_BYTES_MAX)
 
 
@@ -65,6 +66,15 @@ class Rounds:
     fio: dict[str, list[Measured]] = field(default_factory=lambda: {name: [] for name in ENGINES})
     busy: list[float] = field(default_factory=list)
 
+    def add(self, found: dict[str, Measured], plain: Measured | None, busy: float) -> None:
+        """A whole round: only sides that ran beside each other are compared."""
+        self.kvspill.append(found["kvspill"])
+        for engine in ENGINES:
+            self.fio[engine].append(found[engine])
+        if plain is not None:
+            self.plain.append(plain)
+        self.busy.append(busy)
+
 
 def measure_cell(setting: Setting, kvspill: Kvspill, cell: Cell, old: Sequence[Path]) -> Rounds:
     """Rounds in which every side runs once, each round beginning with another side."""
@@ -76,16 +86,23 @@ def measure_cell(setting: Setting, kvspill: Kvspill, cell: Cell, old: Sequence[P
 
     sides = ("kvspill", *ENGINES)
     for number in range(setting.rounds):
-        rounds.busy.append(wait_quiet(setting.quiet_share, setting.patience_seconds))
+        busy = wait_quiet(setting.quiet_share, setting.patience_seconds)
         turn = number % len(sides)
-        for side in sides[turn:] + sides[:turn]:
-            if side == "kvspill":
-                rounds.kvspill.append(kvspill.measure(cell, setting.seconds)[0])
-                settle(setting.root)
-            else:
-                rounds.fio[side].append(fio(side))
-        if turn == 0:
-            rounds.plain.append(fio("psync", huge_pages=False))
+        found: dict[str, Measured] = {}
+        try:
+            for side in sides[turn:] + sides[:turn]:
+                if side == "kvspill":
+                    found[side] = kvspill.measure(cell, setting.seconds)[0]
+                    settle(setting.root)
+                else:
+                    found[side] = fio(side)
+            plain = fio("psync", huge_pages=False) if turn == 0 else None
+        except SlowStart as late:
+            say(f"round {number + 1} of {cell.label} is left out: {late}")
+            continue
+        rounds.add(found, plain, busy)
+    if not rounds.plain:
+        raise RuntimeError(f"{cell.label}: this machine is too busy to compare anything; try again later")
     return rounds
 
 

@@ -20,8 +20,6 @@ _WRITE = 1
 """How a log calls the direction."""
 _DIRECTION = {"read": ("rw=rw", "rwmixread=100"), "write": ("rw=write",)}
 """Only where a job may write are its buffers filled, and so touched, before it begins."""
-START_SECONDS = 0.6
-"""Each thread fills its buffer before it begins, some later than others; what counts begins with the last."""
 USED_SHARE = SKIPPED_SHARE + COUNTED_SHARE
 _FIRST_PIECES = 4
 """Moved by fio: its clock runs."""
@@ -75,6 +73,11 @@ def layout(engine: str, cell: Cell) -> Layout:
     return Layout(jobs, 1, cell.pieces_in_flight // jobs)
 
 
+def start_seconds(seconds: float) -> float:
+    """Each thread fills its buffer before it begins, some later than others; what counts begins with the last."""
+    return max(0.6, seconds / 2)
+
+
 def job_text(
     engine: str, cell: Cell, directory: Path, files_per_slot: int, seconds: float, huge_pages: bool = True
 ) -> str:
@@ -99,7 +102,7 @@ def job_text(
         f"write_lat_log={directory / 'pieces'}",
         "per_job_logs=1",
         "log_unix_epoch=1",
-        f"runtime={round((seconds + START_SECONDS) * 1000)}ms",
+        f"runtime={round((seconds + start_seconds(seconds)) * 1000)}ms",
     ]
     if cell.op != "mix":
         lines += [
@@ -178,7 +181,7 @@ def run(
     try:
         # fio itself counts whole milliseconds of each thread, which is more than some of them use.
         per_byte = cpu_seconds_per_byte(
-            process.pid, _FIRST_PIECES * piece_bytes, START_SECONDS, 0.6 * seconds
+            process.pid, _FIRST_PIECES * piece_bytes, start_seconds(seconds), 0.6 * seconds
         )
         status = process.wait(timeout=seconds * 10 + _SETUP_SECONDS)
     finally:
@@ -198,7 +201,7 @@ def reckon(threads: Sequence[ThreadLog], seconds: float, cpu_seconds_per_gb: flo
     rows = np.concatenate([thread.rows for thread in threads])
     begin_ns = max(int(thread.rows[:, 0].min()) for thread in threads)
     late_seconds = (begin_ns - int(rows[:, 0].min())) / 1e9
-    if late_seconds > START_SECONDS:
+    if late_seconds > start_seconds(seconds):
         raise SlowStart(f"fio's threads needed {late_seconds:.2f} s to start")
     if min(int(thread.rows[:, 1].max()) for thread in threads) < begin_ns + USED_SHARE * seconds * 1e9:
         raise RuntimeError("a thread of fio ran out of work: give it more, or fewer seconds")
