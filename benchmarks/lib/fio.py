@@ -74,7 +74,7 @@ def layout(engine: str, cell: Cell) -> Layout:
 
 
 def start_seconds(seconds: float) -> float:
-    """Each thread fills its buffer before it begins, some later than others; what counts begins with the last."""
+    """How far apart threads may start: each fills its buffer first, and what counts begins with the last."""
     return max(0.6, seconds / 2)
 
 
