@@ -39,8 +39,13 @@ class Run:
     output: Path
 
     def finish(self, timeout: float = 20.0) -> "Finished":
-        """Wait for the end."""
-        out, err = self.process.communicate(timeout=timeout)
+        """Wait for the end; a run that outlasts the time is killed, so that it disturbs no other test."""
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
         result = json.loads(self.output.read_text()) if self.output.exists() else None
         return Finished(self.process.returncode, out, err, result)
 

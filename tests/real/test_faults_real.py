@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from real.rig import entries, file_system, run_dirs, start, wait_for_entries
+from real.rig import Run, entries, file_system, run_dirs, start, wait_for_entries
 
 pytestmark = pytest.mark.real
 
@@ -149,12 +149,23 @@ def points_to_entry(descriptor: Path) -> bool:
         return True
 
 
+def hang_readers(run: Run, cache_dir: Path, seconds: float) -> None:
+    """Put pipes in the place of entries for a while: whoever opens one without a writer waits for ever."""
+    wait_for_entries(cache_dir, 12)
+    until = time.monotonic() + seconds
+    while run.process.poll() is None and time.monotonic() < until:
+        for entry in entries(cache_dir):
+            os.mkfifo(cache_dir / "pipe")
+            try:
+                (cache_dir / "pipe").rename(entry)
+            except FileNotFoundError:
+                (cache_dir / "pipe").unlink()
+        time.sleep(0.02)
+
+
 def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tmp_path):
     run = start(tmp_path / "out", tmp_path, "--duration", "3", "--storage-capacity-gb", "0.06")
-    for entry in wait_for_entries(tmp_path, 12)[:8]:
-        # Whoever opens a pipe without a writer waits for one for ever.
-        os.mkfifo(tmp_path / "pipe")
-        (tmp_path / "pipe").rename(entry)
+    hang_readers(run, tmp_path, seconds=1.5)
     finished = run.finish(timeout=30)
     assert finished.code == 0, finished.err
     stuck = finished.result["honesty"]["stuck_io"]
@@ -169,9 +180,7 @@ def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tm
 def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path):
     argv = ("--max-requests", "100000", "--storage-capacity-gb", "0.06", "--max-stall", "1.5")
     run = start(tmp_path / "out", tmp_path, *argv)
-    for entry in wait_for_entries(tmp_path, 12)[:8]:
-        os.mkfifo(tmp_path / "pipe")
-        (tmp_path / "pipe").rename(entry)
+    hang_readers(run, tmp_path, seconds=30)
     finished = run.finish(timeout=30)
     assert finished.code == 1
     assert finished.result["incomplete"] is True

@@ -28,8 +28,10 @@ class Interrupts:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle the signals for as long as this lasts."""
-        # What was ignored stays so: nohup means that the end of the terminal is not the end of the run.
-        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        # nohup means that the end of the terminal is not the end of the run. The others are heeded even
+        # where a shell started the run in the background and had it ignore SIGINT: who sends one means it.
+        hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        heeded = [number for number in _SIGNALS if number != signal.SIGHUP or not hangup_ignored]
         before = [signal.signal(number, self._handle) for number in heeded]
         try:
             yield
