@@ -90,7 +90,7 @@ class SearchTrial(Trial):
         stages = Stages(world, lever, windows, options, engine.send_away)
         if config.arrival == "open":
             windows.monitor.waiting = engine.unfinished
-        controller = Controller(make_mode(options), stages, lever, options, world)
+        controller = Controller(make_mode(options), stages, lever, options)
         health = Health(world, config, cache)
         account.begin(engine, cache, lever, health, start_ns)
         await self._drive(engine, windows, controller, health)
@@ -134,7 +134,7 @@ class SearchTrial(Trial):
         assert recorder is not None, "the end of the load closes a window"
         facts = account.facts(recorder, workload.facts())
         users = account.users
-        steps = controller.entries()
+        steps = controller.entries(facts.interrupted)
         ceiling = None
         if not simulated:
             fixed = config.changed(enable_autoscaling=False, num_users=users)

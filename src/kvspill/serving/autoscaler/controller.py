@@ -188,12 +188,11 @@ class Stages:
 class Controller:
     """Runs a mode beside the engine and turns what it found into autoscaling_stats."""
 
-    def __init__(self, mode: Mode, stages: Stages, lever: Lever, options: SearchOptions, world: World):
+    def __init__(self, mode: Mode, stages: Stages, lever: Lever, options: SearchOptions):
         self._mode = mode
         self._stages = stages
         self._lever = lever
         self._options = options
-        self._world = world
         self._answer: Answer | None = None
         stages.line = mode.line
 
@@ -210,25 +209,17 @@ class Controller:
         """One line about what is going on."""
         return self._stages.status
 
-    @property
-    def concluded(self) -> bool:
-        return self._answer is not None and self._answer.concluded
-
-    @property
-    def level(self) -> int:
-        """The level of the last stage that was held to its end."""
-        return self._lever.level
-
-    def entries(self) -> list[dict[str, Any]]:
-        """autoscaling_stats: every step, the answer last."""
+    def entries(self, interrupted: str | None = None) -> list[dict[str, Any]]:
+        """autoscaling_stats: every step, the answer last; interrupted says why the load ended early."""
         answer = self._answer or self._mode.so_far()
+        missing = self._missing(answer) if interrupted is None else f"The run was {interrupted}."
         measured = {} if answer.measure is None else answer.measure.to_dict()
         last_seconds = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
         final = {
             "time_seconds": last_seconds,
             self._lever.name: self._lever.value(answer.level),
             "action": "stop",
-            "reason": answer.reason if answer.concluded else f"{answer.reason} {self._missing(answer)}",
+            "reason": answer.reason if answer.concluded else f"{answer.reason} {missing}",
             "mode": self._options.mode,
             "concluded": answer.concluded,
             "missing_seconds": None if answer.concluded else self._missing_seconds(answer),

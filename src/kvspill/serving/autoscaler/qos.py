@@ -1,5 +1,6 @@
 """The qos mode: the most users for which the storage tier's reads keep their saturation under the target."""
 
+from dataclasses import replace
 from typing import Any
 
 from kvspill.serving.autoscaler.controller import Answer, Stages
@@ -61,7 +62,8 @@ class QosMode:
         return held.judgement.text + (f" over its {number} windows" if number > 1 else "")
 
     def so_far(self) -> Answer:
-        return self._search.answer_so_far()
+        answer, low = self._search.answer_so_far(), self._search.low
+        return answer if low is None else replace(answer, facts=self._facts(low))
 
     def line(self, measure: StageMeasure) -> str:
         return f"{self.judge(measure).text}, target {self._target:g}"

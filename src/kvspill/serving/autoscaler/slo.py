@@ -1,5 +1,6 @@
 """The slo mode: the largest load whose chosen latency stays within its target for the chosen classes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,12 +97,8 @@ class SloMode:
         return Answer(held.level, held.measure, reason, facts=self._facts(held))
 
     def so_far(self) -> Answer:
-        answer = self._search.answer_so_far()
-        low = self._search.low
-        facts = {} if low is None else self._facts(low)
-        return Answer(
-            answer.level, answer.measure, answer.reason, False, facts=facts, stages_left=answer.stages_left
-        )
+        answer, low = self._search.answer_so_far(), self._search.low
+        return answer if low is None else replace(answer, facts=self._facts(low))
 
     def line(self, measure: StageMeasure) -> str:
         return self.judge(measure).text
