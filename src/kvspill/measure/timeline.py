@@ -16,7 +16,7 @@ class Timeline:
         self._start_ns = window_start_ns
         # Eight bytes a second and column: a day-long run keeps a few MiB of it.
         self._columns: dict[str, Column] = {}
-        self._states: dict[str, dict[int, int]] = {}
+        self._states: dict[str, Column] = {}
 
     def add(self, column: str, at_ns: int, amount: int = 1) -> None:
         """Add to the second that holds at_ns, which must not lie before the window."""
@@ -31,8 +31,15 @@ class Timeline:
     def note(self, column: str, at_ns: int, value: int) -> None:
         """A state seen at at_ns, such as a queue's length; it holds until the next one."""
         second = (at_ns - self._start_ns) // NS_PER_SEC
-        if second >= 0:
-            self._states.setdefault(column, {})[second] = value
+        if second < 0:
+            return
+        values = self._states.get(column)
+        if values is None:
+            # Before it was first seen it counts as what it was then.
+            values = self._states[column] = array("q", [value])
+        if second >= len(values):
+            values.extend([values[-1]] * (second + 1 - len(values)))
+        values[second] = value
 
     def columns(self, window_end_ns: int) -> dict[str, list[int]]:
         """All columns at equal length; what fell exactly on the end belongs to the last second."""
@@ -48,7 +55,6 @@ def _fold(values: "Column", seconds: int) -> list[int]:
     return head
 
 
-def _held(values: dict[int, int], seconds: int) -> list[int]:
-    """One state per second; before the first was seen it counts as the state."""
-    state = values[min(values)]
-    return [state := values.get(second, state) for second in range(seconds)]
+def _held(values: "Column", seconds: int) -> list[int]:
+    """One state per second; the last one that was seen holds to the end."""
+    return [*values[:seconds], *[values[-1]] * (seconds - len(values))]
