@@ -1,6 +1,7 @@
 """One trial: a configuration goes in, a measured result comes out, and nothing is left behind."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,7 +88,7 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
         result["warnings"] += [*fallen_back, *left]
         return result
 
-    with interrupts.handled(), _switch_interval():
+    with interrupts.handled(), _switch_interval(), _rarer_collections(plan.simulated):
         try:
             return (run_virtual if plan.simulated else run_real)(main, plan.config.seed)
         except asyncio.CancelledError:
@@ -262,6 +263,18 @@ def engine_warnings(backends: Sequence[Backend], progress: Progress) -> list[Cau
     for warning in warnings:
         progress.say(f"warning: {warning['message']} {warning['remedy']}")
     return warnings
+
+
+@contextmanager
+def _rarer_collections(simulated: bool) -> Iterator[None]:
+    """A simulation makes millions of small objects and few cycles: look for those less often."""
+    before = gc.get_threshold()
+    if simulated:
+        gc.set_threshold(50_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager
