@@ -94,6 +94,10 @@ def kill_runs(count: int, seed: int, where: Path) -> Tally:
                 assert main_command(["clean", str(root)]) == 0
         else:
             asyncio.run(next_start(root))
+        # A run that was about to end may have left the rest of its removal to a process of its own.
+        deadline = time.monotonic() + 10
+        while set(run_dirs(root)) - foreign_dirs and time.monotonic() < deadline:
+            time.sleep(0.02)
         after += len(set(fingerprint(root)) - set(foreign)) + len(set(run_dirs(root)) - foreign_dirs)
         touched += any(fingerprint(root).get(path) != text for path, text in foreign.items())
     return Tally(count, alive, left, entries_left, after, touched)

@@ -38,7 +38,7 @@ class Run:
     process: "subprocess.Popen[str]"
     output: Path
 
-    def finish(self, timeout: float = 20.0) -> "Finished":
+    def finish(self, timeout: float = 40.0) -> "Finished":
         """Wait for the end; a run that outlasts the time is killed, so that it disturbs no other test."""
         try:
             out, err = self.process.communicate(timeout=timeout)
@@ -105,7 +105,7 @@ def entries(cache_dir: Path) -> list[Path]:
     return [path for path in found if not path.name.startswith(".")]
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     """Wait for a condition of the outside world; returns what it gave."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -124,6 +124,14 @@ def wait_for_entries(cache_dir: Path, count: int = 10) -> list[Path]:
 def run_dirs(cache_dir: Path) -> list[str]:
     """What runs have left under a directory."""
     return sorted(path.name for path in cache_dir.iterdir() if path.name.startswith("kvspill-"))
+
+
+def left_over(cache_dir: Path, seconds: float = 20.0) -> list[str]:
+    """What runs have left for good: the removal of much data may go on after the end of a run."""
+    deadline = time.monotonic() + seconds
+    while run_dirs(cache_dir) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return run_dirs(cache_dir)
 
 
 @contextmanager

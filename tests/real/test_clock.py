@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kvspill
-from real.rig import run_dirs, start
+from real.rig import left_over, start
 
 STEPPING = """\
 import datetime, itertools, random, sys, time
@@ -27,7 +27,7 @@ def test_a_run_keeps_its_duration_whatever_the_wall_clock_does(tmp_path):
     assert finished.result["window"]["measured_seconds"] == pytest.approx(1.5, abs=0.01)
     assert finished.result["honesty"]["requests"]["completed"] > 0
     assert 0 <= finished.result["summary"]["end_to_end_latency_ms"]["max"] <= 1500
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def test_nothing_asks_the_wall_clock_for_an_interval():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from real.rig import Run, entries, file_system, run_dirs, start, wait_for_entries
+from real.rig import Run, entries, file_system, left_over, start, wait_for_entries
 
 pytestmark = pytest.mark.real
 
@@ -82,7 +82,7 @@ def test_a_disk_that_fills_up_costs_requests_and_raises_no_score(tmp_path, healt
         finished = run.finish()
         check_survived(finished, healthy)
         assert finished.errors["write ENOSPC"] > 0
-        assert run_dirs(root) == []
+        assert left_over(root) == []
         assert (root / "somebody elses").stat().st_size == nbytes
 
 
@@ -102,7 +102,7 @@ def test_a_file_system_gone_read_only_costs_requests_raises_no_score_and_keeps_t
     subprocess.run(["mount", "-o", "loop", str(tmp_path / "image"), str(tmp_path / "mnt")], check=True)
     try:
         assert clean(tmp_path / "mnt").returncode == 0
-        assert run_dirs(tmp_path / "mnt") == []
+        assert left_over(tmp_path / "mnt") == []
     finally:
         subprocess.run(["umount", "-l", str(tmp_path / "mnt")], check=True)
 
@@ -125,9 +125,9 @@ def test_an_unmounted_directory_costs_nothing_that_was_open_and_nothing_is_left_
         subprocess.run(["umount", "-l", str(root)], check=True)
         finished = run.finish()
         assert finished.code == 0, finished.err
-        assert run_dirs(root) == []
+        assert left_over(root) == []
         subprocess.run(["mount", "-o", "loop", str(tmp_path / "image"), str(root)], check=True)
-        assert run_dirs(root) == []
+        assert left_over(root) == []
 
 
 def test_too_few_descriptors_are_emfile_and_the_clean_up_still_works(tmp_path):
@@ -139,7 +139,7 @@ def test_too_few_descriptors_are_emfile_and_the_clean_up_still_works(tmp_path):
     finished = run.finish()
     check_survived(finished)
     assert finished.errors["read EMFILE"] + finished.errors.get("write EMFILE", 0) > 0
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def points_to_entry(descriptor: Path) -> bool:
@@ -174,7 +174,7 @@ def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tm
     assert "stuck_io" in {warning["code"] for warning in finished.result["warnings"]}
     assert finished.result["honesty"]["requests"]["unfinished"] >= stuck["threads"]
     assert finished.result["window"]["drain_seconds"] <= 5
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path):
@@ -185,7 +185,7 @@ def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path):
     assert finished.code == 1
     assert finished.result["incomplete"] is True
     assert "an I/O thread has hung for 2 s, --max-stall is 1.5; check the device" in finished.err
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def test_files_that_vanish_shrink_or_change_underneath_are_told_apart_and_never_hits(tmp_path):
@@ -205,7 +205,7 @@ def test_files_that_vanish_shrink_or_change_underneath_are_told_apart_and_never_
     check_survived(finished)
     assert {"read ENOENT", "read short_read"} <= set(finished.errors)
     assert {"read torn", "read corrupt"} & set(finished.errors)
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def overwrite(path: Path) -> None:
@@ -229,7 +229,7 @@ def test_memory_pressure_is_enomem_or_one_clear_line_and_nothing_is_left(tmp_pat
     else:
         assert finished.code == 1
         assert "out of memory" in finished.err or "can't start new thread" in finished.err
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def test_too_many_errors_end_the_run_with_the_reason(tmp_path):
@@ -241,4 +241,4 @@ def test_too_many_errors_end_the_run_with_the_reason(tmp_path):
         assert finished.code == 1
         assert finished.result["incomplete"] is True
         assert "25 operations failed (storage write ENOSPC: 25), --max-errors is 25" in finished.err
-        assert run_dirs(root) == []
+        assert left_over(root) == []

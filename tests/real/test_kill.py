@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from real.killing import fingerprint, kill_runs, plant_foreign
-from real.rig import run_dirs, start, wait_for_entries, wait_until
+from real.rig import left_over, run_dirs, start, wait_for_entries, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -38,6 +38,7 @@ def test_clean_removes_what_a_kill_left_and_a_live_run_beside_it_is_not_disturbe
     finished = live.finish()
     assert finished.code == 0
     assert finished.errors == {}
+    wait_until(lambda: set(run_dirs(root)) == FOREIGN_DIRS)
     assert fingerprint(root) == foreign
 
 
@@ -56,4 +57,4 @@ def test_two_runs_in_one_directory_do_not_disturb_each_other(tmp_path):
     for finished in [run.finish() for run in runs]:
         assert finished.code == 0, finished.err
         assert finished.errors == {}
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from real.rig import run_dirs, start, wait_for_entries, wait_until
+from real.rig import left_over, run_dirs, start, wait_for_entries, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -23,7 +23,7 @@ def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(tmp_
     assert finished.result["incomplete"] is True
     assert finished.result["interrupted"] == f"stopped by {number.name}"
     assert finished.result["requests_completed"] > 0
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
     assert "Traceback" not in finished.err
 
 
@@ -45,20 +45,20 @@ def test_a_second_signal_ends_the_program_and_still_leaves_nothing(tmp_path, del
     run.send(signal.SIGINT)
     finished = run.finish()
     assert finished.code == 130
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
     assert "Traceback" not in finished.err
 
 
 @pytest.mark.parametrize("after_ms", [0, 30])
 def test_a_signal_while_the_run_is_being_prepared_leaves_nothing(tmp_path, after_ms):
     """The arena takes a while to touch; the run directory may be in the making."""
-    run = start(tmp_path, tmp_path, *LONG, "--cpu-mem-gb", "1")
+    run = start(tmp_path, tmp_path, *LONG, "--cpu-mem-gb", "0.25")
     wait_until(lambda: run_dirs(tmp_path))
     time.sleep(after_ms / 1000)
     run.send(signal.SIGTERM)
     finished = run.finish()
     assert finished.code == 130
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
     assert "Traceback" not in finished.err
 
 
@@ -85,4 +85,4 @@ def test_an_exception_in_the_middle_is_one_line_and_leaves_nothing(tmp_path):
         "kvspill: error: internal error: ZeroDivisionError: a defect"
     )
     assert "Traceback" not in finished.err
-    assert run_dirs(tmp_path) == []
+    assert left_over(tmp_path) == []
