@@ -1,7 +1,7 @@
 """Leaf-first eviction: no block goes while one that continues it stays."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
@@ -89,6 +89,7 @@ def test_without_eviction_nothing_is_named():
 
 
 @pytest.mark.parametrize("name", [name for name in LEAF_FIRST_NAMES if name != "none"])
+@settings(deadline=None)
 @given(data=st.data())
 def test_no_victim_ever_has_a_child_that_stays(name, data):
     """Against an oracle that knows the tree: random trees, uses and removals."""

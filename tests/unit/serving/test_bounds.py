@@ -88,6 +88,7 @@ def test_foresight_is_exact_for_blocks_of_one_size(sequence, room):
     assert bounds.belady * len(sequence) == pytest.approx(best_hits(tuple(sequence), room))
 
 
+@settings(deadline=None)
 @given(chains=CHAINS, room=st.integers(0, 12))
 def test_the_bounds_are_ordered(chains, room):
     requests = [[f"{name}_{place}" for place in range(length)] for name, length in chains]
