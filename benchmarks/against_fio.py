@@ -23,6 +23,8 @@ OLD_BYTES_MAX = 2 << 30
 FRESH_BYTES_MAX = 9 << 29
 """With the old entries this stays below 8 GB of disk."""
 DEVICE_BYTES = 8 << 30
+ROUND_SECONDS_MAX = 60
+"""Beside the measuring itself; longer only if somebody stopped the processes, which would void the round."""
 FASTEST_BYTES_PER_SEC = 6e9
 """No disk that these comparisons are run on is faster: so much work fio must be given."""
 
@@ -89,6 +91,7 @@ def measure_cell(setting: Setting, kvspill: Kvspill, cell: Cell, old: Sequence[P
         busy = wait_quiet(setting.quiet_share, setting.patience_seconds)
         turn = number % len(sides)
         found: dict[str, Measured] = {}
+        began = time.monotonic()
         try:
             for side in sides[turn:] + sides[:turn]:
                 if side == "kvspill":
@@ -99,6 +102,9 @@ def measure_cell(setting: Setting, kvspill: Kvspill, cell: Cell, old: Sequence[P
             plain = fio("psync", huge_pages=False) if turn == 0 else None
         except SlowStart as late:
             say(f"round {number + 1} of {cell.label} is left out: {late}")
+            continue
+        if time.monotonic() - began > ROUND_SECONDS_MAX + 20 * setting.seconds:
+            say(f"round {number + 1} of {cell.label} is left out: this process was held up")
             continue
         rounds.add(found, plain, busy)
     if not rounds.plain:
