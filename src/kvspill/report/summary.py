@@ -24,6 +24,7 @@ def summary_block(
         "prefix_cache_stats": _prefixes(measured),
         "autoscaling_stats": [dict(step) for step in autoscaling],
         "autoscaling_summary": dict(autoscaling[-1]) if autoscaling else None,
+        "peak_throughput": autoscaling[-1].get("peak_throughput") if autoscaling else None,
         "multi_turn_stats": multi_turn(measured),
         "seed": measured.settings.seed,
     }
