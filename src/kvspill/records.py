@@ -268,6 +268,8 @@ class TierFacts:
     entries: int
     direct_io: bool = False
     verifies: bool = False
+    files_opened_direct: int = 0
+    files_opened_buffered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

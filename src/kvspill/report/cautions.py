@@ -123,7 +123,8 @@ def _device(honesty: Mapping[str, Any]) -> Iterator[Caution]:
     if honesty["direct_io"] is False:
         yield caution(
             "not_direct",
-            "The storage tier ran through the page cache: O_DIRECT was not in use.",
+            f"The storage tier ran through the page cache: {honesty['files_opened']['buffered']:,} openings "
+            "of a file were without O_DIRECT.",
             "Use a file system that supports O_DIRECT (ext4, xfs) and --direct on.",
         )
     counted = honesty["bytes"]

@@ -29,6 +29,7 @@ def honesty_block(
     return {
         "bytes": _bytes(measured, probes),
         "direct_io": _tier_flag(measured, "direct_io"),
+        "files_opened": _files_opened(measured),
         "verified": _tier_flag(measured, "verifies"),
         "modelled_tiers": [facts.tier.value for facts in measured.facts.tiers if facts.modelled],
         "requests": _requests(measured),
@@ -83,6 +84,14 @@ def _tier_flag(measured: Measured, name: str) -> bool | None:
         return None
     flag: bool = getattr(facts, name)
     return flag
+
+
+def _files_opened(measured: Measured) -> dict[str, int] | None:
+    """Every opening of a file on the storage tier, by what its descriptor says of O_DIRECT."""
+    facts = measured.tier("storage")
+    if facts is None or facts.modelled:
+        return None
+    return {"direct": facts.files_opened_direct, "buffered": facts.files_opened_buffered}
 
 
 def _requests(measured: Measured) -> dict[str, int]:

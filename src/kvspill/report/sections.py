@@ -296,7 +296,7 @@ def _honesty(result: Mapping[str, Any]) -> Iterator[Part]:
         (
             ("Asked of storage, read", _against(counted, "read")),
             ("Asked of storage, written", _against(counted, "written")),
-            ("O_DIRECT", _yes_no(block["direct_io"])),
+            ("O_DIRECT", _opened_direct(block)),
             ("Every block verified", _yes_no(block["verified"])),
             ("Offered load / null capacity", number(load["ratio"])),
             ("Arrivals late by (p99)", duration(late["p99"]) if late else NONE),
@@ -315,6 +315,15 @@ def _against(counted: Mapping[str, Any], kind: str) -> str:
         return NONE
     device = f"device {_volume(seen)}" if seen is not None else f"device {NONE}"
     return f"{_volume(asked)}, {device}"
+
+
+def _opened_direct(block: Mapping[str, Any]) -> str:
+    opened = block["files_opened"]
+    if opened is None:
+        return NONE
+    if opened["direct"] and not opened["buffered"]:
+        return f"yes, at each of {opened['direct']:,} openings of a file"
+    return f"at {opened['direct']:,} of {opened['direct'] + opened['buffered']:,} openings of a file"
 
 
 def _yes_no(value: bool | None) -> str:

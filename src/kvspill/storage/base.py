@@ -45,6 +45,9 @@ class Capabilities:
     direct_io: bool = False
     verifies: bool = False
     description: str = ""
+    files_opened_direct: int = 0
+    files_opened_buffered: int = 0
+    """Files opened so far with and without O_DIRECT, as the descriptors themselves say."""
 
 
 class Backend(Protocol):

@@ -92,6 +92,8 @@ class FilesBackend:
             description="; ".join(
                 [*sorted({access.description for access in accesses}), *self._about_engine()]
             ),
+            files_opened_direct=self.tally.opened_direct,
+            files_opened_buffered=self.tally.opened_buffered,
         )
 
     def _about_engine(self) -> list[str]:

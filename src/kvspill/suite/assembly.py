@@ -148,6 +148,8 @@ def tier_facts(cache: Cache) -> tuple[TierFacts, ...]:
                 entries=len(tier.residents),
                 direct_io=capabilities.direct_io,
                 verifies=capabilities.verifies,
+                files_opened_direct=capabilities.files_opened_direct,
+                files_opened_buffered=capabilities.files_opened_buffered,
             )
         )
     return tuple(facts)

@@ -38,6 +38,7 @@ def tier(name: Tier, **changes: Any) -> TierFacts:
         "entries": 5,
         "direct_io": name is Tier.STORAGE,
         "verifies": True,
+        "files_opened_direct": 120 if name is Tier.STORAGE else 0,
     }
     return TierFacts(**{**values, **changes})
 

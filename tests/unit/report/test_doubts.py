@@ -96,6 +96,7 @@ def test_asked_bytes_stand_beside_device_bytes() -> None:
     assert block["bytes"]["page_cache_read_share"] == 0.0
     assert block["cpu_seconds_per_gib"] == pytest.approx(0.8 / 8)
     assert block["direct_io"] is True
+    assert block["files_opened"] == {"direct": 120, "buffered": 0}
     assert block["arrival_lateness_ms"]["max"] == 2.0
 
 

@@ -68,6 +68,9 @@ def checks(result: Mapping[str, Any]) -> Iterator[Pair]:
         yield f"Storage bytes {kind}: asked", _gib(asked)
         yield f"Storage bytes {kind}: seen at the device", _gib(seen)
     yield "O_DIRECT", _yes_no(honesty.get("direct_io"))
+    opened = honesty.get("files_opened") or {}
+    yield "Files opened with O_DIRECT", number(finite(opened.get("direct")), 0)
+    yield "Files opened without it", number(finite(opened.get("buffered")), 0)
     yield "Every block verified", _yes_no(honesty.get("verified"))
     requests = honesty.get("requests") or {}
     for name in ("arrived", "completed", "failed", "shed", "unfinished"):
