@@ -270,6 +270,8 @@ class TierFacts:
     verifies: bool = False
     files_opened_direct: int = 0
     files_opened_buffered: int = 0
+    crowded_puts: int = 0
+    """Writes that waited for room while all that was kept here was in use, over the whole run."""
 
 
 @dataclass(frozen=True, slots=True)

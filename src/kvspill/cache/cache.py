@@ -189,6 +189,7 @@ class Cache:
         tier waits, and only for bytes that somebody will surely release: holders of pins never wait
         for space. So there is no deadlock (C4).
         """
+        waited = False
         while True:
             async with tier.turn:
                 while True:
@@ -201,6 +202,8 @@ class Cache:
                         break
                     if tier is not self.tiers[-1] or tier.busy_bytes == 0:
                         return False
+                    tier.crowded_puts += not waited
+                    waited = True
                     await tier.wait_for_change()
                 held_bytes = tier.free_bytes
                 tier.take(held_bytes)

@@ -62,6 +62,8 @@ class TierState:
         """Bytes of the entries that could be chosen as victims now."""
         self.lost_bytes = 0
         """Bytes whose delete failed: they stay used for ever."""
+        self.crowded_puts = 0
+        """Reservations that had to wait because all that was kept was in use."""
         self.residents: dict[str, Entry] = {}
         self.turn = asyncio.Lock()
         """Reservations are served in the order of their coming (C4)."""

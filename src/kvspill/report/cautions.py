@@ -104,13 +104,20 @@ def _failures(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Cautio
 
 
 def _capacity(measured: Measured) -> Iterator[Caution]:
-    """C3: what falls out of the last tier inside the window."""
+    """C3: what falls out of the last tier inside the window; C4: what had to wait for room in it."""
     if not measured.facts.tiers:
         return
-    last = measured.facts.tiers[-1].tier
+    last, crowded = measured.facts.tiers[-1].tier, measured.facts.tiers[-1].crowded_puts
     dropped = measured.recorder.evictions[last, None]
+    flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
+    if crowded:
+        yield caution(
+            "crowded",
+            f"{crowded:,} writes waited for room while everything in the {last.value} tier was in use: its "
+            "capacity held requests back as fewer servers would have, and latency includes that wait.",
+            f"Raise {flag}, or use fewer --servers.",
+        )
     if dropped:
-        flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
         yield caution(
             "capacity_bound",
             f"{dropped:,} entries were dropped from the {last.value} tier for lack of space: "

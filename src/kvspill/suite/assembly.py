@@ -150,6 +150,7 @@ def tier_facts(cache: Cache) -> tuple[TierFacts, ...]:
                 verifies=capabilities.verifies,
                 files_opened_direct=capabilities.files_opened_direct,
                 files_opened_buffered=capabilities.files_opened_buffered,
+                crowded_puts=tier.crowded_puts,
             )
         )
     return tuple(facts)

@@ -133,6 +133,7 @@ def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go():
         waiting = asyncio.ensure_future(put(cache, "b", 10))
         await asyncio.sleep(1)
         assert not waiting.done()
+        assert cache.tiers[0].crowded_puts == 1
         cache.release(pinned.entry)
         return (await waiting).entry is not None, where(cache, "a"), where(cache, "b")
 

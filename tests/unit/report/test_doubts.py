@@ -180,6 +180,7 @@ def test_drops_from_the_last_tier_alone_bound_the_capacity_c3() -> None:
         ("simulated", {"simulated": True}),
         ("modelled_tier", {"tiers": (tier(Tier.GPU, modelled=True), tier(Tier.STORAGE))}),
         ("not_direct", {"tiers": (tier(Tier.STORAGE, direct_io=False),)}),
+        ("crowded", {"tiers": (tier(Tier.STORAGE, crowded_puts=3),)}),
         ("late_arrivals", {"lateness_ns": (ns(1),)}),
         ("shed", {"shed": 3}),
         ("unfinished", {"unfinished_ages_ns": (ns(1),) * 51}),
