@@ -5,6 +5,7 @@ many inputs were tried; an input that fails is kept in the current directory by 
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -22,17 +23,27 @@ def main() -> None:
     parser.add_argument("target", choices=sorted(TARGETS))
     parser.add_argument("--seconds", type=int, default=60)
     options = parser.parse_args()
-    target = TARGETS[options.target]
     with sandbox() as root:
-        corpus = root / "corpus"
-        corpus.mkdir()
-        for number, data in enumerate(seeds(options.target)):
-            (corpus / str(number)).write_bytes(data)
-        place = root / "input"
-        place.mkdir()
-        fuzzer_flags = [f"-max_total_time={options.seconds}", f"-timeout={SECONDS_MAX}", "-max_len=8192"]
-        atheris.Setup([sys.argv[0], *fuzzer_flags, str(corpus)], lambda data: target(data, place))
-        atheris.Fuzz()
+        # The fuzzer ends its process without returning: only another one can tidy up after it.
+        fuzzer = os.fork()
+        if fuzzer == 0:
+            fuzz(options.target, options.seconds, root)
+        _pid, status = os.waitpid(fuzzer, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def fuzz(name: str, seconds: int, root: Path) -> None:
+    """Feed a target from a corpus in root; does not return."""
+    target = TARGETS[name]
+    corpus = root / "corpus"
+    corpus.mkdir()
+    for number, data in enumerate(seeds(name)):
+        (corpus / str(number)).write_bytes(data)
+    place = root / "input"
+    place.mkdir()
+    fuzzer_flags = [f"-max_total_time={seconds}", f"-timeout={SECONDS_MAX}", "-max_len=8192"]
+    atheris.Setup([sys.argv[0], *fuzzer_flags, str(corpus)], lambda data: target(data, place))
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":
