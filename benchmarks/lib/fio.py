@@ -62,7 +62,7 @@ class ThreadLog:
 
 
 class SlowStart(RuntimeError):  # noqa: N818 - a condition to try again after
-    """fio's threads came to work so late after each other that they hardly worked together."""
+    """fio's threads hardly worked together: some came too late, or were done too early."""
 
 
 def layout(engine: str, cell: Cell) -> Layout:
@@ -204,7 +204,7 @@ def reckon(threads: Sequence[ThreadLog], seconds: float, cpu_seconds_per_gb: flo
     if late_seconds > start_seconds(seconds):
         raise SlowStart(f"fio's threads needed {late_seconds:.2f} s to start")
     if min(int(thread.rows[:, 1].max()) for thread in threads) < begin_ns + USED_SHARE * seconds * 1e9:
-        raise RuntimeError("a thread of fio ran out of work: give it more, or fewer seconds")
+        raise SlowStart("a thread of fio ran out of work: give it fewer seconds")
     middle = steady(rows, begin_ns, seconds)
     return Measured(
         bandwidth=middle.bandwidth,
