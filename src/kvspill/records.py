@@ -162,8 +162,7 @@ class Completion:
         return max(0, self.total_ns - self.device_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class OpRecord:
+class OpRecord(NamedTuple):
     """One operation on one tier, as the cache issued it."""
 
     tier: Tier
@@ -179,8 +178,7 @@ class OpRecord:
     """Which version of the key: each put makes a new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(NamedTuple):
     """One question to the cache: was the entry there?"""
 
     at_ns: int
@@ -190,8 +188,7 @@ class Lookup:
     tier: Tier | None
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(NamedTuple):
     """An entry left a tier: demoted to the one below, or dropped from the last (below is None)."""
 
     at_ns: int

@@ -1,34 +1,66 @@
 """What is counted for one tier and one verb: operations, bytes, latencies, pieces and errors."""
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from kvspill.measure.histograms import Histogram
 from kvspill.records import Completion, Purpose, Tier, Verb
 
 COMPONENTS = ("total", "device", "host", "queue")
+_PENDING_VALUES = 4 << 13
 
 
-@dataclass(slots=True)
 class Latencies:
-    """One histogram per component of an operation's time (S2)."""
+    """One histogram per component of an operation's time (S2).
 
-    total: Histogram = field(default_factory=Histogram)
-    device: Histogram = field(default_factory=Histogram)
-    host: Histogram = field(default_factory=Histogram)
-    queue: Histogram = field(default_factory=Histogram)
+    Times wait in one array and are divided into their components in bulk.
+    """
+
+    __slots__ = ("_histograms", "_pending")
+
+    def __init__(self) -> None:
+        self._histograms = {name: Histogram() for name in COMPONENTS}
+        self._pending = array("q")
 
     def record(self, completion: Completion) -> None:
-        total_ns = completion.finished_ns - completion.submitted_ns
-        device_ns = completion.device_ns
-        self.total.record(total_ns)
-        self.device.record(device_ns)
-        self.host.record(total_ns - device_ns if total_ns > device_ns else 0)
-        self.queue.record(completion.started_ns - completion.submitted_ns)
+        pending = self._pending
+        pending.extend(
+            (
+                completion.submitted_ns,
+                completion.started_ns,
+                completion.finished_ns,
+                completion.device_ns,
+            )
+        )
+        if len(pending) >= _PENDING_VALUES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        times = np.array(self._pending, dtype=np.int64).reshape(-1, 4)
+        self._pending = array("q")
+        submitted_ns, started_ns, finished_ns, device_ns = times.T
+        total_ns = finished_ns - submitted_ns
+        values = {
+            "total": total_ns,
+            "device": device_ns,
+            "host": np.maximum(total_ns - device_ns, 0),
+            "queue": started_ns - submitted_ns,
+        }
+        for name, histogram in self._histograms.items():
+            histogram.record_all(values[name].tolist())
 
     def component(self, name: str) -> Histogram:
-        histogram: Histogram = getattr(self, name)
-        return histogram
+        self._flush()
+        return self._histograms[name]
+
+    @property
+    def total(self) -> Histogram:
+        return self.component("total")
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ class Recorder:
         self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()
         self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
         self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
-        self._lanes = {tier.value: {verb.value: Lane(tier, verb) for verb in Verb} for tier in Tier}
+        self._lanes = {tier: {verb: Lane(tier, verb) for verb in Verb} for tier in Tier}
         self._latest_ns = start_ns
 
     @property
@@ -63,7 +63,7 @@ class Recorder:
         return self.window_end_ns
 
     def lane(self, tier: Tier, verb: Verb) -> Lane:
-        return self._lanes[tier.value][verb.value]
+        return self._lanes[tier][verb]
 
     def lanes(self) -> Iterator[Lane]:
         for by_verb in self._lanes.values():
@@ -77,7 +77,7 @@ class Recorder:
         return True
 
     def op(self, record: OpRecord) -> None:
-        lane = self._lanes[record.tier.value][record.verb.value]
+        lane = self._lanes[record.tier][record.verb]
         completion = record.completion
         finished_inside = self._inside(completion.finished_ns)
         if completion.error is not None:

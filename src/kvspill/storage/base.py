@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kvspill.records import Completion
 
@@ -10,8 +10,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being prepared, bytes done and bytes in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(NamedTuple):
     """One stored version of one entry. Its content follows from it, so every block can be checked."""
 
     key: str
@@ -27,8 +26,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WriteItem:
+class WriteItem(NamedTuple):
     """An object to write; without a source the backend makes its content."""
 
     ref: ObjectRef

@@ -16,25 +16,63 @@ _Key = tuple[str, int]
 class _Transfer:
     """One entry on its way: first it waits its turn, then the latency, then it shares the device."""
 
-    __slots__ = ("done", "latency_ns", "nbytes", "started_ns", "submitted_ns", "tag", "work_ns")
+    __slots__ = (
+        "batch",
+        "completion",
+        "latency_ns",
+        "nbytes",
+        "started_ns",
+        "submitted_ns",
+        "tag",
+        "work_ns",
+    )
 
-    def __init__(self, submitted_ns: int, work_ns: float, latency_ns: float, nbytes: int):
+    def __init__(self, batch: "_Batch", submitted_ns: int, work_ns: float, latency_ns: float, nbytes: int):
+        self.batch = batch
         self.submitted_ns = submitted_ns
         self.work_ns = work_ns
         self.latency_ns = latency_ns
         self.nbytes = nbytes
         self.started_ns = submitted_ns
         self.tag = math.inf
-        self.done: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self.completion: Completion | None = None
 
     def finish(self, at_ns: float, error: str | None = None, moved: int | None = None) -> None:
-        if self.done.done():
+        if self.completion is not None:
             return
-        end_ns = max(self.started_ns, round(at_ns))
-        pieces = () if moved is None else ((self.started_ns, end_ns, moved),)
-        self.done.set_result(
-            Completion(self.submitted_ns, self.started_ns, end_ns, end_ns - self.started_ns, pieces, error)
+        started_ns, end_ns = self.started_ns, round(at_ns)
+        if end_ns < started_ns:
+            end_ns = started_ns
+        pieces = () if moved is None else ((started_ns, end_ns, moved),)
+        self.completion = Completion(
+            self.submitted_ns, started_ns, end_ns, end_ns - started_ns, pieces, error
         )
+        self.batch.one_done()
+
+
+class _Batch:
+    """Transfers that were asked for together and are answered together."""
+
+    __slots__ = ("_done", "_left", "transfers")
+
+    def __init__(self, size: int) -> None:
+        self.transfers: list[_Transfer] = []
+        self._left = size
+        self._done: asyncio.Future[None] | None = None
+
+    def one_done(self) -> None:
+        self._left -= 1
+        if self._left == 0 and self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    async def completions(self) -> list[Completion]:
+        """Wait for the last of them."""
+        if self._left:
+            self._done = asyncio.get_running_loop().create_future()
+            await self._done
+        # Batch and transfers know each other: taken apart here, they are freed without the collector.
+        transfers, self.transfers = self.transfers, []
+        return [transfer.completion for transfer in transfers if transfer.completion is not None]
 
 
 class SharedDevice:
@@ -57,6 +95,13 @@ class SharedDevice:
         self._work_ns = 0.0
         self._at_ns = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Asked for once: asyncio looks at the process's number each time, which is a system call."""
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def submit(self, transfer: _Transfer) -> None:
         """Take a transfer in; its future resolves when it is done."""
@@ -95,7 +140,7 @@ class SharedDevice:
             together.append(transfer)
             return
         self._entering[enter_ns] = [transfer]
-        asyncio.get_running_loop().call_later(
+        self._running_loop().call_later(
             max(0.0, enter_ns - self._clock_ns()) / NS_PER_SEC, self._latency_over, enter_ns
         )
 
@@ -140,7 +185,7 @@ class SharedDevice:
         """Wake when the next transfer is due. A timer that fires too early only arms again."""
         if not self._active:
             return
-        loop = asyncio.get_running_loop()
+        loop = self._running_loop()
         due_ns = self._at_ns + (self._active[0][0] - self._work_ns) * len(self._active)
         when = loop.time() + max(0.0, due_ns - self._clock_ns()) / NS_PER_SEC
         if self._timer is not None:
@@ -179,53 +224,52 @@ class ModelledBackend:
         progress(f"{self._name} (modelled)", 0, 0)
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        latency_ns = self._model.read_latency_us * 1000
-        return [
-            await done
-            for done in [
-                self._start(Verb.READ, ref, self._model.read_ns(ref.nbytes), latency_ns) for ref in batch
-            ]
-        ]
+        works_ns = [self._model.read_ns(ref.nbytes) for ref in batch]
+        return await self._begin(Verb.READ, batch, works_ns, self._model.read_latency_us * 1000).completions()
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        latency_ns = self._model.write_latency_us * 1000
-        started = [
-            self._start(Verb.WRITE, item.ref, self._model.write_ns(item.ref.nbytes), latency_ns)
-            for item in batch
-        ]
-        completions = [await done for done in started]
-        for item, completion in zip(batch, completions, strict=True):
+        refs = [item.ref for item in batch]
+        works_ns = [self._model.write_ns(ref.nbytes) for ref in refs]
+        begun = self._begin(Verb.WRITE, refs, works_ns, self._model.write_latency_us * 1000)
+        completions = await begun.completions()
+        for ref, completion in zip(refs, completions, strict=True):
             if completion.error is None:
-                self._objects.add((item.ref.key, item.ref.generation))
+                self._objects.add((ref.key, ref.generation))
         return completions
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        latency_ns = self._model.delete_latency_us * 1000
-        completions = [
-            await done for done in [self._start(Verb.DELETE, ref, 0.0, latency_ns) for ref in batch]
-        ]
-        for ref in batch:
-            self._objects.discard((ref.key, ref.generation))
+        begun = self._begin(Verb.DELETE, batch, [0.0] * len(batch), self._model.delete_latency_us * 1000)
+        completions = await begun.completions()
+        self._objects.difference_update([(ref.key, ref.generation) for ref in batch])
         return completions
 
-    def _start(
-        self, verb: Verb, ref: ObjectRef, work_ns: float, latency_ns: float
-    ) -> asyncio.Future[Completion]:
+    def _begin(
+        self, verb: Verb, refs: Sequence[ObjectRef], works_ns: Sequence[float], latency_ns: float
+    ) -> _Batch:
         now_ns = self._clock_ns()
-        transfer = _Transfer(now_ns, work_ns, latency_ns, 0 if verb is Verb.DELETE else ref.nbytes)
-        if self._cancelled:
-            transfer.finish(now_ns, "cancelled", 0)
-        elif verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
-            transfer.finish(now_ns, "ENOENT")
-        elif self._instant or (verb is Verb.DELETE and latency_ns <= 0):
-            transfer.finish(now_ns)
-        elif verb is Verb.DELETE:
+        batch = _Batch(len(refs))
+        batch.transfers += [
+            _Transfer(batch, now_ns, work_ns, latency_ns, 0 if verb is Verb.DELETE else ref.nbytes)
+            for ref, work_ns in zip(refs, works_ns, strict=True)
+        ]
+        instant = self._instant or (verb is Verb.DELETE and latency_ns <= 0)
+        leaving = []
+        for ref, transfer in zip(refs, batch.transfers, strict=True):
+            if self._cancelled:
+                transfer.finish(now_ns, "cancelled", 0)
+            elif verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
+                transfer.finish(now_ns, "ENOENT")
+            elif instant:
+                transfer.finish(now_ns)
+            elif verb is Verb.DELETE:
+                leaving.append(transfer)
+            else:
+                self._device.submit(transfer)
+        if leaving:
             asyncio.get_running_loop().call_later(
-                latency_ns / NS_PER_SEC, transfer.finish, now_ns + latency_ns
+                latency_ns / NS_PER_SEC, _finish_all, leaving, now_ns + latency_ns
             )
-        else:
-            self._device.submit(transfer)
-        return transfer.done
+        return batch
 
     def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - there is no memory to lend
         return None
@@ -237,3 +281,8 @@ class ModelledBackend:
     async def close(self) -> None:
         self.cancel()
         self._objects.clear()
+
+
+def _finish_all(transfers: Sequence[_Transfer], at_ns: float) -> None:
+    for transfer in transfers:
+        transfer.finish(at_ns)

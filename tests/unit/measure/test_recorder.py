@@ -51,9 +51,9 @@ def test_latency_splits_into_queue_device_and_host_s2(recorder: Recorder) -> Non
     recorder.op(op(15.0, submitted=14.0, started=14.2, device=0.5))
     latencies = recorder.lane(*READ).latencies
     assert latencies.total.sum_ns == ns(1.0)
-    assert latencies.queue.sum_ns == ns(0.2)
-    assert latencies.device.sum_ns == ns(0.5)
-    assert latencies.host.sum_ns == ns(0.5)
+    assert latencies.component("queue").sum_ns == ns(0.2)
+    assert latencies.component("device").sum_ns == ns(0.5)
+    assert latencies.component("host").sum_ns == ns(0.5)
 
 
 def test_bytes_count_piece_by_piece_when_the_piece_ends_inside_s4(recorder: Recorder) -> None:

@@ -141,13 +141,13 @@ def test_goodput_counts_only_what_was_within_the_target(tmp_path) -> None:
 
 def test_capacity_finds_a_peak_behind_which_throughput_falls(tmp_path, monkeypatch) -> None:
     """A device that seeks: full speed up to 16 transfers in flight, half of it at 32."""
-    real_start = ModelledBackend._start
+    real_begin = ModelledBackend._begin
 
-    def slower(self, verb, ref, work_ns, latency_ns):
-        in_flight = len(self._device._active)
-        return real_start(self, verb, ref, work_ns * max(1.0, in_flight / 16), latency_ns)
+    def slower(self, verb, refs, works_ns, latency_ns):
+        slowdown = max(1.0, len(self._device._active) / 16)
+        return real_begin(self, verb, refs, [work_ns * slowdown for work_ns in works_ns], latency_ns)
 
-    monkeypatch.setattr(ModelledBackend, "_start", slower)
+    monkeypatch.setattr(ModelledBackend, "_begin", slower)
     personas = {"chatbot": {"context": (512, 2048), "generate": (50, 150), "think": (0.5, 1.0)}}
     result = quick(tmp_path, "capacity", num_users=6, personas=personas)
     answer = result["autoscaling_stats"][-1]
