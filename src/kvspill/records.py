@@ -219,6 +219,10 @@ class RequestRecord:
     loaded_tokens: int = 0
     recomputed_tokens: int | None = None
     """Context tokens that the cache could not give; None where the I/O model does not say."""
+    read_bytes: int = 0
+    """What was read for it from any tier."""
+    reused_bytes: int = 0
+    """The part of that which was in the cache before: no re-reads of what it wrote itself."""
 
     @property
     def storage_ttft_ns(self) -> int:

@@ -39,10 +39,9 @@ class Accountant:
         self._ideal_read_bytes = 0
         self._read_bytes = 0
         self._read_bytes_of_ideal = 0
-        """What had been read when the last request entered the ideal account."""
-        self._reuse_bytes = 0
-        self._reuse_bytes_logged = 0
-        """What had been read for reuse when the last request entered the log of accesses."""
+        """What the requests of the ideal account read."""
+        self._reused_bytes = 0
+        """What the requests in the log of accesses found: never more than an unlimited cache has."""
 
     def begin(self, window_start_ns: int) -> None:
         """The load begins: nothing before it is counted, and no latency before the window (S3)."""
@@ -50,12 +49,12 @@ class Accountant:
         self._window_start_ns = window_start_ns
 
     def op(self, record: OpRecord) -> None:
-        if record.verb is not Verb.READ or record.purpose is Purpose.DEMOTION or not self._counting:
+        if record.completion.error is not None:
             return
-        if record.completion.error is None:
+        if record.purpose is Purpose.INGEST:
+            self._log.preload(record.key, record.nbytes, record.completion.finished_ns)
+        elif self._counting and record.verb is Verb.READ and record.purpose is not Purpose.DEMOTION:
             self._read_bytes += record.nbytes
-            if record.purpose is not Purpose.DECODE:
-                self._reuse_bytes += record.nbytes
 
     def lookup(self, lookup: Lookup) -> None:
         """Hits are counted by their bytes, as the bounds are."""
@@ -70,8 +69,9 @@ class Accountant:
         if record.recomputed_tokens is not None and record.finished_ns >= self._window_start_ns:
             self._ttft.record(record.storage_ttft_ns)
         if self._log.add(self._accesses(record.request), record.started_ns):
-            self._reuse_bytes_logged = self._reuse_bytes
+            self._reused_bytes += record.reused_bytes
         if len(self._seen) < _KEYS_MAX:
+            self._read_bytes_of_ideal += record.read_bytes
             self._ideal(record.request)
 
     def _accesses(self, request: Request) -> Iterator[Access]:
@@ -88,7 +88,6 @@ class Accountant:
             found += 1
         self._seen.update(chain.keys[found:])
         self._ideal_read_bytes += found * chain.block_tokens * self._bytes_per_token
-        self._read_bytes_of_ideal = self._read_bytes
 
     def facts(self) -> dict[str, Any]:
         """For the result: everything about the whole load."""
@@ -99,7 +98,7 @@ class Accountant:
             "read_bytes": self._read_bytes,
             "least_read_bytes": ideal,
             "read_inflation": self._read_bytes_of_ideal / ideal if ideal else None,
-            "byte_hit_rate": None if bounds is None else self._reuse_bytes_logged / bounds.looked_up_bytes,
+            "byte_hit_rate": None if bounds is None else self._reused_bytes / bounds.looked_up_bytes,
             "hit_rate_bounds": None if bounds is None else asdict(bounds),
             "break_even": self._even.facts() if self._even.loads or self._ttft.count else None,
             "storage_ttft_ms": self._ttft.statistics_ms(),

@@ -37,6 +37,8 @@ class AccessLog:
     """When each request began to ask."""
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
     """Bytes of each object by its number."""
+    preloaded: int = 0
+    """Objects that were there before the load: each stands in the log like a request that writes it."""
     _names: dict[str, int] = field(default_factory=dict)
 
     def add(self, accesses: Iterable[Access], started_ns: int = 0) -> bool:
@@ -53,6 +55,10 @@ class AccessLog:
         self.starts.append(started_ns)
         self.full = len(self.numbers) >= self.limit
         return True
+
+    def preload(self, key: str, nbytes: int, at_ns: int) -> None:
+        """Note an object that is resident before anybody asks."""
+        self.preloaded += self.add([Access(key, nbytes, counted=False)], at_ns)
 
     def requests(self) -> Iterator[range]:
         """The places of each request's accesses."""
@@ -116,7 +122,7 @@ def hit_bounds(log: AccessLog, capacity_bytes: int) -> HitBounds | None:
         belady=belady / total,
         lru=lru / total,
         belady_exact=unit is not None,
-        requests=len(log.ends),
+        requests=len(log.ends) - log.preloaded,
         truncated=log.full,
     )
 

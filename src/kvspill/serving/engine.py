@@ -274,5 +274,7 @@ class Engine:
                 load_ns=service.load_ns,
                 loaded_tokens=service.loaded_tokens,
                 recomputed_tokens=service.recomputed_tokens,
+                read_bytes=service.read_bytes,
+                reused_bytes=service.reused_bytes,
             )
         )

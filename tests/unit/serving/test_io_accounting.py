@@ -18,7 +18,7 @@ def read(account, key, nbytes=1000, purpose=Purpose.HISTORY, error=None):
     account.op(OpRecord(Tier.STORAGE, Verb.READ, purpose, key, nbytes, nbytes, completion))
 
 
-def served(account, blocks, started_ns=0, finished_ns=2000, failure=None, load_ns=10, loaded=0):
+def served(account, blocks, started_ns=0, finished_ns=2000, failure=None, load_ns=10, loaded=0, reads=1):
     request = Request(0, 0, 0, QoS.BATCH, 0, 0, 10 * len(blocks), 4, blocks=tuple(blocks), block_tokens=10)
     account.request(
         RequestRecord(
@@ -35,6 +35,8 @@ def served(account, blocks, started_ns=0, finished_ns=2000, failure=None, load_n
             load_ns=load_ns,
             loaded_tokens=loaded,
             recomputed_tokens=10 * len(blocks) - loaded,
+            read_bytes=reads * loaded * 100,
+            reused_bytes=loaded * 100,
         )
     )
 
@@ -45,7 +47,7 @@ def test_inflation_compares_with_an_unlimited_prefix_cache():
     for key in "ab":
         read(account, key)
         read(account, key)
-    served(account, "abc", loaded=20)
+    served(account, "abc", loaded=20, reads=2)
     facts = account.facts()
     assert facts["least_read_bytes"] == 2000
     assert facts["read_bytes"] == 4000
@@ -75,6 +77,25 @@ def test_found_bytes_stand_beside_their_bounds():
     facts = account.facts()
     assert facts["byte_hit_rate"] == 0.25
     assert facts["hit_rate_bounds"]["infinite"] == 0.5
+
+
+def test_what_requests_still_under_way_have_read_is_no_hit_of_those_that_ended():
+    account = accountant()
+    served(account, "ab")
+    read(account, "c")
+    served(account, "ab", loaded=10)
+    assert account.facts()["byte_hit_rate"] == 0.25
+
+
+def test_what_was_stored_before_the_load_can_be_found_by_an_unlimited_cache():
+    account = accountant(begun=False)
+    completion = Completion(0, 0, 1, 1)
+    account.op(OpRecord(Tier.STORAGE, Verb.WRITE, Purpose.INGEST, "a", 1000, 1000, completion))
+    account.begin(1000)
+    served(account, "ab", started_ns=10, loaded=10)
+    facts = account.facts()
+    assert facts["byte_hit_rate"] == facts["hit_rate_bounds"]["infinite"] == 0.5
+    assert facts["hit_rate_bounds"]["requests"] == 1
 
 
 def test_decode_reads_inflate_but_are_no_reuse():

@@ -55,6 +55,10 @@ class Service:
     prefill_ns: int = 0
     decode_ns: int = 0
     failure: str | None = None
+    read_bytes: int = 0
+    """What was read for it from any tier."""
+    reused_bytes: int = 0
+    """The part of that which others (or its own earlier turns) had left in the cache."""
     prefix_hit_bytes: int = 0
     only_prefills: bool = False
     """True where the request generates nothing here."""
@@ -82,6 +86,11 @@ class Service:
         self.decode_ns += self.clock_ns() - started_ns
         self._go_on()
         return result
+
+    def reuse(self, nbytes: int) -> None:
+        """What was there already has been read."""
+        self.read_bytes += nbytes
+        self.reused_bytes += nbytes
 
     def _go_on(self) -> None:
         if self.halted():

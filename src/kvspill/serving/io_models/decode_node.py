@@ -23,13 +23,15 @@ class DecodeNodeModel(InTheOpen):
         assert stored is not None
         # Nothing is prefilled here: all of the context comes out of the cache.
         service.recomputed_tokens = 0
+        nbytes = stored.tokens * self._options.bytes_per_token
         for _ in range(self._reads(service.request)):
             outcome = await service.decode(cache.get(stored.key, Purpose.DECODE, HitType.USER))
-            if outcome is Outcome.ERROR:
+            if outcome is Outcome.HIT:
+                service.read_bytes += nbytes
+            elif outcome is Outcome.ERROR:
                 service.fail("decode read")
-            elif outcome is Outcome.MISS:
+            else:
                 service.fail("the stored entry is gone")
-                nbytes = stored.tokens * self._options.bytes_per_token
                 await service.decode(cache.put(stored.key, nbytes, Purpose.PREFILL))
 
     def _reads(self, request: Request) -> int:

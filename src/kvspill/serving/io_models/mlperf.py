@@ -51,7 +51,9 @@ class MlperfModel(InTheOpen):
         try:
             for _ in range(reads):
                 outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
-                if outcome is not Outcome.HIT:
+                if outcome is Outcome.HIT:
+                    service.read_bytes += nbytes
+                else:
                     service.fail("decode read")
         finally:
             cache.release(put.entry)
@@ -61,7 +63,9 @@ class MlperfModel(InTheOpen):
     ) -> bool:
         """Read an entry of earlier; one that was evicted is written again (C3). True for a hit."""
         outcome = await service.prefill(cache.get(key, purpose, hit_type))
-        if outcome is Outcome.ERROR:
+        if outcome is Outcome.HIT:
+            service.reuse(nbytes)
+        elif outcome is Outcome.ERROR:
             service.fail(f"{purpose} read")
         elif outcome is Outcome.MISS:
             put = await service.prefill(cache.put(key, nbytes, purpose))

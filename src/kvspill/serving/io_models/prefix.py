@@ -123,6 +123,7 @@ class PrefixModel:
         errors = sum(outcome is not Outcome.HIT for outcome in outcomes)
         self.counts.loaded += len(entries) - errors
         self.counts.load_errors += errors
+        service.reuse((len(entries) - errors) * chain.block_tokens * self._options.bytes_per_token)
         if errors:
             service.fail("block read")
         writer.promote(below)
@@ -146,11 +147,13 @@ class PrefixModel:
 
     async def _read_chunk(self, service: Service, cache: BlockCache, chunk: SharedPrefix) -> None:
         """A retrieved chunk is an entry of its own, wherever it stands in the context."""
+        nbytes = chunk.tokens * self._options.bytes_per_token
         outcome = await service.prefill(cache.get(chunk.key, Purpose.RAG, chunk.hit_type))
-        if outcome is Outcome.ERROR:
+        if outcome is Outcome.HIT:
+            service.reuse(nbytes)
+        elif outcome is Outcome.ERROR:
             service.fail("rag read")
-        elif outcome is Outcome.MISS:
-            nbytes = chunk.tokens * self._options.bytes_per_token
+        else:
             put = await service.prefill(cache.put(chunk.key, nbytes, Purpose.RAG))
             if put.entry is None:
                 service.fail(f"rag rebuild: {put.failure}")

@@ -40,7 +40,9 @@ class StreamModel(InTheOpen):
         try:
             for _ in range(reads):
                 outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
-                if outcome is not Outcome.HIT:
+                if outcome is Outcome.HIT:
+                    service.read_bytes += nbytes
+                else:
                     service.fail("decode read")
         finally:
             cache.discard(put.entry)
