@@ -64,6 +64,14 @@ def test_output_goes_to_a_file(sides: tuple[Path, Path], tmp_path: Path, capsys:
     assert target.read_text().startswith("# B (run_trial0")
 
 
+def test_a_result_is_never_overwritten_by_its_comparison(sides: tuple[Path, Path], capsys: Printed) -> None:
+    mine = sides[0] / "run_trial0.json"
+    before = mine.read_bytes()
+    assert main(["compare", str(sides[0]), "--", str(sides[1]), "-o", str(mine)]) == 2
+    assert "one of the results" in capsys.readouterr().err
+    assert mine.read_bytes() == before
+
+
 def test_a_loss_beyond_the_limit_is_exit_3_and_a_gain_is_0(sides: tuple[Path, Path], capsys: Printed) -> None:
     fast, slow = map(str, sides)
     assert main(["compare", fast, "--", slow, "--fail-if-slower", "5%"]) == 3
@@ -121,6 +129,9 @@ def test_discover_compares_systems_by_the_names_of_their_results(tmp_path: Path,
         (["a.json", "--", "b.json", "--", "c.json"], "more than one `--`"),
         (["--discover", "a.json"], "--discover needs two systems"),
         (["--discover", "a.xlsx", "b.xlsx", "c.xlsx"], "--discover needs two systems"),
+        (["--discover", "a.xlsx", "b.xlsx", "--fail-if-slower", "5%"], "--fail-if-slower judges two sides"),
+        (["--discover", "a.xlsx", "b.xlsx", "--metric", "x"], "--metric judges two sides"),
+        (["a.json", "--metric", "x"], "--metric needs two sides"),
         (["a.json", "--fail-if-slower", "5%"], "--fail-if-slower needs two sides"),
         (["a.json", "--", "b.json", "--fail-if-slower", "much"], "not a percentage"),
         (["a.json", "--", "b.json", "--format", "pdf"], "--format"),

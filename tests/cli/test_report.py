@@ -60,6 +60,19 @@ def test_a_page_that_cannot_be_written_leaves_nothing_behind(
     assert {path.name for path in tmp_path.iterdir()} == {"one.json", "dir"}
 
 
+def test_a_page_replaces_only_a_page(result: Path, tmp_path: Path, capsys: Printed) -> None:
+    other = write(tmp_path / "other.json", sample.result())
+    before = other.read_bytes()
+    assert main(["report", str(result), "-o", str(other)]) == 2
+    assert "is no HTML page" in capsys.readouterr().err
+    for flag in ("-o", "--csv", "--xlsx"):
+        assert main(["report", str(result), str(other), flag, str(other)]) == 2
+    assert other.read_bytes() == before
+    page = tmp_path / "p.html"
+    assert main(["report", str(result), "-o", str(page)]) == 0
+    assert main(["report", str(result), "-o", str(page)]) == 0
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

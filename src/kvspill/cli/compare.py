@@ -72,13 +72,24 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
     if options.discover:
         if len(sides) > 1 or len(results) != 2:
             raise UsageError(f"--discover needs two systems, FAST SLOW, not {len(results)}; give two files")
+        _refuse_with_discover(options)
         return _discover(options, results[0], results[1])
     limit = None if options.fail_if_slower is None else parse_percent(options.fail_if_slower)
     if len(sides) == 1:
         if limit is not None:
             raise UsageError("--fail-if-slower needs two sides; separate them by --, as in old/ -- new/")
+        if options.metric:
+            raise UsageError("--metric needs two sides; separate them by --, as in old/ -- new/")
         return _rank(options, results)
     return _compare(options, results[: counts[0]], results[counts[0] :], limit)
+
+
+def _refuse_with_discover(options: argparse.Namespace) -> None:
+    """A flag that would have no effect is worse than none: a gate in a script would always pass."""
+    for flag in ("fail_if_slower", "metric"):
+        if getattr(options, flag) is not None:
+            name = f"--{flag.replace('_', '-')}"
+            raise UsageError(f"{name} judges two sides, --discover metrics; use {name} with A… -- B…")
 
 
 def _split(words: Sequence[str]) -> list[list[str]]:
@@ -168,10 +179,13 @@ def _compare(
 
 
 def _emit(options: argparse.Namespace, text: str) -> int:
+    from kvspill.report.reading import refuse_overwriting
+
     if options.output is None:
         sys.stdout.write(text)
         return 0
     target = Path(options.output)
+    refuse_overwriting(target, options.results)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")

@@ -51,11 +51,16 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
-    from kvspill.report.reading import load_result
+    from kvspill.report.reading import load_result, refuse_overwriting, refuse_replacing
 
+    for target in (options.output, options.csv, options.xlsx):
+        if target is not None:
+            refuse_overwriting(target, options.results)
+    page = options.output or (None if options.csv or options.xlsx else DEFAULT_PAGE)
+    if page is not None:
+        refuse_replacing(page)
     named = [(Path(path).stem, load_result(path)) for path in options.results]
     written = _tables(options, named)
-    page = options.output or (None if written else DEFAULT_PAGE)
     if page is not None:
         from kvspill.report.html.page import build_page, write_page
 

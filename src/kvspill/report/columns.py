@@ -114,10 +114,21 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("Eviction Policy", "eviction_policy"),
     Parameter("Tensor Parallel", "tensor_parallel"),
     Parameter("Storage Backend", "storage_backend"),
+    Parameter("Workload Preset", "workload_preset"),
+    Parameter("Device Profile", "device_profile"),
 )
+
+OTHER_SETTINGS = "Other Settings"
+"""Title of the column with every other setting that is not at its default, as JSON."""
 
 CONFIGURATION = ("model", "cpu_mem_gb", "max_concurrent_allocs", "generation_mode", "num_users")
 """What makes two runs the same configuration where only tables are at hand."""
+
+SHAPING = (
+    *("duration", "max_requests", "arrival", "gpu_mem_gb", "io_model", "engine"),
+    *("tensor_parallel", "workload_preset"),
+)
+"""Settings that change what a run does, whatever the device; older tables don't have them."""
 
 
 def finite(value: Any) -> float | None:

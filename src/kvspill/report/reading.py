@@ -1,7 +1,8 @@
 """Reads result files, ours and the existing program's, and refuses in one line what is neither."""
 
 import json
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ class _Ours(_Loose):
     """The parts of our result that readers rely on."""
 
     schema_version: int
+    digest: str | None = None
+    created_at: str | None = None
     simulated: bool
     incomplete: bool
     config: dict[str, Any]
@@ -78,11 +81,42 @@ class _Ours(_Loose):
 def check_size(path: Path) -> None:
     """Refuse what can't be read at all, and what is too large to be a result."""
     try:
-        nbytes = path.stat().st_size
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot be read ({cause}); check the path") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path}: a directory; give the result files in it, such as {path}/*.json")
+    if not stat.S_ISREG(found.st_mode):
+        # A pipe or a device may never end.
+        raise UsageError(f"{path}: neither a file nor a directory; give a result file")
+    nbytes = found.st_size
     if nbytes > MAX_BYTES:
         raise UsageError(f"{path}: larger than any result ({MAX_BYTES >> 20} MiB); give a result file")
+
+
+def refuse_overwriting(target: str | Path, sources: Iterable[str | Path]) -> None:
+    """A result that is being read must not become its own report."""
+    path = Path(target)
+    if not path.exists():
+        return
+    for source in (Path(given) for given in sources if Path(given).exists()):
+        read = path.suffix.lower() == ".json" and source.is_dir() and path.parent.samefile(source)
+        if read or path.samefile(source):
+            raise UsageError(f"{path}: one of the results; write to another file, or it would be lost")
+
+
+def refuse_replacing(page: str | Path) -> None:
+    """A page may replace an older page, and nothing else."""
+    if not Path(page).is_file():
+        return
+    try:
+        with Path(page).open("rb") as file:
+            start = file.read(256)
+    except OSError:
+        return
+    if start and not start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith((b"<!doctype html", b"<html")):
+        raise UsageError(f"{page}: exists and is no HTML page; choose another file with -o, or remove it")
 
 
 @contextmanager
@@ -99,7 +133,7 @@ def read_json(path: Path) -> Any:
     """The JSON document in a file; every failure is one line that names the file and the cause."""
     check_size(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(
             f"{path}: not a text file; give a result in JSON, or a table in XLSX or CSV"
@@ -134,6 +168,8 @@ def is_ours(document: Any) -> bool:
 def checked_ours(document: Result, path: Path) -> Result:
     """The same document, once it is sure to have the shape that readers rely on."""
     version = document["schema_version"]
+    if isinstance(version, int) and version < 1:
+        raise UsageError(f"{path}: schema {version} was never written by kvspill; give a result file")
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise UsageError(
             f"{path}: written by a newer kvspill (schema {version}, this one reads up to {SCHEMA_VERSION}); "

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import io
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.errors import KvspillError, UsageError
-from kvspill.report.columns import COLUMNS, PARAMETERS, figures
+from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
+from kvspill.report.settings import other_settings
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_CELL_CHARACTERS = 32_767
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -28,6 +31,8 @@ def row_of(name: str, result: Mapping[str, Any]) -> Row:
         "Filename": name,
         **{column.title: values.get(column.name) for column in COLUMNS},
         **{parameter.title: _plain(config.get(parameter.name)) for parameter in PARAMETERS},
+        OTHER_SETTINGS: _cut(json.dumps(other_settings(config), sort_keys=True, ensure_ascii=False)),
+        "Users In Window": result["window"].get("users"),
         "Measured Time (s)": result["window"]["measured_seconds"],
         "Trials": trials["count"] if trials else 1,
         "Simulated": result["simulated"],
@@ -37,6 +42,11 @@ def row_of(name: str, result: Mapping[str, Any]) -> Row:
         "Created": _plain(result.get("created_at")),
         "Kvspill Version": _plain(result.get("kvspill_version")),
     }
+
+
+def _cut(text: str) -> str:
+    """A spreadsheet's cell ends here; a cut cell is no JSON any more and is read as not recorded."""
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"
 
 
 def _plain(value: Any) -> Cell:

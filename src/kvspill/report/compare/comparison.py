@@ -1,5 +1,6 @@
 """A against B: what differs in the set-up, and per metric the ratio with its interval and verdict."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,24 +11,32 @@ from kvspill.report.columns import (
     COLUMN,
     COLUMNS,
     DECODE_BYTES,
-    PARAMETERS,
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
     Column,
 )
-from kvspill.report.compare.runs import INFERENCE, KV_CACHE_PY, KVSPILL, Run
+from kvspill.report.compare.doubts import doubts
+from kvspill.report.compare.matching import Pairs, match_sides
+from kvspill.report.compare.run import INFERENCE, KVSPILL, Run
 from kvspill.report.compare.statistics import (
+    BETTER,
+    CANNOT_TELL,
     Ratio,
     geometric_mean,
+    mean_of_ratios,
+    paired_ratio,
     ratio_of_pairs,
     ratio_of_samples,
+    ratio_with_zeros,
     verdict,
     win_rate,
 )
+from kvspill.report.settings import canonical
 
-FEW_RUNS = 3
-_SAME_LENGTH = 0.02
 _SHOWN_VALUES = 4
+_SHOWN_CHARACTERS = 80
+_PAIRED_SEEDS = 3
+"""With fewer seeds, pairing costs more in degrees of freedom than it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,8 @@ class Line:
     verdict: str
     wins: float | None
     """Share of matched configurations in which the second side is better; None with one of them."""
+    zeros: bool = False
+    """Whether a run has nothing at all where more is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +75,13 @@ class Comparison:
 
     first_names: tuple[str, ...]
     second_names: tuple[str, ...]
+    """The runs behind the figures: complete, and of a configuration that both sides have."""
+    unmatched: tuple[str, ...]
+    """Runs of a configuration that the other side doesn't have: in no figure."""
     configurations: int
     matched_by: tuple[str, ...]
+    by_seed: bool
+    """Whether runs were paired by their seed, which both sides ran once each."""
     differences: tuple[Difference, ...]
     lines: tuple[Line, ...]
     primary: tuple[str, ...]
@@ -82,75 +98,45 @@ def compare(first: Sequence[Run], second: Sequence[Run], decide_by: Sequence[str
         if not kept:
             named = "; ".join(f"{run.name} {run.incomplete}" for run in given)
             raise UsageError(f"side {name} has no complete run ({named or 'none given'}); run it again")
-    matched_by, pairs = _pairs(usable[0], usable[1])
-    found = (_line(column, pairs) for column in COLUMNS)
+    matching = match_sides(usable[0], usable[1])
+    ours, theirs = matching.side(0), matching.side(1)
+    found = (_line(column, matching.pairs) for column in COLUMNS)
     lines = tuple(line for line in found if line is not None)
     known = {line.metric for line in lines}
-    primary = _asked(decide_by, known) if decide_by else _primary([*usable[0], *usable[1]], known)
+    primary = _asked(decide_by, known) if decide_by else _primary([*ours, *theirs], known)
+    set_aside = [run for run in (*first, *second) if run.incomplete is not None]
+    zeros = [line.title for line in lines if line.zeros]
     return Comparison(
-        first_names=tuple(run.name for run in usable[0]),
-        second_names=tuple(run.name for run in usable[1]),
-        configurations=len(pairs),
-        matched_by=matched_by,
-        differences=tuple(_differences(usable[0], usable[1])),
+        first_names=tuple(run.name for run in ours),
+        second_names=tuple(run.name for run in theirs),
+        unmatched=tuple(run.name for side in matching.unmatched for run in side),
+        configurations=len(matching.pairs),
+        matched_by=matching.by,
+        by_seed=len(matching.pairs) == 1 and same_seeds(*matching.pairs[0]),
+        differences=tuple(_differences(ours, theirs)),
         lines=lines,
         primary=primary,
         speed=_speed([line for line in lines if line.metric in primary]),
-        doubts=tuple(_doubts(first, second, usable[0], usable[1], pairs)),
+        doubts=tuple(doubts(matching, set_aside, zeros)),
     )
 
 
-Pairs = list[tuple[list[Run], list[Run]]]
-
-
-def _setting(run: Run, name: str) -> Any:
-    if name == "name":
-        return None if any(value is not None for value in run.config.values()) else run.group
-    return run.config.get(name)
-
-
-def _pairs(first: Sequence[Run], second: Sequence[Run]) -> tuple[tuple[str, ...], Pairs]:
-    """Runs of equal configuration side by side.
-
-    Only what varies within a side distinguishes configurations; what is constant on each side but not
-    the same is what is being compared. The seed is no part of it: other seeds are repeats.
-    """
-    names = [parameter.name for parameter in PARAMETERS if parameter.name != "seed"] + ["name"]
-    varying = tuple(
-        name
-        for name in names
-        if any(len({str(_setting(run, name)) for run in side}) > 1 for side in (first, second))
-    )
-    sides: list[dict[tuple[str, ...], list[Run]]] = [{}, {}]
-    for side, runs in zip(sides, (first, second), strict=True):
-        for run in runs:
-            side.setdefault(tuple(str(_setting(run, name)) for name in varying), []).append(run)
-    keys = sorted(sides[0].keys() & sides[1].keys())
-    if not keys:
-        raise UsageError(
-            f"no configuration appears on both sides (they vary in {', '.join(varying)}); "
-            "give runs with the same settings on either side of `--`"
-        )
-    return varying, [(sides[0][key], sides[1][key]) for key in keys]
+Samples = tuple[list[float], list[float]]
 
 
 def _line(column: Column, pairs: Pairs) -> Line | None:
     name = column.name
-    both = [
-        (
-            [run.values[name] for run in ours if name in run.values],
-            [run.values[name] for run in theirs if name in run.values],
-        )
-        for ours, theirs in pairs
-    ]
-    both = [(ours, theirs) for ours, theirs in both if ours and theirs]
-    if not both:
+    both: list[Samples] = []
+    kept: Pairs = []
+    for pair in pairs:
+        sides = [[run for run in side if name in run.values] for side in pair]
+        if all(sides):
+            kept.append((sides[0], sides[1]))
+            both.append(([run.values[name] for run in sides[0]], [run.values[name] for run in sides[1]]))
+    if not any(value for ours, theirs in both for value in (*ours, *theirs)):
         return None
-    ratios = [ratio.value for ours, theirs in both if (ratio := ratio_of_samples(ours, theirs))]
-    whole = ratio_of_samples(*both[0]) if len(both) == 1 else ratio_of_pairs(ratios)
-    values = {value for ours, theirs in both for value in (*ours, *theirs)}
-    if values == {0.0}:
-        return None
+    ratio = _one_ratio(column, kept[0], both[0]) if len(both) == 1 else _mean_ratio(column, both)
+    ratios = [found for ours, theirs in both if (found := _plain_ratio(column, ours, theirs)) is not None]
     return Line(
         metric=name,
         title=column.title,
@@ -159,37 +145,95 @@ def _line(column: Column, pairs: Pairs) -> Line | None:
         configurations=len(both),
         first=fmean(value for ours, _ in both for value in ours),
         second=fmean(value for _, theirs in both for value in theirs),
-        ratio=whole,
-        verdict=verdict(whole, column.better),
+        ratio=ratio,
+        verdict=_judged(column, ratio, both),
         wins=win_rate(ratios, column.better) if len(both) > 1 else None,
+        zeros=column.better == "higher" and any(0.0 in side for pair in both for side in pair),
     )
 
 
+def _judged(column: Column, ratio: Ratio | None, both: Sequence[Samples]) -> str:
+    """Where A has nothing at all there is no ratio, but who is ahead can be told."""
+    ours, theirs = both[0]
+    nothing = len(both) == 1 and len(ours) > 1 and len(theirs) > 1 and not any(ours) and min(theirs) > 0
+    return BETTER if nothing and column.better == "higher" else verdict(ratio, column.better)
+
+
+def _one_ratio(column: Column, runs: tuple[list[Run], list[Run]], values: Samples) -> Ratio | None:
+    """One configuration: by seed where both sides ran the same plans, else by the two samples."""
+    if same_seeds(*runs):
+        by_plan = [{_plan(run): run.values[column.name] for run in side} for side in runs]
+        found = paired_ratio(by_plan[0], by_plan[1])
+        if found is not None:
+            return found
+    ratio = ratio_of_samples(*values)
+    return ratio_with_zeros(*values) if ratio is None and column.better == "higher" else ratio
+
+
+def _plan(run: Run) -> tuple[str, str | None]:
+    return canonical(run.config.get("seed")), run.digest
+
+
+def same_seeds(first: Sequence[Run], second: Sequence[Run]) -> bool:
+    """Whether each side ran each of the same seeds once, and planned the same operations with it."""
+    plans = [{_plan(run) for run in side} for side in (first, second)]
+    known = all(run.config.get("seed") is not None and run.digest is not None for run in (*first, *second))
+    once = all(len({seed for seed, _ in plans[n]}) == len(side) for n, side in enumerate((first, second)))
+    return known and once and plans[0] == plans[1] and len(plans[0]) >= _PAIRED_SEEDS
+
+
+def _plain_ratio(column: Column, ours: list[float], theirs: list[float]) -> float | None:
+    """One configuration's ratio for the mean and the win rate; infinite where only A has nothing."""
+    ratio = ratio_of_samples(ours, theirs)
+    if ratio is not None:
+        return ratio.value
+    if column.better != "higher" or min(*ours, *theirs) < 0:
+        return None
+    if not any(ours):
+        return math.inf if any(theirs) else 1.0
+    return fmean(theirs) / fmean(ours)
+
+
+def _mean_ratio(column: Column, both: Sequence[Samples]) -> Ratio | None:
+    """Over configurations: the geometric mean, or the arithmetic one where B has a zero in some."""
+    found = [_plain_ratio(column, ours, theirs) for ours, theirs in both]
+    ratios = [ratio for ratio in found if ratio is not None and math.isfinite(ratio)]
+    return mean_of_ratios(ratios) if 0.0 in ratios else ratio_of_pairs(ratios)
+
+
 def _differences(first: Sequence[Run], second: Sequence[Run]) -> Iterable[Difference]:
-    sides = [[{**run.config, **run.facts} for run in side] for side in (first, second)]
-    names = dict.fromkeys(name for side in sides for facts in side for name in facts)
-    full = any(run.kind == KVSPILL for run in (*first, *second))
-    for name in names:
-        if full and f"config.{name}" in names:
+    sides = [[{**_prefixed(run.config), **run.facts} for run in side] for side in (first, second)]
+    recorded = [{name for facts in side for name in facts} for side in sides]
+    # A table says less than a result: what it doesn't record is no difference of the set-up.
+    whole = all(run.kind == KVSPILL for run in (*first, *second))
+    for name in dict.fromkeys(name for side in sides for facts in side for name in facts):
+        if not whole and not all(name in names for names in recorded):
             continue
         ours, theirs = (_values(side, name) for side in sides)
         if ours != theirs:
             yield Difference(name.removeprefix("config."), _shown(ours), _shown(theirs))
+    for index, missing in enumerate((recorded[1] - recorded[0], recorded[0] - recorded[1])):
+        if missing and not whole:
+            said = [f"{len(missing)} recorded"] * 2
+            said[index] = "not recorded"
+            yield Difference("further settings", said[0], said[1])
+
+
+def _prefixed(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"config.{name}": value for name, value in config.items()}
 
 
 def _values(side: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-    return sorted({_text(facts[name]) if name in facts else "not recorded" for facts in side})
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "not set" if value is None else str(value)
+    return sorted({canonical(facts[name]) if name in facts else "not recorded" for facts in side})
 
 
 def _shown(values: Sequence[str]) -> str:
     more = f", … ({len(values)} values)" if len(values) > _SHOWN_VALUES else ""
-    return ", ".join(values[:_SHOWN_VALUES]) + more
+    return ", ".join(_cut(value) for value in values[:_SHOWN_VALUES]) + more
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _primary(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
@@ -206,53 +250,6 @@ def _primary(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
     return tuple(name for name in wanted if name in known)
 
 
-def _doubts(
-    all_first: Sequence[Run],
-    all_second: Sequence[Run],
-    first: Sequence[Run],
-    second: Sequence[Run],
-    pairs: Pairs,
-) -> Iterable[str]:
-    set_aside = [run for run in (*all_first, *all_second) if run.incomplete is not None]
-    if set_aside:
-        yield (
-            "Set aside, in no figure: " + "; ".join(f"{run.name} {run.incomplete}" for run in set_aside) + "."
-        )
-    kinds = [{run.kind for run in side} for side in (first, second)]
-    if (INFERENCE in kinds[0]) != (INFERENCE in kinds[1]):
-        yield "One side is real inference, the other storage I/O alone: their tokens/s are not comparable."
-    simulated = [{run.simulated for run in side} for side in (first, second)]
-    if simulated[0] != simulated[1]:
-        yield "One side is simulated, the other measured: the ratio judges the model, not the device."
-    elif simulated == [{True}, {True}]:
-        yield "Both sides are simulated: no byte moved."
-    fewest = min(min(len(ours), len(theirs)) for ours, theirs in pairs)
-    if fewest < FEW_RUNS:
-        count = "one run" if fewest == 1 else f"{fewest} runs"
-        yield f"Only {count} of a configuration on a side: give {FEW_RUNS} or more to know the spread."
-    if any(run.kind == KV_CACHE_PY for run in (*first, *second)):
-        yield "Results of kv-cache.py hold no configuration: only what file names say is known of the set-up."
-    yield from _work_doubts(first, second, pairs)
-    for name, side in (("A", first), ("B", second)):
-        codes = dict.fromkeys(code for run in side for code in run.cautions if code != "few_trials")
-        if codes:
-            yield f"Warnings in the results of {name}: {', '.join(codes)}."
-
-
-def _work_doubts(first: Sequence[Run], second: Sequence[Run], pairs: Pairs) -> Iterable[str]:
-    lengths = [[run.seconds for run in side if run.seconds] for side in (first, second)]
-    if all(lengths) and abs(fmean(lengths[1]) / fmean(lengths[0]) - 1) > _SAME_LENGTH:
-        yield (
-            f"The sides ran for different times ({fmean(lengths[0]):.1f} s and {fmean(lengths[1]):.1f} s): "
-            "volumes such as decode bytes grow with time; compare rates."
-        )
-    for ours, theirs in pairs:
-        digests = {run.digest for run in (*ours, *theirs) if run.digest is not None}
-        if len(digests) > 1:
-            yield "The digests differ: the sides did not plan the same operations."
-            return
-
-
 def _asked(metrics: Sequence[str], known: set[str]) -> tuple[str, ...]:
     for name in metrics:
         if name not in COLUMN or COLUMN[name].better == "neither":
@@ -265,8 +262,11 @@ def _asked(metrics: Sequence[str], known: set[str]) -> tuple[str, ...]:
 
 def speed_of(line: Line, ratio: float) -> float:
     """A ratio with the sense of speed: below 1 is slower, whatever the metric."""
-    return ratio if line.better == "higher" else 1 / ratio
+    return ratio if line.better == "higher" else (1 / ratio if ratio else math.inf)
 
 
 def _speed(lines: Sequence[Line]) -> float | None:
+    """None where a deciding metric can't be told: a figure beside "cannot tell" would be taken for one."""
+    if any(line.verdict == CANNOT_TELL for line in lines):
+        return None
     return geometric_mean([speed_of(line, line.ratio.value) for line in lines if line.ratio is not None])

@@ -7,6 +7,7 @@ from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THR
 from kvspill.report.compare.comparison import Comparison, Line
 from kvspill.report.compare.groups import Average, Group, Ranking
 from kvspill.report.compare.render import Section, Table, figure, percent, times
+from kvspill.report.compare.statistics import BETTER, WORSE
 
 _MORE = (
     IO_TIME,
@@ -52,12 +53,19 @@ def _explanation(found: Comparison) -> Iterator[str]:
             f" Over {found.configurations} matched configurations (by {', '.join(found.matched_by)}) it is "
             "their geometric mean, and the win rate is the share in which B is better."
         )
+    if found.by_seed:
+        text += " Both sides ran the same seeds: it is the geometric mean over the seeds, run by run."
     yield text
     if found.primary:
         text = "Decide by: " + ", ".join(COLUMN[name].title for name in found.primary) + "."
         if len(found.primary) > 1 and found.speed is not None:
-            text += f" Together (geometric mean) B is {found.speed:.2f} times as fast."
+            text += f" Together (geometric mean) B is {found.speed:.2f} times as fast{_sure(found)}."
         yield text
+
+
+def _sure(found: Comparison) -> str:
+    told = {line.verdict for line in found.lines if line.metric in found.primary}
+    return "" if told <= {BETTER, WORSE} else ", though not every deciding metric tells the sides apart"
 
 
 def _figures(found: Comparison) -> Table:

@@ -17,7 +17,7 @@ from kvspill.report.columns import (
     WALL_THROUGHPUT,
     finite,
 )
-from kvspill.report.compare.runs import Run
+from kvspill.report.compare.run import Run
 from kvspill.report.compare.statistics import Ratio, ratio_of_pairs, win_rate
 
 CANDIDATES = (DECODE_BYTES, WALL_THROUGHPUT, STORAGE_THROUGHPUT)

@@ -2,7 +2,7 @@
 
 from kvspill.errors import CriteriaMissed, UsageError
 from kvspill.report.compare.comparison import Comparison, Line, speed_of
-from kvspill.report.compare.statistics import WORSE
+from kvspill.report.compare.statistics import CANNOT_TELL, WORSE
 
 
 def check_gate(found: Comparison, limit: float) -> str:
@@ -13,7 +13,7 @@ def check_gate(found: Comparison, limit: float) -> str:
     lines = [line for line in found.lines if line.metric in found.primary]
     if not lines:
         raise UsageError("--fail-if-slower has no metric that both sides report; name one with --metric")
-    untold = [line.title for line in lines if line.ratio is None or line.ratio.low is None]
+    untold = [line.title for line in lines if line.verdict == CANNOT_TELL]
     if untold:
         raise UsageError(
             f"--fail-if-slower cannot tell by {', '.join(untold)}: the spread between runs is unknown; "
@@ -30,7 +30,10 @@ def check_gate(found: Comparison, limit: float) -> str:
 
 
 def _named(lines: list[Line]) -> str:
-    return ", ".join(f"{line.title} {_speed(line) - 1:+.1%}" for line in lines)
+    return ", ".join(
+        f"{line.title} {'from nothing' if line.ratio is None else f'{_speed(line) - 1:+.1%}'}"
+        for line in lines
+    )
 
 
 def _speed(line: Line) -> float:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.runs import INFERENCE, Run
+from kvspill.report.compare.run import INFERENCE, Run
+from kvspill.report.settings import DEFAULT, canonical
 
+_NAMED_SETTINGS = 6
 METRIC_OF_KIND = {INFERENCE: WALL_THROUGHPUT}
 
 
@@ -16,11 +18,12 @@ class Average:
 
     count: int
     mean: float
-    deviation: float
+    deviation: float | None
+    """None for a single trial: nothing is known of its spread."""
 
     @property
     def cv(self) -> float | None:
-        return self.deviation / self.mean if self.mean else None
+        return None if self.deviation is None or not self.mean else self.deviation / self.mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ def _family(run: Run) -> str:
 
 def _average(runs: Sequence[Run], metric: str) -> Average | None:
     values = [run.values[metric] for run in runs if metric in run.values]
-    return Average(len(values), fmean(values), pstdev(values)) if values else None
+    if not values:
+        return None
+    return Average(len(values), fmean(values), pstdev(values) if len(values) > 1 else None)
 
 
 def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> list[Group]:
@@ -109,7 +114,25 @@ def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
         doubts.append(
             "Some runs are simulated: " + ", ".join(run.name for run in runs if run.simulated) + "."
         )
+    doubts += _unlike(runs)
     doubts.append(
         "± is the standard deviation of the trials shown (population), not an interval of the mean."
     )
     return doubts
+
+
+def _unlike(runs: Sequence[Run]) -> list[str]:
+    """What else differs between the groups: a rank over unlike loads is no rank of devices."""
+    names = dict.fromkeys(name for run in runs for name in (*run.config, *(run.others or {})))
+    found = []
+    for name in names:
+        if name == "seed":
+            continue
+        values = {canonical(run.config.get(name, (run.others or {}).get(name, DEFAULT))) for run in runs}
+        if len(values) > 1:
+            found.append(name)
+    if not found:
+        return []
+    more = f" and {len(found) - _NAMED_SETTINGS} more" if len(found) > _NAMED_SETTINGS else ""
+    named = ", ".join(found[:_NAMED_SETTINGS]) + more
+    return [f"The configurations differ in {named}: the order is of configurations, not of devices alone."]

@@ -11,8 +11,6 @@ from typing import Any
 
 NONE = "-"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_WIDE = 10_000
-"""No cell is ever wrapped: a Markdown row is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,11 @@ def _markdown_table(table: Table) -> str:
     for row in table.rows:
         drawn.add_row(*(Text(_cell(cell)) for cell in row))
     text = io.StringIO()
-    Console(file=text, width=_WIDE, no_color=True, highlight=False).print(drawn)
+    # No cell is ever wrapped or cut: a Markdown row is one line. A character takes two columns at most.
+    wide = sum(
+        3 + 2 * max(len(_cell(row[n])) for row in (table.header, *table.rows)) for n in range(len(numeric))
+    )
+    Console(file=text, width=wide + 2, no_color=True, highlight=False).print(drawn)
     lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
     return "\n".join([lines[0], _alignment(lines[1], numeric), *lines[2:]])
 

@@ -1,63 +1,36 @@
-"""A run as comparisons see it, and the reading of everything that holds runs."""
+"""The reading of everything that holds runs: files, directories, results of several programs."""
 
-import csv
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kvspill.errors import UsageError
-from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite, with_derived
+from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite
+from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, KVSPILL, Run, config_in_name, group_of
+from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.reading import check_size, checked_ours, is_ours, read_json, refusing_damage
+from kvspill.report.settings import flatten, other_settings
 from kvspill.report.trials import incomplete_reason
 
-KVSPILL = "kvspill"
-KV_CACHE_PY = "kv-cache.py"
-INFERENCE = "inference engine"
-TABLE = "table"
-
-_CONFIG_IN_NAME = re.compile(
-    r"^(?:mlperf_v\d+_(?:storage|stress)_)?(?P<model>.+?)_cpu(?P<cpu_mem_gb>\d+(?:\.\d+)?)GB"
-    r"_qd(?P<max_concurrent_allocs>\d+)_gen(?P<generation_mode>[a-z]+)_users(?P<num_users>\d+)"
-)
-_TRIAL = re.compile(r"[_-]*trial[_-]*\d+$", re.IGNORECASE)
-_NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
-_TABLE_SUFFIXES = (".xlsx", ".csv")
-_SUFFIXES = (".json", *_TABLE_SUFFIXES)
+_SUFFIXES = (".json", *TABLE_SUFFIXES)
 _SAME_WORK = 0.99
 """Trials whose request counts agree to this share did the same fixed amount of work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One measured run: what it was asked, what came out, and whether it may be averaged."""
-
-    name: str
-    group: str
-    """The name without its trial number: trials of one configuration share it."""
-    kind: str
-    config: Mapping[str, Any]
-    values: Mapping[str, float]
-    incomplete: str | None = None
-    simulated: bool = False
-    seconds: float | None = None
-    """Length of the measured window."""
-    digest: str | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """The whole configuration and environment, flat: what the list of differences is made from."""
-    cautions: tuple[str, ...] = ()
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
     """All runs in these files and directories, trials that did less than the others marked incomplete."""
     seen: set[Path] = set()
+    contents: dict[str, Path] = {}
     runs: list[Run] = []
     for path in _files(paths):
+        check_size(path)
         if path.resolve() in seen:
             raise UsageError(f"{path}: given twice; a run counts once, so name it once on each side")
         seen.add(path.resolve())
-        runs += _read_file(path)
+        runs += _read_file(path, contents)
     return _mark_unfinished(runs)
 
 
@@ -73,13 +46,11 @@ def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _read_file(path: Path) -> list[Run]:
-    suffix = path.suffix.lower()
-    check_size(path)
-    if suffix in _TABLE_SUFFIXES:
-        rows = _xlsx_rows(path) if suffix == ".xlsx" else _csv_rows(path)
-        return _table_runs(path, rows)
+def _read_file(path: Path, contents: dict[str, Path]) -> list[Run]:
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        return table_runs(path)
     document = read_json(path)
+    _refuse_copy(path, document, contents)
     if is_ours(document):
         with refusing_damage(path):
             return list(_our_runs(path, checked_ours(document, path)))
@@ -93,24 +64,22 @@ def _read_file(path: Path) -> list[Run]:
     )
 
 
-def _group(name: str) -> str:
-    return _TRIAL.sub("", name) or name
-
-
-def config_in_name(name: str) -> dict[str, Any]:
-    """The parameters that a file's name spells out (…_cpu4GB_qd16_gennone_users100), or nothing."""
-    match = _CONFIG_IN_NAME.match(PurePosixPath(name).name)
-    if match is None:
-        return {}
-    found: dict[str, Any] = match.groupdict()
-    return {key: float(value) if key in _NUMBERS else value for key, value in found.items()}
+def _refuse_copy(path: Path, document: Any, contents: dict[str, Path]) -> None:
+    """Two copies of a run would look like two runs without any scatter."""
+    named = json.dumps([config_in_name(path.stem), document], sort_keys=True)
+    key = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+    if key in contents:
+        raise UsageError(
+            f"{path}: the same run as {contents[key]}; a copy is no second run, so name it once on each side"
+        )
+    contents[key] = path
 
 
 def _our_runs(path: Path, result: Mapping[str, Any]) -> Iterator[Run]:
     config = {parameter.name: result["config"].get(parameter.name) for parameter in PARAMETERS}
     whole = Run(
         name=path.stem,
-        group=_group(path.stem),
+        group=group_of(path.stem),
         kind=KVSPILL,
         config=config,
         values=figures(result),
@@ -118,6 +87,7 @@ def _our_runs(path: Path, result: Mapping[str, Any]) -> Iterator[Run]:
         simulated=result["simulated"],
         seconds=finite(result["window"]["measured_seconds"]),
         digest=result.get("digest"),
+        others=other_settings(result["config"]),
         facts=_facts(result),
         cautions=tuple(item["code"] for item in result["warnings"]),
     )
@@ -137,7 +107,10 @@ def _our_runs(path: Path, result: Mapping[str, Any]) -> Iterator[Run]:
         )
 
 
-_NOT_COMPARED = ("config.sources", "config.output", "config.quiet", "config.debug", "config.xlsx_output")
+_NOT_COMPARED = (
+    *("config.sources", "config.output", "config.quiet", "config.debug", "config.xlsx_output"),
+    "config.log_ops",
+)
 
 
 def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,18 +119,13 @@ def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "simulated": result["simulated"],
     }
     for part in ("config", "environment"):
-        flat.update(_flatten(part, result.get(part)))
+        flat.update(flatten(part, result.get(part)))
     for tier in result["tiers"]:
         flat[f"tier.{tier['tier']}"] = f"{tier['backend']}: {tier.get('description', '')}".rstrip(": ")
+    users = result["window"].get("users")
+    if users is not None and users != result["config"].get("num_users"):
+        flat["users in the measured window"] = users
     return {key: value for key, value in flat.items() if not key.startswith(_NOT_COMPARED)}
-
-
-def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flatten(f"{prefix}.{key}", inner)
-    else:
-        yield prefix, value
 
 
 def _legacy_run(path: Path, document: Mapping[str, Any]) -> Run | None:
@@ -168,13 +136,13 @@ def _legacy_run(path: Path, document: Mapping[str, Any]) -> Run | None:
     values = figures(document)
     return Run(
         name=path.stem,
-        group=_group(path.stem),
+        group=group_of(path.stem),
         kind=KV_CACHE_PY,
         config=config_in_name(path.stem),
         values=values,
         incomplete=None if values.get("total_requests") else "completed no request",
         seconds=finite(summary.get("elapsed_time")),
-        facts={"seed": document.get("seed")},
+        facts={"config.seed": document.get("seed")},
     )
 
 
@@ -193,93 +161,13 @@ def _engine_run(path: Path, document: Mapping[str, Any]) -> Run | None:
     }
     return Run(
         name=path.stem,
-        group=_group(path.stem),
+        group=group_of(path.stem),
         kind=INFERENCE,
         config={},
         values={name: value for name, value in found.items() if value is not None},
         seconds=finite(document.get("elapsed_time")),
         facts={key: document[key] for key in ("backend", "tier", "cpu_mem_gb") if key in document},
     )
-
-
-def _xlsx_rows(path: Path) -> list[Sequence[Any]]:
-    try:
-        from openpyxl import load_workbook
-    except ImportError:
-        raise UsageError(
-            f"{path}: XLSX needs openpyxl, not installed here: `pip install 'kvspill[report]'`, or give CSV"
-        ) from None
-    try:
-        with path.open("rb") as file:
-            book = load_workbook(file, read_only=True, data_only=True)
-            sheets = book.worksheets
-            return [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except Exception as error:
-        # openpyxl lets zipfile, XML and its own errors through; all of them mean a damaged file.
-        raise UsageError(
-            f"{path}: not a readable XLSX file ({type(error).__name__}: {error}); copy or export it again"
-        ) from None
-
-
-def _csv_rows(path: Path) -> list[Sequence[Any]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [list(row) for row in csv.reader(file)]
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: not a readable CSV file ({error}); export it again") from None
-
-
-def _table_runs(path: Path, rows: Sequence[Sequence[Any]]) -> list[Run]:
-    header = [str(cell).strip() if cell is not None else "" for cell in rows[0]] if rows else []
-    known = {column.title for column in COLUMNS}
-    if "Filename" not in header or not known.intersection(header):
-        raise UsageError(
-            f"{path}: not a summary of results (no column Filename with figures such as "
-            f"{COLUMNS[0].title!r}); give a table that kvspill or kv-cache.py's tools wrote"
-        )
-    runs = [_row_run(dict(zip(header, row, strict=False))) for row in rows[1:] if any(row)]
-    if not runs:
-        raise UsageError(f"{path}: a summary without rows; give one with results")
-    return runs
-
-
-def _row_run(row: Mapping[str, Any]) -> Run:
-    name = PurePosixPath(str(row.get("Filename") or "")).stem
-    found = ((column.name, _number(row.get(column.title))) for column in COLUMNS)
-    config = {
-        parameter.name: _setting(row[parameter.title])
-        for parameter in PARAMETERS
-        if row.get(parameter.title) not in (None, "")
-    }
-    stopped = str(row.get("Incomplete", "")).lower() in ("true", "1")
-    return Run(
-        name=name,
-        group=_group(name),
-        kind=TABLE,
-        config={**config_in_name(name), **config},
-        values=with_derived({key: value for key, value in found if value is not None}),
-        incomplete="ended early" if stopped else None,
-        simulated=str(row.get("Simulated", "")).lower() in ("true", "1"),
-        seconds=_number(row.get("Measured Time (s)")),
-    )
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    return finite(value)
-
-
-def _setting(value: Any) -> Any:
-    number = _number(value)
-    return value if number is None else number
 
 
 def _mark_unfinished(runs: list[Run]) -> list[Run]:

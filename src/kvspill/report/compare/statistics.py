@@ -1,9 +1,10 @@
 """The statistics of ratios: intervals on the logarithm, geometric means, win rates, verdicts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +78,37 @@ def ratio_of_pairs(ratios: Sequence[float]) -> Ratio | None:
     return Ratio(mean, _exp(interval.low), _exp(interval.high))
 
 
+def ratio_with_zeros(first: Sequence[float], second: Sequence[float]) -> Ratio | None:
+    """Mean of second over mean of first where a value is zero: Welch's interval on the difference.
+
+    A zero has no logarithm, yet it is a measurement: a run that moved nothing is the slowest of all.
+    """
+    if not first or not second or min(*first, *second) < 0 or not any(first):
+        return None
+    mean_first, mean_second = fmean(first), fmean(second)
+    if len(first) < 2 or len(second) < 2:
+        return Ratio(mean_second / mean_first)
+    half = _welch_half_width(first, second)
+    ends = ((mean_second + sign * half) / mean_first for sign in (-1, 1))
+    low, high = (max(0.0, end) for end in ends)
+    return Ratio(mean_second / mean_first, low, high)
+
+
+def mean_of_ratios(ratios: Sequence[float]) -> Ratio | None:
+    """Arithmetic mean of paired ratios with Student's interval, where a zero forbids the geometric one."""
+    interval = mean_interval(ratios, CONFIDENCE)
+    if interval is None:
+        return Ratio(ratios[0]) if ratios else None
+    return Ratio(interval.mean, max(0.0, interval.low), interval.high)
+
+
+def paired_ratio(first: Mapping[Any, float], second: Mapping[Any, float]) -> Ratio | None:
+    """Geometric mean of second over first where both did the same work under the same keys."""
+    if min(*first.values(), *second.values()) <= 0:
+        return None
+    return ratio_of_pairs([second[key] / first[key] for key in first])
+
+
 def verdict(ratio: Ratio | None, better: Better) -> str:
     """What the interval allows to say about B."""
     if ratio is None or ratio.low is None or ratio.high is None:
@@ -89,8 +121,8 @@ def verdict(ratio: Ratio | None, better: Better) -> str:
 
 
 def win_rate(ratios: Sequence[float], better: Better) -> float | None:
-    """Share of pairs in which B is strictly better."""
+    """Share of pairs in which B is strictly better; equal ones are nobody's win."""
     if not ratios or better == "neither":
         return None
     values = np.asarray(ratios)
-    return float(np.mean(values > 1 if better == "higher" else values < 1))
+    return float(np.mean(values > 1 + _ROUNDING if better == "higher" else values < 1 - _ROUNDING))

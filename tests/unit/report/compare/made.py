@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.report.columns import DECODE_BYTES, STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.runs import KVSPILL, Run
+from kvspill.report.compare.run import KVSPILL, Run
 
 SHARED = Path(__file__).parents[5] / "shared" / "data"
 

@@ -9,7 +9,7 @@ from kvspill.report.compare.comparison_view import sections
 from kvspill.report.compare.gate import check_gate
 from kvspill.report.compare.groups import rank
 from kvspill.report.compare.render import csv_text, markdown
-from kvspill.report.compare.runs import INFERENCE, Run
+from kvspill.report.compare.run import INFERENCE, Run
 from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, WORSE
 from unit.report.compare.made import run
 
@@ -116,6 +116,26 @@ def test_the_gate_fails_only_on_a_distinguishable_loss_beyond_the_limit() -> Non
 def test_the_gate_refuses_to_judge_one_run_a_side() -> None:
     with pytest.raises(UsageError, match="cannot tell by"):
         check_gate(compare(side(100), side(10)), 0.05)
+
+
+def test_a_side_without_any_throughput_fails_the_gate() -> None:
+    base = side(100, 101, 99)
+    with pytest.raises(CriteriaMissed, match=r"-100\.0%"):
+        check_gate(compare(base, side(0, 0, 0)), 0.05)
+    assert "from nothing" in check_gate(compare(side(0, 0), side(5, 6)), 0.05)
+    found = compare(base, side(0, 100, 0))
+    assert line(found).ratio is not None
+    assert any("has a zero in" in doubt for doubt in found.doubts)
+
+
+def test_a_configuration_without_throughput_is_a_loss_in_the_win_rate_and_in_the_mean() -> None:
+    names = [f"m{n}" for n in range(6)]
+    first = [run(m, 100.0, config={"model": m}) for m in names]
+    second = [run(m, 0.0 if n else 120.0, config={"model": m}) for n, m in enumerate(names)]
+    found = compare(first, second)
+    assert (line(found).wins, line(found).verdict) == (pytest.approx(1 / 6), WORSE)
+    with pytest.raises(CriteriaMissed):
+        check_gate(found, 0.05)
 
 
 def test_the_gate_turns_latencies_so_that_higher_is_slower() -> None:

@@ -1,6 +1,7 @@
 """Reading: every kind of input becomes runs, and every damaged one becomes a single line."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 
 from kvspill.errors import UsageError
 from kvspill.report.columns import STORAGE_THROUGHPUT
-from kvspill.report.compare.runs import KV_CACHE_PY, config_in_name, read_runs
+from kvspill.report.compare.run import KV_CACHE_PY, config_in_name
+from kvspill.report.compare.runs import read_runs
 from kvspill.report.reading import load_result
 from kvspill.report.tables import row_of, write_csv, write_xlsx
 from kvspill.report.trials import combine
@@ -154,3 +156,40 @@ def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "r.json", legacy())
     with pytest.raises(UsageError, match="given twice"):
         read_runs([path, tmp_path / "." / "r.json"])
+
+
+def test_a_copy_of_a_run_is_no_second_run(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", sample.result())
+    write(tmp_path / "b.json", sample.result())
+    with pytest.raises(UsageError, match=r"b\.json: the same run as .*a\.json; a copy is no second run"):
+        read_runs([tmp_path])
+
+
+def test_what_may_never_end_is_refused_and_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    (tmp_path / "loop.json").symlink_to(tmp_path / "loop.json")
+    (tmp_path / "folder.json").mkdir()
+    for name, said in (("pipe", "neither a file nor"), ("zero", "neither a file nor"), ("loop", "cannot be")):
+        assert said in refusal(tmp_path / f"{name}.json")
+        with pytest.raises(UsageError, match=said):
+            load_result(tmp_path / f"{name}.json")
+    with pytest.raises(UsageError, match="a directory"):
+        load_result(tmp_path / "folder.json")
+
+
+@pytest.mark.parametrize("part", ["digest", "created_at"])
+def test_a_label_that_is_no_text_is_refused(tmp_path: Path, part: str) -> None:
+    assert part in refusal(write(tmp_path / "r.json", {**sample.result(), part: []}))
+
+
+@pytest.mark.parametrize("version", [-1, 0])
+def test_a_schema_that_never_was_is_refused(tmp_path: Path, version: int) -> None:
+    path = write(tmp_path / "r.json", {**sample.result(), "schema_version": version})
+    assert "never written by kvspill" in refusal(path)
+
+
+def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(sample.result()), encoding="utf-8-sig")
+    assert load_result(path)["schema_version"] == 1

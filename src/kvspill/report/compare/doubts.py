@@ -1,0 +1,120 @@
+"""How far a comparison can be trusted: what was left out, what else differs, what repeats nothing."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+
+from kvspill.report.compare.matching import Matching, Pairs
+from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, Run
+from kvspill.report.settings import canonical
+
+FEW_RUNS = 3
+SAME_LENGTH = 0.02
+_NAMED = 8
+
+
+def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -> Iterator[str]:
+    first, second = matching.side(0), matching.side(1)
+    if set_aside:
+        yield "Set aside, in no figure: " + named(f"{run.name} {run.incomplete}" for run in set_aside) + "."
+    yield from _matching(matching)
+    yield from kinds(first, second)
+    fewest = min(min(len(ours), len(theirs)) for ours, theirs in matching.pairs)
+    if fewest < FEW_RUNS:
+        count = "one run" if fewest == 1 else f"{fewest} runs"
+        yield f"Only {count} of a configuration on a side: give {FEW_RUNS} or more to know the spread."
+    if _repeats_exactly(matching.pairs):
+        yield (
+            "Simulated runs of one seed repeat exactly: their interval has no width and says nothing of the "
+            "spread; simulate other seeds."
+        )
+    if zeros:
+        yield f"A run has a zero in {', '.join(zeros)}: it counts as a value, never as missing."
+    if any(run.kind == KV_CACHE_PY for run in (*first, *second)):
+        yield "Results of kv-cache.py hold no configuration: only what file names say is known of the set-up."
+    length = different_lengths(first, second)
+    if length is not None:
+        yield f"The sides ran for {length}"
+    work = _work(matching.pairs)
+    if work is not None:
+        yield work
+    for name, side in (("A", first), ("B", second)):
+        codes = dict.fromkeys(code for run in side for code in run.cautions if code != "few_trials")
+        if codes:
+            yield f"Warnings in the results of {name}: {', '.join(codes)}."
+
+
+def named(names: Iterable[str]) -> str:
+    """A few names, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    return "; ".join(every[:_NAMED]) + more
+
+
+def _matching(matching: Matching) -> Iterator[str]:
+    for name, left_out in zip("AB", matching.unmatched, strict=True):
+        if left_out:
+            count = f"{len(left_out)} run{'s' if len(left_out) > 1 else ''} of {name}"
+            yield (
+                f"{count} matched nothing on the other side and are in no figure "
+                f"(by {', '.join(matching.by)}): {named(run.name for run in left_out)}."
+            )
+    if matching.ignored:
+        yield (
+            f"{', '.join(matching.ignored)} vary on one side and the other doesn't record them: "
+            "runs were matched without them."
+        )
+
+
+def kinds(first: Sequence[Run], second: Sequence[Run]) -> Iterator[str]:
+    """Real inference, storage I/O and simulation are three different things."""
+    found = [{run.kind == INFERENCE for run in side} for side in (first, second)]
+    if found[0] != found[1]:
+        yield "One side is real inference, the other storage I/O alone: their tokens/s are not comparable."
+    simulated = [{run.simulated for run in side} for side in (first, second)]
+    if simulated[0] != simulated[1]:
+        yield "One side is simulated, the other measured: the ratio judges the model, not the device."
+    elif True in simulated[0]:
+        both = "Both sides are simulated" if simulated == [{True}, {True}] else "Some runs are simulated"
+        yield f"{both}: no byte moved."
+
+
+def different_lengths(first: Sequence[Run], second: Sequence[Run]) -> str | None:
+    """What to say where the measured windows are not equally long."""
+    lengths = [[run.seconds for run in side if run.seconds] for side in (first, second)]
+    if not all(lengths) or abs(fmean(lengths[1]) / fmean(lengths[0]) - 1) <= SAME_LENGTH:
+        return None
+    return (
+        f"different times ({fmean(lengths[0]):.1f} s and {fmean(lengths[1]):.1f} s): volumes such as "
+        "decode bytes grow with time; compare rates."
+    )
+
+
+def _repeats_exactly(pairs: Pairs) -> bool:
+    sides = [side for pair in pairs for side in pair if len(side) > 1]
+    return any(
+        all(run.simulated for run in side) and len({tuple(sorted(run.values.items())) for run in side}) == 1
+        for side in sides
+    )
+
+
+def _work(pairs: Pairs) -> str | None:
+    """Whether both sides planned the same operations, seed by seed."""
+    strange = False
+    for pair in pairs:
+        ours, theirs = ({run.digest for run in side if run.digest is not None} for side in pair)
+        if not ours or not theirs or ours == theirs:
+            continue
+        plans = [_plans(side) for side in pair]
+        common = plans[0].keys() & plans[1].keys()
+        if not common or any(plans[0][seed] != plans[1][seed] for seed in common):
+            return "The digests differ: the sides did not plan the same operations."
+        strange = True
+    return "Some seeds ran on one side only: those runs planned other operations." if strange else None
+
+
+def _plans(runs: Sequence[Run]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        if run.digest is not None and run.config.get("seed") is not None:
+            found.setdefault(canonical(run.config["seed"]), set()).add(run.digest)
+    return found

@@ -1,0 +1,55 @@
+"""A run as comparisons see it, and what the names of files say of it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+KVSPILL = "kvspill"
+KV_CACHE_PY = "kv-cache.py"
+INFERENCE = "inference engine"
+TABLE = "table"
+
+_CONFIG_IN_NAME = re.compile(
+    r"^(?:mlperf_v\d+_(?:storage|stress)_)?(?P<model>.+?)_cpu(?P<cpu_mem_gb>\d+(?:\.\d+)?)GB"
+    r"_qd(?P<max_concurrent_allocs>\d+)_gen(?P<generation_mode>[a-z]+)_users(?P<num_users>\d+)"
+)
+_TRIAL = re.compile(r"[_-]*trial[_-]*\d+$", re.IGNORECASE)
+_NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured run: what it was asked, what came out, and whether it may be averaged."""
+
+    name: str
+    group: str
+    """The name without its trial number: trials of one configuration share it."""
+    kind: str
+    config: Mapping[str, Any]
+    values: Mapping[str, float]
+    incomplete: str | None = None
+    simulated: bool = False
+    seconds: float | None = None
+    """Length of the measured window."""
+    digest: str | None = None
+    others: Mapping[str, Any] | None = None
+    """Settings beyond those of `config` that are not at their default; None where nothing says."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The whole configuration and environment, flat: what the list of differences is made from."""
+    cautions: tuple[str, ...] = ()
+
+
+def group_of(name: str) -> str:
+    """The name without its trial number."""
+    return _TRIAL.sub("", name) or name
+
+
+def config_in_name(name: str) -> dict[str, Any]:
+    """The parameters that a file's name spells out (…_cpu4GB_qd16_gennone_users100), or nothing."""
+    match = _CONFIG_IN_NAME.match(PurePosixPath(name).name)
+    if match is None:
+        return {}
+    found: dict[str, Any] = match.groupdict()
+    return {key: float(value) if key in _NUMBERS else value for key, value in found.items()}

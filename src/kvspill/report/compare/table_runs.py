@@ -1,0 +1,120 @@
+"""Runs from summaries in XLSX and CSV: a row each."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kvspill.errors import UsageError
+from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, finite, with_derived
+from kvspill.report.compare.run import TABLE, Run, config_in_name, group_of
+from kvspill.report.settings import flatten, with_defaults
+
+TABLE_SUFFIXES = (".xlsx", ".csv")
+
+
+def table_runs(path: Path) -> list[Run]:
+    """Every row of a summary as a run."""
+    return _table_runs(path, _xlsx_rows(path) if path.suffix.lower() == ".xlsx" else _csv_rows(path))
+
+
+def _xlsx_rows(path: Path) -> list[Sequence[Any]]:
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise UsageError(
+            f"{path}: XLSX needs openpyxl, not installed here: `pip install 'kvspill[report]'`, or give CSV"
+        ) from None
+    try:
+        with path.open("rb") as file:
+            book = load_workbook(file, read_only=True, data_only=True)
+            sheets = book.worksheets
+            return [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except Exception as error:
+        # openpyxl lets zipfile, XML and its own errors through; all of them mean a damaged file.
+        raise UsageError(
+            f"{path}: not a readable XLSX file ({type(error).__name__}: {error}); copy or export it again"
+        ) from None
+
+
+def _csv_rows(path: Path) -> list[Sequence[Any]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [list(row) for row in csv.reader(file)]
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path}: not a readable CSV file ({error}); export it again") from None
+
+
+def _table_runs(path: Path, rows: Sequence[Sequence[Any]]) -> list[Run]:
+    header = [str(cell).strip() if cell is not None else "" for cell in rows[0]] if rows else []
+    known = {column.title for column in COLUMNS}
+    if "Filename" not in header or not known.intersection(header):
+        raise UsageError(
+            f"{path}: not a summary of results (no column Filename with figures such as "
+            f"{COLUMNS[0].title!r}); give a table that kvspill or kv-cache.py's tools wrote"
+        )
+    runs = [_row_run(dict(zip(header, row, strict=False))) for row in rows[1:] if any(row)]
+    if not runs:
+        raise UsageError(f"{path}: a summary without rows; give one with results")
+    return runs
+
+
+def _row_run(row: Mapping[str, Any]) -> Run:
+    name = PurePosixPath(str(row.get("Filename") or "")).stem
+    found = ((column.name, _number(row.get(column.title))) for column in COLUMNS)
+    cells = {
+        parameter.name: _setting(row[parameter.title]) for parameter in PARAMETERS if parameter.title in row
+    }
+    said = config_in_name(name)
+    config = {**cells, **{key: value for key, value in said.items() if cells.get(key) is None}}
+    others = _others(row.get(OTHER_SETTINGS))
+    facts = dict(flatten("config", with_defaults(others))) if others is not None else {}
+    for title in ("Kvspill Version", "Simulated"):
+        if row.get(title) not in (None, ""):
+            facts[title.lower().replace(" ", "_")] = row[title]
+    return Run(
+        name=name,
+        group=group_of(name),
+        kind=TABLE,
+        config=config,
+        values=with_derived({key: value for key, value in found if value is not None}),
+        incomplete="ended early" if _is_true(row.get("Incomplete")) else None,
+        simulated=_is_true(row.get("Simulated")),
+        seconds=_number(row.get("Measured Time (s)")),
+        digest=str(row["Digest"]) if row.get("Digest") else None,
+        others=others,
+        facts=facts,
+        cautions=tuple(str(row.get("Warnings") or "").split()),
+    )
+
+
+def _is_true(cell: Any) -> bool:
+    return str(cell or "").lower() in ("true", "1")
+
+
+def _others(cell: Any) -> dict[str, Any] | None:
+    """Settings that the table's writer noted as JSON; None where it noted none or the cell is damaged."""
+    try:
+        found = json.loads(cell) if isinstance(cell, str) else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return finite(value)
+
+
+def _setting(value: Any) -> Any:
+    number = _number(value)
+    return (None if value == "" else value) if number is None else number
