@@ -4,6 +4,7 @@ import fcntl
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from kvspill.records import Completion
@@ -201,21 +202,23 @@ class WriteJob(_FileJob):
             self.drop_pages()
 
 
-class DeleteJob(Job):
-    """The time inside unlink is the device's."""
+class RemovalJob(Job, ABC):
+    """Takes something away: no bytes move, and the time inside the call is the device's."""
 
-    __slots__ = ("device_ns", "identity", "site")
+    __slots__ = ("device_ns",)
 
-    def __init__(self, site: Site, identity: Identity):
+    def __init__(self) -> None:
         super().__init__()
-        self.site = site
-        self.identity = identity
         self.device_ns = 0
+
+    @abstractmethod
+    def remove(self) -> None:
+        """The call itself."""
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - no bytes move
         start_ns = time.monotonic_ns()
         try:
-            os.unlink(path_of(self.identity), dir_fd=self.site.run.fd)
+            self.remove()
         finally:
             self.device_ns = time.monotonic_ns() - start_ns
 
@@ -228,6 +231,20 @@ class DeleteJob(Job):
             error=self.error,
             detail=self.detail,
         )
+
+
+class DeleteJob(RemovalJob):
+    """Unlinks an object's file."""
+
+    __slots__ = ("identity", "site")
+
+    def __init__(self, site: Site, identity: Identity):
+        super().__init__()
+        self.site = site
+        self.identity = identity
+
+    def remove(self) -> None:
+        os.unlink(path_of(self.identity), dir_fd=self.site.run.fd)
 
 
 def path_of(identity: Identity) -> str:

@@ -3,6 +3,7 @@
 from kvspill.cache.cache import Cache
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb, entry_key
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
+from kvspill.serving.io_models.own_entry import read_own, write_own
 
 _Earlier = tuple[str, int, Purpose, HitType]
 """An entry of earlier that a request reads: its key, its bytes, and what it counts as."""
@@ -36,27 +37,14 @@ class MlperfModel(InTheOpen):
             if hit and purpose is Purpose.PROMPT:
                 service.prefix_hit_bytes = nbytes
         nbytes = request.context_tokens * per_token
-        put = await service.prefill(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
         reads = self._decode_reads(request)
         service.only_prefills = reads == 0
-        if put.entry is None:
-            service.fail(f"write: {put.failure}")
-        while put.entry is None and reads:
-            # The request has failed (C3). It still moves the bytes that it meant to read, by writing
-            # again: otherwise a fault would spare the device and raise the others' score.
-            put = await service.decode(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
-            reads -= 1
-        if put.entry is None:
-            return
-        try:
-            for _ in range(reads):
-                outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
-                if outcome is Outcome.HIT:
-                    service.read_bytes += nbytes
-                else:
-                    service.fail("decode read")
-        finally:
-            cache.release(put.entry)
+        entry, reads = await write_own(service, cache, nbytes, reads)
+        if entry is not None:
+            try:
+                await read_own(service, cache, entry, reads)
+            finally:
+                cache.release(entry)
 
     async def _read_or_rebuild(
         self, service: Service, cache: Cache, key: str, nbytes: int, purpose: Purpose, hit_type: HitType

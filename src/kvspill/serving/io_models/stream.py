@@ -1,8 +1,9 @@
 """Offline streaming in the manner of FlexGen: every decode step reads the whole KV from where it lives."""
 
 from kvspill.cache.cache import Cache
-from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb
+from kvspill.records import PlannedOp, Purpose, Request, Verb
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
+from kvspill.serving.io_models.own_entry import read_own, write_own
 
 
 class StreamModel(InTheOpen):
@@ -26,26 +27,13 @@ class StreamModel(InTheOpen):
         """Follow the plan to its end even where a read fails, so that a fault never saves work."""
         request = service.request
         nbytes = request.context_tokens * self._options.bytes_per_token
-        reads = self._reads(request)
         service.only_prefills = self._options.prefill_only
-        put = await service.prefill(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
-        if put.entry is None:
-            service.fail(f"write: {put.failure}")
-        while put.entry is None and reads:
-            # As in the other models: a failed request moves as many bytes as it meant to.
-            put = await service.decode(cache.put(request.key, nbytes, Purpose.PREFILL, pin=True))
-            reads -= 1
-        if put.entry is None:
-            return
-        try:
-            for _ in range(reads):
-                outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
-                if outcome is Outcome.HIT:
-                    service.read_bytes += nbytes
-                else:
-                    service.fail("decode read")
-        finally:
-            cache.discard(put.entry)
+        entry, reads = await write_own(service, cache, nbytes, self._reads(request))
+        if entry is not None:
+            try:
+                await read_own(service, cache, entry, reads)
+            finally:
+                cache.discard(entry)
 
     def _reads(self, request: Request) -> int:
         if self._options.prefill_only:

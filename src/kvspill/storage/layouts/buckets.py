@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvspill.records import Completion
 from kvspill.storage.base import Capabilities
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.filejobs import Site
+from kvspill.storage.filejobs import RemovalJob, Site
 from kvspill.storage.files import FilesOptions
-from kvspill.storage.jobs import Job, Worker
+from kvspill.storage.jobs import Job
 from kvspill.storage.layouts import Layout
 from kvspill.storage.layouts.extents import Extent, ExtentsBackend
 
@@ -36,26 +35,21 @@ class _Bucket:
     live: int = 0
 
 
-class FreeJob(Job):
+class FreeJob(RemovalJob):
     """Gives an object's room back: the whole file with its last object, else a hole in it."""
 
-    __slots__ = ("device_ns", "extent", "whole")
+    __slots__ = ("extent", "whole")
 
     def __init__(self, extent: Extent, whole: bool):
         super().__init__()
         self.extent = extent
         self.whole = whole
-        self.device_ns = 0
 
-    def move(self, worker: Worker) -> None:  # noqa: ARG002 - no bytes move
-        start_ns = time.monotonic_ns()
-        try:
-            if self.whole:
-                os.unlink(self.extent.file, dir_fd=self.extent.site.run.fd)
-            else:
-                self._punch()
-        finally:
-            self.device_ns = time.monotonic_ns() - start_ns
+    def remove(self) -> None:
+        if self.whole:
+            os.unlink(self.extent.file, dir_fd=self.extent.site.run.fd)
+        else:
+            self._punch()
 
     def _punch(self) -> None:
         try:
@@ -73,16 +67,6 @@ class FreeJob(Job):
                 raise OSError(number, os.strerror(number))
         finally:
             os.close(fd)
-
-    def complete(self, finished_ns: int) -> Completion:
-        return Completion(
-            self.submitted_ns,
-            self.started_ns,
-            finished_ns,
-            self.device_ns,
-            error=self.error,
-            detail=self.detail,
-        )
 
 
 class BucketsBackend(ExtentsBackend):
