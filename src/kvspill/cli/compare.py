@@ -125,7 +125,7 @@ def _discover(options: argparse.Namespace, first: str, second: str) -> int:
 
     names = (_short(first), _short(second))
     if names[0] == names[1]:
-        names = (first, second)
+        names = (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
     found = discover(names[0], read_runs([first]), names[1], read_runs([second]))
     texts = {
         "markdown": lambda: markdown(view.title(found), view.sections(found)),

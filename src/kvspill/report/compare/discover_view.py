@@ -4,15 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT
-from kvspill.report.compare.discover import CANDIDATES, Discovery, Slice, Spread
+from kvspill.report.compare.discover import Discovery
 from kvspill.report.compare.render import Section, Table, percent, times
+from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
 
 _SHORT = {
     "decode_bytes_read_gb": "decode bytes",
     "avg_throughput_tokens_per_sec": "wall clock",
     "storage_throughput_tokens_per_sec": "storage throughput",
 }
-_AVERAGES = ("configs", "mean", "median", "geometric", "95 % interval", "of means", "win rate")
+_AVERAGES = ("configs", "mean", "median", "geometric", "95 % interval", "of means", "win rate", "losses")
 
 
 def title(found: Discovery) -> str:
@@ -26,7 +27,9 @@ def sections(found: Discovery) -> Iterator[Section]:
             f"{found.pairs} configurations ran on both systems ({found.first_name}: {found.first_runs} runs, "
             f"{found.second_name}: {found.second_runs} runs). Every ratio is {found.first_name} over "
             f"{found.second_name}; the win rate is the share of configurations in which "
-            f"{found.first_name} is better.",
+            f"{found.first_name} is better, losses those in which {found.second_name} is; the rest are "
+            "equal.",
+            *found.kinds,
         ),
     )
     yield Section(
@@ -87,6 +90,7 @@ def _spread(spread: Spread) -> tuple[str, ...]:
         interval,
         times(spread.of_means),
         percent(spread.wins),
+        percent(spread.losses),
     )
 
 
@@ -127,6 +131,9 @@ def rows(found: Discovery) -> list[dict[str, Any]]:
             "ci95_high": spread.geometric.high if spread.geometric else None,
             "ratio_of_means": spread.of_means,
             "win_rate": spread.wins,
+            "loss_rate": spread.losses,
+            "first_zeros": spread.first_zeros,
+            "second_zeros": spread.second_zeros,
             "use": advice.get((part.label, name)) if by == "cpu_mem" else None,
         }
         for by, parts in groups.items()

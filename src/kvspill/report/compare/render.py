@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 NONE = "-"
+_NUMBER = 24
+"""No figure is longer: what is, is a sentence that starts with one."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -75,7 +77,7 @@ def _markdown_table(table: Table) -> str:
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
-    return all(cell[:1].isdigit() or cell.startswith(NONE) for cell in cells)
+    return all((cell[:1].isdigit() or cell.startswith(NONE)) and len(cell) <= _NUMBER for cell in cells)
 
 
 def _alignment(rule: str, numeric: Sequence[bool]) -> str:

@@ -1,15 +1,20 @@
 """Which metric tells two systems apart: on rows made by hand, and on the published ones."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from kvspill.errors import UsageError
 from kvspill.report.columns import DECODE_BYTES, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare import discover_view
-from kvspill.report.compare.discover import NOT_RECOMMENDED, PRIMARY, SECONDARY, Discovery, discover
+from kvspill.report.compare.advice import NOT_RECOMMENDED, PRIMARY, SECONDARY
+from kvspill.report.compare.discover import Discovery, discover
 from kvspill.report.compare.groups import rank
 from kvspill.report.compare.render import markdown
 from kvspill.report.compare.run import Run
 from kvspill.report.compare.runs import read_runs
+from kvspill.report.compare.statistics import CANNOT_TELL
 from unit.report.compare.made import SHARED, run
 
 needs_rows = pytest.mark.skipif(not (SHARED / "discovery").is_dir(), reason="the published rows are not here")
@@ -64,6 +69,110 @@ def test_a_configuration_that_is_no_number_is_left_out() -> None:
 def test_systems_without_a_common_configuration_are_refused() -> None:
     with pytest.raises(UsageError, match="no configuration appears in both f and s"):
         discover("f", [run(config={"model": "x"})], "s", [run(config={"model": "y"})])
+
+
+def of_models(count: int, values: dict[str, float] | None = None, **config: Any) -> list[Run]:
+    figures = {DECODE_BYTES: 10.0, WALL_THROUGHPUT: 100.0, STORAGE_THROUGHPUT: 7.0} | (values or {})
+    return [run(f"m{n}", values=figures, config={"model": f"m{n}", **config}) for n in range(count)]
+
+
+def notes(found: Discovery) -> str:
+    return " ".join(found.notes)
+
+
+def test_equal_systems_are_not_distinguishable_and_nothing_is_recommended() -> None:
+    found = discover("f", of_models(8), "s", of_models(8))
+    assert set(ranks(found, "0 GB").values()) == {CANNOT_TELL}
+    assert all(
+        "not distinguishable" in item.reason and "100% are equal" in item.reason for item in found.advice
+    )
+    assert "no candidate tells the two systems apart" in notes(found)
+    assert "slower one" not in notes(found)
+    spread = found.overall.metrics[WALL_THROUGHPUT]
+    assert (spread.wins, spread.losses) == (0.0, 0.0)
+
+
+def test_noise_alone_recommends_nothing() -> None:
+    noisy = [run(f"m{n}", 100.0 * (1.1 if n % 2 else 0.9), config={"model": f"m{n}"}) for n in range(8)]
+    found = discover("f", noisy, "s", [run(f"m{n}", 100.0, config={"model": f"m{n}"}) for n in range(8)])
+    assert set(ranks(found, "0 GB").values()) == {CANNOT_TELL}
+
+
+def test_runs_of_another_length_memory_or_arrival_are_not_the_same_configuration() -> None:
+    for name, first, second in (("duration", 60, 20), ("gpu_mem_gb", 0, 8), ("arrival", "open", "closed")):
+        with pytest.raises(UsageError, match=rf"{name} is {first} and {second}"):
+            discover("f", of_models(3, **{name: first}), "s", of_models(3, **{name: second}))
+    # A table that doesn't record the length can't be held against it.
+    assert discover("f", of_models(3, duration=60), "s", of_models(3)).pairs == 3
+
+
+def test_windows_of_different_length_are_a_doubt() -> None:
+    first = [replace(item, seconds=60.0) for item in of_models(3)]
+    second = [replace(item, seconds=20.0) for item in of_models(3)]
+    assert "different times (60.0 s and 20.0 s)" in notes(discover("f", first, "s", second))
+
+
+def test_a_zero_is_a_loss_and_is_named() -> None:
+    nothing = of_models(12, {WALL_THROUGHPUT: 0.0})[:6]
+    fast = [*nothing, *of_models(12, {WALL_THROUGHPUT: 200.0})[6:]]
+    found = discover("f", fast, "s", of_models(12))
+    spread = found.overall.metrics[WALL_THROUGHPUT]
+    assert (spread.count, spread.wins, spread.losses) == (12, 0.5, 0.5)
+    assert (spread.mean, spread.first_zeros, spread.geometric) == (1.0, 6, None)
+    assert ranks(found, "0 GB")[WALL_THROUGHPUT] != PRIMARY
+    assert "Wall-Clock Throughput (tokens/sec): zero in 6 of 12 configurations of f" in notes(found)
+
+
+def test_a_system_without_anything_loses_by_infinity() -> None:
+    found = discover("f", of_models(4), "s", of_models(4, {WALL_THROUGHPUT: 0.0}))
+    assert "infinity" in next(item.reason for item in found.advice if item.metric == WALL_THROUGHPUT)
+
+
+def test_simulated_systems_are_called_so_at_the_top() -> None:
+    simulated = [replace(item, simulated=True) for item in of_models(3)]
+    found = discover("f", simulated, "s", simulated)
+    text = markdown("t", discover_view.sections(found))
+    assert text.index("no byte moved") < text.index("## Metric to use")
+
+
+def test_one_configuration_recommends_nothing() -> None:
+    found = discover("f", of_models(1, {WALL_THROUGHPUT: 200.0}), "s", of_models(1))
+    assert set(ranks(found, "0 GB").values()) == {CANNOT_TELL}
+    assert "1 configuration: too few" in found.advice[0].reason
+
+
+def test_missing_columns_and_cells_and_repeats_are_said() -> None:
+    fast = of_models(4, {WALL_THROUGHPUT: 200.0})
+    fast.append(run("m0", values=dict(fast[0].values), config={"model": "m0"}))
+    slow = [replace(item, values={WALL_THROUGHPUT: 100.0}) for item in of_models(4)]
+    slow[0] = replace(slow[0], values={STORAGE_THROUGHPUT: 7.0})
+    text = notes(discover("f", fast, "s", slow))
+    assert "Decode Bytes Read (GB): not in the runs of s" in text
+    assert "Wall-Clock Throughput (tokens/sec): missing in 1 of 4 configurations of s" in text
+    assert "1 configurations have several runs of f, in 1 of them under the same file name" in text
+
+
+def test_where_the_other_system_leads_the_metrics_are_judged_by_naming_it() -> None:
+    fast = [*of_models(4, {WALL_THROUGHPUT: 200.0, DECODE_BYTES: 20.0, STORAGE_THROUGHPUT: 14.0})]
+    fast += of_models(4, cpu_mem_gb=4)
+    slow = of_models(4)
+    slow += of_models(4, {WALL_THROUGHPUT: 300.0, DECODE_BYTES: 30.0, STORAGE_THROUGHPUT: 21.0}, cpu_mem_gb=4)
+    found = discover("f", fast, "s", slow)
+    assert set(ranks(found, "4 GB").values()) == {PRIMARY}
+    assert "names the faster system (s) in 100%" in next(
+        a.reason for a in found.advice if a.cpu_mem == "4 GB"
+    )
+
+
+def test_the_limit_is_blamed_only_where_the_medians_differ() -> None:
+    def rows(ratio: float, allocs: int) -> list[Run]:
+        return of_models(10, {STORAGE_THROUGHPUT: 7.0 * ratio}, max_concurrent_allocs=allocs)
+
+    lost = [replace(item, values={**item.values, STORAGE_THROUGHPUT: 6.0}) for item in rows(2.01, 2)[:2]]
+    fast = [*rows(2.03, 0), *lost, *rows(2.01, 2)[2:]]
+    found = discover("f", fast, "s", [*rows(1, 0), *rows(1, 2)])
+    assert ranks(found, "0 GB")[STORAGE_THROUGHPUT] == NOT_RECOMMENDED
+    assert "depends on the limit" not in notes(found)
 
 
 @pytest.fixture(scope="module")
