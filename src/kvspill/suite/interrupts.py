@@ -17,7 +17,7 @@ def by_signal(reason: str) -> bool:
 
 
 class Interrupts:
-    """Turns signals into the end of a run, whatever the loop is doing."""
+    """Turns signals into the end of a command, whatever its trials are doing."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -39,19 +39,26 @@ class Interrupts:
             for number, handler in zip(heeded, before, strict=True):
                 signal.signal(number, handler)
 
+    @property
+    def stopped_by(self) -> str | None:
+        """Why the command ends early, if it does."""
+        return None if self.reason is None else f"{_STOPPED_BY}{self.reason}"
+
     def watch(self, task: "asyncio.Task[Any] | None") -> None:
-        """The task to cancel while there is no load yet."""
-        self._task = task
+        """A trial begins in this task, cancelled while there is no load yet; None when it is over."""
+        self._task, self._end_load = task, None
 
     def load_begins(self, end_load: Callable[[str], None]) -> None:
         """From now on a signal ends the load instead, with a reason."""
         self._end_load = end_load
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.reason is not None or self._task is None:
+        if self.reason is not None:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
-        self._task.get_loop().call_soon_threadsafe(self._end)
+        # Between two trials nothing has to be ended: whoever begins the next one looks at the reason.
+        if self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
         if self._end_load is not None:

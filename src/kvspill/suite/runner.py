@@ -19,7 +19,7 @@ from kvspill.report.result import write_result
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.report.trials import combine
 from kvspill.storage.preflight import check_machine
-from kvspill.suite.interrupts import by_signal
+from kvspill.suite.interrupts import Interrupts, by_signal
 from kvspill.suite.progress import Progress
 from kvspill.suite.trial import Plan, run_trial
 
@@ -74,21 +74,30 @@ def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
 
 
 def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None = None) -> dict[str, Any]:
-    """All trials of a plan; an interrupted one ends them and is set aside."""
+    """All trials of a plan; an interrupted one ends them and is set aside, those before it are kept."""
     results: list[Mapping[str, Any]] = []
-    for number in range(plan.config.trials):
-        if plan.config.trials > 1:
-            progress.say(f"trial {number + 1} of {plan.config.trials}")
-        if number + 1 == plan.config.trials:
-            plan = replace(plan, closing_seconds_max=closing_seconds_max)
-        results.append(run_trial(plan, progress))
-        if results[-1]["incomplete"]:
-            break
-    if plan.config.trials == 1:
+    interrupts, trials = Interrupts(), plan.config.trials
+    with interrupts.handled():
+        for number in range(trials):
+            if trials > 1:
+                progress.say(f"trial {number + 1} of {trials}")
+            if number + 1 == trials:
+                plan = replace(plan, closing_seconds_max=closing_seconds_max)
+            try:
+                results.append(run_trial(plan, progress, interrupts))
+            except KeyboardInterrupt:
+                if not results:
+                    raise
+                break
+            if results[-1]["incomplete"] or interrupts.reason is not None:
+                break
+    if trials == 1:
         return dict(results[0])
     whole = combine(results)
-    whole["incomplete"] = whole["incomplete"] or len(results) < plan.config.trials
-    whole["interrupted"] = whole["interrupted"] or results[-1]["interrupted"]
+    if len(results) < trials:
+        whole["incomplete"] = True
+    if whole["incomplete"]:
+        whole["interrupted"] = whole["interrupted"] or results[-1]["interrupted"] or interrupts.stopped_by
     return whole
 
 

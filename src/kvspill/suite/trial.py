@@ -62,13 +62,21 @@ class Plan:
     """How long the removal of files may hold up the end; None where another run follows in this process."""
 
 
-def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
-    """Run once and return the result. An interrupted load returns what it measured, marked incomplete."""
-    interrupts = Interrupts()
+def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = None) -> dict[str, Any]:
+    """Run once and return the result. An interrupted load returns what it measured, marked incomplete.
+
+    Signals are handled here, but where the caller does so for several trials.
+    """
+    if interrupts is None:
+        interrupts = Interrupts()
+        with interrupts.handled():
+            return run_trial(plan, progress, interrupts)
     opened: list[Backend] = []
 
     async def main(world: World) -> dict[str, Any]:
         interrupts.watch(asyncio.current_task())
+        if interrupts.reason is not None:
+            raise asyncio.CancelledError
         limits = tier_limits(plan.config, plan.storage_bytes)
         # First of all: a recording that cannot be read must not cost the time to prepare the tiers.
         workload = build_workload(plan.config, world, limits)
@@ -88,12 +96,13 @@ def run_trial(plan: Plan, progress: Progress) -> dict[str, Any]:
         result["warnings"] += [*fallen_back, *left]
         return result
 
-    with interrupts.handled(), _switch_interval(), _rarer_collections(plan.simulated):
+    with _switch_interval(), _rarer_collections(plan.simulated):
         try:
             return (run_virtual if plan.simulated else run_real)(main, plan.config.seed)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
+            interrupts.watch(None)
             # Does nothing but where a second signal cut the closing short.
             close_all_sync(opened)
 
