@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 
+from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC, QoS, Tier
 from kvspill.serving.autoscaler.baseline import UnloadedRead, fit_line, probe_unloaded
 from kvspill.serving.autoscaler.monitor import WindowMonitor
 from kvspill.serving.autoscaler.qosmonitor import priority_inversions, qos_block, without_verdict
 from kvspill.serving.autoscaler.stage import pooled, share_interval
+from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
@@ -176,3 +178,17 @@ def test_a_round_is_pause_and_stay() -> None:
     monitor.request(served(1, e2e_ms=100, queue_ms=40, think_ms=500))
     assert monitor.mean_round_ns(with_wait=True) == 600e6
     assert monitor.mean_round_ns(with_wait=False) == 560e6
+
+
+def test_a_stage_that_outlives_the_load_changes_nothing() -> None:
+    """A signal ends the load between a stage's last look and its close."""
+    windows = StageWindows(monitor_of(), lambda at_ns: Recorder(at_ns, None, 1))
+    windows.open(0)
+    windows.close(10)
+    windows.open(20)
+    windows.end(30)
+    windows.close(40)
+    windows.stage(50)
+    windows.open(60)
+    assert windows.recorder is not None
+    assert (windows.recorder.window_start_ns, windows.recorder.window_end_ns) == (0, 10)

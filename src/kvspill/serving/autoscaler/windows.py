@@ -30,6 +30,7 @@ class StageWindows:
         self._open: Recorder | None = None
         self._whole: Recorder | None = None
         self._listening: tuple[Recorder, ...] = ()
+        self._over = False
 
     @property
     def recorder(self) -> Recorder | None:
@@ -38,12 +39,16 @@ class StageWindows:
 
     def stage(self, at_ns: int) -> None:
         """The load changes now; until `open` nothing is measured."""
+        if self._over:
+            return
         self._abandon()
         self.monitor.begin(at_ns)
         self._on_stage()
 
     def open(self, at_ns: int) -> None:
         """The load has settled: the stage's window begins."""
+        if self._over:
+            return
         self.monitor.begin(at_ns)
         self._open = self._make_recorder(at_ns)
         self._listen()
@@ -51,6 +56,9 @@ class StageWindows:
 
     def close(self, at_ns: int) -> None:
         """The stage was held to its end: from now on the result is its window."""
+        if self._over:
+            # The load ended while the stage's last interval was being waited out: end() has seen to it.
+            return
         assert self._open is not None, "a window was opened"
         self._open.close_window(at_ns)
         self._whole, self._open = self._open, None
@@ -65,6 +73,7 @@ class StageWindows:
             self.close(at_ns)
         else:
             self._abandon()
+        self._over = True
 
     def _abandon(self) -> None:
         self._open = None
