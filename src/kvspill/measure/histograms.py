@@ -1,5 +1,6 @@
 """Latency histograms: HdrHistogram behind a buffer, so that recording a value costs next to nothing."""
 
+import math
 from array import array
 from collections.abc import Iterable
 from typing import Any
@@ -102,7 +103,9 @@ class Histogram:
         hdr, cumulated = self._hdr, np.cumsum(ctypeslib.as_array(self._hdr.counts))
         found = {}
         for name, rank in PERCENTILES.items():
-            index = int(np.searchsorted(cumulated, hdr.get_target_count_at_percentile(rank)))
+            # The nearest rank: the smallest value that at least this share of all does not exceed.
+            target = max(1, math.ceil(round(rank / 100 * self._count, 6)))
+            index = int(np.searchsorted(cumulated, target))
             value_ns = hdr.get_highest_equivalent_value(hdr.get_value_from_index(index))
             found[name] = min(value_ns, self._max_ns)
         return found

@@ -103,11 +103,11 @@ CACHE_METRICS = (
     *(_hits(hit_type) for hit_type in HitType),
     Metric(
         "system_prompt_reuse",
-        "requests",
-        "completed requests that began with a known system prompt, found in the cache or not",
+        "lookups",
+        "lookups of a known system prompt that a request began with, found in the cache or not",
         "Next to system_prompt_hits: many seen and few hits means the prompt was evicted.",
         "Says nothing about the cache by itself.",
-        lambda m: m.recorder.requests.prefixes[HitType.SYSTEM],
+        lambda m: m.looked_up(HitType.SYSTEM),
         "cache_stats",
     ),
     Metric(

@@ -20,8 +20,8 @@ look at it, and when it misleads.
   (another name of `storage`), `{verb}` is `read` or `write`, `{stat}` is `mean`, `p50`, `p90`, `p95`, `p99`,
   `p999`, `p9999` or `max`, `{component}` is empty, `_device`, `_host` or `_queue`, `{memory}` is `gpu` or
   `cpu`.
-- Latencies of requests are objects with the same statistics. `mean` and `max` are exact; percentiles have
-  three significant digits.
+- Latencies of requests are objects with the same statistics. `mean` and `max` are exact; percentiles are
+  the nearest rank (the smallest value that so many percent do not exceed), to three significant digits.
 - Bold metrics are those by which trials are compared.
 
 In the result, `metrics` has every value with its unit; `summary` and `summary.cache_stats` have them under

@@ -8,7 +8,7 @@ from typing import Any
 from kvspill.measure.histograms import STATISTICS, Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
-from kvspill.records import GIB, NS_PER_SEC, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
+from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
 
 Value = int | float | dict[str, float] | None
 
@@ -99,6 +99,10 @@ class Measured:
     def lookups(self, outcome: Outcome, *, without: tuple[Purpose, ...] = ()) -> int:
         counted = self.recorder.lookups.items()
         return sum(n for (found, purpose, _, _), n in counted if found is outcome and purpose not in without)
+
+    def looked_up(self, hit_type: HitType) -> int:
+        """Lookups of that kind, however they ended."""
+        return sum(n for (_, _, kind, _), n in self.recorder.lookups.items() if kind is hit_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ def _prefixes(measured: Measured) -> dict[str, int]:
     return {
         "prefix_hits": seen,
         "prefix_misses": requests.completed - seen,
-        "system_prompt_reuse": requests.prefixes[HitType.SYSTEM],
-        "common_phrase_reuse": requests.prefixes[HitType.COMMON],
+        "system_prompt_reuse": measured.looked_up(HitType.SYSTEM),
+        "common_phrase_reuse": measured.looked_up(HitType.COMMON),
         "bytes_saved": measured.bytes_moved(Verb.READ, Purpose.PROMPT),
     }
 
