@@ -179,6 +179,7 @@ def _compare(
 
 
 def _emit(options: argparse.Namespace, text: str) -> int:
+    from kvspill.outputs import write_whole
     from kvspill.report.reading import refuse_overwriting
 
     if options.output is None:
@@ -187,8 +188,7 @@ def _emit(options: argparse.Namespace, text: str) -> int:
     target = Path(options.output)
     refuse_overwriting(target, options.results)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        write_whole(target, text)
     except OSError as error:
         raise KvspillError(
             f"cannot write {target}: {error.strerror or error}; choose a writable place with --output"

@@ -1,6 +1,5 @@
 """The result file: everything about a run in one JSON document, written whole or not at all."""
 
-import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from kvspill.errors import KvspillError
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.steady import steady_state
+from kvspill.outputs import write_whole
 from kvspill.records import NS_PER_SEC, QoS, RunFacts, TierFacts
 from kvspill.report.assessment import assess
 from kvspill.report.catalog import METRICS
@@ -160,19 +160,12 @@ def _histograms(recorder: Recorder) -> dict[str, Any]:
 
 
 def write_result(path: str | os.PathLike[str], result: Mapping[str, Any]) -> Path:
-    """Write the result whole or not at all: a temporary file beside it, then a rename."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Write the result whole or not at all; a device or a pipe is written through."""
     text = json.dumps(result, indent=1, allow_nan=False)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(target)
+        return write_whole(path, text + "\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         reason = error.strerror or str(error)
         raise KvspillError(
-            f"cannot write the result to {target}: {reason}; choose a writable place with --output"
+            f"cannot write the result to {os.fspath(path)}: {reason}; choose a writable place with --output"
         ) from error
-    return target

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.errors import KvspillError, UsageError
+from kvspill.outputs import write_whole
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
 
@@ -74,14 +75,7 @@ def _harmless(value: Cell) -> Cell:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
-    target = Path(path)
-    text = csv_text(rows)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    return target
+    return _write(Path(path), csv_text(rows).encode())
 
 
 def check_table(path: str | os.PathLike[str]) -> None:
@@ -116,7 +110,6 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
         raise UsageError(
             "XLSX needs openpyxl, which is not installed: `pip install 'kvspill[report]'`, or write CSV"
         ) from None
-    target = Path(path)
     rows = list(rows)
     book = Workbook()
     sheet = book.active
@@ -133,13 +126,15 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
                 sheet.cell(line, number, _CONTROL.sub("?", value)).data_type = "s"
             else:
                 sheet.cell(line, number, value)
+    content = io.BytesIO()
+    book.save(content)
+    return _write(Path(path), content.getvalue())
+
+
+def _write(target: Path, content: bytes) -> Path:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        book.save(target)
+        return write_whole(target, content)
     except OSError as error:
-        raise _cannot_write(target, error) from error
-    return target
-
-
-def _cannot_write(target: Path, error: OSError) -> KvspillError:
-    return KvspillError(f"cannot write {target}: {error.strerror or error}; choose a writable place")
+        raise KvspillError(
+            f"cannot write {target}: {error.strerror or error}; choose a writable place"
+        ) from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.config_checks import check_fit, size_text
 from kvspill.errors import UsageError
+from kvspill.outputs import check_place
 from kvspill.records import GIB, MIB
 from kvspill.storage.memory import Available, available_memory
 
@@ -174,20 +175,10 @@ def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> s
 
 def check_output(output: str | None) -> None:
     """Refuse a result file that could not be written at the end of the run."""
-    path = Path(output) if output is not None else Path.cwd() / "kvspill-results"
-    label = f"--output {output}" if output is not None else f"current directory {Path.cwd()}"
-    try:
-        if output is not None and path.is_dir():
-            raise UsageError(f"{label}: is a directory; name a file in it")
-        parent = path if path.exists() else path.parent
-        while not parent.exists():
-            parent = parent.parent
-        usable = (parent == path or parent.is_dir()) and os.access(parent, os.W_OK)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{label}: cannot be reached ({reason}); name another file") from error
-    if not usable:
-        raise UsageError(f"{label}: {parent} is not writable; name another file with --output")
+    if output is not None:
+        check_place(output, f"--output {output}")
+    else:
+        check_place(Path("kvspill-results") / "result.json", f"current directory {Path.cwd()}")
 
 
 def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str:

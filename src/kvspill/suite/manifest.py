@@ -13,6 +13,7 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.errors import KvspillError, UsageError
+from kvspill.outputs import write_whole
 from kvspill.suite.scenario import Scenario
 
 SCHEMA_VERSION = 1
@@ -83,17 +84,10 @@ def new_manifest(
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write whole or not at all, and make sure that it survives a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text = json.dumps(data, indent=1, allow_nan=False)
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_whole(path, text + "\n", durable=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         reason = error.strerror or str(error)
         raise KvspillError(
             f"cannot write {path}: {reason}; choose a writable place with --output-dir"

@@ -133,12 +133,12 @@ def test_memory_is_no_default_place_but_may_be_named_as_l6_says(
     ("output", "line"),
     [
         (".", "--output .: is a directory; name a file in it"),
-        ("f/x.json", "--output f/x.json: f is not writable; name another file with --output"),
+        ("f/x.json", "--output f/x.json: {here}/f is not a directory; name a file in a writable directory"),
     ],
 )
 def test_a_result_file_that_cannot_be_written_is_refused(here: Path, output: str, line: str) -> None:
     (here / "f").touch()
-    assert refused(Config(output=output), here) == line
+    assert refused(Config(output=output), here) == line.format(here=here)
 
 
 def test_a_result_in_a_directory_that_is_yet_to_be_made_is_fine(here: Path) -> None:

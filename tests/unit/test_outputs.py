@@ -1,0 +1,109 @@
+"""Results go where the user points, and whatever stands there already survives."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kvspill.errors import UsageError
+from kvspill.outputs import check_place, write_whole
+from kvspill.report.result import write_result
+from kvspill.report.tables import write_csv, write_xlsx
+from kvspill.suite.manifest import write_json
+
+
+def test_a_link_stays_a_link_and_its_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "real.json", tmp_path / "latest.json"
+    target.write_text("old")
+    link.symlink_to("far/real.json")
+    write_result(link, {"x": 1})
+    assert link.is_symlink()
+    assert target.read_text() == '{\n "x": 1\n}\n'
+    assert [path.name for path in target.parent.iterdir()] == ["real.json"]
+
+
+def test_a_link_that_leads_nowhere_yet_gets_its_file(tmp_path: Path) -> None:
+    link = tmp_path / "latest.json"
+    link.symlink_to("new.json")
+    check_place(link, "--output latest.json")
+    write_whole(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "new.json").read_text() == "text"
+
+
+def test_a_pipe_is_written_through_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_place(pipe, "--output pipe")  # returns though nobody reads yet
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_result(pipe, {"x": 1})
+    reader.join(10)
+    assert read == ['{\n "x": 1\n}\n']
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_character_device_stays_one_whatever_is_written(tmp_path: Path) -> None:
+    # Reached by a link, so that a mistake here replaces the link and not the machine's device.
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+    check_place(null, "--output null")
+    write_result(null, {})
+    write_json(null, {})
+    write_csv(null, [{"a": 1}])
+    write_xlsx(null, [{"a": 1}])
+    assert null.is_symlink()
+    assert stat.S_ISCHR(null.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [null]
+
+
+SCRIPT = """
+import sys
+from kvspill.outputs import write_whole
+print("before")
+write_whole("/dev/stdout", "result\\n")
+print("after")
+"""
+
+
+def test_the_standard_output_is_written_in_its_turn_to_a_pipe_and_to_a_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert piped.stdout == "before\nresult\nafter\n"
+    with open(tmp_path / "out", "w") as file:
+        subprocess.run(command, stdout=file, check=True)
+    assert (tmp_path / "out").read_text() == "before\nresult\nafter\n"
+
+
+def test_a_disk_is_refused_and_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(b"somebody's data")
+    real = Path.stat
+
+    def as_disk(self: Path, **options: bool) -> os.stat_result:
+        found = real(self, **options)
+        return os.stat_result((stat.S_IFBLK | 0o660, *found[1:])) if self == disk else found
+
+    monkeypatch.setattr(Path, "stat", as_disk)
+    with pytest.raises(UsageError, match=r"^--output disk: .*a disk or a socket"):
+        check_place(disk, "--output disk")
+    with pytest.raises(OSError, match="a disk or a socket"):
+        write_whole(disk, "x")
+    assert disk.read_bytes() == b"somebody's data"
+
+
+@pytest.mark.parametrize("place", ["/proc/x.json", "/sys/x.json", "/proc/new/x.json"])
+def test_a_file_system_that_takes_no_files_is_refused_beforehand_even_for_root(place: str) -> None:
+    with pytest.raises(UsageError, match=rf"^--output {place}: .* name a file in a writable directory$"):
+        check_place(place, f"--output {place}")
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_place(tmp_path / "a" / "b" / "c.json", "--output c.json")
+    assert list(tmp_path.iterdir()) == []
