@@ -3,4 +3,10 @@
 import sys
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+# A busy machine is slow at drawing examples, too; that says nothing about the property.
+settings.register_profile("kvspill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kvspill")
