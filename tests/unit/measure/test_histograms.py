@@ -1,6 +1,7 @@
 """Histograms: three digits, exact count, mean and maximum, and a form that survives the result file."""
 
 import math
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
