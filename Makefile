@@ -22,7 +22,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml src/kvspill/storage/_fastio.c | $(VENV)/bin/python
-	$(VENV)/bin/pip install --quiet --editable .
+	$(VENV)/bin/pip install --quiet --editable '.[report]'
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml src/kvspill/storage/_fastio.c | $(VENV)/bin/python

@@ -1,7 +1,12 @@
 """The smaller commands: quick's safety, clean's restraint, the drop-in script."""
 
+import os
+import re
+import runpy
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,10 +77,58 @@ def test_the_drop_in_command_refuses_as_run_does() -> None:
     assert done.stderr == "kvspill: error: --users 0: out of range; give 1 to 1,000,000\n"
 
 
-def test_the_drop_in_command_says_what_is_not_installed() -> None:
-    done = run_drop_in("--users", "5", python=[sys.executable, "-S"])
-    assert done.returncode == 1
-    assert done.stderr.startswith("kvspill: error: ")
-    assert "pydantic" in done.stderr
-    assert "pip install" in done.stderr
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which nothing is installed yet."""
+    shutil.copy(ROOT / "kv-cache.py", tmp_path)
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    return tmp_path
+
+
+def bare(checkout: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """The drop-in command by an interpreter that knows no package."""
+    command = [sys.executable, "-S", str(checkout / "kv-cache.py"), *argv]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": os.defpath})
+
+
+def test_the_drop_in_command_says_what_is_not_installed(checkout: Path) -> None:
+    done = bare(checkout, "--users", "5")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kvspill: error: hdrhistogram, numpy, pydantic, rich, PyYAML not installed")
+    assert f"{checkout}/.venv/bin/pip install -e {checkout}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_drop_in_command_goes_on_in_the_environment_beside_it(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = bare(checkout, "--users", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kvspill: error: --users 0: out of range; give 1 to 1,000,000\n"
+
+
+def test_an_environment_that_lacks_them_too_is_not_tried_twice(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    done = bare(checkout, "--users", "5")
+    assert done.returncode == 2
+    assert "hdrhistogram, numpy, pydantic, rich, PyYAML not installed" in done.stderr
+
+
+def test_the_drop_in_command_looks_for_every_dependency() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        declared = tomllib.load(file)["project"]["dependencies"]
+    names = {re.split(r"[<>=!~;\[ ]", text)[0] for text in declared}
+    assert names | {"kvspill"} == set(runpy.run_path(str(ROOT / "kv-cache.py"))["NEEDED"].values())
+
+
+def test_make_run_installs_what_the_readme_shows_next() -> None:
+    assert "kvspill report " in (ROOT / "README.md").read_text()
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", "run"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "pip install --quiet --editable '.[report]'" in done.stdout
