@@ -63,6 +63,9 @@ class Config(BlockFields, AutoscalingFields):
         "seconds at the start that are not measured (default: 10 % of --duration, at most 30)",
         group="load",
     )
+    precondition: bool = opt(
+        False, "first write to the storage tier, uncounted, until its speed is steady", group="load"
+    )
     arrival: Literal["open", "closed"] = opt(
         "open", "open: intended times don't wait for answers; closed: users wait, then think", group="load"
     )
@@ -242,8 +245,6 @@ class Config(BlockFields, AutoscalingFields):
     )
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
-
-    precondition: bool = opt(False, "write until the device is steady first", group="later")
 
     sources: dict[str, str] = internal({}, "where each value that was set came from")
     ignored_keys: tuple[str, ...] = internal((), "keys of the YAML file that this version leaves unused")

@@ -17,6 +17,8 @@ from kvspill.storage.memory import Available, available_memory
 FREE_SPACE_SHARE = 0.8
 UNLIMITED_BYTES = 1 << 60
 """Capacity of a storage tier without a device behind it, where none is given."""
+PRECONDITION_PASSES_MAX = 10
+"""How many times over a device that does not settle is written before the load."""
 PROCESS_BYTES = 384 * MIB
 """What the program itself takes beside tiers and I/O buffers."""
 
@@ -191,6 +193,9 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
     if not holds:
         return "This run holds nothing on a device."
     text = f"This run holds at most {' and '.join(holds)}"
+    if dirs and config.precondition:
+        first = size_text(PRECONDITION_PASSES_MAX * storage_bytes)
+        text += f", writes {size_text(storage_bytes)} to {first} before the load to precondition the device"
     if dirs and config.recording is not None:
         return f"{text}, and writes what the recording asks for; entries too large for that fail."
     return (

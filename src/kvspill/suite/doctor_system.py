@@ -19,12 +19,12 @@ MEMORY_BYTES_GOOD = 8 * GIB
 OPEN_FILES_MIN = 1024
 BUSY_SHARE = 0.5
 EXTRAS = {
-    "s3": (("obstore",), "object stores"),
-    "redis": (("redis",), "Redis"),
-    "mpi": (("mpi4py",), "several clients"),
-    "report": (("plotly",), "HTML reports"),
+    "report": (("jinja2", "openpyxl", "vl_convert"), "HTML pages and XLSX files"),
+    "log": (("pyarrow",), "--log-ops"),
     "uring": (("liburing",), "--io-engine io_uring"),
+    "tokens": (("tiktoken",), "exact token counts of ShareGPT texts"),
 }
+"""What may be installed besides: the modules of each extra, and what needs them."""
 _IO_URING_SETUP = 425
 _IO_URING_PARAMS_BYTES = 120
 
@@ -197,13 +197,13 @@ def _gpu_software(hardware: Hardware) -> Check:
     if hardware.gpu_software:
         return ok(GROUP, "GPU software", ", ".join(hardware.gpu_software))
     text = "neither torch nor cupy is installed, so the GPU tier is modelled"
-    return warning(GROUP, "GPU software", text, "python3 -m pip install 'kvspill[gpu]'")
+    return warning(GROUP, "GPU software", text, "python3 -m pip install torch")
 
 
 def _extras() -> list[Check]:
     checks = []
     for extra, (modules, purpose) in EXTRAS.items():
-        there = [name for name in modules if find_spec(name) is not None]
-        text = f"installed ({', '.join(there)})" if there else f"not installed; only {purpose} would need it"
-        checks.append(ok("extras", extra, text))
+        missing = [name for name in modules if find_spec(name) is None]
+        lacking = f"{', '.join(missing)} not installed; needed for {purpose}: pip install 'kvspill[{extra}]'"
+        checks.append(ok("extras", extra, lacking if missing else f"installed ({', '.join(modules)})"))
     return checks

@@ -10,6 +10,7 @@ from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import NOT_STEADY, judge
 from kvspill.records import GIB, MIB, NS_PER_SEC
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.storage.preflight import PRECONDITION_PASSES_MAX
 from kvspill.suite.progress import Progress
 from kvspill.world import World
 
@@ -18,7 +19,6 @@ _OBJECTS_MIN = 16
 _WRITERS = 8
 _STEADY_SECONDS = 20
 _STEADY_SPREAD = 0.2
-_PASSES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Preconditioner:
             self._show()
             if self._written_bytes >= self._capacity_bytes and self._is_steady():
                 return True
-            if self._written_bytes >= _PASSES_MAX * self._capacity_bytes:
+            if self._written_bytes >= PRECONDITION_PASSES_MAX * self._capacity_bytes:
                 return False
 
     def _is_steady(self) -> bool:

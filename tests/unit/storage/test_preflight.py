@@ -156,6 +156,11 @@ def test_a_run_without_files_needs_no_directory(here: Path, fields: dict[str, ob
     assert found.cache_dirs == ()
 
 
+def test_what_preconditioning_writes_is_said_beforehand_l7(here: Path) -> None:
+    said = check_machine(Config(precondition=True, storage_capacity_gb=2), here, PLENTY).statement
+    assert ", writes 2.00 GiB to 20.00 GiB before the load to precondition the device, and writes at" in said
+
+
 def test_directories_on_one_file_system_share_its_space(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

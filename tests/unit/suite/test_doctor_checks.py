@@ -1,6 +1,7 @@
 """The doctor: each spoiler is seen, named and given a remedy; a sound machine gets no complaint."""
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from kvspill.storage.memory import Available
 from kvspill.suite.doctor import Check, Status, as_json, verdict
 from kvspill.suite.doctor_hardware import hardware_checks
 from kvspill.suite.doctor_storage import storage_checks
-from kvspill.suite.doctor_system import system_checks
+from kvspill.suite.doctor_system import EXTRAS, system_checks
 from kvspill.suite.hardware import Gpu, Hardware, Place, detect, detect_gpus, look_at
 from unit.suite.kernel_tree import GIB, Tree
 
@@ -211,3 +212,12 @@ def test_hardware_is_held_against_minimum_and_recommended() -> None:
 def test_a_machine_sold_with_32_gb_is_not_called_short() -> None:
     check = named(hardware_checks(machine(memory_total_bytes=int(31.1 * GIB))), "system memory")
     assert check.status is Status.OK
+
+
+def test_the_extras_are_those_that_can_be_installed() -> None:
+    with open(Path(__file__).parents[3] / "pyproject.toml", "rb") as file:
+        declared = tomllib.load(file)["project"]["optional-dependencies"]
+    # What only the tests of kvspill itself need is nobody else's concern.
+    assert set(EXTRAS) == set(declared) - {"dev", "fuzz"}
+    for name, (modules, _purpose) in EXTRAS.items():
+        assert len(modules) == len(declared[name])
