@@ -56,7 +56,7 @@ class Config(BlockFields, AutoscalingFields):
         60.0, "seconds of load, warm-up included (no limit where --max-requests is given)", group="load"
     )
     max_requests: Annotated[Count | None, ZeroIsNone] = opt(
-        None, "stop after the first N requests by intended time", group="load"
+        None, "stop after the first N requests by intended time; 0: no such end", group="load"
     )
     warmup: Annotated[float, Field(ge=0, le=WEEK_SECONDS)] | None = opt(
         None,
@@ -85,7 +85,7 @@ class Config(BlockFields, AutoscalingFields):
         0, "entries being written at once, 0 for no limit", group="load"
     )
     request_rate: Annotated[Positive | None, ZeroIsNone] = opt(
-        None, "requests per second of all users together, in place of their own times", group="load"
+        None, "requests per second of all users together; 0: at their own times", group="load"
     )
     rate_process: Literal["constant", "poisson"] = opt(
         "constant", "how the requests of --request-rate follow each other", group="load"
@@ -190,7 +190,7 @@ class Config(BlockFields, AutoscalingFields):
         "on", "off: the last memory tier drops its coldest entries", group="tiers"
     )
     storage_capacity_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
-        None, "storage tier in GiB (default: 80 % of the free space)", group="tiers"
+        None, "storage tier in GiB (default, and with 0: 80 % of the free space)", group="tiers"
     )
     cache_dir: Annotated[tuple[PathText, ...] | None, Listed] = opt(
         None,

@@ -30,6 +30,11 @@ def gb_flag_value(nbytes: int) -> str:
     return f"{tenths / 10:g}"
 
 
+def stored_bytes(nbytes: int) -> int:
+    """What an entry takes where it is stored: padded to whole blocks (C7)."""
+    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
 def check_config(config: "Config") -> None:
     """Raise a UsageError where the configuration cannot be meant."""
     _check_names(config)
@@ -167,8 +172,7 @@ def check_fit(config: "Config", storage_bytes: int | None) -> None:
         flag = "--cpu-mem-gb" if config.cpu_bytes else "--gpu-mem-gb"
         limit = config.cpu_bytes or config.gpu_bytes
         usable = int(limit * MEMORY_USABLE_SHARE)
-    # Stored entries are padded to whole blocks (C7).
-    needed = -(-config.largest_entry_bytes // BLOCK_BYTES) * BLOCK_BYTES
+    needed = stored_bytes(config.largest_entry_bytes)
     if needed > usable:
         enough = math.ceil(needed / (usable / limit)) if usable else needed
         tokens = config.largest_entry_bytes // config.bytes_per_token

@@ -1,15 +1,15 @@
 """One line for every wrong value: where it was given, what it is, what is wrong and what to give instead."""
 
 import difflib
-import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from kvspill.config import Config
+from kvspill.config_fields import ZeroIsNone, alternatives
 
 Location = tuple[int | str, ...]
 
@@ -17,6 +17,8 @@ Location = tuple[int | str, ...]
 def shown(value: object) -> str:
     """A value for an error message: short and on one line."""
     text = value if isinstance(value, str) else repr(value)
+    if isinstance(value, bool):
+        text = text.lower()
     if not text or not text.isprintable():
         text = ascii(text)
     return text if len(text) <= 80 else text[:77] + "..."
@@ -95,11 +97,12 @@ def range_text(location: Location) -> str:
     above = [bound.gt for bound in bounds if getattr(bound, "gt", None) is not None]
     highs = [bound.le for bound in bounds if getattr(bound, "le", None) is not None]
     highs += [bound.lt for bound in bounds if getattr(bound, "lt", None) is not None]
+    zero = ", or 0 for the default" if ZeroIsNone in bounds else ""
     if above:
         most = f", at most {_number(min(highs))}" if highs else ""
-        return f"give more than {_number(max(above))}{most}"
+        return f"give more than {_number(max(above))}{most}{zero}"
     if lows and highs:
-        return f"give {_number(max(lows))} to {_number(min(highs))}"
+        return f"give {_number(max(lows))} to {_number(min(highs))}{zero}"
     return f"give {_number(max(lows))} or more" if lows else "give a number"
 
 
@@ -107,20 +110,8 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
-def _spread(annotation: Any) -> Iterator[Any]:
-    """A type's alternatives, without Annotated and Union around them."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        yield from _spread(get_args(annotation)[0])
-    elif origin in (Union, types.UnionType):
-        for part in get_args(annotation):
-            yield from _spread(part)
-    else:
-        yield annotation
-
-
 def _step(annotation: Any, part: int | str) -> Iterator[Any]:
-    for kind in _spread(annotation):
+    for kind in alternatives(annotation):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             if part in kind.model_fields:
                 info = kind.model_fields[str(part)]
@@ -143,7 +134,7 @@ def _annotations_at(location: Location) -> list[Any]:
 
 
 def _kinds_at(location: Location) -> list[Any]:
-    return [kind for annotation in _annotations_at(location) for kind in _spread(annotation)]
+    return [kind for annotation in _annotations_at(location) for kind in alternatives(annotation)]
 
 
 def _bounds_at(location: Location) -> Iterator[Any]:

@@ -1,11 +1,13 @@
 """How a configuration field is declared: help, flag, group and the conversions of its values."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+import types
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from kvspill.records import MIB
 
@@ -33,6 +35,39 @@ class Group(BaseModel):
     """Base of every part of the configuration: immutable, strict about keys, no NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        # Python counts true as 1, but whoever writes `num_users: true` means something else.
+        words = value if isinstance(value, list | tuple) else (value,)
+        if any(isinstance(word, bool) for word in words):
+            kinds = set(numbers_in(cls.model_fields[str(info.field_name)].annotation))
+            if kinds and bool not in kinds:
+                raise PydanticCustomError("int_type" if int in kinds else "float_type", "a truth value")
+        return value
+
+
+def alternatives(annotation: Any) -> Iterator[Any]:
+    """A type's alternatives, without Annotated and Union around them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from alternatives(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for part in get_args(annotation):
+            yield from alternatives(part)
+    else:
+        yield annotation
+
+
+def numbers_in(annotation: Any) -> Iterator[type]:
+    """Which of int, float and bool a field takes, alone or in a list."""
+    for kind in alternatives(annotation):
+        if kind in (int, float, bool):
+            yield kind
+        elif get_origin(kind) is tuple:
+            for part in get_args(kind):
+                yield from numbers_in(part)
 
 
 def opt(

@@ -1,5 +1,6 @@
 """Every command line of the specification parses, or is answered by "not available in this version"."""
 
+import re
 import shlex
 
 import pytest
@@ -135,3 +136,12 @@ def test_every_flag_sets_its_field() -> None:
 def test_zero_means_no_limit_where_the_drop_in_command_says_so() -> None:
     config = parse("--max-requests 0 --storage-capacity-gb 0")
     assert (config.max_requests, config.storage_capacity_gb, config.duration) == (None, None, 60)
+
+
+@pytest.mark.parametrize("flag", ["--max-requests", "--storage-capacity-gb", "--request-rate"])
+def test_help_and_refusal_say_what_zero_means(flag: str) -> None:
+    with pytest.raises(UsageError, match=r"out of range; give .*, or 0 for the default$"):
+        parse(f"{flag}=-1")
+    text = config_parser("kv-cache.py", "", "").format_help()
+    described = " ".join(text[text.index(f"\n  {flag} ") + 1 :].split("\n  --")[0].split())
+    assert re.search(r"\b(; 0:|with 0:) ", described), described

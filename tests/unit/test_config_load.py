@@ -144,6 +144,13 @@ WRONG_FILES = [
         "models:\n  m: {layers: 3, attention: gpa}\n",
         "c.yaml:2: models.m.attention gpa: unknown; did you mean gqa? choose mha, gqa or mla",
     ),
+    ("num_users: true\n", "c.yaml:1: num_users true: not a whole number; give 1 to 1,000,000"),
+    ("cpu_mem_gb: false\n", "c.yaml:1: cpu_mem_gb false: not a number; give 0 to 1,048,576"),
+    ("max_requests: false\n", "c.yaml:1: max_requests false: not a whole number; give 1 to 1,000,000,000, or "
+     "0 for the default"),
+    ("rag:\n  top_k: true\n", "c.yaml:2: rag.top_k true: not a whole number; give 1 to 10,000"),
+    ("personas:\n  chatbot: {context: [true, 9]}\n", "c.yaml:2: personas.chatbot.context: not a whole "
+     "number; give 1 to 10,000,000"),
     ("gpu_tier: real\n", "c.yaml:1: gpu_tier real: not available in this version (a real GPU tier); "
      "use --gpu-tier modelled"),
 ]  # fmt: skip

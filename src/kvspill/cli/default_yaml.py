@@ -12,6 +12,7 @@ HEAD = """\
 # Every setting of kvspill with its default. Use it with: kv-cache.py --config config.yaml
 # A flag wins over an environment variable (KVSPILL_NUM_USERS), which wins over this file.
 # A setting behind a "#" has no fixed default: it depends on other settings or on the machine.
+# A number may stand in quotes, like "50"; true and false are no numbers.
 """
 
 _GROUPS = {

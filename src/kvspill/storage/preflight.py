@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.config import Config
-from kvspill.config_checks import check_fit, size_text
+from kvspill.config_checks import check_fit, size_text, stored_bytes
 from kvspill.errors import UsageError
 from kvspill.outputs import check_place
 from kvspill.records import GIB, MIB
@@ -60,6 +60,8 @@ def check_machine(config: Config, here: Path | None = None, memory: Available | 
             warnings = (
                 f"--cache-dir {in_memory[0]} lies in memory: the figures are of DRAM, not of a device",
             )
+        if config.storage_bytes is None:
+            _check_disk(config, dirs, storage_bytes)
     check_fit(config, storage_bytes)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes), warnings)
 
@@ -143,6 +145,20 @@ def _check_space(config: Config, dirs: tuple[Path, ...], memory_left: int) -> in
             f"{', '.join(map(str, dirs))}; give at most --storage-capacity-gb {fits:g} or another --cache-dir"
         )
     return config.storage_bytes
+
+
+def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> None:
+    """Refuse a disk on which the largest entry does not fit, where nobody gave a capacity."""
+    needed = stored_bytes(config.largest_entry_bytes)
+    if not config.context_is_known or needed <= storage_bytes:
+        return
+    flag = "--cache-dir" if config.cache_dir is not None else "current directory"
+    tokens = config.largest_entry_bytes // config.bytes_per_token
+    raise UsageError(
+        f"{flag} {', '.join(map(str, dirs))}: {size_text(free_bytes(dirs))} are free, of which a run takes "
+        f"80 % at most, but the largest entry takes {size_text(needed)} ({tokens:,} tokens of "
+        f"{config.model}); name a directory with more room with --cache-dir, or a smaller --model"
+    )
 
 
 def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES) -> int:

@@ -70,7 +70,13 @@ def test_a_capacity_beyond_the_free_space_is_refused_with_the_value_that_fits(he
 
 def test_a_disk_too_small_for_one_entry_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "free_bytes", lambda _dirs, _left=0: GIB)
-    assert "the largest entry takes 1.00 GiB" in refused(Config(), here)
+    line = refused(Config(cache_dir=["."]), here)
+    assert line == (
+        f"--cache-dir {here}: 1.00 GiB are free, of which a run takes 80 % at most, but the largest "
+        "entry takes 1.00 GiB (8,192 tokens of llama3.1-8b); name a directory with more room with "
+        "--cache-dir, or a smaller --model"
+    )
+    assert refused(Config(), here) == line.replace("--cache-dir", "current directory", 1)
 
 
 def test_a_missing_directory_is_refused_with_the_command_that_makes_it(here: Path) -> None:
