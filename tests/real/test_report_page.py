@@ -102,6 +102,59 @@ def test_every_figure_is_drawn_without_a_complaint(browser: Any, page: Path, wid
         assert visit.value("document.documentElement.scrollWidth") <= width
 
 
+_OVERLAPPING_LABELS = """() => [...document.querySelectorAll('.plot')].flatMap(plot =>
+  [...plot.querySelectorAll('.role-axis-label')].flatMap(axis => {
+    const boxes = [...axis.querySelectorAll('text')].filter(text => text.getAttribute('opacity') !== '0')
+      .map(text => text.getBoundingClientRect()).filter(box => box.width > 0);
+    const across = (a, b) => a.left < b.right && b.left < a.right;
+    const meet = (a, b) => across(a, b) && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+    return boxes.some((a, n) => boxes.slice(n + 1).some(b => meet(a, b))) ? [plot.dataset.figure] : [];
+  }))"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_labels_of_an_axis_do_not_run_into_each_other(
+    browser: Any, ten_minutes: Path, tmp_path: Path, width: int
+) -> None:
+    document = load_result(ten_minutes)
+    bounds = {"infinite": 1.0, "belady": 0.8, "lru": 0.6}
+    document["io_model"] = {"byte_hit_rate": 1.0, "hit_rate_bounds": bounds}
+    named = [(f"a-rather-long-name-of-a-result-{number}", document) for number in range(3)]
+    from kvspill.report.html.page import build_page
+
+    for results in (named[:1], named):
+        target = tmp_path / f"{len(results)}.html"
+        target.write_text(build_page(results))
+        with Visit(browser, target, width, "light") as visit:
+            assert visit.value("document.querySelectorAll('#fig-hit-bounds svg').length") == 1
+            assert visit.value(_OVERLAPPING_LABELS) == []
+
+
+def test_a_screen_reader_is_told_what_each_plot_shows(browser: Any, page: Path) -> None:
+    labels = "[...document.querySelectorAll('.plot')].map(plot => plot.getAttribute('aria-label'))"
+    with Visit(browser, page, 1440, "light") as visit:
+        found = visit.value(labels)
+    assert "Vega visualization" not in found
+    assert len(set(found)) == len(found)
+    assert found[0].startswith("Mean time of a completed request. ")
+
+
+def test_what_is_in_sight_is_drawn_before_the_rest_and_printing_draws_all(browser: Any, page: Path) -> None:
+    with Visit(browser, page, 1440, "light") as visit:
+        times = visit.value("(({openMs, readyMs}) => [+openMs, +readyMs])(document.documentElement.dataset)")
+    assert 0 < times[0] < times[1]
+    with browser.new_context() as context:
+        tab = context.new_page()
+        # Nothing is idle here, so only the print draws what is out of sight.
+        tab.add_init_script("window.requestIdleCallback = () => {}")
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("html[data-open-ms]", state="attached", timeout=60_000)
+        assert tab.evaluate("document.documentElement.dataset.drawn") is None
+        tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        tab.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+        assert tab.evaluate(_EMPTY_PLOTS) == []
+
+
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_several_results_fit_side_by_side(
     browser: Any, ten_minutes: Path, tmp_path: Path, width: int, scheme: str

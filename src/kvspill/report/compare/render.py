@@ -124,3 +124,11 @@ def figure(value: float | None, digits: int = 2) -> str:
     if value and abs(value) < 10**-digits:
         digits = min(9, digits - math.floor(math.log10(abs(value))))
     return f"{value:,.{digits}f}"
+
+
+def significant(value: float | None, digits: int = 4) -> str:
+    """A number with no more digits than its measurement has: histograms keep three and a bit."""
+    if value is None or not value:
+        return figure(value)
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(0, places)}f}"

@@ -11,6 +11,7 @@ from kvspill.report.columns import finite
 
 TIERS = tuple(tier.value for tier in Tier)
 VERBS = ("read", "write")
+LEVERS = ("users", "num_users", "trace_speedup", "speed")
 MAX_POINTS = 400
 """More points than this don't show on a screen; longer timelines are averaged down to it."""
 
@@ -47,9 +48,9 @@ def labelled(named: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Labelled]:
     return found
 
 
-def curve(result: Mapping[str, Any], name: str) -> Curve | None:
+def curve(item: Labelled, name: str) -> Curve | None:
     """The distribution of one histogram of a result, or None where it has none."""
-    data = result["histograms"].get(name)
+    data = item.result["histograms"].get(name)
     if data is None or data["count"] <= 0:
         return None
     from hdrh.histogram import HdrHistogram
@@ -60,7 +61,7 @@ def curve(result: Mapping[str, Any], name: str) -> Curve | None:
     except Exception as error:
         # The decoder lets base64, zlib and struct errors through; each means a damaged result.
         raise UsageError(
-            f"histogram {name} cannot be decoded ({type(error).__name__}): damaged; run it again"
+            f"{item.label}: histogram {name} cannot be decoded ({type(error).__name__}); run it again"
         ) from None
     count, max_ms = int(data["count"]), data["max_ns"] / NS_PER_MS
     # The p-th percentile of n values is a value of its own only where n (1 - p) is at least one.
@@ -77,7 +78,7 @@ def timeline(result: Mapping[str, Any], column: str, scale: float = 1.0) -> list
     if not values:
         return []
     length = len(values)
-    step = max(1, math.ceil(length / MAX_POINTS))
+    step = _step(length)
     seconds = result["timeline"]["interval_seconds"]
     # The last second of the window may be a part of one: its sum would look like a drop.
     whole = math.floor(result["window"]["measured_seconds"] / seconds) if seconds else length
@@ -88,6 +89,16 @@ def timeline(result: Mapping[str, Any], column: str, scale: float = 1.0) -> list
         if part:
             points.append((start * seconds, scale * sum(part) / len(part) / seconds))
     return points
+
+
+def _step(length: int) -> int:
+    return max(1, math.ceil(length / MAX_POINTS))
+
+
+def point_seconds(result: Mapping[str, Any], column: str) -> float:
+    """How long a time one point of a timeline stands for."""
+    values = result["timeline"]["columns"].get(column) or ()
+    return _step(len(values)) * float(result["timeline"]["interval_seconds"])
 
 
 def gauge(result: Mapping[str, Any], column: str) -> list[tuple[float, float]]:
@@ -135,6 +146,11 @@ def autoscaling(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Steps of the search for the number of users, where there was one."""
     steps = result.get("autoscaling_stats")
     return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+
+
+def search_lever(steps: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the search turned: the number of users, or the speed of a trace."""
+    return next((name for name in LEVERS if steps and name in steps[-1]), None)
 
 
 BOUNDS = {"lru": "plain LRU", "belady": "perfect foresight", "infinite": "unlimited cache"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvspill.records import GIB
 from kvspill.report.compare.render import figure as number
+from kvspill.report.compare.render import significant
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     VERBS,
@@ -16,6 +17,7 @@ from kvspill.report.html.facts import (
     curve,
     gauge,
     modelled,
+    point_seconds,
     summary_stat,
     tier_label,
     tiers_of,
@@ -52,6 +54,11 @@ class Figure:
     spec: Spec
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @property
+    def description(self) -> str:
+        """The plot in words, for those who don't see it."""
+        return f"{self.title}. {self.says} The table below has the values."
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,7 @@ _PERCENTILE_AXIS: Spec = {
 
 
 def _distribution(group: Group, section: str, says: str) -> Iterator[Figure]:
-    found = [(name, item, curve(item.result, key)) for name, item, key in group.series]
+    found = [(name, item, curve(item, key)) for name, item, key in group.series]
     curves: list[tuple[str, Curve]] = [
         (name, got) for name, _, got in found if got is not None and got.max_ms > 0
     ]
@@ -195,7 +202,7 @@ def _stretched(rank: float) -> float:
 def _at(got: Curve) -> Iterator[str]:
     known = dict(got.points)
     for rank in _SHOWN:
-        yield number(known[rank], 3) if rank in known else "too few"
+        yield significant(known[rank]) if rank in known else "too few"
 
 
 def _thin(curves: Sequence[tuple[str, Curve]]) -> str:
@@ -226,11 +233,16 @@ def _over_time(
         group.id,
         "Over time",
         group.title,
-        says,
+        f"{says} {_per_point(group)}",
         specs.lines(rows, _TIME, y, names),
         ("series", "lowest", "mean", "highest"),
         table,
     )
+
+
+def _per_point(group: Group) -> str:
+    seconds = max(point_seconds(item.result, column) for _, item, column in group.series)
+    return "A point per second." if seconds <= 1 else f"Each point is the mean of {seconds:g} s."
 
 
 def _values(known: Sequence[tuple[str, list[tuple[float, float]]]]) -> Iterator[tuple[str, list[float]]]:
@@ -244,7 +256,7 @@ def _throughput(results: Sequence[Labelled]) -> Iterator[Figure]:
         ("requests", "Requests completed over time", "requests/s"),
     ):
         series = [(item.label, item, column) for item in results]
-        says = "Counted when a request completes, second by second."
+        says = "Counted when a request completes."
         yield from _over_time(
             Group(f"time-{column}", title, series), says, unit, lambda item, name: timeline(item.result, name)
         )
@@ -252,7 +264,7 @@ def _throughput(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 def _bandwidths(results: Sequence[Labelled]) -> Iterator[Figure]:
     tiers = tiers_of(results)
-    says = "Bytes that the tier moved in each second, demotions included."
+    says = "Bytes that the tier moved, demotions included."
 
     def gib_per_sec(item: Labelled, column: str) -> list[tuple[float, float]]:
         return timeline(item.result, column, 1 / GIB)

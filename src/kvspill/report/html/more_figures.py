@@ -5,6 +5,7 @@ from typing import Any
 
 from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite
 from kvspill.report.compare.render import figure as number
+from kvspill.report.compare.render import significant
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     VERBS,
@@ -12,12 +13,14 @@ from kvspill.report.html.facts import (
     autoscaling,
     cache_stat,
     reuse_and_bounds,
+    search_lever,
     summary_stat,
     tier_label,
     tiers_of,
 )
 from kvspill.report.html.figures import Figure, plain_rows, stat_rows
 from kvspill.report.html.specs import Spec
+from kvspill.report.settings import canonical
 
 _PHASES = {
     "decode reads": "decode_bytes_read_gb",
@@ -26,6 +29,19 @@ _PHASES = {
     "demoted to storage": "demotion_storage_write_gib",
     "demoted to CPU": "demotion_cpu_write_gib",
 }
+_LEVER_NAMES = {"num_users": "users", "trace_speedup": "speed of the trace", "speed": "speed of the trace"}
+_LOADS = {
+    "model": "model",
+    "workload_preset": "workload preset",
+    "generation_mode": "generation",
+    "arrival": "arrivals",
+    "duration": "duration",
+    "max_requests": "number of requests",
+    "gpu_mem_gb": "GPU memory",
+    "cpu_mem_gb": "CPU memory",
+    "storage_capacity_gb": "storage capacity",
+}
+"""What makes results unlike, whatever the device or the engine."""
 _HITS = {"all lookups": "cache_hit_rate", "without decode re-reads": "reuse_hit_rate"}
 
 
@@ -39,7 +55,8 @@ def more_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def _row(results: Sequence[Labelled], item: Labelled, name: str) -> str:
-    return name if len(results) == 1 else f"{item.label}: {name}"
+    """The tier or class first: where a label is cut, it must not be the part that is lost."""
+    return name if len(results) == 1 else f"{name}: {item.label}"
 
 
 def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
@@ -51,7 +68,7 @@ def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
                 word = "written" if verb == "write" else "read"
                 value = cache_stat(item.result, f"tier_{tier}_kv_bytes_{word}_gb")
                 if value is not None:
-                    row = _row(results, item, tier_label([item], tier))
+                    row = _row(results, item, tier_label([item], tier) if len(results) == 1 else tier)
                     rows.append({"row": row, "series": word, "value": value, "rank": rank})
                     table.append((row, word, number(value)))
     if rows:
@@ -122,12 +139,13 @@ def _autoscaler(results: Sequence[Labelled]) -> Iterator[Figure]:
     """The search for the load: its path over time, and what each load gave."""
     for index, item in enumerate(results):
         steps = autoscaling(item.result)
-        lever = next((name for name in ("users", "num_users", "speed") if steps and name in steps[-1]), None)
+        lever = search_lever(steps)
         if lever is None:
             continue
         stages = [step for step in steps if _known(step, "time_seconds", lever)]
         if stages:
             yield _path(index, item, lever, stages, len(results) > 1)
+            yield from _stage_waits(index, item, stages, len(results) > 1)
             yield from _load_curve(index, item, lever, stages, len(results) > 1)
 
 
@@ -167,10 +185,41 @@ def _path(index: int, item: Labelled, lever: str, stages: Sequence[Mapping[str, 
     return Figure(
         f"autoscaler-{index}",
         "Search for the load",
-        "Autoscaler path" + (f": {item.label}" if many else ""),
+        f"Autoscaler path: {_LEVER_NAMES.get(lever, lever)} over time" + (f", {item.label}" if many else ""),
         f"The search ended with: {stages[-1].get('reason', 'no reason given')}",
         spec,
         ("seconds", lever, "tokens/s", "KV tokens/s on storage", "action", "reason"),
+        plain_rows(table),
+    )
+
+
+def _stage_waits(
+    index: int, item: Labelled, stages: Sequence[Mapping[str, Any]], many: bool
+) -> Iterator[Figure]:
+    """The queue over the whole search: what the requests of each stage waited."""
+    rows: list[Spec] = []
+    table = []
+    for step in _held(stages):
+        waits = step.get("latency_ms")
+        waits = waits.get("queue_wait") if isinstance(waits, Mapping) else None
+        if not isinstance(waits, Mapping):
+            continue
+        found = {name: finite(waits.get(name)) for name in ("mean", "p95")}
+        at = step["time_seconds"]
+        rows += [{"series": name, "x": at, "y": value} for name, value in found.items() if value is not None]
+        table.append((number(at, 1), *(significant(value) for value in found.values())))
+    if not rows:
+        return
+    x: Spec = {"field": "x", "title": "seconds since the start", "axis": {"tickCount": 6}}
+    y: Spec = {"field": "y", "title": "queue wait, milliseconds", "scale": {"zero": True}}
+    yield Figure(
+        f"stage-waits-{index}",
+        "Search for the load",
+        "Queue wait over the search" + (f", {item.label}" if many else ""),
+        "What the requests that completed in a stage had waited, at the stage's end; a wait that grows is a "
+        "load that can't be served.",
+        specs.lines(rows, x, y, ["mean", "p95"], dots=True),
+        ("seconds", "mean ms", "p95 ms"),
         plain_rows(table),
     )
 
@@ -237,6 +286,7 @@ def _ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
     engines = [item.result["config"].get("engine") for item in results]
     by_engine = all(engines) and len(set(engines)) == len(engines)
     names = [str(engine) if by_engine else item.label for item, engine in zip(results, engines, strict=True)]
+    unlike = _unlike(results)
     for metric in (WALL_THROUGHPUT, STORAGE_THROUGHPUT):
         values = {name: summary_stat(item.result, metric) for name, item in zip(names, results, strict=True)}
         known = sorted(((v, name) for name, v in values.items() if v), reverse=True)
@@ -251,8 +301,22 @@ def _ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
             f"ranking-{metric}",
             "Engine ranking" if by_engine else "Ranking",
             f"{'Engines' if by_engine else 'Results'} by {title}",
-            "Fastest first; `kvspill compare` says which differences can be told from noise.",
+            "Fastest first; `kvspill compare` says which differences can be told from noise." + unlike,
             specs.bars(rows, title, [row["row"] for row in rows], ["result"]),
             ("engine" if by_engine else "result", title, "over the slowest"),
             [(name, number(value), f"{value / slowest:.2f}x") for value, name in known],
         )
+
+
+def _unlike(results: Sequence[Labelled]) -> str:
+    """A rank over unlike loads must say so."""
+    seen: dict[str, set[str]] = {}
+    for item in results:
+        config = item.result["config"]
+        seen.setdefault("users", set()).add(str(item.result["window"].get("users", config.get("num_users"))))
+        seen.setdefault("tiers", set()).add(str([tier["tier"] for tier in item.result["tiers"]]))
+        seen.setdefault("simulated or measured", set()).add(str(item.result["simulated"]))
+        for name, title in _LOADS.items():
+            seen.setdefault(title, set()).add(canonical(config.get(name)))
+    differing = [title for title, values in seen.items() if len(values) > 1]
+    return f" These results also differ in {', '.join(differing)}." if differing else ""

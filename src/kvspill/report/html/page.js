@@ -25,20 +25,43 @@
     mode: "vega", renderer: "svg", actions: false, ast: true, defaultStyle: false,
     tooltip: { disableDefaultStyle: true, theme: "page" }
   };
-  // What is in sight comes first; the rest follows, one plot at a time, so that the page stays responsive.
-  var plots = Array.prototype.slice.call(document.querySelectorAll(".plot"));
+  // What is in sight is drawn at once; the rest one plot at a time when the browser has nothing else to
+  // do, sooner where a reader scrolls to it, and at once where the page is printed.
+  var waiting = Array.prototype.slice.call(document.querySelectorAll(".plot"));
+  var started = new Set();
+  var count = waiting.length;
   var drawn = 0;
-  function draw(plot) {
-    return vegaEmbed(plot, page[plot.dataset.figure], options).then(
-      function () { drawn += 1; },
-      function (error) { console.error(plot.dataset.figure, error); }
-    );
-  }
-  function next() {
-    var plot = plots.shift();
-    if (plot) { draw(plot).then(function () { setTimeout(next, 0); }); return; }
+  var settled = 0;
+  function note() {
+    settled += 1;
+    if (settled < count) { return; }
     root.dataset.drawn = String(drawn);
     root.dataset.readyMs = String(Math.round(performance.now()));
   }
-  next();
+  function draw(plot) {
+    if (started.has(plot)) { return Promise.resolve(); }
+    started.add(plot);
+    return vegaEmbed(plot, page[plot.dataset.figure], options).then(
+      function () { drawn += 1; note(); },
+      function (error) { console.error(plot.dataset.figure, error); note(); }
+    );
+  }
+  function near(plot) {
+    var box = plot.getBoundingClientRect();
+    return box.top < 1.5 * window.innerHeight && box.bottom > -0.5 * window.innerHeight;
+  }
+  function idle(work) {
+    if (window.requestIdleCallback) { requestIdleCallback(work, { timeout: 200 }); } else { setTimeout(work, 0); }
+  }
+  function next() {
+    var plot = waiting.shift();
+    if (plot) { draw(plot).then(function () { idle(next); }); }
+  }
+  window.addEventListener("beforeprint", function () { waiting.splice(0).forEach(draw); });
+  window.addEventListener("scroll", function () { waiting.filter(near).forEach(draw); }, { passive: true });
+  if (!count) { settled = -1; note(); }
+  Promise.all(waiting.filter(near).map(draw)).then(function () {
+    root.dataset.openMs = String(Math.round(performance.now()));
+    idle(next);
+  });
 })();

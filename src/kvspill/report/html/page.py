@@ -15,7 +15,7 @@ from kvspill import __version__
 from kvspill.errors import KvspillError, UsageError
 from kvspill.report.html.facts import Labelled, labelled
 from kvspill.report.html.figures import Figure, figures
-from kvspill.report.html.headline import grave, headline_rows
+from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_rows, subtitle, verdict
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.report.reading import refusing_damage
@@ -50,7 +50,7 @@ def _build(results: Sequence[Labelled], title: str | None) -> str:
         "title": title or _title(results),
         "subtitle": subtitle(results),
         "many": len(results) > 1,
-        "grave": [{**item, "label": one.label} for one in results for item in grave(one.result)],
+        "banners": banners(results),
         "headlines": headline_rows(results),
         "results": [_shown(item) for item in results],
         "figure_sections": sections,
@@ -73,7 +73,7 @@ def _trusted(scripts: Mapping[str, str], drawn: Sequence[Figure]) -> dict[str, A
     from markupsafe import Markup
 
     text = json.dumps(
-        {figure.id: _compiled(figure.spec) for figure in drawn}, allow_nan=False, separators=(",", ":")
+        {figure.id: _compiled(_described(figure)) for figure in drawn}, allow_nan=False, separators=(",", ":")
     )
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -108,6 +108,11 @@ def _compiled(spec: Spec) -> Any:
     return vl_convert.vegalite_to_vega({**spec, "config": CONFIG})
 
 
+def _described(figure: Figure) -> Spec:
+    """What a screen reader says of the plot: the library would call every one of them a visualization."""
+    return {**figure.spec, "description": figure.description}
+
+
 @cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
@@ -138,12 +143,21 @@ def _title(results: Sequence[Labelled]) -> str:
     return f"KV cache spill: {len(results)} results side by side"
 
 
+def _warnings(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each with the anchor that badges lead to, which only the first of a code can have."""
+    seen: set[str] = set()
+    for item in result["warnings"]:
+        yield {**item, "first": item["code"] not in seen}
+        seen.add(item["code"])
+
+
 def _shown(item: Labelled) -> dict[str, Any]:
     result = item.result
     return {
         "label": item.label,
         "verdict": verdict(result),
-        "warnings": result["warnings"],
+        "doubts": doubts_of_all(result),
+        "warnings": list(_warnings(result)),
         "honesty": list(checks(result)),
         "setup": list(setup_rows(result)),
         "config": list(config_rows(result)),

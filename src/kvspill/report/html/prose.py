@@ -1,6 +1,7 @@
 """The words and tables of the page: subtitle, verdict, checks, set-up, configuration, metrics."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,9 +9,11 @@ from kvspill.records import GIB
 from kvspill.report.bottleneck import verdict as bottleneck_sentence
 from kvspill.report.columns import finite
 from kvspill.report.compare.render import figure as number
-from kvspill.report.html.facts import Labelled
+from kvspill.report.compare.render import significant
+from kvspill.report.html.facts import Labelled, autoscaling, search_lever
 
 NONE = "not measured"
+_PERCENTILE = re.compile(r"_p\d+_ms$")
 _NO_LIMIT_BYTES = 1 << 49
 Pair = tuple[str, str]
 
@@ -29,16 +32,52 @@ def _what(result: Mapping[str, Any]) -> str:
     config = result["config"]
     kind = "simulated" if result["simulated"] else "measured"
     return (
-        f"{config.get('model')}, {config.get('num_users')} users, "
+        f"{config.get('model')}, {_users(result)}, "
         f"generation {config.get('generation_mode')}, "
         f"{result['window']['measured_seconds']:.0f} s {kind}, {str(result.get('created_at'))[:10]}"
     )
 
 
+def _users(result: Mapping[str, Any]) -> str:
+    """How many there were while the figures were measured; a search changes their number."""
+    asked = result["config"].get("num_users")
+    present = result["window"].get("users", asked)
+    return f"{present} users" if present == asked else f"{present} users (given: {asked})"
+
+
+def search_sentence(result: Mapping[str, Any]) -> str:
+    """What a search for the load answered, and which of its stages the figures are of."""
+    steps = autoscaling(result)
+    lever = search_lever(steps)
+    if lever is None:
+        return ""
+    last = steps[-1]
+    by_users = lever in ("users", "num_users")
+    unit = "users" if by_users else "times the recorded speed"
+    reason = str(last.get("reason", "")).rstrip(".")
+    answer = f"{_level(last[lever])} {unit}"
+    if last.get("concluded", True):
+        text = f"The search for the load answers {answer}: {reason}."
+    else:
+        text = f"The search for the load is inconclusive: {answer} is only as far as it came."
+    stage = result["window"].get("users")
+    if by_users and stage is not None:
+        text += f" The figures are of its stage with {_level(stage)} users"
+        text += "." if stage == last[lever] else ", not of the answer."
+    else:
+        text += " The figures are of its last stage."
+    return text
+
+
+def _level(value: Any) -> str:
+    known = finite(value)
+    return str(value) if known is None else f"{known:,g}"
+
+
 def verdict(result: Mapping[str, Any]) -> str:
     """Where the time goes and how the storage was judged."""
     summary = result["summary"]
-    text = _bottleneck(summary)
+    text = f"{search_sentence(result)} {_bottleneck(summary)}".strip()
     health = summary.get("storage_health")
     if isinstance(health, Mapping):
         met = f"{health.get('passed_count')} of {health.get('total_count')} criteria met"
@@ -120,7 +159,9 @@ _SETUP = {
 def setup_rows(result: Mapping[str, Any]) -> Iterator[Pair]:
     config = result["config"]
     for name, title in _SETUP.items():
-        if config.get(name) is not None:
+        if name == "num_users":
+            yield title, _users(result).replace(" users", "", 1)
+        elif config.get(name) is not None:
             yield title, _text(config[name])
     for tier in result["tiers"]:
         limit = finite(tier.get("limit_bytes"))
@@ -157,6 +198,11 @@ def metric_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         value = item["value"]
         if isinstance(value, Mapping):
             for part, inner in value.items():
-                yield f"{name}.{part}", number(finite(inner), 3), item["unit"]
+                yield f"{name}.{part}", _metric_text(f"_{part}_ms", inner), item["unit"]
         elif value is not None:
-            yield name, number(finite(value), 3), item["unit"]
+            yield name, _metric_text(name, value), item["unit"]
+
+
+def _metric_text(name: str, value: Any) -> str:
+    """Percentiles come from histograms, which keep three digits and a bit; sums and means are exact."""
+    return (significant if _PERCENTILE.search(name) else lambda v: number(v, 3))(finite(value))

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kvspill.report.compare.render import figure
+
 Spec = dict[str, Any]
 
 SERIES_COLOURS = 8
@@ -13,6 +15,8 @@ BAR_STEP = 26
 COLOURS = [f"var(--series-{number})" for number in range(1, SERIES_COLOURS + 1)]
 _LEGEND_CHARACTERS = 18
 """Two names of this length stand beside each other on a phone."""
+_AXIS_CHARACTERS = 25
+_LABEL_PIXELS = 7
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
 
 CONFIG: Spec = {
@@ -153,6 +157,28 @@ def decades(lowest: float, highest: float) -> Spec:
     }
 
 
+def fitted(names: Sequence[str]) -> dict[str, str]:
+    """Names as an axis has room for, start and end kept; whole where two would become one."""
+    whole = list(dict.fromkeys(names))
+    short = {name: _middle_cut(name) for name in whole}
+    taken = list(short.values())
+    return {name: name if taken.count(cut) > 1 else cut for name, cut in short.items()}
+
+
+def _middle_cut(name: str) -> str:
+    if len(name) <= _AXIS_CHARACTERS:
+        return name
+    head = _AXIS_CHARACTERS * 3 // 5
+    return f"{name[:head]}…{name[head + 1 - _AXIS_CHARACTERS :]}"
+
+
+def _bar_label(value: float, share: bool) -> str:
+    if share:
+        return f"{value:.1%}"
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
+    return figure(value, digits)
+
+
 def bars(
     rows: list[Spec],
     value_title: str,
@@ -167,14 +193,20 @@ def bars(
     Side by side, each bar carries its value; shares run from 0 to 100 %.
     """
     several = len(set(names)) > 1
+    short = fitted(order)
+    rows = [
+        {**row, "row": short[row["row"]], "full": row["row"], "label": _bar_label(row["value"], share)}
+        for row in rows
+    ]
     count = len(set(order)) * (1 if stacked else len(set(names)))
-    form = ".1%" if share else ",.3~r"
-    longest = 1.0 if share else max((row["value"] for row in rows), default=1.0) or 1.0
+    longest = max((row["value"] for row in rows), default=1.0) or 1.0
+    # A share above the whole is a mistake in the result: it must show, and not run out of the plot.
+    longest = max(1.0, longest) if share else longest
     place: Spec = {
         "y": {
             "field": "row",
             "type": "nominal",
-            "sort": list(dict.fromkeys(order)),
+            "sort": list(dict.fromkeys(short[name] for name in order)),
             "title": None,
             "axis": {"labelLimit": 170, "domain": False, "ticks": False},
         },
@@ -184,12 +216,13 @@ def bars(
             "title": value_title,
             "stack": "zero" if stacked else None,
             "scale": {"nice": False} if stacked else {"domain": [0, longest]},
-            "axis": {"tickCount": 5, "format": "%", "values": [0, 0.25, 0.5, 0.75, 1]}
+            # Three labels fit beside long names on a phone, where five would run into each other.
+            "axis": {"format": "%", "values": [0, 0.5, 1]}
             if share
-            else {"tickCount": 5},
+            else {"tickCount": 5, "labelOverlap": "greedy"},
         },
         "tooltip": [
-            {"field": "row", "title": "of", "type": "nominal"},
+            {"field": "full", "title": "of", "type": "nominal"},
             {"field": "series", "title": "series", "type": "nominal"},
             {"field": "value", "title": value_title, "type": "quantitative", "format": ",.4~g"},
         ],
@@ -201,9 +234,10 @@ def bars(
         painted["order"] = {"field": "rank", "type": "quantitative"}
     layers: list[Spec] = [{"mark": {"type": "bar", "tooltip": True}, "encoding": painted}]
     if not stacked:
-        text = {"field": "value", "type": "quantitative", "format": form}
+        text = {"field": "label", "type": "nominal"}
         layers.append({"mark": {"type": "text", "align": "left", "dx": 4}, "encoding": {"text": text}})
     spec: Spec = {"data": {"values": rows}, "encoding": place, "layer": layers}
     # Room for the value at the end of the longest bar.
-    room = {} if stacked else {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 52}}
+    wide = 10 + _LABEL_PIXELS * max((len(row["label"]) for row in rows), default=0)
+    room = {} if stacked else {"padding": {"left": 5, "top": 5, "bottom": 5, "right": wide}}
     return _framed({**spec, **room}, max(60, BAR_STEP * count + 16))

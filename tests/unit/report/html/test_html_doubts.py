@@ -1,0 +1,215 @@
+"""The doubts of a page: which figure each touches, which load the figures are of, and in how many digits."""
+
+import re
+from typing import Any
+
+import pytest
+
+from kvspill.errors import UsageError
+from kvspill.records import GIB, Purpose, Tier, Verb
+from unit.measure.rows import op
+from unit.report import sample
+
+pytest.importorskip("jinja2")
+pytest.importorskip("vl_convert")
+
+from kvspill.report.compare.render import significant
+from kvspill.report.html import page as page_module
+from kvspill.report.html.facts import labelled
+from kvspill.report.html.figures import Figure, figures
+from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
+from kvspill.report.html.page import build_page
+from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
+from kvspill.report.html.specs import bars, fitted
+
+
+def warned(*codes: str, **given: Any) -> dict[str, Any]:
+    built = sample.result(**given)
+    built["warnings"] = [{"code": code, "message": f"{code}.", "remedy": "None."} for code in codes]
+    return built
+
+
+def badges(result: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {row.title: row.cells[0].doubts for row in headline_rows(labelled([("r", result)]))}
+
+
+def drawn(*results: dict[str, Any]) -> dict[str, Figure]:
+    return {figure.id: figure for figure in figures(labelled([(f"r{n}", r) for n, r in enumerate(results)]))}
+
+
+def bare(monkeypatch: pytest.MonkeyPatch, *results: dict[str, Any]) -> str:
+    """A page without its plots, which take seconds to make."""
+    monkeypatch.setattr(page_module, "_library", lambda: "")
+    monkeypatch.setattr(page_module, "_compiled", lambda spec: spec)
+    return build_page([(f"r{n}", result) for n, result in enumerate(results)])
+
+
+@pytest.mark.parametrize("code", ["too_short", "not_steady", "few_trials", "autoscaling_inconclusive", "new"])
+def test_a_doubt_of_the_whole_run_has_its_badge_beside_every_figure(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = warned(code)
+    assert doubts_of_all(built) == (code,)
+    for page in (bare(monkeypatch, built), bare(monkeypatch, built, built)):
+        headline = page[page.index('id="headline"') : page.index('id="doubts"')]
+        assert f'href="#doubt-0-{code}"' in headline
+
+
+def test_what_touches_no_figure_has_no_badge() -> None:
+    built = warned("left_behind", "ignored_keys")
+    assert doubts_of_all(built) == ()
+    assert set(badges(built).values()) == {()}
+
+
+def with_modelled(name: Tier, serves: bool = True) -> dict[str, Any]:
+    recorder = sample.filled_recorder()
+    if serves and name is Tier.GPU:
+        recorder.op(op(12, started=11, tier=name, verb=Verb.READ, purpose=Purpose.DECODE, nbytes=GIB))
+    tiers = tuple(sample.tier(tier, modelled=tier is name) for tier in (Tier.GPU, Tier.CPU, Tier.STORAGE))
+    return sample.result(recorder, sample.facts(tiers=tiers))
+
+
+def test_a_modelled_tier_is_in_the_figures_that_it_served_and_in_no_other() -> None:
+    found = badges(with_modelled(Tier.GPU))
+    for title in (
+        "Throughput, wall clock",
+        "Throughput over storage I/O time",
+        "Storage I/O per request, p95",
+    ):
+        assert "modelled_tier" in found[title]
+    for title in ("Storage read bandwidth", "Storage read in the device, p95", "Cache hit rate"):
+        assert "modelled_tier" not in found[title]
+    assert "modelled_tier" in badges(with_modelled(Tier.STORAGE))["Storage read bandwidth"]
+
+
+def test_a_modelled_tier_that_served_nothing_is_in_no_figure() -> None:
+    assert not [codes for codes in badges(with_modelled(Tier.GPU, serves=False)).values() if codes]
+
+
+def search(concluded: bool = True, answer: int = 240) -> list[dict[str, Any]]:
+    waits = {"queue_wait": {"mean": 1.0, "p95": 5.0}}
+    return [
+        {"time_seconds": 10.0, "stage_seconds": 10.0, "users": 240, "throughput": 9.0, "latency_ms": waits},
+        {"time_seconds": 20.0, "stage_seconds": 10.0, "users": 360, "throughput": 8.0, "latency_ms": waits},
+        {
+            "time_seconds": 20.0,
+            "users": answer,
+            "action": "stop",
+            "reason": "Peak found",
+            "concluded": concluded,
+        },
+    ]
+
+
+def test_the_users_are_those_of_the_measured_window() -> None:
+    built = sample.result(autoscaling=search(), users=360)
+    asked = built["config"]["num_users"]
+    assert f"360 users (given: {asked})" in subtitle(labelled([("r", built)]))
+    assert dict(setup_rows(built))["Users"] == f"360 (given: {asked})"
+    assert "(given" not in subtitle(labelled([("r", sample.result())]))
+
+
+def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = sample.result(autoscaling=search(), users=360)
+    assert search_sentence(built) == (
+        "The search for the load answers 240 users: Peak found. "
+        "The figures are of its stage with 360 users, not of the answer."
+    )
+    assert search_sentence(sample.result(autoscaling=search(), users=240)).endswith("stage with 240 users.")
+    open_ended = warned("autoscaling_inconclusive", autoscaling=search(concluded=False), users=360)
+    page = bare(monkeypatch, open_ended)
+    assert page.index('class="banner"') < page.index('id="headline"')
+    assert "The search for the load is inconclusive" in page
+
+
+def test_a_search_shows_users_and_queue_over_its_time() -> None:
+    found = drawn(sample.result(autoscaling=search(), users=360))
+    assert found["autoscaler-0"].title == "Autoscaler path: users over time"
+    waits = found["stage-waits-0"].spec["data"]["values"]
+    assert {(row["series"], row["x"], row["y"]) for row in waits} == {
+        ("mean", 10.0, 1.0),
+        ("p95", 10.0, 5.0),
+        ("mean", 20.0, 1.0),
+        ("p95", 20.0, 5.0),
+    }
+
+
+def test_a_search_over_the_speed_of_a_trace_is_drawn_too() -> None:
+    steps = [{**step, "trace_speedup": step["users"]} for step in search()]
+    for step in steps:
+        del step["users"]
+    built = sample.result(autoscaling=steps)
+    assert drawn(built)["autoscaler-0"].title == "Autoscaler path: speed of the trace over time"
+    assert "240 times the recorded speed" in search_sentence(built)
+
+
+def test_a_doubt_that_results_share_is_one_banner() -> None:
+    shared = [warned("simulated") for _ in range(8)]
+    (banner,) = banners(labelled([(f"r{n}", built) for n, built in enumerate(shared)]))
+    assert banner.labels == "all 8 results"
+    (banner,) = banners(labelled([("a", warned("simulated")), ("b", warned())]))
+    assert banner.labels == "a"
+
+
+def test_a_code_given_twice_has_one_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = bare(monkeypatch, warned("device_excess", "device_excess"))
+    assert page.count('id="doubt-0-device_excess"') == 1
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_every_plot_is_described_by_its_own_words() -> None:
+    figure = drawn(sample.result())["breakdown"]
+    described = page_module._described(figure)["description"]
+    assert described.startswith("Mean time of a completed request. Queue wait, storage I/O")
+    assert page_module._compiled(page_module._described(figure))["description"] == described
+
+
+def test_a_point_says_how_long_a_time_it_stands_for() -> None:
+    built = sample.result()
+    assert drawn(built)["time-tokens"].says.endswith("A point per second.")
+    built["timeline"]["columns"]["tokens"] = [1] * 600
+    built["window"]["measured_seconds"] = 600.0
+    assert drawn(built)["time-tokens"].says.endswith("Each point is the mean of 2 s.")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(516_469.82, "516,500"), (2986.114, "2,986"), (12.3456, "12.35"), (0.0123456, "0.01235"), (0.0, "0.00")],
+)
+def test_a_percentile_has_no_more_digits_than_its_histogram(value: float, shown: str) -> None:
+    assert significant(value) == shown
+
+
+def test_bars_carry_their_whole_value_and_keep_the_start_and_end_of_a_name() -> None:
+    names = ["storage: eng-mooncake-bucket-run-1", "storage: eng-mooncake-bucket-run-2"]
+    rows = [{"row": name, "series": "s", "value": 516_469.82, "rank": 0} for name in names]
+    shown = bars(rows, "GiB", names, ["s"])["data"]["values"]
+    assert {row["label"] for row in shown} == {"516,470"}
+    assert len({row["row"] for row in shown}) == 2
+    assert all(row["row"].startswith("storage: eng") and row["row"][-2:] in ("-1", "-2") for row in shown)
+    assert [row["full"] for row in shown] == names
+
+
+def test_names_that_would_become_the_same_stay_whole() -> None:
+    names = ["a" * 20 + middle + "b" * 20 for middle in "xy"]
+    assert fitted(names) == {name: name for name in names}
+
+
+def test_a_share_above_the_whole_stays_inside_its_plot() -> None:
+    rows = [{"row": "measured", "series": "s", "value": 1.14, "rank": 0}]
+    spec = bars(rows, "share", ["measured"], ["s"], share=True)
+    assert spec["encoding"]["x"]["scale"]["domain"] == [0, 1.14]
+
+
+def test_a_ranking_says_in_what_else_the_results_differ() -> None:
+    few, many = sample.result(users=5), sample.result(users=50)
+    assert "also differ in users." in drawn(few, many)["ranking-avg_throughput_tokens_per_sec"].says
+    assert "differ in" not in drawn(few, few)["ranking-avg_throughput_tokens_per_sec"].says
+
+
+def test_a_damaged_histogram_names_its_result() -> None:
+    built = sample.result()
+    built["histograms"]["request_end_to_end"]["hdr"] = "garbage"
+    with pytest.raises(UsageError, match=r"^r1: histogram request_end_to_end cannot be decoded"):
+        drawn(sample.result(), built)
