@@ -39,8 +39,10 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
         print(parser.format_help(), end="")
         return 0
     config = capped(parse_config(parser, argv, defaults=DEFAULTS))
+    from kvspill.suite.refusals import refuse_early
     from kvspill.suite.runner import run_command
 
+    refuse_early(config, simulated=False)
     return run_command(config, simulated=False)
 
 

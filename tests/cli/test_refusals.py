@@ -1,0 +1,66 @@
+"""A run that cannot be done is refused in one line, before a word is said and before anything is prepared."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.suite import runner, trial
+
+Printed = pytest.CaptureFixture[str]
+SMALL = "--model tiny-1b --num-users 2 --max-requests 4 --generation-mode none --cpu-mem-gb 0.25"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+WRONG = [
+    ("--output /proc/x.json", "--output /proc/x.json: /proc takes no file ("),
+    ("--output /sys/x.json", "--output /sys/x.json: /sys takes no file ("),
+    ("--output folder", "--output folder: is a directory; name a file in it"),
+    ("--log-ops folder", "--log-ops folder: is a directory; name a file in it"),
+    ("--log-ops /proc/x.parquet", "--log-ops /proc/x.parquet: /proc takes no file ("),
+    ("--xlsx-output foo.pdf", "--xlsx-output foo.pdf: neither .xlsx nor .csv; "),
+    ("--xlsx-output /proc/x.csv", "--xlsx-output /proc/x.csv: /proc takes no file ("),
+    ("--trace mooncake:none.jsonl", "--trace none.jsonl: cannot be read (No such file or directory); "),
+    ("--dataset-path none.json", "--dataset-path none.json: cannot be read (No such file or directory); "),
+    (
+        "--enable-rag --rag-num-docs 50 --storage-capacity-gb 1",
+        "--rag-num-docs 50: the documents' KV takes ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "start"), WRONG)
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_every_refusal_comes_first_and_alone(
+    command: str, flags: str, start: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setattr(runner, "run_trials", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(trial, "open_backends", lambda *_: pytest.fail("it was prepared"))
+    device = ["--cache-dir", "disk"] if command == "run" else []
+    assert main([command, *SMALL.split(), *device, *flags.split()]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"kvspill: error: {start}")
+    assert printed.err.count("\n") == 1
+    assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]
+
+
+def test_a_recording_from_a_pipe_is_left_for_the_run_to_read(place: Path) -> None:
+    row = {"timestamp": 0, "input_length": 1000, "output_length": 10, "hash_ids": [1, 2]}
+    os.mkfifo(place / "pipe")
+    writer = threading.Thread(target=lambda: (place / "pipe").write_text(json.dumps(row) + "\n"))
+    writer.start()
+    flags = "--trace mooncake:pipe --replay-cycles 1 --model tiny-1b --quiet --output r.json"
+    assert main(["simulate", *flags.split()]) == 0
+    writer.join(10)
+    assert json.loads((place / "r.json").read_text())["requests_completed"] == 1
