@@ -21,9 +21,13 @@ _RESTARTED = "KV_CACHE_PY_RESTARTED"
 
 def _find_kvspill() -> None:
     """Make the package beside this file importable, and say what is missing before anything else fails."""
+    too_old = sys.version_info < (3, 11)
     if importlib.util.find_spec("kvspill") is None and (ROOT / "src").is_dir():
         sys.path.insert(0, str(ROOT / "src"))
-    too_old = sys.version_info < (3, 11)
+    if not too_old and importlib.util.find_spec("kvspill") is not None:
+        from kvspill.cli.main import heed_signals
+
+        heed_signals()
     missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
     if not too_old and not missing:
         return

@@ -1,5 +1,7 @@
 """Wrong command lines: one line on stderr that names flag, value and remedy, and exit code 2."""
 
+import sys
+
 import pytest
 
 from kvspill.cli.main import dispatch, guarded, main
@@ -92,3 +94,14 @@ def test_every_error_becomes_one_line_and_its_exit_code(
 def test_no_command_prints_the_help_and_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatch([]) == 2
     assert capsys.readouterr().err.startswith("usage: kvspill COMMAND [FLAGS]\n")
+
+
+def test_a_missing_dependency_is_named_with_its_interpreter(capsys: pytest.CaptureFixture[str]) -> None:
+    def lacking(_argv: object) -> int:
+        raise ModuleNotFoundError("No module named 'hdrh'", name="hdrh")
+
+    assert guarded(lacking, []) == 2
+    assert capsys.readouterr().err == (
+        f"kvspill: error: hdrh is not installed for {sys.executable}; "
+        "install kvspill there with pip, or use the .venv that make made\n"
+    )

@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Final, NamedTuple
 
 from kvspill.errors import KvspillError
@@ -84,10 +86,34 @@ def dispatch(argv: Sequence[str]) -> int:
     return command(rest)
 
 
+def heed_signals() -> None:
+    """End with one line and 130 from the very start, also where a signal comes amid the imports.
+
+    A run handles them itself while it lasts, to keep what was measured.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # nohup, or a shell that runs us in the background, had its reasons.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+
+
+_guards = 0
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    if _guards:
+        raise KeyboardInterrupt
+    # Nobody is there to catch it: still importing, or on the way out.
+    os.write(2, b"kvspill: error: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
 def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command line; whatever goes wrong becomes one line on stderr and an exit code."""
+    global _guards
     debug = "--debug" in argv
     try:
+        _guards += 1
         code = call(argv)
         sys.stdout.flush()
         return code
@@ -101,9 +127,14 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return 1
     except MemoryError:
         return _fail("out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some", 1, debug)
+    except ModuleNotFoundError as error:
+        remedy = "install kvspill there with pip, or use the .venv that make made"
+        return _fail(f"{error.name} is not installed for {sys.executable}; {remedy}", 2, debug)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
+    finally:
+        _guards -= 1
 
 
 def _fail(text: str, code: int, debug: bool) -> int:
@@ -116,7 +147,9 @@ def _fail(text: str, code: int, debug: bool) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the `kvspill` script."""
+    """Entry point of the `kvspill` script. Called with arguments, it leaves the caller's signals alone."""
+    if argv is None:
+        heed_signals()
     return guarded(dispatch, sys.argv[1:] if argv is None else argv)
 
 

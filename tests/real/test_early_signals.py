@@ -1,0 +1,45 @@
+"""A signal in the first moments, amid the imports, ends in one line and 130, as it does later."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.real
+
+KVSPILL = (
+    "import sys, kvspill.cli.main as m; print(1, flush=True); sys.argv[1:1] = ['simulate']; "
+    "sys.exit(m.main())"
+)
+DROP_IN = (
+    "import runpy, sys; print(1, flush=True); sys.argv[0] = {path!r}; "
+    "runpy.run_path({path!r}, run_name='__main__')"
+)
+LONG = ("--duration", "600", "--num-users", "150", "--output", "/dev/null", "--quiet")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize("delay_ms", [80, 150, 250, 400])
+@pytest.mark.parametrize("command", ["kvspill", "kv-cache.py"])
+def test_a_signal_amid_the_imports_is_one_line_and_130(tmp_path, number, delay_ms, command):
+    path = str(Path(__file__).parents[2] / "kv-cache.py")
+    script = KVSPILL if command == "kvspill" else DROP_IN.format(path=path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *LONG, *(("--cache-dir", ".") if command != "kvspill" else ())],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(delay_ms / 1000)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 1
+    assert list(tmp_path.iterdir()) == []
