@@ -66,6 +66,16 @@ def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
     assert "- Storage I/O dominates service (~1.00s of 1.00s mean)" in text
 
 
+def test_a_queue_of_unfinished_requests_is_named_though_the_completed_ones_hardly_waited() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(12, intended=10, started=10.005, generation=1.9))
+    text = render_summary(result(recorder, facts(unfinished_ages_ns=(ns(9),) * 2582)))
+    assert "- Queue wait dominates (~9.00s mean)." in text
+    assert "- Generation dominates service (~1.90s mean)." in text
+    assert "The table is of completed requests only; this mean includes those still" in text
+    assert "The table is of completed" not in render_summary(result())
+
+
 def test_the_wait_is_called_a_lower_bound_where_requests_are_unfinished_l3() -> None:
     joined = " ".join(render_summary(overloaded()).split())
     assert "(at least: 60 unfinished requests count with their age)" in joined

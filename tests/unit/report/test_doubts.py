@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import GIB, Eviction, Tier, Verb
+from kvspill.records import GIB, Eviction, Tier, TierFacts, Verb
+from kvspill.report.console import render_summary
 from kvspill.report.honesty import Ceiling
 from unit.measure.rows import ns, op, request
 from unit.report.sample import codes, empty_recorder, facts, filled_recorder, result, tier
@@ -53,6 +54,19 @@ def test_a_slow_device_fails_the_latency_profile() -> None:
     assert verdict["overall_status"] == "FAIL"
     read = next(row for row in verdict["criteria"] if row["name"] == "NVMe Read P95 < 200ms")
     assert (read["actual"], read["passed"]) == (1000.0, False)
+
+
+@pytest.mark.parametrize("tiers", [(tier(Tier.CPU), tier(Tier.STORAGE)), (tier(Tier.CPU),)])
+def test_storage_that_was_never_touched_does_not_pass(tiers: tuple[TierFacts, ...]) -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=14.99, storage=0.01))
+    recorder.op(op(15, started=14.95, tier=Tier.CPU))
+    recorder.lookups.update(filled_recorder().lookups)
+    built = result(recorder, facts(tiers=tiers))
+    assert health(built)["overall_status"] == "NOT MEASURED"
+    assert "Verdict: NOT MEASURED (latency profile, 2 of 2 criteria met, none of storage)" in render_summary(
+        built
+    )
 
 
 def test_a_tier_that_is_not_there_has_no_criterion() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.report.compare.matching import by_settings
 from kvspill.report.compare.run import INFERENCE, Run
 from kvspill.report.settings import DEFAULT, canonical
 
@@ -56,6 +57,12 @@ def rank(runs: Sequence[Run]) -> Ranking:
     named: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         named.setdefault((_family(run), run.group), []).append(run)
+    # Equal names from different directories may stand for different configurations.
+    named = {
+        (family, f"{group} ({words})" if words else group): part
+        for (family, group), trials in named.items()
+        for words, part in by_settings(trials).items()
+    }
     found = []
     for family in dict.fromkeys(family for family, _ in named):
         metric = METRIC_OF_KIND.get(family, STORAGE_THROUGHPUT)

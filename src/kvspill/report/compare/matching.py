@@ -59,6 +59,16 @@ def match_sides(first: Sequence[Run], second: Sequence[Run]) -> Matching:
     return Matching(tuple(by), pairs, (unmatched[0], unmatched[1]), tuple(ignored))
 
 
+def by_settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs of one name by what else tells them apart, as words; a single part where nothing does."""
+    names = _needed(_names(runs), runs)
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        words = ", ".join(f"{name} {_setting(run, name)}" for name in names if name != NAME)
+        found.setdefault(words, []).append(run)
+    return found
+
+
 def _names(runs: Iterable[Run]) -> list[str]:
     """Every setting that could tell configurations apart: the common ones first, whole blocks last."""
     others: dict[str, Any] = {}

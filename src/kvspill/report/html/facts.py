@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kvspill.errors import UsageError
 from kvspill.records import NS_PER_MS, Tier
 from kvspill.report.columns import finite
@@ -57,19 +59,32 @@ def curve(item: Labelled, name: str) -> Curve | None:
 
     try:
         histogram = HdrHistogram.decode(data["hdr"])
-        values = histogram.get_percentile_to_value_dict(list(PERCENTILES))
+        values = _percentiles(histogram)
     except Exception as error:
         # The decoder lets base64, zlib and struct errors through; each means a damaged result.
         raise UsageError(
             f"{item.label}: histogram {name} cannot be decoded ({type(error).__name__}); run it again"
         ) from None
     count, max_ms = int(data["count"]), data["max_ns"] / NS_PER_MS
-    # The p-th percentile of n values is a value of its own only where n (1 - p) is at least one.
+    # The p-th percentile of n values is told from the maximum only where n (1 - p) is at least one.
     last = 100.0 * (1 - 1 / count)
-    points = [(rank, min(ns / NS_PER_MS, max_ms)) for rank, ns in values.items() if rank < last]
-    if last <= PERCENTILES[-1]:
-        points.append((last, max_ms))
+    points = [(rank, min(ns / NS_PER_MS, max_ms)) for rank, ns in values.items() if rank <= last + 1e-9]
+    # The maximum stands for the whole of the last share: near its middle, at no percentile that has a name.
+    end = 100.0 * (1 - 0.49 / count)
+    if end < PERCENTILES[-1]:
+        points.append((end, max_ms))
     return Curve(count, max_ms, tuple(points))
+
+
+def _percentiles(histogram: Any) -> dict[float, int]:
+    """By the nearest rank, as everywhere in a result: the smallest value that this share does not exceed."""
+    cumulated = np.cumsum(np.ctypeslib.as_array(histogram.counts))
+    found = {}
+    for rank in PERCENTILES:
+        target = max(1, math.ceil(round(rank / 100 * int(cumulated[-1]), 6)))
+        index = int(np.searchsorted(cumulated, target))
+        found[rank] = histogram.get_highest_equivalent_value(histogram.get_value_from_index(index))
+    return found
 
 
 def timeline(result: Mapping[str, Any], column: str, scale: float = 1.0) -> list[tuple[float, float]]:

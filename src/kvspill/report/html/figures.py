@@ -10,6 +10,7 @@ from kvspill.report.compare.render import figure as number
 from kvspill.report.compare.render import significant
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
+    PERCENTILES,
     VERBS,
     Curve,
     Labelled,
@@ -173,7 +174,12 @@ def _distribution(group: Group, section: str, says: str) -> Iterator[Figure]:
     if not curves:
         return
     rows: list[Spec] = [
-        {"series": name, "x": _stretched(rank), "percentile": f"{rank:.6g}", "y": value}
+        {
+            "series": name,
+            "x": _stretched(rank),
+            "percentile": f"{rank:.6g}" if rank in PERCENTILES else "max",
+            "y": value,
+        }
         for name, got in curves
         for rank, value in got.points
         if value > 0

@@ -14,6 +14,7 @@ from kvspill.report.html.facts import Labelled, autoscaling, search_lever
 
 NONE = "not measured"
 _PERCENTILE = re.compile(r"_p\d+_ms$")
+_SUBTITLES = 3
 _NO_LIMIT_BYTES = 1 << 49
 Pair = tuple[str, str]
 
@@ -21,11 +22,11 @@ Pair = tuple[str, str]
 def subtitle(results: Sequence[Labelled]) -> str:
     """What was run, in one line; for several results what they share."""
     lines = [_what(item.result) for item in results]
-    return (
-        lines[0]
-        if len(set(lines)) == 1
-        else "; ".join(f"{i.label}: {line}" for i, line in zip(results, lines, strict=True))
-    )
+    if len(set(lines)) == 1:
+        return lines[0]
+    if len(lines) > _SUBTITLES:
+        return f"{len(lines)} results that are not alike: the set-up at the end of the page has each."
+    return "; ".join(f"{item.label}: {line}" for item, line in zip(results, lines, strict=True))
 
 
 def _what(result: Mapping[str, Any]) -> str:

@@ -144,6 +144,14 @@ def test_one_trial_has_no_deviation() -> None:
     assert "± 0" not in text
 
 
+def test_runs_of_one_name_and_different_settings_are_not_trials_of_each_other() -> None:
+    found = rank([run("a", 1.0, config={"workload_preset": preset}) for preset in ("x", "y", "y")])
+    assert {(group.name, group.everything.count) for group in found.groups} == {
+        ("a (workload_preset x)", 1),
+        ("a (workload_preset y)", 2),
+    }
+
+
 def test_a_ranking_says_what_else_differs_between_its_groups() -> None:
     found = rank([run("a", config={"num_users": 5}), run("b", config={"num_users": 9, "duration": 60})])
     assert any("differ in num_users, duration: the order is of configurations" in d for d in found.doubts)

@@ -15,7 +15,7 @@ pytest.importorskip("vl_convert")
 
 from kvspill.report.compare.render import significant
 from kvspill.report.html import page as page_module
-from kvspill.report.html.facts import labelled
+from kvspill.report.html.facts import curve, labelled
 from kvspill.report.html.figures import Figure, figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.page import build_page
@@ -107,6 +107,12 @@ def test_the_users_are_those_of_the_measured_window() -> None:
     assert f"360 users (given: {asked})" in subtitle(labelled([("r", built)]))
     assert dict(setup_rows(built))["Users"] == f"360 (given: {asked})"
     assert "(given" not in subtitle(labelled([("r", sample.result())]))
+
+
+def test_many_unlike_results_have_a_short_subtitle() -> None:
+    unlike = labelled([(f"r{n}", sample.result(users=n + 1)) for n in range(8)])
+    assert subtitle(unlike).startswith("8 results that are not alike")
+    assert subtitle(unlike[:2]).startswith("r0: ")
 
 
 def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,3 +219,18 @@ def test_a_damaged_histogram_names_its_result() -> None:
     built["histograms"]["request_end_to_end"]["hdr"] = "garbage"
     with pytest.raises(UsageError, match=r"^r1: histogram request_end_to_end cannot be decoded"):
         drawn(sample.result(), built)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 12, 40])
+def test_the_percentiles_of_a_plot_are_those_of_the_result(count: int) -> None:
+    recorder = sample.empty_recorder()
+    for number in range(count):
+        recorder.op(op(12 + number / 10, started=11.5, nbytes=GIB))
+    built = sample.result(recorder)
+    found = curve(labelled([("r", built)])[0], "storage_read_total")
+    assert found is not None
+    points = dict(found.points)
+    for rank, name in ((50.0, "p50"), (90.0, "p90"), (95.0, "p95")):
+        if rank in points:
+            told = built["summary"]["cache_stats"][f"storage_read_{name}_ms"]
+            assert points[rank] == pytest.approx(told, rel=1e-6)
