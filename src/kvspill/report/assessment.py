@@ -50,7 +50,8 @@ class Criterion:
 def assess(measured: Measured, values: dict[str, Any]) -> dict[str, Any]:
     """The verdict of the chosen profile, with what stands behind it.
 
-    Nothing measured is no PASS, and neither is an interrupted run or one where something failed.
+    Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
+    that judged other tiers than the storage alone.
     """
     profile = measured.settings.performance_profile
     criteria = _throughput(measured, values) if profile == "throughput" else _latency(measured, values)
@@ -73,9 +74,18 @@ def _status(measured: Measured, criteria: list[Criterion], failures: list[str]) 
     if measured.facts.interrupted is not None:
         return INCOMPLETE
     if verdicts:
-        return PASS if measured.recorder.requests.completed else NOT_MEASURED
+        judged = measured.recorder.requests.completed and _judges_storage(measured, criteria)
+        return PASS if judged else NOT_MEASURED
     has_target = any(criterion.target is not None for criterion in criteria)
     return NOT_MEASURED if has_target or not criteria else NO_TARGET
+
+
+def _judges_storage(measured: Measured, criteria: list[Criterion]) -> bool:
+    """Whether a verdict says something of the storage; the throughput profile judges the whole."""
+    if measured.settings.performance_profile == "throughput":
+        return True
+    of_storage = {limit.metric for limit in LATENCY_LIMITS if limit.tier == "storage"}
+    return any(row.passed is not None for row in criteria if row.metric in of_storage)
 
 
 def _failures(measured: Measured) -> list[str]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvspill.records import GIB
-from kvspill.report.assessment import NO_TARGET
+from kvspill.report.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 from kvspill.report.io_model import io_model_rows
@@ -162,6 +162,10 @@ def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
     bound = f" (at least: {unfinished:,} unfinished requests count with their age)" if unfinished else ""
     mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
     yield _indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
+    if unfinished and summary["queue_wait_completed_ms"] is not None:
+        yield _indent(
+            Text("The table is of completed requests only; this mean includes those still waiting.")
+        )
     if breakdown_ms(summary) is not None:
         yield _indent(Text(verdict(summary)))
 
@@ -173,6 +177,8 @@ def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
     counts = f"{health['passed_count']} of {health['total_count']} criteria met"
     if status == NO_TARGET:
         counts = "give --min-tokens-per-sec to have one"
+    elif status == NOT_MEASURED and not _judged_storage(health):
+        counts += ", none of storage"
     profile = f" ({health['performance_profile']} profile, {counts})"
     yield _indent(Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile))
     for failure in health["failures"]:
@@ -180,6 +186,13 @@ def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
     for criterion in health["criteria"]:
         yield _indent(_criterion(criterion, result["simulated"]))
     yield _pairs((("NVMe Throughput", number(summary["nvme_throughput"], " tok/s")), *_bandwidths(result)))
+
+
+def _judged_storage(health: Mapping[str, Any]) -> bool:
+    of_storage = (row for row in health["criteria"] if row["metric"].startswith("storage_"))
+    return health["performance_profile"] == "throughput" or any(
+        row["passed"] is not None for row in of_storage
+    )
 
 
 def _criterion(criterion: Mapping[str, Any], simulated: bool) -> Text:
