@@ -40,9 +40,10 @@ def steady_state(columns: Mapping[str, Sequence[int]], window_seconds: float) ->
 def judge(values: Sequence[float]) -> dict[str, Any]:
     """One series of whole seconds: its trend and the interval of its mean by batch means."""
     count = len(values)
-    if count < MIN_SECONDS or not any(values):
+    batches = batch_means(values) if count >= MIN_SECONDS else []
+    if not any(batches):
+        # Asked of the batches: all that happened may lie in the odd seconds that they leave out.
         return {"verdict": TOO_SHORT, "seconds": count}
-    batches = batch_means(values)
     found = trend(batches)
     interval = mean_interval(batches)
     assert interval is not None, "batches of 20 seconds or more are at least two"

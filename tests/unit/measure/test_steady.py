@@ -44,6 +44,19 @@ def test_few_seconds_or_nothing_done_can_not_be_told() -> None:
     assert steady_state({}, 60.0)["verdict"] == TOO_SHORT
 
 
+def test_activity_in_the_seconds_that_batches_leave_out_alone_can_not_be_told() -> None:
+    values = [0] * 59
+    values[0] = 490
+    assert judge(values) == {"verdict": TOO_SHORT, "seconds": 59}
+    assert steady_state({"tokens": values, "storage_read_bytes": values}, 59.0)["verdict"] == TOO_SHORT
+
+
+@pytest.mark.parametrize("seconds", range(20, 64))
+def test_a_single_busy_second_never_breaks_the_judgement(seconds: int) -> None:
+    for busy in range(seconds):
+        judge([int(second == busy) for second in range(seconds)])
+
+
 def test_the_unfinished_last_second_is_left_out() -> None:
     found = steady_state({"tokens": [100] * 30 + [1], "cpu_read_bytes": [5] * 30 + [0]}, 30.4)
     assert found["tokens"]["seconds"] == 30
