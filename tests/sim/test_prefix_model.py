@@ -137,6 +137,22 @@ def test_without_promotion_blocks_stay_where_they_are():
     assert done.keys_of("write", Purpose.PROMOTION) == []
 
 
+def test_without_dram_promotion_changes_nothing():
+    """Blocks have nowhere to be copied to, so no copy may take a place in the write queue."""
+    shared = [f"b{place}" for place in range(10)]
+    later = [
+        request(user, [*shared, *(f"u{user}_{place}" for place in range(8))], at_ms=1000 + user // 4)
+        for user in range(1, 25)
+    ]
+    found = []
+    for promote in (True, False):
+        options = WriteBehindOptions(queue_blocks=16, batch_blocks=4, workers=1, promote=promote)
+        done = replay([request(0, shared), *later], device=SLOW, write_behind=options)
+        found.append((done.model.facts(), done.oracle.requests, done.oracle.ops))
+    assert found[0] == found[1]
+    assert found[0][0]["blocks_promotions_dropped"] == 0
+
+
 def test_writing_through_puts_blocks_on_storage_at_once_with_a_copy_in_dram():
     requests = [request(0, "ab"), request(1, "ab", at_ms=1)]
     done = replay(requests, dram_blocks=8, write_behind=WriteBehindOptions(through=True))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvspill.cache.blocks import BlockCache, Stored
+from kvspill.records import Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class WriteBehind:
         self._cache = cache
         self._clock_ns = clock_ns
         self._options = options
+        # Without DRAM above storage a promotion does nothing, and must not take a place in the queue.
+        self._promotes = options.promote and any(tier.name is Tier.CPU for tier in cache.tiers[:-1])
         self._jobs: deque[_Job] = deque()
         self._pending: dict[str, Reservation] = {}
         self._queued = 0
@@ -126,7 +129,7 @@ class WriteBehind:
 
     def promote(self, keys: Sequence[str]) -> None:
         """Hand over blocks that were read from storage, to be copied into DRAM; no one depends on it."""
-        if not self._options.promote or not keys:
+        if not self._promotes or not keys:
             return
         if self._queued + len(keys) > self._options.queue_blocks:
             self.counts.promotions_dropped += len(keys)
@@ -190,7 +193,7 @@ class WriteBehind:
         if stored.cancelled:
             # The run is over: whoever still waits is told so by the end of this job.
             self._stopped = True
-        elif self._options.through and self._options.promote:
+        elif self._options.through and self._promotes:
             await self._promote(job.keys)
 
     async def _promote(self, keys: Sequence[str]) -> None:
