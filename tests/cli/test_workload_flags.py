@@ -71,6 +71,26 @@ def test_skipped_rows_are_counted_in_the_result_and_said_aloud(tmp_path: Path) -
     assert f"{trace}:3: Request tokens 'oops' is not a number" in warning["message"]
 
 
+def test_a_trace_that_hashes_contents_alone_replays_with_equal_blocks_in_a_row(tmp_path: Path) -> None:
+    row = {"timestamp": 1, "input_length": 48, "output_length": 1, "hash_ids": [1, 2, 1]}
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("".join(json.dumps(row | {"chat_id": chat}) + "\n" for chat in (1, 2)))
+    result = simulate(tmp_path, f"--trace bailian:{trace} --io-model prefix --cpu-mem-gb 0")
+    block_gb = 16 * 131_072 / 2**30
+    assert moved(result) == pytest.approx((3 * block_gb, 3 * block_gb))
+
+
+def test_a_block_twice_in_a_chained_row_is_refused_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"timestamp": 1, "input_length": 1536, "output_length": 1, "hash_ids": [1, 2, 1]}
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(f"{json.dumps(row)}\n" * 2)
+    argv = ["simulate", *FAST.split(), "--trace", f"mooncake:{trace}", "--io-model", "prefix"]
+    assert main(argv) == 2
+    assert f"{trace}:1: hash_ids lists block 1 again in place 3" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arrival", ["open", "closed"])
 def test_a_broken_row_ends_the_run_with_its_place(
     tmp_path: Path, arrival: str, capsys: pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from kvspill.workload.trace import Row
 from kvspill.workload.trace_files import (
     RowError,
     RowLog,
-    hash_ids_of,
+    content_ids_of,
     json_rows,
     time_ns_of,
     tokens_of,
@@ -31,7 +31,7 @@ def _row(record: Mapping[str, Any]) -> Row | None:
         at_ns=time_ns_of(record, "timestamp", NS_PER_SEC),
         context_tokens=context_tokens,
         generate_tokens=tokens_of(record, "output_length"),
-        blocks=hash_ids_of(record),
+        blocks=content_ids_of(record),
         block_tokens=BLOCK_TOKENS,
         name=_chat(record, "chat_id"),
         continues=None if parent in _NO_PARENT else parent,

@@ -195,19 +195,59 @@ def _number(record: Mapping[str, Any], name: str) -> int | float:
     return value
 
 
-def hash_ids_of(record: Mapping[str, Any], name: str = "hash_ids", scope: str = "") -> tuple[str, ...]:
-    """The listed block hashes as strings; ids that are local to a scope are prefixed by it."""
-    return tuple([f"{scope}{item}" for item in id_list_of(record, name)])
+def hash_ids_of(record: Mapping[str, Any], name: str = "hash_ids") -> tuple[str, ...]:
+    """The listed block hashes as strings."""
+    return tuple([str(item) for item in id_list_of(record, name)])
+
+
+def content_ids_of(record: Mapping[str, Any], field: str = "hash_ids") -> tuple[str, ...]:
+    """Block hashes of contents alone as strings; what comes again in a row is another block.
+
+    The KV of a block depends on all before it, so equal content in a later place has its own.
+    """
+    ids = [str(item) for item in _listed_ids(record, field)]
+    if len(set(ids)) == len(ids):
+        return tuple(ids)
+    counts: dict[str, int] = {}
+    names: dict[str, None] = {}
+    for item in ids:
+        name = item
+        while name in names:
+            counts[item] = counts.get(item, 1) + 1
+            name = f"{item}@{counts[item]}"
+        names[name] = None
+    return tuple(names)
 
 
 def id_list_of(record: Mapping[str, Any], name: str = "hash_ids") -> list[int | str]:
-    """The listed block ids as they stand; none where the row lists none."""
+    """The listed block ids as they stand, each standing for all before it; none where none is listed."""
+    ids = _listed_ids(record, name)
+    _check_distinct(ids, name)
+    return ids
+
+
+def _listed_ids(record: Mapping[str, Any], name: str) -> list[int | str]:
     ids = record.get(name)
     if ids is None:
         return []
     if not isinstance(ids, list) or not all(map(_is_block_id, ids)):
         raise RowError(f"{name} is not a list of block ids")
     return ids
+
+
+def _check_distinct(ids: list[int | str], name: str) -> None:
+    # 1 and "1" are one key.
+    texts: list[int | str] = ids if len(set(map(type, ids))) < 2 else [str(item) for item in ids]
+    if len(set(texts)) == len(texts):
+        return
+    seen: set[int | str] = set()
+    for place, item in enumerate(texts):
+        if item in seen:
+            raise RowError(
+                f"{name} lists block {str(item)[:40]} again in place {place + 1}, but an id stands for "
+                "a block and all before it"
+            )
+        seen.add(item)
 
 
 def _is_block_id(item: object) -> bool:

@@ -95,6 +95,14 @@ BAD_ROWS = [
         '{"timestamp": 1, "input_length": 1' + "0" * 5000 + ', "output_length": 1}',
         "broken JSON (ValueError)",
     ),
+    *(
+        (
+            mooncake,
+            f'{{"timestamp": 1, "input_length": 5, "output_length": 1, "hash_ids": {ids}}}',
+            f"hash_ids lists block 1 again in place {place}, but an id stands for a block and all before it",
+        )
+        for ids, place in (("[1, 2, 1]", 3), ("[1, 1, 1]", 2), ('[1, 2, 3, "1"]', 4))
+    ),
     (
         bailian,
         '{"chat_id": {}, "timestamp": 1, "input_length": 5, "output_length": 1}',
@@ -108,6 +116,14 @@ def test_a_bad_row_of_json_is_named_by_file_and_line(tmp_path: Path, reader, row
     good = '{"timestamp": 0, "input_length": 5, "output_length": 1}'
     path = write(tmp_path, "t.jsonl", f"{good}\n\n{row}\n{good}\n")
     assert refused(reader.rows, path) == f"t.jsonl:3: {reason}; correct that row or give --skip-bad-rows"
+
+
+def test_equal_content_later_in_a_row_is_another_block_where_ids_are_of_contents(tmp_path: Path) -> None:
+    """The KV of a block depends on all before it, and such a recording hashes each block alone."""
+    listed = '[1, 2, 1, 1, "1@2"]'
+    row = f'{{"timestamp": 1, "input_length": 80, "output_length": 1, "hash_ids": {listed}}}\n'
+    (found,) = bailian.rows(write(tmp_path, "t.jsonl", row), "--trace", RowLog())
+    assert found.blocks == ("1", "2", "1@2", "1@3", "1@2@2")
 
 
 @pytest.mark.parametrize(
