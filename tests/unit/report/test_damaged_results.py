@@ -59,6 +59,20 @@ def test_a_damaged_result_is_compared_or_refused(whole: dict[str, Any], seed: in
             compare(runs, runs)
 
 
+@pytest.mark.parametrize("path", [("config", "cpu_mem_gb"), ("trials", "rows", 0, "digest")])
+@pytest.mark.parametrize("junk", [[], {}, "text"])
+def test_what_is_gathered_into_sets_may_be_anything(
+    whole: dict[str, Any], path: tuple[Any, ...], junk: Any, tmp_path: Path
+) -> None:
+    broken = copy.deepcopy(whole)
+    parent: Any = broken
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = junk
+    runs = read_runs([write(tmp_path / "r.json", broken)])
+    assert compare(runs, runs).configurations >= 1
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_damaged_result_is_shown_or_refused(
     whole: dict[str, Any], seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from kvspill.report.columns import (
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
     Column,
+    finite,
 )
 from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
@@ -238,7 +239,7 @@ def _cut(text: str) -> str:
 
 def _primary(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
     """Without CPU memory bytes and the wall clock tell drives apart; with some, storage throughput does."""
-    memory = {run.config.get("cpu_mem_gb") for run in runs}
+    memory = {finite(run.config.get("cpu_mem_gb")) for run in runs}
     if all(run.kind == INFERENCE for run in runs):
         wanted: tuple[str, ...] = (WALL_THROUGHPUT,)
     elif memory == {0}:

@@ -103,7 +103,7 @@ def _our_runs(path: Path, result: Mapping[str, Any]) -> Iterator[Run]:
             name=f"{path.stem} trial {row['trial']}",
             values=values,
             incomplete=row["incomplete"],
-            digest=row["digest"],
+            digest=row["digest"] if isinstance(row["digest"], str) else None,
         )
 
 
