@@ -180,7 +180,8 @@ def test_a_failed_read_is_an_error_and_fails_the_request():
     wrap = lambda backend: FaultyBackend(backend, random.Random(3), read=0.5)  # noqa: E731 - one use
     requests = [request(user, "abcdef", at_ms=user) for user in range(10)]
     done = replay(requests, wrap=wrap)
-    failed_reads = [op for op in done.oracle.ops if op.verb == "read" and op.completion.error]
+    read_for_requests = [op for op in done.oracle.ops if op.purpose is Purpose.HISTORY]
+    failed_reads = [op for op in read_for_requests if op.completion.error]
     errors = [lookup for lookup in done.oracle.lookups if lookup.outcome is Outcome.ERROR]
     assert len(errors) == len(failed_reads) > 0
     for record in done.oracle.requests:

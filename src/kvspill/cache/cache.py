@@ -24,6 +24,9 @@ from kvspill.storage.base import ObjectRef, Source, WriteItem
 
 T = TypeVar("T")
 
+_MAKE_UP_FAILURES_MAX = 64
+"""A device on which even the reads that make up for failures fail is not asked for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
@@ -148,6 +151,32 @@ class Cache:
         if not entry.doomed:
             self._doom(entry)
         self.release(entry)
+
+    async def make_up(self, nbytes: int) -> None:
+        """Read as many bytes of the last tier as a failed operation did not move.
+
+        An operation that fails at once spares the device, and the others would be served the faster for it.
+        So its load is made up for, with whatever is kept: a fault must never raise a score.
+        """
+        tier, failures = self.tiers[-1], 0
+        while nbytes > 0 and failures < _MAKE_UP_FAILURES_MAX:
+            entry = tier.some_entry()
+            if entry is None:
+                return
+            tier.pin(entry)
+            try:
+                completion = await self._read(tier, entry.ref)
+                if completion.error is None:
+                    nbytes -= entry.ref.nbytes
+                elif completion.error != "cancelled":
+                    failures += 1
+                    if not entry.doomed:
+                        self._doom(entry)
+            finally:
+                self.release(entry)
+            self._report(tier, Verb.READ, Purpose.MAKE_UP, entry, completion)
+            if completion.error == "cancelled":
+                return
 
     async def drain(self) -> None:
         """Wait for the deletes that nobody waits for."""

@@ -83,6 +83,9 @@ class Recorder:
         if completion.error is not None:
             self._failed_op(lane, record, finished_inside)
             return
+        if record.purpose is Purpose.MAKE_UP:
+            lane.failed_moved_bytes += record.stored_bytes if finished_inside else 0
+            return
         if record.verb is not Verb.DELETE:
             self._count_bytes(lane, record)
         if finished_inside:

@@ -12,6 +12,8 @@ from kvspill.serving.chains import chain_of
 from kvspill.serving.io_models import IoModel
 
 _KEYS_MAX = 1_000_000
+_NOT_THE_MODELS = (Purpose.DEMOTION, Purpose.MAKE_UP)
+"""Reads that no I/O model asks for."""
 
 
 class Accountant:
@@ -53,7 +55,7 @@ class Accountant:
             return
         if record.purpose is Purpose.INGEST:
             self._log.preload(record.key, record.nbytes, record.completion.finished_ns)
-        elif self._counting and record.verb is Verb.READ and record.purpose is not Purpose.DEMOTION:
+        elif self._counting and record.verb is Verb.READ and record.purpose not in _NOT_THE_MODELS:
             self._read_bytes += record.nbytes
 
     def lookup(self, lookup: Lookup) -> None:

@@ -39,7 +39,7 @@ class MlperfModel(InTheOpen):
         nbytes = request.context_tokens * per_token
         reads = self._decode_reads(request)
         service.only_prefills = reads == 0
-        entry, reads = await write_own(service, cache, nbytes, reads)
+        entry = await write_own(service, cache, nbytes, reads)
         if entry is not None:
             try:
                 await read_own(service, cache, entry, reads)
@@ -55,10 +55,12 @@ class MlperfModel(InTheOpen):
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail(f"{purpose} read")
+            await service.prefill(cache.make_up(nbytes))
         elif outcome is Outcome.MISS:
             put = await service.prefill(cache.put(key, nbytes, purpose))
             if put.entry is None:
                 service.fail(f"{purpose} rebuild: {put.failure}")
+                await service.prefill(cache.make_up(nbytes))
         return outcome is Outcome.HIT
 
     def _earlier(self, request: Request) -> list[_Earlier]:

@@ -6,20 +6,17 @@ from kvspill.records import HitType, Outcome, Purpose
 from kvspill.serving.io_models import Service
 
 
-async def write_own(service: Service, cache: Cache, nbytes: int, reads: int) -> tuple[Entry | None, int]:
-    """Write the request's entry; returns it pinned, or None, and how many of the reads are left.
+async def write_own(service: Service, cache: Cache, nbytes: int, reads: int) -> Entry | None:
+    """Write the request's entry and return it pinned.
 
-    A request whose write failed has failed (C3). It still moves the bytes that it meant to read, by writing
-    again: otherwise a fault would spare the device and raise the others' score.
+    A request whose write failed has failed (C3); it makes up for the write and the reads it meant to do.
     """
-    key = service.request.key
-    put = await service.prefill(cache.put(key, nbytes, Purpose.PREFILL, pin=True))
+    put = await service.prefill(cache.put(service.request.key, nbytes, Purpose.PREFILL, pin=True))
     if put.entry is None:
         service.fail(f"write: {put.failure}")
-    while put.entry is None and reads:
-        put = await service.decode(cache.put(key, nbytes, Purpose.PREFILL, pin=True))
-        reads -= 1
-    return put.entry, reads
+        await service.prefill(cache.make_up(nbytes))
+        await service.decode(cache.make_up(nbytes * reads))
+    return put.entry
 
 
 async def read_own(service: Service, cache: Cache, entry: Entry, reads: int) -> None:
@@ -30,3 +27,4 @@ async def read_own(service: Service, cache: Cache, entry: Entry, reads: int) -> 
             service.read_bytes += entry.ref.nbytes
         else:
             service.fail("decode read")
+            await service.decode(cache.make_up(entry.ref.nbytes))

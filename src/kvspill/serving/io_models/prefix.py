@@ -123,9 +123,11 @@ class PrefixModel:
         errors = sum(outcome is not Outcome.HIT for outcome in outcomes)
         self.counts.loaded += len(entries) - errors
         self.counts.load_errors += errors
-        service.reuse((len(entries) - errors) * chain.block_tokens * self._options.bytes_per_token)
+        block_bytes = chain.block_tokens * self._options.bytes_per_token
+        service.reuse((len(entries) - errors) * block_bytes)
         if errors:
             service.fail("block read")
+            await service.prefill(cache.make_up(errors * block_bytes))
         writer.promote(below)
         # A block is of use only behind all those before it.
         return next((at for at, outcome in enumerate(outcomes) if outcome is not Outcome.HIT), len(outcomes))
@@ -153,10 +155,12 @@ class PrefixModel:
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail("rag read")
+            await service.prefill(cache.make_up(nbytes))
         else:
             put = await service.prefill(cache.put(chunk.key, nbytes, Purpose.RAG))
             if put.entry is None:
                 service.fail(f"rag rebuild: {put.failure}")
+                await service.prefill(cache.make_up(nbytes))
 
 
 def _leading(cache: BlockCache, writer: WriteBehind, keys: Sequence[str]) -> tuple[list[Entry], str | None]:

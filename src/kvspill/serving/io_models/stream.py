@@ -28,7 +28,8 @@ class StreamModel(InTheOpen):
         request = service.request
         nbytes = request.context_tokens * self._options.bytes_per_token
         service.only_prefills = self._options.prefill_only
-        entry, reads = await write_own(service, cache, nbytes, self._reads(request))
+        reads = self._reads(request)
+        entry = await write_own(service, cache, nbytes, reads)
         if entry is not None:
             try:
                 await read_own(service, cache, entry, reads)
