@@ -45,7 +45,7 @@ from kvspill.world import World, run_real, run_virtual
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
 CEILING_SECONDS = 0.3
-_INTERRUPTED_CLOSING_SECONDS = 2.0
+_INTERRUPTED_CLOSING_SECONDS = 1.5
 _PRELOADS_AT_ONCE = 16
 
 
