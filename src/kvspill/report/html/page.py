@@ -13,6 +13,7 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.errors import KvspillError, UsageError
+from kvspill.outputs import write_whole
 from kvspill.report.html.facts import Labelled, labelled
 from kvspill.report.html.figures import Figure, figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
@@ -167,15 +168,9 @@ def _shown(item: Labelled) -> dict[str, Any]:
 
 def write_page(path: str | os.PathLike[str], text: str) -> Path:
     """Write the page whole or not at all."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        return write_whole(path, text)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise KvspillError(
-            f"cannot write the page to {target}: {error.strerror or error}; choose a writable place with -o"
+            f"cannot write the page to {path}: {error.strerror or error}; choose a writable place with -o"
         ) from error
-    return target
