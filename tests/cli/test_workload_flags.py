@@ -194,3 +194,80 @@ CONTRADICTIONS = [
 def test_what_cannot_be_meant_is_refused(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", *line.split()]) == 2
     assert capsys.readouterr().err == f"kvspill: error: {message}\n"
+
+
+UNUSED = [
+    ("--trace-speedup 2", "no recording is replayed"),
+    ("--replay-cycles 3", "no recording is replayed"),
+    ("--skip-bad-rows", "no recording is replayed"),
+    ("--max-conversations 7", "no ShareGPT conversations are replayed"),
+    ("--trace azure:sample --max-conversations 7", "no ShareGPT conversations are replayed"),
+    (
+        "--trace azure:sample --request-rate 5 --trace-speedup 2",
+        "--request-rate gives the requests new times",
+    ),
+    (
+        "--trace azure:sample --arrival closed --trace-speedup 2",
+        "--arrival closed ignores the recorded times",
+    ),
+    ("--rate-process poisson", "no rate is given"),
+    ("--rag-num-docs 4", "nothing is retrieved"),
+    ("--prefill-us-per-token 100", "only --generation-mode deterministic is calibrated by it"),
+    ("--decode-ms-per-token 5", "only --generation-mode deterministic is calibrated by it"),
+    (
+        "--block-tokens 64",
+        "only --io-model prefix has blocks; it changes nothing but what read inflation is held against",
+    ),
+    (
+        "--trace mooncake:sample --io-model prefix --block-tokens 64",
+        "rows keep the blocks that they list; it counts for rows without a list only",
+    ),
+    ("--promote off", "only --io-model prefix has blocks"),
+    ("--io-model prefix --cpu-mem-gb 0 --promote off", "there is no DRAM tier to copy blocks into"),
+    ("--stream-tokens-per-read 4", "only --io-model stream reads the whole KV so often"),
+    ("--io-model prefix --history all", "only --io-model mlperf has that rule"),
+    ("--populate-entries 5", "only a decode node has entries before its load"),
+    ("--trace azure:sample --disable-prefix-caching", "a recording decides what is asked"),
+    ("--trace azure:sample --disable-multi-turn", "a recording decides what is asked"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), UNUSED)
+def test_a_flag_without_effect_is_warned_about_in_the_result(tmp_path: Path, line: str, reason: str) -> None:
+    result = simulate(tmp_path, f"--max-requests 20 --model tiny-1b {line}")
+    found = [item["message"] for item in result["warnings"] if item["code"] == "unused_setting"]
+    flag = line[line.rindex("--") :]
+    assert found == [f"{flag} has no effect: {reason}."]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--trace weka:sample --arrival closed --trace-speedup 2",
+        "--trace azure:sample --trace-speedup 2 --replay-cycles 1 --skip-bad-rows",
+        "--dataset-path sample --max-conversations 7 --disable-multi-turn",
+        "--request-rate 5 --rate-process poisson",
+        "--generation-mode deterministic --prefill-us-per-token 1 --decode-ms-per-token 1",
+        "--io-model prefix --block-tokens 64 --promote off",
+        "--engine lmcache",
+        "--rag-num-docs 10",
+    ],
+)
+def test_a_flag_with_effect_and_a_default_said_aloud_are_not_warned_about(tmp_path: Path, line: str) -> None:
+    result = simulate(tmp_path, f"--max-requests 20 --model tiny-1b {line}")
+    assert "unused_setting" not in [item["code"] for item in result["warnings"]]
+
+
+def test_values_of_a_configuration_file_that_a_run_does_not_need_are_not_warned_about(tmp_path: Path) -> None:
+    settings = tmp_path / "c.yaml"
+    settings.write_text("trace_speedup: 2\nrag_num_docs: 4\nblock_tokens: 64\n")
+    result = simulate(tmp_path, f"--max-requests 20 --model tiny-1b --config {settings}")
+    assert "unused_setting" not in [item["code"] for item in result["warnings"]]
+
+
+def test_a_flag_without_effect_is_said_on_the_console(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "simulate --device-profile null --max-requests 20 --model tiny-1b --trace-speedup 2"
+    assert main([*line.split(), "--output", str(tmp_path / "r.json")]) == 0
+    assert "--trace-speedup 2 has no effect" in capsys.readouterr().out

@@ -11,8 +11,9 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.config_checks import check_fit
+from kvspill.config_unused import unused_settings
 from kvspill.errors import KvspillError
-from kvspill.report.cautions import caution
+from kvspill.report.cautions import Caution, caution
 from kvspill.report.console import print_summary
 from kvspill.report.result import write_result
 from kvspill.report.tables import check_table, row_of, write_table
@@ -54,21 +55,27 @@ def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
         given = config.storage_bytes
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
-        return Plan(config, True, storage_bytes)
+        return Plan(config, True, storage_bytes, warnings=_unused(config))
     machine = check_machine(config)
     progress.say(machine.statement)
     warnings = [
         caution("memory_directory", text, "Name a directory on the device to be measured.")
         for text in machine.warnings
     ]
+    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, [*warnings, *_unused(config)])
+
+
+def _unused(config: Config) -> list[Caution]:
+    """What was given and changes nothing: nothing of that may pass in silence."""
+    warnings = [
+        caution("unused_setting", f"{item.said} has no effect: {item.reason}.", item.remedy)
+        for item in unused_settings(config)
+    ]
     if config.ignored_keys:
-        unused = ", ".join(config.ignored_keys)
-        warnings.append(
-            caution(
-                "ignored_keys", f"Keys of --config that this version leaves unused: {unused}.", "None needed."
-            )
-        )
-    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings)
+        keys = ", ".join(config.ignored_keys)
+        message = f"Keys of --config that this version leaves unused: {keys}."
+        warnings.append(caution("ignored_keys", message, "None needed."))
+    return warnings
 
 
 def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None = None) -> dict[str, Any]:

@@ -28,6 +28,7 @@ _TOUCHES: Mapping[str, tuple[str, ...]] = {
     "memory_directory": (STORAGE,),
     "io_engine": (STORAGE,),
     "ignored_keys": (),
+    "unused_setting": (),
     "left_behind": (),
 }
 """Which figures a warning puts in doubt; a code that is not listed touches all of them."""
