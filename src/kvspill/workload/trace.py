@@ -98,27 +98,27 @@ def row_source(rows: RowReader, path: Path, flag: str, ordered: bool) -> Source:
 
     def source(log: RowLog) -> Iterator[Sequence[Request]]:
         found = rows(path, flag, log)
-        return _Threads(log).requests(in_order(found, path) if ordered else found)
+        return _Threads(log).requests(in_order(found, path, log) if ordered else found)
 
     return source
 
 
-def in_order(rows: Iterator[Row], path: Path) -> Iterator[Row]:
-    """The rows by time, where none stands further out of order than REORDER_ROWS rows."""
-    heap = [(row.at_ns, index, row) for index, row in enumerate(islice(rows, REORDER_ROWS))]
+def in_order(rows: Iterator[Row], path: Path, log: RowLog) -> Iterator[Row]:
+    """The rows by time, where none stands further out of order than REORDER_ROWS rows; the log knows lines."""
+    heap = [(row.at_ns, index, log.line, row) for index, row in enumerate(islice(rows, REORDER_ROWS))]
     heapify(heap)
     last_ns: int | None = None
     for index, row in enumerate(rows, REORDER_ROWS):
-        at_ns, place, earliest = heappushpop(heap, (row.at_ns, index, row))
+        at_ns, _index, line, earliest = heappushpop(heap, (row.at_ns, index, log.line, row))
         if last_ns is not None and at_ns < last_ns:
             raise UsageError(
-                f"{path}: row {place + 1} is more than {REORDER_ROWS:,} rows out of order by its time; "
+                f"{path}:{line}: the row is more than {REORDER_ROWS:,} rows out of order by its time; "
                 "sort the file by time, or give --arrival closed to ignore the times"
             )
         last_ns = at_ns
         yield earliest
     while heap:
-        yield heappop(heap)[2]
+        yield heappop(heap)[3]
 
 
 class TraceWorkload:
@@ -146,7 +146,9 @@ class TraceWorkload:
         # A file that cannot be read or holds nothing must be known before anything is prepared.
         first = next(self._portions, None)
         if first is None:
-            raise UsageError(f"{path}: holds no request of a {name} trace; check the file and its format")
+            raise UsageError(
+                f"{path}: holds no request of a trace of the format {name}; check the file and its format"
+            )
         self._portions = chain((first,), self._portions)
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:

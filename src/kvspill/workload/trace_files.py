@@ -34,6 +34,8 @@ class RowLog:
     orphans: int = 0
     """Rows that go on from one that is not in the trace, was forgotten or was continued by another."""
     examples: list[str] = field(default_factory=list)
+    line: int = 0
+    """The line of the row that was read last."""
 
     def bad(self, path: Path, where: int | str, reason: object) -> None:
         """Count a row that cannot be used, or name it and end the run."""
@@ -94,6 +96,7 @@ def json_rows(
         if row is None:
             log.empty += 1
         else:
+            log.line = number
             yield row
 
 
@@ -143,6 +146,7 @@ def csv_rows(
         if row is None:
             log.empty += 1
         else:
+            log.line = number
             yield row
 
 

@@ -15,6 +15,7 @@ from kvspill.records import NS_PER_SEC, Request
 from kvspill.workload import trace
 from kvspill.workload.registry import make_workload
 from kvspill.workload.trace import Row, in_order
+from kvspill.workload.trace_files import RowLog
 from kvspill.world import World
 
 UNLIMITED = 1 << 60
@@ -90,7 +91,7 @@ def test_rows_come_by_time_or_the_file_is_refused(times: list[int], held: int) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "REORDER_ROWS", held)
         try:
-            found = [row.at_ns for row in in_order(iter(rows), Path("t"))]
+            found = [row.at_ns for row in in_order(iter(rows), Path("t"), RowLog())]
         except UsageError:
             # Some row stands behind more than `held` later ones.
             assert any(sum(later > at for later in times[:place]) > held for place, at in enumerate(times))
@@ -103,10 +104,11 @@ def test_rows_too_far_out_of_order_are_refused_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(trace, "REORDER_ROWS", 2)
     path = mooncake(tmp_path, [10, 11, 12, 13, 0])
+    path.write_text("\n" + path.read_text())
     with pytest.raises(UsageError) as caught:
         asked(path)
     assert str(caught.value) == (
-        f"{path}: row 5 is more than 2 rows out of order by its time; "
+        f"{path}:6: the row is more than 2 rows out of order by its time; "
         "sort the file by time, or give --arrival closed to ignore the times"
     )
     assert len(list(workload(path, arrival="closed").session(0))) == 5
@@ -115,7 +117,9 @@ def test_rows_too_far_out_of_order_are_refused_with_the_remedy(
 def test_a_file_without_a_request_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("\n\n")
-    with pytest.raises(UsageError, match="holds no request of a mooncake trace; check the file"):
+    with pytest.raises(
+        UsageError, match="holds no request of a trace of the format mooncake; check the file"
+    ):
         workload(path)
 
 
