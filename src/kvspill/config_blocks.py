@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from kvspill.config_fields import Group, OnOff, opt
+from kvspill.config_fields import DEFAULT_IO_SIZE, Group, OnOff, opt
+from kvspill.errors import UsageError
+from kvspill.records import GIB
 
 PolicyName = Literal["lru", "lfu", "fifo", "s3-fifo", "none"]
 
@@ -18,15 +20,35 @@ RECOMPUTE_US_PER_TOKEN = round(PREFILL_SECONDS_OF_64K / 65_536 * 1e6, 1)
 EngineName = Literal[
     "vllm-fs", "vllm-slot", "llm-d", "lmcache", "sglang", "mooncake-bucket", "kvbm", "flexkv"
 ]
+_ALIGNMENT = 4096
 _ENGINES = Path(__file__).parent / "engines"
 
 
-def engine_settings(name: str) -> dict[str, Any]:
-    """What a named engine sets, from its YAML file."""
+def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a named engine sets, from its YAML file, beside what is given."""
     import yaml
 
     settings: dict[str, Any] = yaml.safe_load((_ENGINES / f"{name}.yaml").read_text(encoding="utf-8"))
+    if settings.get("io_size") == "block":
+        settings["io_size"] = _block_io_size({**settings, **(given or {})})
     return settings
+
+
+def _block_io_size(data: Mapping[str, Any]) -> int:
+    """Bytes of a whole block, so that one system call moves it whatever the model."""
+    from kvspill.config_groups import OwnModel
+    from kvspill.models import find_model
+
+    try:
+        own = [
+            OwnModel.model_validate(model).spec(str(name)) for name, model in data.get("models", {}).items()
+        ]
+        spec = find_model(str(data.get("model", "llama3.1-8b")), own)
+        block_bytes = int(data["block_tokens"]) * spec.bytes_per_token(int(data.get("tensor_parallel", 1)))
+    except (ValueError, TypeError, AttributeError, UsageError):
+        # What is wrong with them is said where they are checked.
+        return DEFAULT_IO_SIZE
+    return min(max(1, -(-block_bytes // _ALIGNMENT)) * _ALIGNMENT, GIB)
 
 
 def with_engine(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,7 +56,7 @@ def with_engine(data: Mapping[str, Any]) -> dict[str, Any]:
     name = data.get("engine")
     if name not in get_args(EngineName):
         return dict(data)
-    return {**engine_settings(str(name)), **data}
+    return {**engine_settings(str(name), data), **data}
 
 
 class BlockFields(Group):
@@ -46,9 +68,10 @@ class BlockFields(Group):
         "beside it wins",
         group="blocks",
     )
-    layout: Literal["files", "slots", "buckets"] = opt(
+    layout: Literal["files", "tree", "slots", "buckets"] = opt(
         "files",
-        "a file per entry, slots of a block in one preallocated file, or files of many blocks",
+        "a file per entry, the same under two levels of directories, slots of a block in one preallocated "
+        "file, or files of many blocks",
         group="io",
     )
     write_threads: Annotated[int, Field(ge=0, le=1024)] = opt(

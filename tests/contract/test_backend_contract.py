@@ -57,6 +57,7 @@ BACKENDS: dict[str, tuple[bool, Callable[[Path, Clock], Backend]]] = {
     "files-uring": (True, lambda path, clock: ring_files(path, clock)),
     "files-uring-full": (True, lambda path, clock: ring_files(path, clock, verify="full")),
     "files-split": (True, lambda path, clock: laid_out("files", path, clock)),
+    "tree": (True, lambda path, clock: laid_out("tree", path, clock)),
     "slots": (True, lambda path, clock: laid_out("slots", path, clock)),
     "slots-buffered": (True, lambda path, clock: laid_out("slots", path, clock, direct="off")),
     "buckets": (True, lambda path, clock: laid_out("buckets", path, clock)),

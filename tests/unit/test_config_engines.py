@@ -46,6 +46,7 @@ def test_an_unknown_engine_is_refused():
     [
         ("vllm-fs", "block_tokens", 16),
         ("vllm-fs", "storage_eviction_policy", "none"),
+        ("vllm-fs", "layout", "tree"),
         ("vllm-slot", "layout", "slots"),
         ("vllm-slot", "io_threads", 1),
         ("vllm-slot", "write_threads", 1),
@@ -60,6 +61,23 @@ def test_an_unknown_engine_is_refused():
 )
 def test_what_makes_an_engine_itself(name, field, value):
     assert getattr(Config(engine=name), field) == value
+
+
+@pytest.mark.parametrize("name", ["vllm-fs", "vllm-slot", "lmcache"])
+@pytest.mark.parametrize("model", ["tiny-1b", "llama3.1-8b", "llama3.1-70b-instruct", "own"])
+def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(name, model):
+    own = {"own": {"layers": 33, "kv_heads": 7, "head_dim": 101}}
+    config = Config(engine=name, model=model, models=own, block_tokens=300)
+    block_bytes = 300 * config.bytes_per_token
+    assert block_bytes <= config.io_size < block_bytes + 4096
+    assert Config(engine=name, model=model, models=own, io_size="1MiB").io_size == 1 << 20
+
+
+def test_a_wrong_model_beside_an_engine_is_refused_as_ever():
+    with pytest.raises(UsageError, match="nobody"):
+        Config(engine="lmcache", model="nobody")
+    with pytest.raises(ValueError, match="block_tokens"):
+        Config(engine="lmcache", block_tokens="many")
 
 
 def test_a_policy_that_knows_no_chains_is_refused_for_blocks():

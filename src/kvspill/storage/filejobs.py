@@ -55,6 +55,8 @@ class Site:
     verify: Verify
     plane: DataPlane
     tally: Tally
+    levels: tuple[int, ...] = (2,)
+    """Letters of a file's name that each directory on the way to it is named by."""
 
     def open(self, name: str, flags: int) -> int:
         flags |= os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_DIRECT if self.access.direct else 0)
@@ -73,7 +75,7 @@ class _FileJob(SpanJob):
 
     @property
     def path(self) -> str:
-        return path_of(self.span.identity)
+        return path_of(self.span.identity, self.site.levels)
 
     def fail_short(self, kind: str, piece: int, moved: int) -> None:
         offset, nbytes = self.span.extent(piece)
@@ -132,7 +134,7 @@ class WriteJob(_FileJob):
         return self.path + ".tmp"
 
     def begin(self) -> int:
-        self.site.run.make_subdir(self.path[:2])
+        self.site.run.make_subdir(self.path.rpartition("/")[0])
         self.fd = self.site.open(self.temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         if self.span.total_bytes and self.site.access.preallocates:
             preallocate(self.fd, self.span.total_bytes)
@@ -244,9 +246,13 @@ class DeleteJob(RemovalJob):
         self.identity = identity
 
     def remove(self) -> None:
-        os.unlink(path_of(self.identity), dir_fd=self.site.run.fd)
+        os.unlink(path_of(self.identity, self.site.levels), dir_fd=self.site.run.fd)
 
 
-def path_of(identity: Identity) -> str:
-    """An object's place in the run directory: one of 256 subdirectories, then name and generation (E3)."""
-    return f"{identity.name[:2]}/{identity.name}-{identity.generation}"
+def path_of(identity: Identity, levels: tuple[int, ...]) -> str:
+    """An object's place in the run directory: subdirectories, then name and generation (E3)."""
+    letters, parts = 0, []
+    for count in levels:
+        parts.append(identity.name[letters : letters + count])
+        letters += count
+    return "/".join((*parts, f"{identity.name}-{identity.generation}"))

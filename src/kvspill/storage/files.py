@@ -49,6 +49,9 @@ class FilesOptions:
 class FilesBackend:
     """Objects spread over the run directories of one or more roots by a stable hash."""
 
+    _levels: tuple[int, ...] = (2,)
+    """Letters of the names of nested directories that files lie in."""
+
     def __init__(
         self,
         roots: Sequence[Path],
@@ -131,7 +134,10 @@ class FilesBackend:
             access = probe(run, self._options.direct)
             self._check_alignment(root, access)
             self._sites.append(
-                Site(run, access, self._options.sync == "data", self._verify, self._plane, self.tally)
+                Site(
+                    *(run, access, self._options.sync == "data", self._verify, self._plane, self.tally),
+                    levels=self._levels,
+                )
             )
         self._alignment = max(site.access.alignment for site in self._sites)
         if self._options.io_engine == "io_uring":

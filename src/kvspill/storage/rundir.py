@@ -16,7 +16,8 @@ from kvspill.errors import UsageError
 MARKER = ".kvspill-run"
 _MARKER_TEXT = b"kvspill run directory: removed by the run, or by the next one here\n"
 _RUN_NAME = re.compile(r"kvspill-\d+-[0-9a-f]{8}")
-_SUBDIR_NAME = re.compile(r"[0-9a-f]{2}")
+_SUBDIR_NAME = re.compile(r"[0-9a-f]{2,3}")
+_INNER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{32}-\d+(\.tmp)?|probe(\.tmp)?")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -52,10 +53,16 @@ class RunDir:
         return self.root / self.name
 
     def make_subdir(self, name: str) -> None:
-        """Make one of the 256 subdirectories when its first file comes."""
-        if name not in self._made:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=self.fd)
+        """Make a subdirectory, and the one around it, when its first file comes."""
+        if name in self._made:
+            return
+        around = name.rpartition("/")[0]
+        if around:
+            self.make_subdir(around)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=self.fd)
+        if not around:
+            # Inner ones may be a million: too many to remember, so each is asked for again.
             self._made.add(name)
 
     def remove(self, keep_fds: bool = False) -> list[str]:
@@ -214,7 +221,7 @@ def _remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
     left = []
     for entry_name, is_dir in _entries(run_fd):
         if is_dir and _SUBDIR_NAME.fullmatch(entry_name):
-            left += _remove_subdir(run_fd, entry_name)
+            left += _remove_subdir(run_fd, entry_name, entry_name)
         elif not is_dir and _FILE_NAME.fullmatch(entry_name):
             left += _tried(entry_name, os.unlink, entry_name, run_fd)
         elif entry_name not in (MARKER, MARKER + ".new"):
@@ -225,25 +232,29 @@ def _remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
     return left
 
 
-def _remove_subdir(run_fd: int, name: str) -> list[str]:
+def _remove_subdir(around_fd: int, name: str, shown: str) -> list[str]:
+    """Remove one subdirectory with its files; one of three letters may hold others of two."""
     try:
-        fd = os.open(name, _DIRECTORY, dir_fd=run_fd)
+        fd = os.open(name, _DIRECTORY, dir_fd=around_fd)
     except OSError as error:
-        return [_reason(f"{name}/", error)]
+        return [_reason(f"{shown}/", error)]
     left = []
     try:
         for entry_name, is_dir in _entries(fd):
-            if is_dir or not _FILE_NAME.fullmatch(entry_name):
-                left.append(f"{name}/{entry_name}")
+            inside = f"{shown}/{entry_name}"
+            if is_dir and len(name) == 3 and _INNER_NAME.fullmatch(entry_name):
+                left += _remove_subdir(fd, entry_name, inside)
+            elif is_dir or not _FILE_NAME.fullmatch(entry_name):
+                left.append(inside)
             else:
-                left += _tried(f"{name}/{entry_name}", os.unlink, entry_name, fd)
+                left += _tried(inside, os.unlink, entry_name, fd)
     except OSError as error:
-        left.append(_reason(f"{name}/", error))
+        left.append(_reason(f"{shown}/", error))
     finally:
         os.close(fd)
     # It is not empty where a thread stuck in a system call made one more file: the marker stays then, and
     # the next run finishes.
-    return left or _tried(f"{name}/", os.rmdir, name, run_fd)
+    return left or _tried(f"{shown}/", os.rmdir, name, around_fd)
 
 
 def _tried(shown: str, remove: Callable[..., None], path: str, dir_fd: int) -> list[str]:

@@ -104,7 +104,7 @@ def row_source(rows: RowReader, path: Path, flag: str, ordered: bool) -> Source:
 
 
 def in_order(rows: Iterator[Row], path: Path, log: RowLog) -> Iterator[Row]:
-    """The rows by time, where none stands further out of order than REORDER_ROWS rows; the log knows lines."""
+    """The rows by time, where none stands further out of order than REORDER_ROWS rows."""
     heap = [(row.at_ns, index, log.line, row) for index, row in enumerate(islice(rows, REORDER_ROWS))]
     heapify(heap)
     last_ns: int | None = None

@@ -109,6 +109,22 @@ def test_what_somebody_put_into_a_run_directory_stays_and_is_named(tmp_path: Pat
     assert [path.name for path in (run.path / "ab").iterdir()] == ["notes.npy"]
 
 
+def test_nested_subdirectories_go_with_the_run_and_what_is_not_its_own_stays(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    for inner in ("abc/de", "abc/df", "abd/00"):
+        run.make_subdir(inner)
+        run.make_subdir(inner)
+        (run.path / inner / ("ab" * 16 + "-1")).write_text("the run's")
+    (run.path / "abc" / "df" / "notes.npy").write_text("not the run's")
+    (run.path / "abc" / "de" / "ff").mkdir()
+    assert sorted(run.remove()) == ["abc/de/ff", "abc/df/notes.npy"]
+    assert not (run.path / "abd").exists()
+    clean_run = RunDir(tmp_path)
+    clean_run.make_subdir("0ab/cd")
+    assert clean_run.remove() == []
+    assert not clean_run.path.exists()
+
+
 def test_other_files_beside_the_run_directory_are_untouched(tmp_path: Path) -> None:
     (tmp_path / "model.npy").write_text("theirs")
     killed_run(tmp_path)

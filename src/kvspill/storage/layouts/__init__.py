@@ -13,6 +13,7 @@ from kvspill.storage.files import FilesOptions
 
 _LAYOUTS = {
     "files": "kvspill.storage.layouts.split:SplitFilesBackend",
+    "tree": "kvspill.storage.layouts.tree:TreeBackend",
     "slots": "kvspill.storage.layouts.slots:SlotsBackend",
     "buckets": "kvspill.storage.layouts.buckets:BucketsBackend",
 }
