@@ -393,18 +393,10 @@ class Cache:
         if completion.error is not None and completion.error != "cancelled":
             self.errors[tier.name, verb, completion.error] += 1
             self.on_error()
-        self._observer.op(
-            OpRecord(
-                tier=tier.name,
-                verb=verb,
-                purpose=purpose,
-                key=entry.ref.key,
-                nbytes=entry.ref.nbytes,
-                stored_bytes=entry.stored_bytes,
-                completion=completion,
-                generation=entry.ref.generation,
-            )
-        )
+        key, generation, nbytes = entry.ref
+        # By position, and not by name: this is done for every operation.
+        record = OpRecord(tier.name, verb, purpose, key, nbytes, entry.stored_bytes, completion, generation)
+        self._observer.op(record)
 
 
 async def gather(calls: list[Coroutine[Any, Any, T]]) -> list[T]:
