@@ -62,8 +62,9 @@ def _welch_half_width(first: Sequence[float], second: Sequence[float]) -> float:
     if error == 0:
         return 0.0
     parts = sum(share**2 / (len(sample) - 1) for share, sample in zip(shares, (first, second), strict=True))
-    # Rounded down: fewer degrees of freedom make the interval wider, never too narrow.
-    freedom = max(1, int(error**2 / parts))
+    # Rounded down: fewer degrees of freedom make the interval wider, never too narrow. The square of a tiny
+    # share may be no number any more.
+    freedom = max(1, int(error**2 / parts)) if parts else 1
     return student_quantile((1 + CONFIDENCE) / 2, freedom) * math.sqrt(error)
 
 

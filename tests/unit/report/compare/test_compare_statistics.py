@@ -15,6 +15,7 @@ from kvspill.report.compare.statistics import (
     geometric_mean,
     ratio_of_pairs,
     ratio_of_samples,
+    ratio_with_zeros,
     verdict,
     win_rate,
 )
@@ -99,3 +100,9 @@ def test_an_absurd_scatter_gives_a_wide_interval_and_no_overflow() -> None:
     assert ratio is not None
     assert verdict(ratio, "higher") == ALIKE
     assert math.isfinite(ratio.high or math.inf)
+
+
+def test_values_too_small_to_be_squared_still_have_a_ratio() -> None:
+    found = ratio_with_zeros([0.0, 1e-100], [1e-100, 2e-100])
+    assert found is not None
+    assert found.value == pytest.approx(3.0)
