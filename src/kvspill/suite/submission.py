@@ -41,6 +41,20 @@ FREE_FIELDS: Final = frozenset(
     }
 )
 """Settings that describe the system under test or the output, and may differ in a closed submission."""
+SPOILERS: Final = frozenset(
+    {
+        "memory_directory",
+        "not_direct",
+        "page_cache",
+        "device_excess",
+        "client_bound",
+        "capacity_bound",
+        "crowded",
+        "errors",
+        "stuck_io",
+    }
+)
+"""Warnings that say a trial measured something else than the device under the option's load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +255,8 @@ def _faults(result: Result) -> list[str]:
     failed = result["honesty"]["requests"]["failed"]
     if failed:
         faults.append(f"{failed} requests failed")
-    return faults
+    spoiled = (item for item in result["warnings"] if item["code"] in SPOILERS)
+    return faults + [f"{item['code']}: {item['message']}" for item in spoiled]
 
 
 def _shown(value: Any) -> str:
@@ -279,16 +294,18 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
 
 def _warnings(trials: Sequence[Sequence[Result]]) -> list[str]:
     """Each kind of warning once, with the trials that have it and the first one's words."""
-    found: dict[str, tuple[str, list[int]]] = {}
+    found: dict[str, dict[int, str]] = {}
     for number, ranks in enumerate(trials, start=1):
         for item in (item for result in ranks for item in result["warnings"]):
             # How many trials there are is judged over all of them, not in each.
             if item["code"] != "few_trials":
-                numbers = found.setdefault(item["code"], (item["message"], []))[1]
-                numbers += [] if number in numbers else [number]
-    return [
-        f"{code} (trial {', '.join(map(str, numbers))}): {text}" for code, (text, numbers) in found.items()
-    ]
+                found.setdefault(item["code"], {}).setdefault(number, item["message"])
+    lines = []
+    for code, texts in found.items():
+        first = next(iter(texts))
+        whose = f"; figures of trial {first}" if len(set(texts.values())) > 1 else ""
+        lines.append(f"{code} (trial {', '.join(map(str, texts))}{whose}): {texts[first]}")
+    return lines
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -304,7 +321,7 @@ def render(summary: Mapping[str, Any]) -> str:
     if summary["allocs"]:
         lines.append(summary["allocs"])
     trials = summary["trials"]
-    lines.append(f"{trials['complete']} of {trials['run']} trials complete, {trials['ranks']} rank(s) each.")
+    lines.append(f"{trials['complete']} of {trials['run']} trials complete, {_ranks_text(trials['ranks'])}.")
     compare = summary["compare_by"]
     lines += ["", f"Compare by: {', '.join(compare['primary'])} (primary)"]
     if compare["secondary"]:
@@ -319,6 +336,10 @@ def render(summary: Mapping[str, Any]) -> str:
     if summary["warnings"]:
         lines += ["", "Warnings:", *(f"  {text}" for text in summary["warnings"])]
     return "\n".join(lines) + "\n"
+
+
+def _ranks_text(ranks: int) -> str:
+    return "one client (rank) each" if ranks <= 1 else f"{ranks} clients (ranks) each"
 
 
 def _figure_line(name: str, figure: Mapping[str, Any], primary: bool) -> str:

@@ -1,6 +1,7 @@
 """Submissions: the fixed parameters, every deviation named, and the rules of aggregation."""
 
 import copy
+import tempfile
 from typing import Any
 
 import pytest
@@ -125,6 +126,60 @@ def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) ->
     ]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "memory_directory",
+        "not_direct",
+        "page_cache",
+        "device_excess",
+        "client_bound",
+        "capacity_bound",
+        "crowded",
+        "errors",
+        "stuck_io",
+    ],
+)
+def test_a_trial_that_measured_something_else_is_not_closed(code: str, result: dict[str, Any]) -> None:
+    item = {"code": code, "message": "What went wrong.", "remedy": "x"}
+    spoiled = {**result, "warnings": [*result["warnings"], item]}
+    summary = summarize(OPTIONS["1"], config("1"), [[result], [spoiled], [result]])
+    assert summary["deviations"] == [f"trial 2: {code}: What went wrong."]
+    assert summary["division"] == "open"
+
+
+def test_a_submission_bounded_by_a_small_storage_budget_is_not_closed() -> None:
+    small = Config(
+        model="tiny-1b", num_users=8, duration=60.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, storage_capacity_gb=1.0
+    )
+    bounded = run_trials(make_plan(small, True, Progress(quiet=True)), Progress(quiet=True))
+    bounded |= {"simulated": False, "honesty": {**bounded["honesty"], "modelled_tiers": []}}
+    found = deviations(OPTIONS["1"], config("1", storage_capacity_gb=1.0), [[bounded]] * 3)
+    assert any(text.startswith("trial 1: capacity_bound: ") for text in found)
+    assert any(text.startswith("trial 3: capacity_bound: ") for text in found)
+
+
+@pytest.mark.real
+def test_trials_in_memory_or_through_the_page_cache_are_named_and_open() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        small = Config(
+            model="tiny-1b",
+            num_users=2,
+            duration=3.0,
+            cpu_mem_gb=0.0,
+            gpu_mem_gb=0.0,
+            storage_capacity_gb=0.5,
+            cache_dir=(folder,),
+            direct="off",
+        )
+        trial = run_trials(make_plan(small, False, Progress(quiet=True)), Progress(quiet=True))
+    summary = summarize(OPTIONS["1"], config("1"), [[trial]] * 3)
+    assert summary["division"] == "open"
+    for number in (1, 2, 3):
+        for code in ("memory_directory", "not_direct"):
+            assert any(text.startswith(f"trial {number}: {code}: ") for text in summary["deviations"])
+
+
 def test_no_complete_trial_is_invalid() -> None:
     assert summarize(OPTIONS["1"], config("1"), [])["division"] == "invalid"
 
@@ -175,3 +230,12 @@ def test_warnings_are_told_once_with_their_trials(result: dict[str, Any]) -> Non
     first, third = {**result, "warnings": [few, late]}, {**result, "warnings": [late]}
     summary = summarize(OPTIONS["1"], config("1"), [[first], [{**result, "warnings": [few]}], [third]])
     assert summary["warnings"] == ["late_arrivals (trial 1, 3): late by 5 ms"]
+
+
+def test_a_warning_with_other_figures_in_each_trial_says_whose_it_shows(result: dict[str, Any]) -> None:
+    trials = [
+        [{**result, "warnings": [{"code": "unfinished", "message": f"{count} requests", "remedy": "x"}]}]
+        for count in (12, 15)
+    ]
+    summary = summarize(OPTIONS["1"], config("1"), trials)
+    assert summary["warnings"] == ["unfinished (trial 1, 2; figures of trial 1): 12 requests"]
