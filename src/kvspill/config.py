@@ -239,7 +239,12 @@ class Config(BlockFields, AutoscalingFields):
     output: PathText | None = opt(
         None, "result file (default: a new one under ./kvspill-results)", group="output", metavar="FILE"
     )
-    log_ops: PathText | None = opt(None, "write one row per operation", group="output", metavar="FILE")
+    log_ops: PathText | None = opt(
+        None,
+        "write one row per operation (.parquet), and one per request to FILE-requests.parquet beside it",
+        group="output",
+        metavar="FILE",
+    )
     xlsx_output: PathText | None = opt(
         None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
     )

@@ -27,6 +27,7 @@ WRONG = [
     ("--output /sys/x.json", "--output /sys/x.json: /sys takes no file ("),
     ("--output folder", "--output folder: is a directory; name a file in it"),
     ("--log-ops folder", "--log-ops folder: is a directory; name a file in it"),
+    ("--log-ops x.csv", "--log-ops x.csv: rows are written as Parquet; name a file that ends in .parquet"),
     ("--log-ops /proc/x.parquet", "--log-ops /proc/x.parquet: /proc takes no file ("),
     ("--xlsx-output foo.pdf", "--xlsx-output foo.pdf: neither .xlsx nor .csv; "),
     ("--xlsx-output /proc/x.csv", "--xlsx-output /proc/x.csv: /proc takes no file ("),

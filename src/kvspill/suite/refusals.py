@@ -35,6 +35,8 @@ def _check_log(path: Path) -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise UsageError(f"--log-ops {path}: needs pyarrow, not installed here; pip install 'kvspill[log]'")
     check_place(path, f"--log-ops {path}")
+    if path.suffix != ".parquet":
+        raise UsageError(f"--log-ops {path}: rows are written as Parquet; name a file that ends in .parquet")
     requests = requests_path(path)
     check_place(requests, f"--log-ops {path}: its {requests.name}")
 
