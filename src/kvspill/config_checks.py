@@ -191,6 +191,12 @@ def _check_autoscaling(config: "Config") -> None:
             "--enable-autoscaling: a search has no number of requests to end after; give --duration SECONDS "
             "and leave --max-requests out"
         )
+    timed = config.recording is not None and config.recording[0] != "sharegpt"
+    if timed and config.arrival == "closed":
+        raise UsageError(
+            "--arrival closed: users who wait for answers do not follow the speed of a recording, which is "
+            "what --enable-autoscaling turns; leave it out"
+        )
     if config.autoscaler_mode == "qos" and config.storage_tier == "off":
         raise UsageError(
             "--autoscaler-mode qos: watches the storage tier, but --storage-tier is off; "

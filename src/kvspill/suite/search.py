@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.config_autoscaling import interval_seconds, stage_intervals
 from kvspill.measure.environment import environment
+from kvspill.measure.oplog import OpLog
 from kvspill.measure.probes import Probe, WindowWatch
 from kvspill.measure.recorder import Recorder
-from kvspill.records import MIB, NS_PER_SEC, QoS, RunFacts, Tier
+from kvspill.measure.tee import Tee
+from kvspill.records import MIB, NS_PER_SEC, Observer, QoS, RunFacts, Tier
 from kvspill.report.cautions import caution
 from kvspill.report.result import build_result
 from kvspill.serving.autoscaler import make_mode
@@ -73,6 +76,7 @@ class SearchTrial(Trial):
             unloaded = await probe_unloaded(self.backends[Tier.STORAGE], largest_bytes)
             self.progress.say(f"a read on the idle storage tier takes {unloaded}")
         account = _Account(self)
+        log = None if config.log_ops is None else OpLog(Path(config.log_ops))
         windows = StageWindows(
             WindowMonitor(config.bytes_per_token, unloaded, config.slo_latency),
             lambda at_ns: Recorder(at_ns, None, config.bytes_per_token),
@@ -80,10 +84,13 @@ class SearchTrial(Trial):
             account.on_open,
             account.on_close,
         )
-        cache = build_cache(config, world, windows, self.backends, self.limits)
+        observer: Observer = windows if log is None else Tee(windows, log)
+        cache = build_cache(config, world, observer, self.backends, self.limits)
         await self.preload(workload, cache)
         start_ns = world.now_ns()
-        engine = build_engine(config, world, windows, cache, start_ns, workload)
+        if log is not None:
+            log.count_from(start_ns)
+        engine = build_engine(config, world, observer, cache, start_ns, workload)
         interrupts.load_begins(engine.interrupt)
         lever = make_lever(config, workload, engine)
         options = search_options(config, lever, start_ns)
@@ -94,6 +101,8 @@ class SearchTrial(Trial):
         health = Health(world, config, cache)
         account.begin(engine, cache, lever, health, start_ns)
         await self._drive(engine, windows, controller, health)
+        if log is not None:
+            log.close()
         return await self._result(account, windows, controller, workload)
 
     async def _drive(
@@ -136,7 +145,7 @@ class SearchTrial(Trial):
         users = account.users
         steps = controller.entries(facts.interrupted)
         ceiling = None
-        if not simulated:
+        if not simulated and facts.interrupted is None:
             fixed = config.changed(enable_autoscaling=False, num_users=users)
             ceiling = await null_ceiling(fixed, self.world, CEILING_SECONDS)
         return build_result(
@@ -272,7 +281,10 @@ def search_warnings(last: Mapping[str, Any], steps: list[dict[str, Any]]) -> lis
     """What a reader of the answer must know."""
     found: list[Mapping[str, str]] = []
     if not last["concluded"]:
-        longer = f"Give --duration {last['missing_seconds']:.0f} s more, or start nearer with --num-users."
+        missing = last["missing_seconds"]
+        longer = "Let it run to its end."
+        if missing is not None:
+            longer = f"Give --duration {missing:.0f} s more, or start nearer with --num-users."
         found.append(caution("autoscaling_inconclusive", str(last["reason"]), longer))
     if last.get("no_verdict"):
         classes = ", ".join(last["no_verdict"])

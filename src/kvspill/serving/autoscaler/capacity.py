@@ -160,5 +160,9 @@ class CapacityMode:
         peak = self._peak()
         reason = f"Not concluded: highest so far {self.line(peak.measure)} at {peak.level}."
         left = 2 if self._fell else 2 + STAGES_WITHOUT_GAIN
-        facts = self._facts(peak, False)
+        # The stage that found the peak cannot confirm it: only a return to it can.
+        returned = [held for held in self._confirmations if held.level == peak.level]
+        facts = self._facts(peak, False) | {
+            "peak_confirmed": any(self._agrees(held, peak) for held in returned)
+        }
         return Answer(peak.level, peak.measure, reason, concluded=False, facts=facts, stages_left=left)

@@ -212,7 +212,12 @@ class Controller:
     def entries(self, interrupted: str | None = None) -> list[dict[str, Any]]:
         """autoscaling_stats: every step, the answer last; interrupted says why the load ended early."""
         answer = self._answer or self._mode.so_far()
-        missing = self._missing(answer) if interrupted is None else f"The run was {interrupted}."
+        missing_seconds = None
+        if not answer.concluded and interrupted is None:
+            missing_seconds = self._missing_seconds(answer)
+        missing = f"The run was {interrupted}."
+        if missing_seconds is not None:
+            missing = f"The time was too short: at least {missing_seconds:.0f} s more were needed."
         measured = {} if answer.measure is None else answer.measure.to_dict()
         last_seconds = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
         final = {
@@ -222,7 +227,7 @@ class Controller:
             "reason": answer.reason if answer.concluded else f"{answer.reason} {missing}",
             "mode": self._options.mode,
             "concluded": answer.concluded,
-            "missing_seconds": None if answer.concluded else self._missing_seconds(answer),
+            "missing_seconds": missing_seconds,
             **measured,
             **answer.facts,
         }
@@ -242,6 +247,3 @@ class Controller:
         used = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
         left = (self._options.end_ns - self._options.start_ns) / NS_PER_SEC - used
         return max(typical, answer.stages_left * typical - left)
-
-    def _missing(self, answer: Answer) -> str:
-        return f"The time was too short: at least {self._missing_seconds(answer):.0f} s more were needed."

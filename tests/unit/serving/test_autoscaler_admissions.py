@@ -1,0 +1,90 @@
+"""What a search does not know it does not claim: no confirmation, time or level that was never measured."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.measure.oplog import requests_path
+from kvspill.suite import search as search_module
+from kvspill.suite.interrupts import Interrupts
+from kvspill.suite.progress import Progress
+from kvspill.suite.search import SearchTrial
+from kvspill.suite.trial import Plan, run_trial
+from sim.limit_sweep import UNLIMITED_BYTES, search, search_config
+
+
+def quick(tmp_path, mode: str, **changes) -> dict:
+    config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
+    return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
+
+
+class _AfterSeconds(Interrupts):
+    """A signal so many seconds of the world's clock after the load began."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self._seconds = seconds
+
+    def load_begins(self, interrupt) -> None:
+        asyncio.get_running_loop().call_later(self._seconds, interrupt, "interrupted by SIGINT")
+
+
+def test_a_recording_is_not_searched_with_closed_arrivals() -> None:
+    asked = {"trace": "mooncake:sample", "enable_autoscaling": True, "duration": 60.0}
+    assert Config(**asked).arrival == "open"
+    with pytest.raises(UsageError, match=r"--arrival closed: .*leave it out") as refused:
+        Config(**asked, arrival="closed")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_peak_nobody_returned_to_is_not_confirmed(tmp_path) -> None:
+    answer = quick(tmp_path, "capacity", duration=60.0)["autoscaling_stats"][-1]
+    assert not answer["concluded"]
+    assert answer["peak_throughput"] > 0
+    assert answer["peak_confirmed"] is False
+
+
+def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path) -> None:
+    config = search_config(tmp_path, "llama3.1-8b", 2.0, "qos")
+    result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True), _AfterSeconds(60.0))
+    answer = result["autoscaling_stats"][-1]
+    assert result["incomplete"]
+    assert not answer["concluded"]
+    assert answer["missing_seconds"] is None
+    assert answer["reason"].endswith("The run was interrupted by SIGINT.")
+    (warning,) = [item for item in result["warnings"] if item["code"] == "autoscaling_inconclusive"]
+    assert warning["remedy"] == "Let it run to its end."
+
+
+@pytest.mark.parametrize("reason", ["interrupted by SIGINT", None])
+def test_nothing_is_measured_after_an_interrupt(tmp_path, monkeypatch, reason) -> None:
+    measured = []
+
+    async def ceiling(*_arguments) -> None:
+        measured.append("ceiling")
+
+    monkeypatch.setattr(search_module, "null_ceiling", ceiling)
+    monkeypatch.setattr(search_module, "environment", lambda _dirs: None)
+    monkeypatch.setattr(search_module, "build_result", lambda *_some, **_more: {})
+    config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
+    trial = SearchTrial(Plan(config, False, UNLIMITED_BYTES), None, {}, {}, Progress(True))
+    facts = SimpleNamespace(interrupted=reason, workload={})
+    account = SimpleNamespace(facts=lambda *_: facts, users=3, probes=None)
+    controller = SimpleNamespace(entries=lambda _reason: [{"concluded": True}])
+    windows, workload = SimpleNamespace(recorder=object()), SimpleNamespace(facts=dict)
+    asyncio.run(trial._result(account, windows, controller, workload))
+    assert measured == ([] if reason else ["ceiling"])
+
+
+def test_the_row_log_has_the_rows_of_every_stage(tmp_path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "ops.parquet"
+    result = quick(tmp_path, "qos", log_ops=str(path), max_users=20)
+    requests = parquet.read_table(requests_path(path)).to_pylist()
+    measured = sum(step["requests"] for step in result["autoscaling_stats"][:-1])
+    assert len(requests) >= measured > result["requests_completed"]
+    assert min(row["intended_ns"] for row in requests) >= 0
+    assert parquet.read_table(path).num_rows > len(requests)
