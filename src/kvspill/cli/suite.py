@@ -155,7 +155,7 @@ def _order(options: argparse.Namespace) -> "Order":
 
 def _start(options: argparse.Namespace) -> int:
     """Derive, say how, and run."""
-    from kvspill.suite.campaign import run_folder
+    from kvspill.suite.campaign import PROBE, run_folder
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.order import prepare
     from kvspill.suite.progress import Progress
@@ -168,7 +168,12 @@ def _start(options: argparse.Namespace) -> int:
         return _dry_run(ready)
     title = f"KV CACHE SUITE: {options.model}, {len(ready.scenarios)} scenarios"
     manifest = new_manifest(
-        title, ready.scenarios, ready.sizes.notes, simulated=options.simulate, quick=options.quick
+        title,
+        ready.scenarios,
+        ready.sizes.notes,
+        simulated=options.simulate,
+        quick=options.quick,
+        facts={} if options.simulate else {PROBE: ready.sizes.bandwidth.read_gib_per_sec},
     )
     return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
 

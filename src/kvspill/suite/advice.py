@@ -1,54 +1,46 @@
 """What a suite's figures mean for this machine, in plain sentences made from measured numbers only."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
+from kvspill.suite.advice_tiers import faster_drive, mean, tiers, time_text
 from kvspill.suite.facts import Figures
 from kvspill.suite.scenario import NINE
 
 Found = Mapping[str, Figures]
 _ENGINE = "engine-"
-_SET_UPS = {
-    "cpu-storage": "DRAM in front of the storage",
-    "cpu-only": "DRAM alone",
-    "gpu-cpu-storage": "GPU memory and DRAM in front of the storage",
-}
-_WORTH = 1.1
-"""A tier must serve this many times as much to be worth its money; less is noise."""
 _NOTABLE = 0.1
-_FEW_REQUESTS = 100
 _PRESSED = 0.5
 """A device that fills half of the service time or more is near its limit."""
-_DOUBTS = {
-    "client_bound": "this program was near its own ceiling, so a faster device would not have shown",
-    "capacity_bound": "entries were dropped for lack of space, so more capacity alone would help",
-    "overload": "more was asked than could be served, so its latencies describe the queue",
-    "page_cache": "the page cache served reads, so the device looks faster than it is",
-    "not_steady": "throughput had not settled, so a longer run may differ",
-    "errors": "operations failed, so its figures are lower than they would be",
-}
+_CACHED = ("memory_directory", "not_direct", "page_cache")
 
 
-def advise(found: Found) -> list[str]:
-    """The sentences, most important first; what was not measured is named instead of guessed."""
+def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
+    """The sentences, most important first; what was not measured is named instead of guessed.
+
+    The probe is the reading speed seen before the first row, where there was one.
+    """
     if not found:
         return ["No scenario has a result yet, so nothing can be said."]
     if not any(name in NINE for name in found):
         plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
-        return [*plain, *_engines(found), *_doubts(found)]
-    lines = [*_drive(found), *_bottleneck(found), *_tiers(found), *_faster_drive(found), *_users(found)]
-    return [*lines, *_engines(found), *_doubts(found)]
+        return [*plain, *_engines(found), *doubts(found)]
+    lines = [*_drive(found, probe_gib_per_sec), *_bottleneck(found), *tiers(found), *faster_drive(found)]
+    return [*lines, *_users(found), *_engines(found), *doubts(found)]
 
 
-def _drive(found: Found) -> Iterator[str]:
-    """What the storage gives at most."""
-    rows = [found[name] for name in ("storage-saturation", "storage-only") if name in found]
-    rows = [row for row in rows if "storage" in row.tiers]
-    if not rows:
+def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
+    """The most that was seen of the storage, in whichever row that was."""
+    alone = [found[name] for name in ("storage-saturation", "storage-only") if name in found]
+    alone = [row for row in alone if "storage" in row.tiers]
+    if not alone:
         yield "The storage was not run alone, so its limit is unknown; run storage-saturation."
         return
+    rows = [row for row in found.values() if "storage" in row.tiers]
     best = max(rows, key=lambda row: row.tiers["storage"].read_gib_per_sec)
     tier = best.tiers["storage"]
-    if not any(_pressed(row) for row in rows):
+    if not any(_pressed(row) for row in alone):
         yield (
             f"The storage was not pressed ({tier.read_gib_per_sec:.2f} GiB/s reading in {best.name}), so its "
             "limit is unknown; run storage-saturation."
@@ -57,19 +49,32 @@ def _drive(found: Found) -> Iterator[str]:
     how = "would give" if best.simulated else "gave"
     text = (
         f"The storage {how} at most {tier.read_gib_per_sec:.2f} GiB/s reading and "
-        f"{tier.write_gib_per_sec:.2f} GiB/s writing ({best.name}, {best.users} users)"
+        f"{tier.write_gib_per_sec:.2f} GiB/s writing in these rows ({best.name}, {best.users} users)"
     )
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
         text += (
-            f"; 95 % of its reads took at most {_time(tier.read_p95_ms)}, "
-            f"of which at most {_time(tier.read_device_p95_ms)} in the device"
+            f"; 95 % of its reads took at most {time_text(tier.read_p95_ms)}, "
+            f"of which at most {time_text(tier.read_device_p95_ms)} in the device"
         )
-    yield text + "."
+    yield text + "." + _beyond(rows, tier.read_gib_per_sec, probe_gib_per_sec)
+    if any(code in best.warnings for code in _CACHED):
+        yield "Memory served that, at least in part: it is no limit of a device."
+
+
+def _beyond(rows: list[Figures], read_gib_per_sec: float, probe_gib_per_sec: float | None) -> str:
+    """Where the storage was seen to do more than in any row's window."""
+    text = ""
+    stages = max(rows, key=lambda row: row.stage_storage_gib_per_sec or 0.0)
+    if (stages.stage_storage_gib_per_sec or 0.0) > read_gib_per_sec:
+        text += f" In a stage of {stages.name} it moved {stages.stage_storage_gib_per_sec:.2f} GiB/s."
+    if probe_gib_per_sec is not None and probe_gib_per_sec > read_gib_per_sec:
+        text += f" Idle, before the first row, it read {probe_gib_per_sec:.2f} GiB/s."
+    return text
 
 
 def _pressed(row: Figures) -> bool:
     """Whether a row shows the limit of its storage."""
-    return row.name == "storage-saturation" or _mean(row.storage_io_ms) > _PRESSED * (row.served_ms or 0.0)
+    return row.name == "storage-saturation" or mean(row.storage_io_ms) > _PRESSED * (row.served_ms or 0.0)
 
 
 def _bottleneck(found: Found) -> Iterator[str]:
@@ -80,16 +85,17 @@ def _bottleneck(found: Found) -> Iterator[str]:
         return
     spent = _spent(row)
     if spent:
-        yield f"Bottleneck with {row.users} users ({row.name}): {spent}."
+        rough = f" (rough: {row.completed} requests only)" if too_few(row) else ""
+        yield f"Bottleneck with {row.users} users ({row.name}): {spent}{rough}."
 
 
 def _spent(row: Figures) -> str:
     """Where the time of a request goes, and what that means; empty where it took none."""
     parts = {
-        "waiting in the queue": _mean(row.queue_ms),
-        "in the tiers' I/O": _mean(row.storage_io_ms),
-        "generating tokens": _mean(row.generation_ms),
-        "in this program itself": _mean(row.other_ms),
+        "waiting in the queue": mean(row.queue_ms),
+        "in the tiers' I/O": mean(row.storage_io_ms),
+        "generating tokens": mean(row.generation_ms),
+        "in this program itself": mean(row.other_ms),
     }
     whole = sum(parts.values())
     if whole <= 0:
@@ -98,126 +104,77 @@ def _spent(row: Figures) -> str:
     spent = " and ".join(
         f"{value / whole:.0%} {where}" for where, value in ranked if value >= _NOTABLE * whole
     )
+    # Only an open stream of enough requests can ask for more than is served; waiting users just wait.
+    asks_more = row.arrival == "open" and not too_few(row)
     meaning = {
-        "waiting in the queue": "more is asked than the servers can take",
+        "waiting in the queue": (
+            "more is asked than the servers can take" if asks_more else "requests wait for a free server"
+        ),
         "in the tiers' I/O": "memory and storage set the pace",
-        "generating tokens": "the GPU sets the pace",
+        "generating tokens": "the simulated GPU sets the pace",
         "in this program itself": "it, and not the device, sets the pace",
     }[ranked[0][0]]
-    return f"a request of {_time(whole)} spends {spent}: {meaning}"
+    return f"a request of {time_text(whole)} spends {spent}: {meaning}"
 
 
 def _row(row: Figures) -> str:
     """A scenario of its own kind, in one sentence."""
     if row.autoscaling is not None:
-        return f"{row.name}: ended at {row.autoscaling.get('users')} users. {row.autoscaling['reason']}"
+        text = f"{row.name}: ended at {row.autoscaling.get('users')} users. {row.autoscaling['reason']}"
+        lack = _no_verdict(row, row.autoscaling)
+        return f"{text} No verdict: {lack}." if lack else text
     if not row.tokens_per_sec:
         return f"{row.name}: no request completed in the measured window; run it longer."
     return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {row.users} users; {_spent(row)}."
-
-
-def _tiers(found: Found) -> Iterator[str]:
-    """Which tier to buy: what each one adds to the throughput of the same users."""
-    base = found.get("storage-only")
-    if base is None or not base.tokens_per_sec:
-        yield "Without a result of storage-only nothing can be said about which tier to buy."
-        return
-    choices = [(base, "storage alone")]
-    for name, what in _SET_UPS.items():
-        row = found.get(name)
-        if row is not None and row.tokens_per_sec:
-            choices.append((row, what))
-            yield _gain(base, row, what)
-    yield from _purchase(choices)
-
-
-def _gain(base: Figures, row: Figures, what: str) -> str:
-    """One set-up against storage alone. Users wait for answers, so time saved shows as throughput."""
-    labels = {"gpu": "GPU memory", "cpu": "DRAM"}
-    sizes = " and ".join(
-        f"{tier.limit_gib:.1f} GiB {labels[name]}"
-        + (" (modelled)" if tier.modelled and not row.simulated else "")
-        for name, tier in row.tiers.items()
-        if name in labels
-    )
-    before, after = base.tokens_per_sec or 0.0, row.tokens_per_sec or 0.0
-    factor = after / before
-    if factor >= _WORTH:
-        effect = f"serves {factor:.1f} times as much as storage alone"
-    elif factor > 1 / _WORTH:
-        effect = "serves about as much as storage alone"
-    else:
-        effect = "serves less than storage alone"
-    waits = f"{_time(_mean(base.storage_io_ms))} -> {_time(_mean(row.storage_io_ms))}"
-    return f"{what} ({sizes}) {effect}: {before:,.0f} -> {after:,.0f} tok/s, I/O of a request {waits}."
-
-
-def _purchase(choices: list[tuple[Figures, str]]) -> Iterator[str]:
-    """The cheapest set-up of real tiers that is about as good as the best of them."""
-    real = [(row, what) for row, what in choices if "storage" in row.tiers and _is_real(row)]
-    best = max(row.tokens_per_sec or 0.0 for row, _ in real)
-    row, what = next(item for item in real if (item[0].tokens_per_sec or 0.0) * _WORTH >= best)
-    served = ", ".join(f"{other.tokens_per_sec:,.0f} tok/s with {name}" for other, name in real)
-    if len(real) == 1:
-        yield "No real tier was measured in front of the storage, so no purchase can be advised."
-    elif row is real[0][0]:
-        yield (
-            f"To buy first: nothing in front of the storage ({served}): with {row.users} users memory is not "
-            "what a request waits for."
-        )
-    else:
-        share = row.read_share.get("cpu", 0.0)
-        yield f"To buy first: {what} ({served}); {share:.0%} of the bytes read came from DRAM."
-    if any(not _is_real(row) for row, _ in choices):
-        yield (
-            "Figures with GPU memory are modelled: measure on a machine that has a GPU before buying one for "
-            "its memory."
-        )
-
-
-def _is_real(row: Figures) -> bool:
-    return row.simulated or not row.modelled
-
-
-def _faster_drive(found: Found) -> Iterator[str]:
-    """An upper bound on what a drive of twice the speed could do (Amdahl)."""
-    row = found.get("production") or found.get("cpu-storage") or found.get("storage-only")
-    tier = row.tiers.get("storage") if row is not None else None
-    if row is None or tier is None or row.storage_io_ms is None or not row.served_ms:
-        return
-    if not tier.read_mean_ms or tier.read_device_mean_ms is None:
-        return
-    if row.read_share.get("storage", 0.0) < 0.01:
-        yield f"In {row.name} hardly a byte was read from storage, so a faster drive would change nothing."
-        return
-    device_share = min(1.0, tier.read_device_mean_ms / tier.read_mean_ms)
-    busy_ms = sum(other.busy_ms for other in row.tiers.values())
-    part = tier.busy_ms / busy_ms if busy_ms > 0 else 1.0
-    saved = _mean(row.storage_io_ms) * part / 2 / row.served_ms
-    yield (
-        f"In {row.name} storage takes {part:.0%} of the tiers' time, and a storage read is "
-        f"{device_share:.0%} device time; a drive of twice the speed would take about {saved:.0%} off a "
-        "request's service at most."
-    )
 
 
 def _users(found: Found) -> Iterator[str]:
     """The answers of the searches."""
     row = found.get("autoscale")
     answer = row.autoscaling if row is not None else None
-    if answer is None:
+    if row is None or answer is None:
         yield "How many users this machine can serve was not searched for; run autoscale."
-    elif answer["concluded"]:
-        least = "at least " if "highest load allowed" in answer["reason"] else ""
-        yield f"Users that this machine can serve: {least}{answer.get('users')} ({answer['reason']})."
     else:
-        yield f"Users that this machine can serve: no answer yet. {answer['reason']}"
-    peak = found["capacity-autoscale"].autoscaling if "capacity-autoscale" in found else None
-    if peak is not None and peak.get("peak_throughput") is not None:
-        yield (
-            f"Peak throughput of the storage: {peak['peak_throughput']:,.0f} tokens' worth of KV per second "
-            f"with {peak.get('users')} users ({peak['reason']})."
+        yield f"Users that this machine can serve: {_users_text(row, answer)}"
+    limit = found.get("capacity-autoscale")
+    peak = limit.autoscaling if limit is not None else None
+    if limit is None or peak is None or peak.get("peak_throughput") is None:
+        return
+    if not peak.get("concluded", True) or not fit(limit):
+        few = f" Only {limit.completed} requests bear it." if too_few(limit) else ""
+        yield f"Peak throughput of the storage: no verdict. {peak['reason']}{few}"
+        return
+    yield (
+        f"Peak throughput of the storage: {peak['peak_throughput']:,.0f} tokens' worth of KV per second "
+        f"with {peak.get('users')} users ({peak['reason']})."
+    )
+
+
+def _users_text(row: Figures, answer: Mapping[str, Any]) -> str:
+    if not answer["concluded"]:
+        return f"no verdict yet. {answer['reason']}"
+    lack = _no_verdict(row, answer)
+    if lack:
+        return (
+            f"no verdict: {lack}; the search ended at {answer.get('users')} ({answer['reason']}). "
+            "Give longer --autoscale-seconds."
         )
+    least = "at least " if "highest load allowed" in answer["reason"] else ""
+    open_classes = answer.get("no_verdict") or ()
+    but = f"; no verdict for {', '.join(open_classes)}" if open_classes else ""
+    return f"{least}{answer.get('users')} ({answer['reason']}{but})."
+
+
+def _no_verdict(row: Figures, answer: Mapping[str, Any]) -> str:
+    """Why a search's answer bears no verdict; empty where it does."""
+    classes = answer.get("qos") or {}
+    if classes and set(answer.get("no_verdict") or ()) >= set(classes):
+        return "no class had enough requests in the answer's window"
+    if too_few(row):
+        return f"{row.completed} requests in the answer's window, {REQUESTS_MIN} are needed"
+    if "too_short" in row.warnings and row.completed < FEW_REQUESTS:
+        return f"the answer's window was short and had {row.completed} requests only"
+    return ""
 
 
 def _engines(found: Found) -> Iterator[str]:
@@ -225,38 +182,28 @@ def _engines(found: Found) -> Iterator[str]:
     rows = [row for name, row in found.items() if name.startswith(_ENGINE) and row.tokens_per_sec]
     if len(rows) < 2:
         return
-    ranked = sorted(rows, key=lambda row: -(row.tokens_per_sec or 0.0))
-    yield "Engines on this storage by what the same users get, best first:"
-    for place, row in enumerate(ranked, start=1):
-        saved = row.net_gpu_seconds_saved
-        worth = (
-            "" if saved is None else f", loading {'saved' if saved >= 0 else 'cost'} {abs(saved):,.1f} GPU s"
+    ranked = sorted((row for row in rows if fit(row)), key=lambda row: -(row.tokens_per_sec or 0.0))
+    left_out = [_engine(row) for row in rows if not fit(row)]
+    if len(ranked) > 1:
+        yield "Engines on this storage by what the same users get, best first:"
+        yield from (_place(place, row) for place, row in enumerate(ranked, start=1))
+    if left_out:
+        yield f"Not ranked, for too few requests or a disturbance: {', '.join(left_out)}."
+    full = [_engine(row) for row in ranked if row.stopped_storing]
+    if full and len(ranked) > 1:
+        who = f"{', '.join(full)} never evict" + ("s" if len(full) == 1 else "")
+        yield (
+            f"{who} and filled the tier, after which nothing new was stored: this ranking is then by "
+            "capacity, not by I/O; give a larger --storage-capacity-gb to compare their I/O."
         )
-        hits = "" if row.hit_rate is None else f", {row.hit_rate:.0%} of the blocks found"
-        yield f"{place}. {row.name.removeprefix(_ENGINE)}: {row.tokens_per_sec:,.0f} tok/s{hits}{worth}."
 
 
-def _doubts(found: Found) -> Iterator[str]:
-    for code, meaning in _DOUBTS.items():
-        rows = [row.name for row in found.values() if code in row.warnings]
-        if code == "overload":
-            # That scenario overloads on purpose.
-            rows = [name for name in rows if name != "storage-saturation"]
-        elif code == "capacity_bound":
-            # Memory without storage below it drops entries by design.
-            rows = [name for name in rows if "storage" in found[name].tiers]
-        if rows:
-            yield f"Doubt about {', '.join(rows)}: {meaning}."
-    few = [row.name for row in found.values() if row.completed < _FEW_REQUESTS]
-    if few:
-        yield f"Doubt about {', '.join(few)}: fewer than {_FEW_REQUESTS} requests completed; run longer."
-    if any(row.simulated for row in found.values()):
-        yield "All of this is simulated: it holds for the modelled devices, not for this machine's."
+def _engine(row: Figures) -> str:
+    return row.name.removeprefix(_ENGINE)
 
 
-def _mean(statistics: Mapping[str, float] | None) -> float:
-    return 0.0 if statistics is None else statistics["mean"]
-
-
-def _time(value_ms: float) -> str:
-    return f"{value_ms / 1000:,.2f} s" if value_ms >= 1000 else f"{value_ms:,.1f} ms"
+def _place(place: int, row: Figures) -> str:
+    saved = row.net_gpu_seconds_saved
+    worth = "" if saved is None else f", loading {'saved' if saved >= 0 else 'cost'} {abs(saved):,.1f} GPU s"
+    hits = "" if row.hit_rate is None else f", {row.hit_rate:.0%} of the blocks found"
+    return f"{place}. {_engine(row)}: {row.tokens_per_sec:,.0f} tok/s{hits}{worth}."

@@ -24,6 +24,8 @@ INTERRUPTED = 130
 FAILED = 1
 SUBMISSION = "submission"
 """The kind of suite whose rows are the trials of a submission."""
+PROBE = "probe_read_gib_per_sec"
+"""The fact that holds what the idle storage read before the first row."""
 
 
 def run_rows(
@@ -108,7 +110,7 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
     """Print the comparison, keep it beside the results, and say how to go on; returns the exit code."""
     stream = stream or sys.stdout
     found = collect(folder, manifest)
-    advice = advise(found)
+    advice = advise(found, manifest.facts.get(PROBE))
     print_report(manifest, found, advice, stream)
     write_summary(folder, manifest, found, advice)
     print(f"\nResults, one file per scenario: {folder}", file=stream)

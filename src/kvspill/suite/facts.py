@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 TIERS = ("gpu", "cpu", "storage")
+_FULL_SHARE = 0.95
+"""A tier that is filled so far has no room for an entry of usual size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Figures:
     autoscaling: Mapping[str, Any] | None
     net_gpu_seconds_saved: float | None = None
     """GPU time that loading saved over recomputing; None where nothing can be recomputed."""
+    arrival: str = "closed"
+    stage_storage_gib_per_sec: float | None = None
+    """The most that the storage moved in one stage of a search."""
+    stopped_storing: bool = False
+    """The storage never evicts and was full, so that nothing new was stored."""
 
     @property
     def modelled(self) -> tuple[str, ...]:
@@ -106,6 +113,11 @@ def figures(name: str, result: Mapping[str, Any]) -> Figures:
         warnings=tuple(item["code"] for item in result["warnings"]),
         autoscaling=steps[-1] if steps else None,
         net_gpu_seconds_saved=_saved(result),
+        arrival=result["config"].get("arrival") or "closed",
+        stage_storage_gib_per_sec=max(
+            (step.get("storage_gib_per_sec") or 0.0 for step in steps), default=None
+        ),
+        stopped_storing=_stopped_storing(result),
     )
 
 
@@ -115,6 +127,17 @@ def _busy_ms(cache: Mapping[str, Any], tier: str) -> float:
         mean_ms = cache[f"{tier}_{verb}_mean_ms"]
         whole += (cache[f"{tier}_{verb}_ops"] or 0) * mean_ms if mean_ms is not None else 0.0
     return whole
+
+
+def _stopped_storing(result: Mapping[str, Any]) -> bool:
+    config = result["config"]
+    policy = config.get("storage_eviction_policy") or config.get("eviction_policy")
+    full = [
+        tier["peak_bytes"] >= _FULL_SHARE * tier["usable_bytes"]
+        for tier in result["tiers"]
+        if tier["tier"] == "storage"
+    ]
+    return policy == "none" and any(full)
 
 
 def _saved(result: Mapping[str, Any]) -> float | None:

@@ -61,6 +61,8 @@ class Sizes:
     gpu_modelled: bool
     entry_tokens: float
     """Mean tokens of an entry."""
+    bandwidth: Bandwidth
+    """What the storage was seen or said to give before the first row."""
 
     def users_max(self, model: str) -> int | None:
         """With --quick: more users would not find room on the disk for their entries."""
@@ -167,6 +169,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
         storage_gb_max=storage_gb,
         gpu_modelled=not gpu_max,
         entry_tokens=wants.entry_bytes / config.bytes_per_token,
+        bandwidth=bandwidth,
     )
 
 

@@ -1,7 +1,14 @@
 """The advice: each sentence follows from figures, and what was not measured is named instead of guessed."""
 
+from dataclasses import replace
+
+import pytest
+
+from kvspill.config import Config
 from kvspill.suite.advice import advise
-from kvspill.suite.facts import Figures, TierFigures
+from kvspill.suite.facts import Figures, TierFigures, figures
+from kvspill.suite.progress import Progress
+from kvspill.suite.runner import make_plan, run_trials
 
 
 def tier(
@@ -84,8 +91,11 @@ def test_the_bottleneck_is_the_largest_part_of_a_request() -> None:
     text = advice(row("production", storage_ms=300, generation_ms=100))
     assert "75% in the tiers' I/O and 25% generating tokens: memory and storage set the pace" in text
     text = advice(row("production", storage_ms=25, generation_ms=100))
-    assert "80% generating tokens and 20% in the tiers' I/O: the GPU sets the pace" in text
-    assert "82% waiting in the queue: more is asked" in advice(row("production", queue_ms=900))
+    assert "80% generating tokens and 20% in the tiers' I/O: the simulated GPU sets the pace" in text
+    pressed = row("production", queue_ms=900, arrival="open")
+    assert "82% waiting in the queue: more is asked" in advice(pressed)
+    assert "requests wait for a free server" in advice(row("production", queue_ms=900))
+    assert "requests wait for a free server" in advice(replace(pressed, completed=29))
 
 
 def both(cpu: float = 1.0) -> dict[str, TierFigures]:
@@ -149,7 +159,7 @@ def test_the_search_for_users_is_reported_with_its_reason() -> None:
     bounded = {"concluded": True, "users": 14, "reason": "The highest load allowed stays below"}
     assert "can serve: at least 14" in advice(row("autoscale", autoscaling=bounded))
     open_end = {"concluded": False, "users": 23, "reason": "Not concluded: 40 s more."}
-    assert "no answer yet. Not concluded: 40 s more." in advice(row("autoscale", autoscaling=open_end))
+    assert "no verdict yet. Not concluded: 40 s more." in advice(row("autoscale", autoscaling=open_end))
     assert "was not searched for; run autoscale" in advice(row("production"))
 
 
@@ -157,10 +167,21 @@ def test_doubts_name_their_rows_but_not_what_is_meant_to_be_so() -> None:
     overloaded = row("storage-saturation", warnings=("overload",))
     memory = row("cpu-only", tiers={"cpu": tier()}, warnings=("capacity_bound",))
     assert "Doubt about" not in advice(overloaded, memory)
-    assert "Doubt about production: more was asked" in advice(row("production", warnings=("overload",)))
+    overload = row("production", warnings=("overload",), arrival="open")
+    assert "Doubt about production: more was asked" in advice(overload)
+    assert "more was asked" not in advice(replace(overload, arrival="closed"))
+    assert "more was asked" not in advice(replace(overload, completed=29))
     assert "Doubt about cpu-storage: entries were dropped" in advice(
         row("cpu-storage", tiers=both(), warnings=("capacity_bound",))
     )
+
+
+def test_more_capacity_is_said_to_help_only_where_lookups_missed() -> None:
+    dropped = row("cpu-storage", tiers=both(), warnings=("capacity_bound",), hit_rate=0.9)
+    assert "10% of the lookups missed, so more capacity alone would help" in advice(dropped)
+    text = advice(replace(dropped, hit_rate=0.99))
+    assert "would help" not in text
+    assert "In cpu-storage entries were dropped for lack of space, but hardly a lookup missed" in text
 
 
 def test_engines_are_ranked_by_what_their_users_get() -> None:
@@ -178,3 +199,121 @@ def test_scenarios_of_ones_own_get_a_sentence_each() -> None:
     assert "mine: 100 tok/s with 10 users; a request of 400.0 ms spends 75% in the tiers' I/O" in text
     assert "search: ended at 9 users. Found." in text
     assert "not searched for" not in text
+
+
+def pair(**changes: object) -> list[Figures]:
+    """Storage alone and a better row with DRAM, which is changed."""
+    with_dram = row("cpu-storage", storage_ms=100, tokens_per_sec=190.0, tiers=both())
+    return [row("storage-only", storage_ms=400), replace(with_dram, **changes)]  # type: ignore[arg-type]
+
+
+def test_no_purchase_is_advised_from_fewer_than_30_requests() -> None:
+    text = advice(*pair(completed=29))
+    assert "To buy first" not in text
+    assert "times as much" not in text
+    assert (
+        "Too few requests to advise: cpu-storage 29 completed, 30 are needed; give longer --tier-seconds"
+        in (text)
+    )
+    assert "To buy first: DRAM" in advice(*pair(completed=30))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["memory_directory", "not_direct", "page_cache", "device_excess", "client_bound", "errors", "stuck_io"],
+)
+def test_no_purchase_is_advised_from_a_disturbed_row(code: str) -> None:
+    text = advice(*pair(warnings=(code,)))
+    assert "To buy first" not in text
+    assert "times as much" not in text
+    assert "No purchase is advised from cpu-storage: it " in text
+
+
+@pytest.mark.parametrize("code", ["not_steady", "too_short", "few_trials", "event_loop_lag"])
+def test_a_purchase_with_reservations_is_provisional_and_the_doubt_is_told(code: str) -> None:
+    text = advice(*pair(warnings=(code,)))
+    assert f"To buy first, provisionally ({code}: see the doubts): DRAM" in text
+    assert "Doubt about cpu-storage: " in text
+
+
+@pytest.mark.parametrize("code", ["device_excess", "not_direct", "memory_directory", "no_verdict"])
+def test_what_spoils_a_row_is_a_doubt(code: str) -> None:
+    assert "Doubt about production: " in advice(row("production", warnings=(code,)))
+
+
+def test_a_faster_drive_is_not_judged_by_a_row_that_bears_no_advice() -> None:
+    assert "twice the speed" not in advice(row("production", completed=12))
+    assert "give longer --production-seconds" in advice(row("production", completed=12))
+    assert "twice the speed" not in advice(row("production", warnings=("memory_directory",)))
+
+
+def test_more_dram_that_serves_less_is_named_as_a_contradiction() -> None:
+    alone = row("cpu-only", tokens_per_sec=120.0, tiers={"cpu": tier()})
+    text = advice(*pair(), alone)
+    assert "cpu-only with 2.0 GiB DRAM serves less than cpu-storage with 2.0 GiB (120 and 190 tok/s)" in text
+    assert "contradict each other" in text
+    assert "To buy first" not in text
+    explained = advice(*pair(), replace(alone, hit_rate=0.5))
+    assert "50% and 90% of their lookups were hits" in explained
+    assert "To buy first: DRAM" in explained
+
+
+def test_the_most_of_the_storage_is_looked_for_in_every_row_stage_and_the_idle_probe() -> None:
+    pressed = row("storage-saturation", tiers={"storage": tier(read=2.0)})
+    search = row("autoscale", tiers={"storage": tier(read=2.5)}, stage_storage_gib_per_sec=3.5)
+    text = "\n".join(advise({item.name: item for item in (pressed, search)}, 4.25))
+    assert "at most 2.50 GiB/s reading and 0.10 GiB/s writing in these rows (autoscale" in text
+    assert (
+        "In a stage of autoscale it moved 3.50 GiB/s. Idle, before the first row, it read 4.25 GiB/s." in text
+    )
+    cached = advice(replace(pressed, warnings=("not_direct",)))
+    assert "Memory served that, at least in part: it is no limit of a device." in cached
+
+
+def test_a_search_with_thin_evidence_has_no_verdict() -> None:
+    classes = {"interactive": {}, "batch": {}}
+    found = {"concluded": True, "users": 9, "reason": "The highest load allowed stays below", "qos": classes}
+    none = {**found, "no_verdict": ["interactive", "batch"]}
+    text = advice(row("autoscale", autoscaling=none))
+    assert "can serve: no verdict: no class had enough requests in the answer's window" in text
+    assert "at least 9" not in text
+    some = {**found, "no_verdict": ["batch"]}
+    assert "at least 9 (The highest load allowed stays below; no verdict for batch)" in advice(
+        row("autoscale", autoscaling=some)
+    )
+    assert "no verdict: 29 requests" in advice(row("autoscale", autoscaling=some, completed=29))
+    short = row("autoscale", autoscaling=some, completed=60, warnings=("too_short",))
+    assert "no verdict: the answer's window was short and had 60 requests only" in advice(short)
+
+
+def test_a_peak_that_was_not_found_is_no_peak() -> None:
+    peak = {"concluded": False, "users": 8, "reason": "Not concluded: 9 so far.", "peak_throughput": 9.0}
+    text = advice(row("storage-only"), row("capacity-autoscale", autoscaling=peak))
+    assert "Peak throughput of the storage: no verdict. Not concluded: 9 so far." in text
+
+
+def test_engines_that_never_evict_and_were_full_are_ranked_by_capacity() -> None:
+    full = row("engine-full", tokens_per_sec=10.0, stopped_storing=True)
+    text = advice(full, row("engine-other", tokens_per_sec=20.0))
+    assert "full never evicts and filled the tier" in text
+    assert "this ranking is then by capacity" in text
+    few = advice(row("engine-a"), row("engine-b"), row("engine-c", completed=3, tokens_per_sec=900.0))
+    assert "Not ranked, for too few requests or a disturbance: c." in few
+    assert "1. a" in few
+
+
+@pytest.mark.parametrize(("capacity_gb", "stopped"), [(1.0, True), (64.0, False)])
+def test_a_tier_that_never_evicts_is_seen_to_be_full(capacity_gb: float, stopped: bool) -> None:
+    small = Config(
+        model="tiny-1b",
+        num_users=4,
+        duration=60.0,
+        cpu_mem_gb=0.0,
+        gpu_mem_gb=0.0,
+        storage_capacity_gb=capacity_gb,
+        storage_eviction_policy="none",
+        block_tokens=256,
+        io_model="prefix",
+    )
+    result = run_trials(make_plan(small, True, Progress(quiet=True)), Progress(quiet=True))
+    assert figures("engine-x", result).stopped_storing is stopped
