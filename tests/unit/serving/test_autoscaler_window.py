@@ -9,6 +9,8 @@ from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC, QoS, Tier
 from kvspill.serving.autoscaler.baseline import UnloadedRead, fit_line, probe_unloaded
 from kvspill.serving.autoscaler.monitor import WindowMonitor
+from kvspill.serving.autoscaler.options import Pace, SearchOptions
+from kvspill.serving.autoscaler.qos import QosMode
 from kvspill.serving.autoscaler.qosmonitor import priority_inversions, qos_block, without_verdict
 from kvspill.serving.autoscaler.stage import pooled, share_interval
 from kvspill.serving.autoscaler.windows import StageWindows
@@ -192,3 +194,16 @@ def test_a_stage_that_outlives_the_load_changes_nothing() -> None:
     windows.open(60)
     assert windows.recorder is not None
     assert (windows.recorder.window_start_ns, windows.recorder.window_end_ns) == (0, 10)
+
+
+@pytest.mark.parametrize(("reads", "requests", "enough"), [(17, 9, False), (0, 9, False), (0, 60, True)])
+def test_a_few_reads_are_reason_to_go_on_but_not_to_conclude(reads, requests, enough) -> None:
+    monitor = monitor_of()
+    monitor.begin(0)
+    for number in range(reads):
+        monitor.op(read(0.01 * number + 0.01, 1))
+    for number in range(requests):
+        monitor.request(served(0.01 * number + 0.01, 1))
+    options = SearchOptions("qos", 1, 1, 9, Pace(NS_PER_SEC), 0, 9 * NS_PER_SEC)
+    found = QosMode(options).judge(monitor.measure(NS_PER_SEC, 10))
+    assert (found.passes, found.clear, found.enough) == (True, True, enough)

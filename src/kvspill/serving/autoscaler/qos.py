@@ -6,7 +6,7 @@ from typing import Any
 from kvspill.serving.autoscaler.controller import Answer, Stages
 from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
-from kvspill.serving.autoscaler.stage import StageMeasure
+from kvspill.serving.autoscaler.stage import MIN_COMPLETIONS, MIN_READS, StageMeasure
 
 UP_MAX = 2.0
 DOWN_MIN = 0.5
@@ -23,9 +23,12 @@ class QosMode:
     def judge(self, measure: StageMeasure) -> Judgement:
         found = measure.saturation
         if found is None:
-            text = f"{measure.reads} storage reads, too few to be busy"
+            # Nobody read from storage though many were served: it is idle. A few reads are reason enough to
+            # go on with more users, but not to conclude.
+            idle = measure.reads == 0 and measure.requests >= MIN_COMPLETIONS
+            few = f"{measure.reads} storage reads of {measure.requests} requests, too few for a verdict"
             served = measure.requests > 0
-            return Judgement(passes=True, clear=served, enough=served, waiting=not served, text=text)
+            return Judgement(True, served, idle, not served, "storage idle" if idle else few)
         text = f"saturation {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
         clear = found.high <= self._target or found.low > self._target
         return Judgement(
@@ -51,6 +54,9 @@ class QosMode:
             assert high is not None, "a search that ends without a pass has a failure"
             reason = f"Even the lowest load exceeds the target saturation {self._target:g}"
             return Answer(high.level, high.measure, reason, facts=self._facts(high))
+        if not held.judgement.enough:
+            reason = f"No verdict: {held.judgement.text} (a p95 needs {MIN_READS} reads)"
+            return Answer(held.level, held.measure, reason, False, self._facts(held), stages_left=2)
         if held.level >= self._options.highest:
             reason = f"The highest load allowed stays below the target saturation {self._target:g}"
         else:
@@ -72,6 +78,6 @@ class QosMode:
         high = self._search.high
         return {
             "target_saturation": self._target,
-            "target_met": held.judgement.passes,
+            "target_met": held.judgement.passes if held.judgement.enough else None,
             "next_level_that_failed": None if high is None or high.level == held.level else high.level,
         }

@@ -92,13 +92,15 @@ class BracketSearch:
                 return self.confirmed
 
     async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> Held:
-        measure = await stages.hold(
-            level,
-            action,
-            reason,
-            done=lambda measure: self._judge(measure).clear,
-            patient=lambda measure: self._judge(measure).waiting,
-        )
+        def done(measure: StageMeasure) -> bool:
+            judgement = self._judge(measure)
+            return judgement.clear and (judgement.enough or action != "confirm")
+
+        def patient(measure: StageMeasure) -> bool:
+            judgement = self._judge(measure)
+            return judgement.waiting or (action == "confirm" and not judgement.enough)
+
+        measure = await stages.hold(level, action, reason, done, patient)
         windows = self._windows.setdefault(level, [])
         windows.append(measure)
         alone = Held(level, measure, self._judge(measure))

@@ -52,6 +52,10 @@ class SloMode:
         late, _batch = self._late(measure, qos)
         return int(late.sum()), len(late)
 
+    def _all_judged(self, measure: StageMeasure) -> bool:
+        """Whether each of the chosen classes had completions enough for a verdict."""
+        return all(self._violations(measure, qos)[1] >= MIN_COMPLETIONS for qos in self._slo.limits_ms)
+
     def judge(self, measure: StageMeasure) -> Judgement:
         if measure.overloaded:
             text = f"the backlog grew by {measure.rows.backlog_growth} requests"
@@ -68,9 +72,9 @@ class SloMode:
             clear = bool(intervals) and all(high <= self._allowed for _low, high in intervals)
         else:
             clear = any(low > self._allowed for low, _high in intervals)
-        enough = all(total >= MIN_COMPLETIONS for _late, total in counts.values())
         # A class without a single completion has no users: no time would help.
         few = [total for _late, total in counts.values() if 0 < total < MIN_COMPLETIONS]
+        enough = bool(shares) and not few
         waiting = bool(few) or not shares
         worst = max(shares, key=lambda qos: shares[qos], default=None)
         if worst is None:
@@ -88,13 +92,15 @@ class SloMode:
             return Answer(
                 high.level, high.measure, f"Not even the lowest load has {target}", facts=self._facts(high)
             )
-        if not held.judgement.enough:
+        if not self._all_judged(held.measure):
             reason = f"No verdict: fewer than {MIN_COMPLETIONS} completions of a chosen class"
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
             reason = f"Largest load with {target}, confirmed: {held.judgement.text}"
-        return Answer(held.level, held.measure, reason, facts=self._facts(held))
+        # A class that has no users keeps nobody from concluding about the others.
+        enough = held.judgement.enough
+        return Answer(held.level, held.measure, reason, enough, self._facts(held), 0 if enough else 2)
 
     def so_far(self) -> Answer:
         answer, low = self._search.answer_so_far(), self._search.low
@@ -128,7 +134,7 @@ class SloMode:
                     for qos, limit_ms in self._slo.limits_ms.items()
                 },
             },
-            "target_met": held.judgement.passes if held.judgement.enough else None,
+            "target_met": held.judgement.passes if self._all_judged(held.measure) else None,
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
             "goodput_tokens_per_sec": tokens.mean,
