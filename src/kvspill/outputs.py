@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import IO
 
 from kvspill.errors import UsageError
 
@@ -111,3 +112,15 @@ def _temporary(target: Path) -> Path:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+def mute(stream: IO[str]) -> None:
+    """Send what a stream still holds, and all that follows, nowhere: its reader is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    except (OSError, ValueError):
+        # A stream without a descriptor keeps nothing that could fail later.
+        pass
+    finally:
+        os.close(nowhere)

@@ -184,15 +184,39 @@ def test_a_submission_writes_its_summary_and_names_why_it_is_open(
     assert len(summary["files"]) == 3
 
 
-def suite_process(folder: Path) -> "subprocess.Popen[bytes]":
+def suite_process(
+    folder: Path, stdout: int = subprocess.DEVNULL, stderr: int = subprocess.DEVNULL
+) -> "subprocess.Popen[bytes]":
     flags = ["--cpu-mem-gb", "0.5", "--storage-capacity-gb", "1", "--tier-seconds", "1.5", "--users", "2"]
     rows = ["cpu-only", "storage-only", "cpu-storage"]
     command = [sys.executable, "-m", "kvspill.cli.main", "suite", *rows, *flags, "--model", "tiny-1b"]
     return subprocess.Popen(
         [*command, "--cache-dir", str(folder.parent), "--output-dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
     )
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT])
+def test_a_suite_whose_reader_dies_at_the_same_ctrl_c_exits_130_with_its_summary(
+    tmp_path: Path, stderr: int
+) -> None:
+    folder = tmp_path / "out"
+    process = suite_process(folder, subprocess.PIPE, stderr)
+    assert process.stdout is not None
+    deadline = time.monotonic() + 30
+    while not (folder / "01-cpu-only.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.stdout.close()
+    process.send_signal(signal.SIGINT)
+    if process.stderr is not None:
+        assert f"kvspill suite --resume {folder}" in process.stderr.read().decode()
+        process.stderr.close()
+    assert process.wait(timeout=20) == 130
+    assert json.loads((folder / "summary.json").read_text())["rows"][0]["status"] == "done"
+    assert (folder / "summary.txt").exists()
 
 
 @pytest.mark.real

@@ -122,9 +122,7 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED, debug)
     except BrokenPipeError:
-        # The reader went away (as `| head` does); point stdout elsewhere so that exit stays silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _unread(debug)
     except MemoryError:
         return _fail("out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some", 1, debug)
     except ModuleNotFoundError as error:
@@ -137,12 +135,29 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         _guards -= 1
 
 
-def _fail(text: str, code: int, debug: bool) -> int:
-    if debug:
-        import traceback
+def _unread(debug: bool) -> int:
+    """The reader went away, as `| head` does, or `| tee` at the Ctrl-C that also ended a run."""
+    from kvspill.outputs import mute
 
-        traceback.print_exc()
-    print("kvspill: error: " + " ".join(text.split()), file=sys.stderr)
+    # What stdout still holds must go somewhere, or the exit itself would fail.
+    mute(sys.stdout)
+    interrupts = sys.modules.get("kvspill.suite.interrupts")
+    if interrupts is not None and interrupts.Interrupts.came:
+        return _fail("interrupted; the reader of the output is gone, the result is kept", INTERRUPTED, debug)
+    return 1
+
+
+def _fail(text: str, code: int, debug: bool) -> int:
+    try:
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        print("kvspill: error: " + " ".join(text.split()), file=sys.stderr, flush=True)
+    except OSError:
+        from kvspill.outputs import mute
+
+        mute(sys.stderr)
     return code
 
 

@@ -2,13 +2,14 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
+from kvspill.outputs import mute
 from kvspill.report.result import write_result
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
@@ -107,25 +108,24 @@ def collect(folder: Path, manifest: Manifest) -> dict[str, Figures]:
 
 
 def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None) -> int:
-    """Print the comparison, keep it beside the results, and say how to go on; returns the exit code."""
-    stream = stream or sys.stdout
+    """Keep the comparison beside the results, say how to go on, and print it; returns the exit code."""
     found = collect(folder, manifest)
     advice = advise(found, manifest.facts.get(PROBE))
-    print_report(manifest, found, advice, stream)
     write_summary(folder, manifest, found, advice)
-    print(f"\nResults, one file per scenario: {folder}", file=stream)
-    unfinished = [row for row in manifest.rows if row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED)]
-    if interrupted or unfinished:
-        print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=stream)
-        return INTERRUPTED
-    return FAILED if any(row.status is RowStatus.FAILED for row in manifest.rows) else 0
+    unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
+    failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
+
+    def show(out: IO[str]) -> None:
+        print_report(manifest, found, advice, out)
+        print(f"\nResults, one file per scenario: {folder}", file=out)
+
+    return _close(folder, show, interrupted or unfinished, failed, stream or sys.stdout)
 
 
 def finish_submission(
     folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None
 ) -> int:
     """Sum up the trials, keep and print the summary; returns the exit code."""
-    stream = stream or sys.stdout
     results = [read_result(folder, row) for row in manifest.rows if row.finished]
     trials = [[result] for result in results if result is not None]
     config = to_config(manifest.rows[0].scenario)
@@ -134,15 +134,36 @@ def finish_submission(
     write_json(folder / "submission.json", summary)
     text = render(summary)
     (folder / "submission.txt").write_text(text, encoding="utf-8")
-    stream.write(text)
-    for row in manifest.rows:
-        if not row.finished:
-            print(f"{row.scenario.title}: {row.status.value}: {row.reason}", file=stream)
-    print(f"\nResults and submission.json: {folder}", file=stream)
-    if interrupted:
-        print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=stream)
-        return INTERRUPTED
-    return FAILED if len(trials) < len(manifest.rows) else 0
+
+    def show(out: IO[str]) -> None:
+        out.write(text)
+        for row in manifest.rows:
+            if not row.finished:
+                print(f"{row.scenario.title}: {row.status.value}: {row.reason}", file=out)
+        print(f"\nResults and submission.json: {folder}", file=out)
+
+    return _close(folder, show, interrupted, len(trials) < len(manifest.rows), stream or sys.stdout)
+
+
+def _close(
+    folder: Path, show: Callable[[IO[str]], None], interrupted: bool, failed: bool, stream: IO[str]
+) -> int:
+    """Print what is kept already. Where Ctrl-C ended the reader as well, the hint and the code remain."""
+    try:
+        show(stream)
+        stream.flush()
+    except BrokenPipeError:
+        if not interrupted:
+            raise
+        mute(stream)
+    if not interrupted:
+        return FAILED if failed else 0
+    try:
+        # On stderr: a pipe's reader gets the same Ctrl-C and is gone before this is said.
+        print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=sys.stderr, flush=True)
+    except OSError:
+        mute(sys.stderr)
+    return INTERRUPTED
 
 
 def run_folder(folder: Path, manifest: Manifest, progress: Progress, debug: bool = False) -> int:

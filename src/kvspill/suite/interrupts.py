@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
@@ -18,6 +18,9 @@ def by_signal(reason: str) -> bool:
 
 class Interrupts:
     """Turns signals into the end of a command, whatever its trials are doing."""
+
+    came: ClassVar[bool] = False
+    """Whether any command of this process was ended by one."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -56,6 +59,7 @@ class Interrupts:
         if self.reason is not None:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
+        Interrupts.came = True
         # Between two trials nothing has to be ended: whoever begins the next one looks at the reason.
         if self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._end)

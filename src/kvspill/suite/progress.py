@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
+from kvspill.outputs import mute
 from kvspill.records import NS_PER_SEC
 from kvspill.serving.engine import Engine
 from kvspill.suite.glance import Recent, block, fitted, line, look
@@ -34,7 +35,12 @@ class Progress:
         """A line of its own."""
         if not self._quiet:
             self._end_block()
-            print(text, file=self._stream, flush=True)
+            try:
+                print(text, file=self._stream, flush=True)
+            except OSError:
+                # `2>&1 | tee` at Ctrl-C: the reader is gone, but what was measured must still be kept.
+                self._quiet = True
+                mute(self._stream)
 
     def say_often(self, text: str) -> None:
         """Called about once a second: refreshes the block on a terminal, one line in ten elsewhere."""

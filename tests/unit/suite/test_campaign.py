@@ -1,5 +1,6 @@
 """The run of the rows: one row's trouble never costs the others, and only a signal stops the suite."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ def troubled(monkeypatch: pytest.MonkeyPatch, trouble: dict[int, Any]) -> None:
         return {**real(*args), **(bad or {})}
 
     monkeypatch.setattr(campaign, "run_trials", run)
+
+
+class Unread(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
 
 
 def states(manifest: Manifest) -> list[RowStatus]:
@@ -74,7 +82,7 @@ def test_a_signal_stops_the_suite_and_a_resume_runs_the_rest(
     assert stopped
     assert states(manifest) == [RowStatus.DONE, RowStatus.INTERRUPTED, RowStatus.PENDING]
     assert finish(tmp_path, manifest, stopped) == 130
-    assert f"kvspill suite --resume {tmp_path}" in capsys.readouterr().out
+    assert f"kvspill suite --resume {tmp_path}" in capsys.readouterr().err
     monkeypatch.undo()
     manifest, stopped = run_rows(tmp_path, load(tmp_path), QUIET)
     assert states(manifest) == [RowStatus.DONE] * 3
@@ -112,3 +120,20 @@ def test_two_suites_cannot_write_into_one_directory(tmp_path: Path) -> None:
         pass
     with locked(tmp_path):
         pass
+
+
+def test_an_interrupted_suite_whose_reader_is_gone_keeps_its_summary_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    troubled(monkeypatch, {1: KeyboardInterrupt()})
+    manifest, stopped = run_rows(tmp_path, suite("a", "b"), QUIET)
+    assert finish(tmp_path, manifest, stopped, Unread()) == 130
+    assert f"kvspill suite --resume {tmp_path}" in capsys.readouterr().err
+    assert (tmp_path / "summary.json").exists()
+    assert "### WHAT THIS MEANS" in (tmp_path / "summary.txt").read_text()
+
+
+def test_progress_whose_reader_is_gone_ends_nothing() -> None:
+    progress = Progress(quiet=False, stream=Unread())
+    progress.say("x")
+    progress.say("y")
