@@ -189,9 +189,14 @@ class Engine:
             self._servers.resize(servers_for(count, self._options.servers))
 
     def send_away(self) -> int:
-        """Send away whoever waits, so that a new load doesn't inherit the backlog of the one before (open
-        arrivals). Returns how many there were."""
+        """Send away whoever waits and hold back whoever would come, until `let_in`: a new load must not
+        inherit the backlog of the one before (open arrivals). Returns how many were sent away."""
+        self._population.hold_back()
         return self._queue.clear()
+
+    def let_in(self) -> None:
+        """Arrivals go on where they were held back."""
+        self._population.let_in()
 
     def set_speed(self, factor: float) -> None:
         """Open arrivals come so many times faster than the workload has them."""

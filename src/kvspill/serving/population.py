@@ -53,6 +53,14 @@ class Population(Protocol):
         """From now on intended times pass so many times faster than the workload has them."""
         ...
 
+    def hold_back(self) -> None:
+        """Nobody arrives until `let_in`; the workload's clock stands still meanwhile."""
+        ...
+
+    def let_in(self) -> None:
+        """The workload goes on where it was held back."""
+        ...
+
 
 class OpenPopulation:
     """Requests come at their intended times, whatever has been answered.
@@ -79,6 +87,8 @@ class OpenPopulation:
         self._speed = 1.0
         self._speed_since_ns = (limits.start_ns, 0)
         """When the speed was last changed: the world's time and the workload's."""
+        self._open = asyncio.Event()
+        self._open.set()
         self.users = 0
         self.exhausted = False
         self.spent = False
@@ -88,16 +98,21 @@ class OpenPopulation:
     async def run(self) -> None:
         while not self.exhausted:
             await self._someone_idle()
+            await self._open.wait()
             upcoming_ns = self._upcoming_ns()
             if upcoming_ns is None:
                 break
             await self._sleep_until(upcoming_ns)
+            if not self._open.is_set():
+                continue
             now_ns = self._world.now_ns()
             if now_ns >= upcoming_ns and len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
                 self.lateness_ns.append(now_ns - upcoming_ns)
             self.take_in(now_ns)
 
     def take_in(self, until_ns: int) -> None:
+        if not self._open.is_set():
+            return
         while (upcoming_ns := self._upcoming_ns()) is not None and upcoming_ns <= until_ns:
             self._asked += 1
             self._arrive(self._arrivals.pop(), upcoming_ns)
@@ -120,9 +135,23 @@ class OpenPopulation:
         self._speed = factor
         self._wake()
 
+    def hold_back(self) -> None:
+        self.take_in(self._world.now_ns())
+        self._speed_since_ns = (self._world.now_ns(), self._workload_time_ns())
+        self._open.clear()
+        self._wake()
+
+    def let_in(self) -> None:
+        if self._open.is_set():
+            return
+        self._speed_since_ns = (self._world.now_ns(), self._workload_time_ns())
+        self._open.set()
+
     def _workload_time_ns(self) -> int:
         """What the workload's own clock shows."""
         since_ns, workload_ns = self._speed_since_ns
+        if not self._open.is_set():
+            return workload_ns
         return max(0, workload_ns + round((self._world.now_ns() - since_ns) * self._speed))
 
     def _wake(self) -> None:
@@ -203,6 +232,12 @@ class ClosedPopulation:
 
     def set_speed(self, factor: float) -> None:
         """Closed users keep their own pace: they follow the answers."""
+
+    def hold_back(self) -> None:
+        """Closed users leave no backlog behind: each has one request at most."""
+
+    def let_in(self) -> None:
+        """Nobody was held back."""
 
     async def _live(self, user: int, session: Iterator[Request], share: int | None) -> None:
         """One user's life; it ends between two requests where the user was retired."""

@@ -94,7 +94,7 @@ class SearchTrial(Trial):
         interrupts.load_begins(engine.interrupt)
         lever = make_lever(config, workload, engine)
         options = search_options(config, lever, start_ns)
-        stages = Stages(world, lever, windows, options, engine.send_away)
+        stages = Stages(world, lever, windows, options, engine)
         if config.arrival == "open":
             windows.monitor.waiting = engine.unfinished
         controller = Controller(make_mode(options), stages, lever, options)

@@ -49,6 +49,21 @@ class Mode(Protocol):
         ...
 
 
+class Gate(Protocol):
+    """The way in for open arrivals; the engine is one."""
+
+    @property
+    def in_service(self) -> int: ...
+
+    def send_away(self) -> int:
+        """Send away whoever waits and hold back whoever would come; returns how many were sent away."""
+        ...
+
+    def let_in(self) -> None:
+        """Arrivals go on where they were held back."""
+        ...
+
+
 class Stages:
     """What a mode works with: one call holds a level until its window says enough."""
 
@@ -58,13 +73,13 @@ class Stages:
         lever: Lever,
         windows: StageWindows,
         options: SearchOptions,
-        send_away: Callable[[], int] = lambda: 0,
+        gate: Gate,
     ):
         self._world = world
         self._lever = lever
         self._windows = windows
         self._options = options
-        self._send_away = send_away
+        self._gate = gate
         self._pace = options.pace
         self._round_ns = 0.0
         self._settling_ns = 0
@@ -131,12 +146,13 @@ class Stages:
     async def _settle(self, level: int, action: str) -> bool:
         """Change the load and let it settle: one mean round of a user, an interval at least (three after
         users left). False where that takes longer than the run can wait."""
-        started_ns = self._world.now_ns()
         fewer = level < self._lever.level
-        self._windows.stage(started_ns)
+        self._windows.stage(self._world.now_ns())
+        await self._empty(level, action)
         if level != self._lever.level:
             self._lever.set(level)
-        self._sent_away = self._send_away() if self._options.drain else 0
+        self._gate.let_in()
+        started_ns = self._world.now_ns()
         least = self._pace.cooldown if fewer else 1
         most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
         while True:
@@ -145,21 +161,33 @@ class Stages:
             now_ns = self._world.now_ns()
             elapsed_ns = now_ns - started_ns
             early = now_ns < self._options.first_stage_ns or elapsed_ns < least * self._pace.interval_ns
-            if not early and self._has_settled(now_ns, elapsed_ns):
+            if not early and self._has_settled(elapsed_ns):
                 return True
             if not early and elapsed_ns >= most_ns:
                 return False
 
-    def _has_settled(self, now_ns: int, elapsed_ns: int) -> bool:
-        """One mean round has passed since the load changed, and nobody of before is left."""
-        monitor = self._windows.monitor
-        round_ns = monitor.mean_round_ns(self._options.with_wait)
+    async def _empty(self, level: int, action: str) -> None:
+        """Open arrivals: let nobody in until nobody of the stage before is left.
+
+        Whoever joins a congestion only prolongs it, and a load that is borne from an empty start may never
+        come out of one. A confirmation of the level that was just held is its continuation.
+        """
+        self._sent_away = 0
+        if not self._options.drain or not self.steps:
+            return
+        if action == "confirm" and level == self._lever.level:
+            return
+        self._sent_away = self._gate.send_away()
+        while self._gate.in_service:
+            self._say(level, f"waiting for {self._gate.in_service} requests of the stage before")
+            await self._tick()
+        self._windows.stage(self._world.now_ns())
+
+    def _has_settled(self, elapsed_ns: int) -> bool:
+        """One mean round has passed since the load changed."""
+        round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)
         # Those who are served first had the shortest rounds: the stage before says how long one can be.
-        if round_ns is None or elapsed_ns < max(round_ns, min(self._round_ns, 2 * round_ns)):
-            return False
-        return not self._options.drain or all(
-            age_ns <= elapsed_ns for _qos, age_ns in monitor.waiting(now_ns)
-        )
+        return round_ns is not None and elapsed_ns >= max(round_ns, min(self._round_ns, 2 * round_ns))
 
     def _note_round(self) -> None:
         round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)

@@ -4,8 +4,8 @@ from typing import Protocol
 
 from kvspill.serving.engine import Engine
 
-SPEED_STEPS = 100
-"""Levels of a speed-up are hundredths, so that every search works on whole numbers."""
+SPEED_STEPS = 10_000
+"""Levels of a speed-up are parts of the one it starts with, so that every search works on whole numbers."""
 
 
 class Lever(Protocol):
@@ -58,7 +58,8 @@ class SpeedLever:
         self.level = level
 
     def value(self, level: int) -> float:
-        return self._base * level / SPEED_STEPS
+        # Six digits say all: more would only show how fractions are stored.
+        return float(f"{self._base * level / SPEED_STEPS:.6g}")
 
     def text(self, level: int) -> str:
         return f"{self.value(level):g} times the trace's speed"
