@@ -1,5 +1,6 @@
 """Runs the rows of a suite one after the other, keeps every result, and goes on after an interruption."""
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from kvspill.outputs import mute
 from kvspill.report.result import write_result
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
+from kvspill.suite.glance import fitted
 from kvspill.suite.interrupts import by_signal
 from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, read_result, save, write_json
 from kvspill.suite.progress import Progress
@@ -136,7 +138,9 @@ def finish_submission(
     (folder / "submission.txt").write_text(text, encoding="utf-8")
 
     def show(out: IO[str]) -> None:
-        out.write(text)
+        # On a terminal no word is broken; a file keeps a line for each thing said.
+        columns = shutil.get_terminal_size().columns
+        out.write(fitted(text.splitlines(), columns) + "\n" if out.isatty() else text)
         for row in manifest.rows:
             if not row.finished:
                 print(f"{row.scenario.title}: {row.status.value}: {row.reason}", file=out)

@@ -1,5 +1,6 @@
 """The state of a run at one moment, and how it reads: a block for a terminal, a line for a log."""
 
+import textwrap
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +9,11 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
+from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.serving.engine import Engine
 from kvspill.world import World
 
-_BAR_CELLS = 24
+_BAR_CELLS = 20
 _RECENT_SECONDS = 3.0
 LABELS = {Tier.GPU: "GPU", Tier.CPU: "CPU", Tier.STORAGE: "storage"}
 
@@ -64,9 +66,12 @@ class Glance:
 
 
 def look(
-    world: World, start_ns: int, config: Config, engine: Engine, recorder: Recorder, cache: Cache
+    world: World, start_ns: int, config: Config, engine: Engine, recorder: Recorder | None, cache: Cache
 ) -> Glance:
-    """Read the counters now; cheap enough to be done every second."""
+    """Read the counters now; cheap enough to be done every second. Without a recorder nothing is measured."""
+    now_ns = world.now_ns()
+    if recorder is None:
+        recorder = Recorder(now_ns, None, config.bytes_per_token)
     outcomes = dict.fromkeys(Outcome, 0)
     for (outcome, *_rest), count in recorder.lookups.items():
         outcomes[outcome] += count
@@ -82,9 +87,9 @@ def look(
         for tier in cache.tiers
     )
     return Glance(
-        elapsed_seconds=(world.now_ns() - start_ns) / NS_PER_SEC,
+        elapsed_seconds=(now_ns - start_ns) / NS_PER_SEC,
         duration_seconds=config.duration,
-        warmup_seconds=config.warmup_seconds,
+        warmup_seconds=(recorder.window_start_ns - start_ns) / NS_PER_SEC,
         requests_max=config.max_requests,
         users=engine.users,
         in_service=engine.in_service,
@@ -121,14 +126,14 @@ def block(now: Glance, before: Glance | None) -> list[str]:
 
 def _time_line(now: Glance) -> str:
     share = now.done_share
-    bar = "" if share is None else f"[{'#' * round(share * _BAR_CELLS):<{_BAR_CELLS}}] {share:4.0%}  "
+    bar = "" if share is None else f"[{'#' * round(share * _BAR_CELLS):.<{_BAR_CELLS}}] {share:4.0%}  "
     text = f"{bar}{clock(now.elapsed_seconds)}"
     if now.duration_seconds is not None:
         left_seconds = max(0.0, now.duration_seconds - now.elapsed_seconds)
         text += f" of {clock(now.duration_seconds)}, {clock(left_seconds)} left"
     elif now.requests_max is not None:
         text += f", {now.completed:,} of {now.requests_max:,} requests"
-    return text + ("  (warming up, not measured)" if now.elapsed_seconds < now.warmup_seconds else "")
+    return text + ("  (warming up)" if now.elapsed_seconds < now.warmup_seconds else "")
 
 
 def _load_line(now: Glance) -> str:
@@ -140,15 +145,24 @@ def _load(users: int, in_service: int, queued: int, completed: int) -> str:
 
 
 def search_text(world: World, start_ns: int, config: Config, engine: Engine, status: str) -> str:
-    """A search for a limit: time, load, and what the search is doing."""
-    elapsed_seconds = (world.now_ns() - start_ns) / NS_PER_SEC
-    time_text = clock(elapsed_seconds)
-    if config.duration is not None:
-        left = clock(max(0.0, config.duration - elapsed_seconds))
-        time_text += f" of {clock(config.duration)}, {left} left"
-    return f"{time_text}   {status}\n" + _load(
-        engine.users, engine.in_service, engine.queued, engine.completed
-    )
+    """A search for a limit: what it is doing, and the state of the stage that is being measured."""
+    cache, windows = engine._cache, engine._observer  # the engine's own, which a search hands nobody else
+    recorder = windows._open if isinstance(windows, StageWindows) else None
+    now = look(world, start_ns, config, engine, recorder, cache)
+    return "\n".join(search_lines(now, status, recorder is not None, engine.failed))
+
+
+def search_lines(now: Glance, status: str, measuring: bool, failed: int) -> list[str]:
+    """The block of a search; rates are those of its present stage."""
+    time_text = clock(now.elapsed_seconds)
+    if now.duration_seconds is not None:
+        left = clock(max(0.0, now.duration_seconds - now.elapsed_seconds))
+        time_text += f" of {clock(now.duration_seconds)}, {left} left"
+    failures = f"   failed requests {failed:,}"
+    if not measuring:
+        return [f"{time_text}   {status}", _load_line(now), "between two stages, not measured" + failures]
+    tiers = [_tier_line(number, now, None) for number in range(len(now.tiers))]
+    return [f"{time_text}   {status}", _load_line(now), *tiers, _outcome_line(now, None) + failures]
 
 
 def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
@@ -201,8 +215,8 @@ def line(now: Glance) -> str:
         parts.append(f"{LABELS[tier.tier].lower()}{modelled} r {read:.2f} w {written:.2f} GiB/s")
     if now.hit_rate is not None:
         parts.append(f"{now.hit_rate:.0%} hits")
-    if now.errors:
-        parts.append(f"{now.errors} errors")
+    parts.append(f"{now.tokens / now.measured_seconds:,.0f} tok/s")
+    parts.append(f"{now.errors} errors")
     return "  ".join(parts)
 
 
@@ -215,5 +229,7 @@ def clock(seconds: float) -> str:
 
 
 def fitted(lines: Sequence[str], columns: int) -> str:
-    """Lines cut to the terminal's width, so that the block never wraps and leaves traces."""
-    return "\n".join(text[: max(1, columns - 1)] for text in lines)
+    """Lines broken between words at the terminal's width: nothing is cut off, and the terminal wraps none."""
+    width = max(8, columns - 1)
+    broken = (textwrap.wrap(text, width, subsequent_indent="  ") or [""] for text in lines)
+    return "\n".join(line for piece in broken for line in piece)

@@ -8,7 +8,7 @@ from kvspill.suite.facts import TIERS, Figures
 from kvspill.suite.manifest import Manifest, Row, RowStatus
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, OverflowMethod
     from rich.table import Table
 
 WIDTH = 100
@@ -24,8 +24,6 @@ def print_report(
 
     console = Console(file=stream, highlight=False)
     if console.is_terminal:
-        # A narrow terminal wraps lines, which is better than cutting figures off.
-        console.width = max(console.width, WIDTH)
         _print(console, manifest, found, advice)
         return
     text = io.StringIO()
@@ -39,12 +37,21 @@ def _print(
     rule = "=" * 72
     simulated = " - SIMULATED, no byte moved" if manifest.simulated else ""
     console.print(f"\n{rule}\n{manifest.title}{simulated}\n{rule}", markup=False)
+    narrow = console.width < WIDTH
     rows = [(row, found.get(row.scenario.name)) for row in manifest.rows]
     console.print("\n### THROUGHPUT AND LATENCY ###")
-    console.print(_grid(THROUGHPUT, (_throughput(row, item) for row, item in rows)))
+    console.print(_grid(THROUGHPUT, [_throughput(row, item, narrow) for row, item in rows]))
     console.print("\n### WHERE ENTRIES AND BYTES WERE ###")
-    console.print(_grid(DISTRIBUTION, (_distribution(row, item) for row, item in rows)))
-    for line in (*_legend(found), *_not_run(manifest.rows), *_changed(manifest.rows)):
+    cells = [_distribution(row, item, narrow) for row, item in rows]
+    if narrow:
+        console.print(_grid(DISTRIBUTION[:_BANDWIDTHS], [line[:_BANDWIDTHS] for line in cells]))
+        console.print()
+        names, speeds = DISTRIBUTION[:1], DISTRIBUTION[_BANDWIDTHS:]
+        console.print(_grid(names + speeds, [(*line[:1], *line[_BANDWIDTHS:]) for line in cells]))
+    else:
+        console.print(_grid(DISTRIBUTION, cells))
+    modelled = _modelled_rows(rows) if narrow else []
+    for line in (*_legend(found), *modelled, *_not_run(manifest.rows), *_changed(manifest.rows)):
         console.print(line, markup=False)
     console.print("\n### WHAT THIS MEANS FOR THIS MACHINE ###")
     for line in advice:
@@ -55,32 +62,51 @@ THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "q
 DISTRIBUTION = ("scenario", "entries g/c/s", "reads from g/c/s", "hits", "GPU r/w", "CPU r/w", "storage r/w")
 
 
+_BANDWIDTHS = 4
+"""Where the columns of bandwidths begin; a narrow terminal gets them as a table of their own."""
+
+
 def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
     for index, name in enumerate(header):
-        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+        # Only a name may be folded: a figure cut off would be a wrong one.
+        overflow: OverflowMethod = "fold" if index == 0 else "ellipsis"
+        table.add_column(
+            name, justify="left" if index == 0 else "right", no_wrap=index > 0, overflow=overflow
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
 
 
-def row_label(row: Row, item: Figures | None) -> str:
-    """The row's name, with what is modelled in it."""
-    if item is None or item.simulated or not item.modelled:
+def row_label(row: Row, item: Figures | None, narrow: bool = False) -> str:
+    """The row's name, with what is modelled in it; a narrow table marks it and says so below."""
+    modelled = _modelled(item)
+    if not modelled:
         return row.scenario.name
-    tiers = "+".join(tier.upper() if tier != "storage" else tier for tier in item.modelled)
-    return f"{row.scenario.name} ({tiers} modelled)"
+    return f"{row.scenario.name}{'*' if narrow else f' ({modelled} modelled)'}"
 
 
-def _throughput(row: Row, item: Figures | None) -> Sequence[str]:
+def _modelled(item: Figures | None) -> str:
+    if item is None or item.simulated:
+        return ""
+    return "+".join(tier.upper() if tier != "storage" else tier for tier in item.modelled)
+
+
+def _modelled_rows(rows: Sequence[tuple[Row, Figures | None]]) -> list[str]:
+    named = [f"{row.scenario.name} ({_modelled(item)} modelled)" for row, item in rows if _modelled(item)]
+    return [f"* rows: {', '.join(named)}."] if named else []
+
+
+def _throughput(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
     if item is None:
-        return (row_label(row, item), NONE, row.status.value, *[NONE] * 5)
+        return (row_label(row, item, narrow), NONE, row.status.value, *[NONE] * 5)
     rough = "~" if item.completed < _FEW_REQUESTS else ""
     return (
-        row_label(row, item),
+        row_label(row, item, narrow),
         f"{item.users}",
         number(item.tokens_per_sec),
         f"{item.completed}",
@@ -91,13 +117,13 @@ def _throughput(row: Row, item: Figures | None) -> Sequence[str]:
     )
 
 
-def _distribution(row: Row, item: Figures | None) -> Sequence[str]:
+def _distribution(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
     if item is None:
-        return (row_label(row, item), *[NONE] * 6)
+        return (row_label(row, item, narrow), *[NONE] * 6)
     entries = [str(item.tiers[tier].entries) if tier in item.tiers else NONE for tier in TIERS]
     shares = [f"{item.read_share[tier]:.0%}" if tier in item.read_share else NONE for tier in TIERS]
     return (
-        row_label(row, item),
+        row_label(row, item, narrow),
         "/".join(entries),
         "/".join(shares),
         NONE if item.hit_rate is None else f"{item.hit_rate:.0%}",

@@ -2,10 +2,26 @@
 
 import asyncio
 import io
+import re
+from collections.abc import Callable
 
+import pytest
+
+from kvspill.config import Config
 from kvspill.records import GIB, Tier
-from kvspill.suite.glance import Glance, Recent, TierGlance, block, clock, fitted, line, rates
+from kvspill.suite.glance import (
+    Glance,
+    Recent,
+    TierGlance,
+    block,
+    clock,
+    fitted,
+    line,
+    rates,
+    search_lines,
+)
 from kvspill.suite.progress import Progress
+from kvspill.suite.runner import make_plan, run_trials
 from kvspill.world import World, run_virtual
 
 
@@ -83,7 +99,15 @@ def test_warming_up_is_said_in_block_and_line() -> None:
 
 def test_the_line_has_the_same_facts() -> None:
     text = line(glance())
-    for part in ("30/60 s", "50 users", "7 queued", "storage r 2.00 w 0.50 GiB/s", "90% hits", "3 errors"):
+    for part in (
+        "30/60 s",
+        "50 users",
+        "7 queued",
+        "storage r 2.00 w 0.50 GiB/s",
+        "90% hits",
+        "100 tok/s",
+        "3 errors",
+    ):
         assert part in text
 
 
@@ -91,8 +115,58 @@ def test_times_read_as_a_clock() -> None:
     assert (clock(5), clock(65), clock(3723)) == ("0:05", "1:05", "1:02:03")
 
 
-def test_no_line_of_the_block_is_wider_than_the_terminal() -> None:
-    assert max(map(len, fitted(block(glance(), None), 40).splitlines())) < 40
+def test_the_line_counts_errors_also_where_there_are_none() -> None:
+    assert "0 errors" in line(glance(errors=0))
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_no_line_of_the_block_is_wider_than_the_terminal_and_no_word_is_cut_off(columns: int) -> None:
+    for lines in (block(glance(), None), block(glance(3.0), None), SEARCH):
+        text = fitted(lines, columns)
+        assert max(map(len, text.splitlines())) < columns
+        assert text.split() == " ".join(lines).split()
+
+
+def test_at_80_columns_the_block_of_a_run_needs_no_line_broken() -> None:
+    early = block(glance(3.0), None)
+    assert fitted(early, 80).splitlines() == early
+
+
+SEARCH = search_lines(
+    glance(), "13 storage readers: measured 4 of 8-24 intervals, saturation 0.52 [0.41, 0.63]", True, 2
+)
+
+
+def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
+    text = "\n".join(SEARCH)
+    for part in (
+        "0:30 of 1:00, 0:30 left   13 storage readers",
+        "users 50",
+        "queued 7",
+        "storage            read   2.00   write   0.50 GiB/s",
+        "hits 90%   100 tok/s   errors 3   failed requests 2",
+    ):
+        assert part in text
+    between = "\n".join(search_lines(glance(), "settling", False, 2))
+    assert "not measured   failed requests 2" in between
+    assert "GiB/s" not in between
+
+
+def test_a_search_reads_the_counters_of_the_stage_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def follow(_self: Progress, world: World, text: Callable[[], str]) -> None:
+        while True:
+            await world.sleep_ns(10**9)
+            seen.append(text())
+
+    monkeypatch.setattr(Progress, "follow", follow)
+    small = Config(model="tiny-1b", num_users=4, duration=60.0, cpu_mem_gb=0.0, enable_autoscaling=True)
+    run_trials(make_plan(small, True, Progress(quiet=True)), Progress(quiet=True))
+    measured = [text for text in seen if "tok/s" in text]
+    assert any("not measured" in text for text in seen)
+    assert all("storage" in text and "errors 0" in text and "hits" in text for text in measured)
+    assert any(re.search(r"read +[0-9.]*[1-9]", text) for text in measured)
 
 
 def shown(stream: io.StringIO, quiet: bool, seconds: int) -> str:

@@ -1,7 +1,10 @@
 """The comparison table: every row is there, labelled as what it is."""
 
 import io
+import re
 from dataclasses import replace
+
+import pytest
 
 from kvspill.suite.manifest import RowStatus, new_manifest
 from kvspill.suite.scenario import select
@@ -9,7 +12,14 @@ from kvspill.suite.table import WIDTH, print_report
 from unit.suite.test_advice import row, tier
 
 
-def report(simulated: bool = False) -> str:
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def report(simulated: bool = False, stream: io.StringIO | None = None) -> str:
     names = ["gpu-only", "storage-only", "autoscale"]
     manifest = new_manifest("SUITE", select(names), (), simulated=simulated, quick=True)
     manifest = manifest.with_row(0, status=RowStatus.DONE)
@@ -28,8 +38,8 @@ def report(simulated: bool = False) -> str:
     }
     if simulated:
         found = {name: replace(item, simulated=True) for name, item in found.items()}
-    stream = io.StringIO()
-    print_report(manifest, found, ["buy DRAM [now]"], stream)
+    stream = stream or io.StringIO()
+    print_report(manifest, found, ["buy DRAM [now]", "more " * 30], stream)
     return stream.getvalue()
 
 
@@ -58,6 +68,17 @@ def test_plain_text_fits_its_width_and_has_no_colours() -> None:
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "\x1b" not in text
     assert "- buy DRAM [now]" in text
+
+
+def test_everything_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    text = re.sub("\x1b\\[[0-9;]*m", "", report(stream=Terminal()))
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert text.count("gpu-only*") == 3
+    assert "* rows: gpu-only (GPU modelled)." in text
+    assert "1.00/0.10*" in text
+    assert "\u2026" not in text
 
 
 def test_a_simulated_suite_says_so_in_its_head() -> None:
