@@ -93,3 +93,17 @@ def test_no_fault_of_the_large_ones_alone_raises_a_throughput(even_device, load,
     clean = scores(even_device, **load)
     for name in SCORES:
         assert faulty[name] <= clean[name] * (1 + NOISE), name
+
+
+@pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_room_that_deletes_fail_to_give_back_raises_no_throughput(even_device, io_model, share):
+    """What can't be deleted fills the tier, until nothing is stored and nothing read any more."""
+    load = {"num_users": 8, "generation_mode": "none", "arrival": "closed", "seed": 303_710}
+    load |= {"io_model": io_model, "storage_capacity_gb": 1}
+    faulty = scores(
+        even_device, faults=lambda inner, _world: FaultyBackend(inner, random.Random(1), delete=share), **load
+    )
+    clean = scores(even_device, **load)
+    for name in SCORES:
+        assert faulty[name] <= clean[name] * (1 + NOISE), name

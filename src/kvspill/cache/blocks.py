@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kvspill.cache.batches import BatchingCache
 from kvspill.cache.cache import CacheOptions, gather
+from kvspill.cache.policies.none import NonePolicy
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
     Completion,
@@ -61,6 +62,11 @@ class BlockCache(BatchingCache):
         self._copies: dict[str, Entry] = {}
         self._demote_min_uses = demote_min_uses
         self._dram = next((tier for tier in self.tiers[:-1] if tier.name is Tier.CPU), None)
+
+    @property
+    def evicts(self) -> bool:
+        """False where the last tier gives nothing up, so that it is full one day and takes no more."""
+        return not isinstance(self.tiers[-1].policy, NonePolicy)
 
     def block(self, key: str) -> Entry | None:
         """The block of that key where it can be had fastest, without counting as a lookup."""

@@ -208,7 +208,9 @@ class WriteBehind:
         return True
 
     def _note(self, stored: Stored) -> None:
-        self._unanswered += stored.failed > 0
+        # Room that can't be made although things are evicted is room that faults have taken.
+        lost = stored.refused > 0 and self._cache.evicts
+        self._unanswered += stored.failed > 0 or lost
         self.counts.written += stored.written
         self.counts.failed += stored.failed
         self.counts.refused += stored.refused
