@@ -17,6 +17,8 @@ from kvspill.workload.trace_files import RowLog
 
 REORDER_ROWS = 1_000
 """Rows that may stand out of order: as many are held back before the earliest is taken."""
+_PASS_NS_MIN = 10_000_000
+"""A pass of a recording takes this long at least."""
 OPEN_CONVERSATIONS_MAX = 100_000
 """Conversations that may still go on; the ones unheard of for longest are forgotten beyond it."""
 
@@ -174,7 +176,10 @@ class TraceWorkload:
         }
 
     def _all_passes(self) -> Iterator[Sequence[Request]]:
-        """All passes: each begins a mean gap after the last request of the one before, with new users."""
+        """All passes: each begins a mean gap after the last request of the one before, with new users.
+
+        A recording whose rows all have one time would begin anew for ever at the same moment.
+        """
         base_ns = users = 0
         while self._passes is None or self._passes_begun < self._passes:
             self._passes_begun += 1
@@ -192,7 +197,7 @@ class TraceWorkload:
                 yield moved
             if count == 0:
                 return
-            base_ns = last_ns + (last_ns - base_ns) // max(1, count - 1)
+            base_ns = max(last_ns + (last_ns - base_ns) // max(1, count - 1), base_ns + _PASS_NS_MIN)
             users = next_user
 
     def _moved(self, request: Request, base_ns: int, origin_ns: int, users: int) -> Request:

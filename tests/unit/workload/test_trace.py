@@ -1,7 +1,7 @@
 """Claims about replaying rows: order, speed, passes, conversations, and who takes what."""
 
 import json
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,13 @@ def test_a_second_pass_follows_after_a_mean_gap_with_new_users_and_the_same_bloc
     assert [request.intended_ns // NS_PER_SEC for request in found] == [0, 1, 4, 6, 7, 10]
     assert [request.user for request in found] == [0, 1, 2, 3, 4, 5]
     assert [request.blocks for request in found[:3]] == [request.blocks for request in found[3:]]
+
+
+@pytest.mark.parametrize(("times_ms", "speedup"), [([7], 1.0), ([7, 7], 1.0), ([0, 1_000, 4_000], 1e12)])
+def test_a_recording_without_a_span_does_not_repeat_at_one_moment_for_ever(tmp_path: Path, times_ms, speedup):
+    requests = workload(mooncake(tmp_path, times_ms), duration=60, trace_speedup=speedup).session(0)
+    within = list(takewhile(lambda request: request.intended_ns < NS_PER_SEC, islice(requests, 10_000)))
+    assert len(within) == 100 * len(times_ms)
 
 
 def test_without_a_number_of_passes_the_load_decides(tmp_path: Path) -> None:
