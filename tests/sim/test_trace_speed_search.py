@@ -75,7 +75,7 @@ class _EverySecond:
 
     users = 1
 
-    def session(self, user: int, start_ns: int = 0):
+    def session(self, user: int, _start_ns: int = 0):
         for turn in range(20):
             yield Request(
                 user=user,

@@ -274,6 +274,7 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         sla_ms=sla_ms,
         with_wait=config.arrival == "closed",
         drain=config.arrival == "open" and config.autoscaler_mode != "capacity",
+        value=lever.value,
     )
 
 

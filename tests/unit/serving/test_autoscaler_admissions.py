@@ -1,6 +1,8 @@
 """What a search does not know it does not claim: no confirmation, time or level that was never measured."""
 
 import asyncio
+import itertools
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,9 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
+from kvspill.report.autoscaling import answer_lines
+from kvspill.report.console import render_summary
+from kvspill.report.html.prose import search_sentence
 from kvspill.suite import search as search_module
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.progress import Progress
@@ -88,3 +93,50 @@ def test_the_row_log_has_the_rows_of_every_stage(tmp_path) -> None:
     assert len(requests) >= measured > result["requests_completed"]
     assert min(row["intended_ns"] for row in requests) >= 0
     assert parquet.read_table(path).num_rows > len(requests)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes"), [("qos", {"num_users": 400}), ("slo", {"slo_target_ms": 0.001})]
+)
+def test_a_level_that_was_never_held_is_no_answer(tmp_path, mode, changes) -> None:
+    result = quick(tmp_path, mode, duration=60.0, **changes)
+    *steps, answer = result["autoscaling_stats"]
+    assert steps
+    assert not answer["concluded"]
+    assert answer["users"] is None
+    assert "did not" in answer["reason"]
+    assert dict(answer_lines(result["autoscaling_stats"]))["Answer"] == "none"
+    assert "has no answer" in search_sentence(result)
+    assert answer["reason"] in " ".join(render_summary(result).split())
+
+
+def test_a_search_without_a_stage_names_no_users(tmp_path) -> None:
+    assert quick(tmp_path, "capacity", duration=3.0)["autoscaling_stats"][-1]["users"] is None
+
+
+def test_a_speed_is_told_as_the_reader_knows_it() -> None:
+    config = Config(
+        model="tiny-1b",
+        trace="azure:sample",
+        trace_speedup=4.0,
+        replay_cycles=0,
+        duration=600.0,
+        cpu_mem_gb=0,
+        generation_mode="none",
+        quiet=True,
+        device_profile="sata-ssd",
+        enable_autoscaling=True,
+        autoscaler_mode="slo",
+        slo_target_ms=30_000,
+    )
+    *steps, answer = search(config)["autoscaling_stats"]
+    held = [f"{step['trace_speedup']:g}" for step in steps]
+    for before, step in itertools.pairwise(steps):
+        if step["action"] in ("scale_up", "scale_down"):
+            assert f" at {before['trace_speedup']:g}: " in step["reason"]
+        if step["action"] == "bisect":
+            low, high = re.match(r"between (\S+) \(.*\) and (\S+) \(", step["reason"]).groups()
+            assert {low, high} <= set(held)
+            assert float(low) < step["trace_speedup"] < float(high)
+    failed = answer["next_level_that_failed"]
+    assert failed is None or failed in [step["trace_speedup"] for step in steps]

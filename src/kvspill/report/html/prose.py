@@ -59,6 +59,8 @@ def search_sentence(result: Mapping[str, Any]) -> str:
     answer = f"{_level(last[lever])} {unit}"
     if last.get("concluded", True):
         text = f"The search for the load answers {answer}: {reason}."
+    elif last[lever] is None:
+        text = f"The search for the load is inconclusive and has no answer: {reason}."
     else:
         text = f"The search for the load is inconclusive: {answer} is only as far as it came."
     stage = result["window"].get("users")

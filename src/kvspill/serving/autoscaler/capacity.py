@@ -81,7 +81,7 @@ class CapacityMode:
             if best and now.mean < best * WORTHWHILE_GAIN:
                 factor = LATER_FACTOR
             best = max(best, now.mean)
-            reason = f"{self.line(held.measure)} at {level}, best so far {best:,.0f}"
+            reason = f"{self.line(held.measure)} at {self._options.shown(level)}, best so far {best:,.0f}"
             level, action = min(self._options.highest, max(level + 1, math.ceil(level * factor))), "scale_up"
 
     async def _refine(self, stages: Stages) -> None:
@@ -94,7 +94,8 @@ class CapacityMode:
         for other in (levels[place + 1 : place + 2], levels[max(0, place - 1) : place]):
             middle = round(math.sqrt(peak.level * other[0])) if other else peak.level
             if middle not in levels:
-                reason = f"the peak may lie between {peak.level} and {other[0]}"
+                shown = self._options.shown
+                reason = f"the peak may lie between {shown(peak.level)} and {shown(other[0])}"
                 self._stages.append(await self._hold(stages, middle, "refine", reason))
 
     async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> _Stage:
@@ -156,9 +157,11 @@ class CapacityMode:
     def so_far(self) -> Answer:
         if not self._stages:
             text = "Not concluded: no stage was held to its end."
-            return Answer(self._options.start, None, text, concluded=False, stages_left=5)
+            return Answer(None, None, text, concluded=False, stages_left=5)
         peak = self._peak()
-        reason = f"Not concluded: highest so far {self.line(peak.measure)} at {peak.level}."
+        reason = (
+            f"Not concluded: highest so far {self.line(peak.measure)} at {self._options.shown(peak.level)}."
+        )
         left = 2 if self._fell else 2 + STAGES_WITHOUT_GAIN
         # The stage that found the peak cannot confirm it: only a return to it can.
         returned = [held for held in self._confirmations if held.level == peak.level]

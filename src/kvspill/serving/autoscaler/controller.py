@@ -27,7 +27,8 @@ class TimeUp(Exception):  # noqa: N818 - a condition, not a failure
 class Answer:
     """What a search found."""
 
-    level: int
+    level: int | None
+    """None where no level was found that can be named."""
     measure: StageMeasure | None
     reason: str
     concluded: bool = True
@@ -250,7 +251,7 @@ class Controller:
         last_seconds = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
         final = {
             "time_seconds": last_seconds,
-            self._lever.name: self._lever.value(answer.level),
+            self._lever.name: None if answer.level is None else self._lever.value(answer.level),
             "action": "stop",
             "reason": answer.reason if answer.concluded else f"{answer.reason} {missing}",
             "mode": self._options.mode,

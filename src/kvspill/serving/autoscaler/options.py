@@ -1,6 +1,6 @@
 """What a search is told: its mode, its pace, its bounds and its targets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kvspill.records import QoS
@@ -52,3 +52,10 @@ class SearchOptions:
     """A user's round includes the wait in the queue: true of closed users, whose wait is bounded."""
     drain: bool = False
     """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away."""
+    value: Callable[[int], int | float] = int
+    """A level as the reader knows it."""
+
+    def shown(self, level: int) -> str:
+        """A level in words."""
+        value = self.value(level)
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -75,9 +75,8 @@ class QosMode:
         return f"{self.judge(measure).text}, target {self._target:g}"
 
     def _facts(self, held: Held) -> dict[str, Any]:
-        high = self._search.high
         return {
             "target_saturation": self._target,
             "target_met": held.judgement.passes if held.judgement.enough else None,
-            "next_level_that_failed": None if high is None or high.level == held.level else high.level,
+            "next_level_that_failed": self._search.next_failed(held),
         }

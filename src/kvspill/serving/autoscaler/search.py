@@ -129,18 +129,27 @@ class BracketSearch:
             if high.level - low.level <= max(1, math.floor(TOLERANCE * low.level)):
                 return None
             level = max(low.level + 1, min(high.level - 1, round(math.sqrt(low.level * high.level))))
-            reason = f"between {low.level} ({low.judgement.text}) and {high.level} ({high.judgement.text})"
-            return level, "bisect", reason
+            return level, "bisect", f"between {self._told(low)} and {self._told(high)}"
         if low is not None:
             if low.level >= options.highest:
                 return None
             level = max(low.level + 1, math.ceil(low.level * self._factor(low.measure, True)))
-            return min(level, options.highest), "scale_up", f"{low.judgement.text} at {low.level}: room left"
+            reason = f"{low.judgement.text} at {options.shown(low.level)}: room left"
+            return min(level, options.highest), "scale_up", reason
         assert high is not None, "a level was held"
         if high.level <= options.lowest:
             return None
         level = min(high.level - 1, math.floor(high.level * self._factor(high.measure, False)))
-        return max(level, options.lowest), "scale_down", f"{high.judgement.text} at {high.level}: too much"
+        reason = f"{high.judgement.text} at {options.shown(high.level)}: too much"
+        return max(level, options.lowest), "scale_down", reason
+
+    def _told(self, held: Held) -> str:
+        return f"{self._options.shown(held.level)} ({held.judgement.text})"
+
+    def next_failed(self, held: Held) -> int | float | None:
+        """The smallest load above that failed, as the reader knows it."""
+        high = self.high
+        return None if high is None or high.level == held.level else self._options.value(high.level)
 
     def _hurry(self, stages: Stages) -> bool:
         """Both ends are near each other, and another stage would leave no time for the confirmation."""
@@ -156,7 +165,7 @@ class BracketSearch:
             return None
         if len(self._windows[high.level]) >= VISITS_MAX or not stages.time_for(1, confirmation=True):
             return None
-        return high.level, "recheck", f"in doubt at {high.level}: {high.judgement.text}"
+        return high.level, "recheck", f"in doubt at {self._options.shown(high.level)}: {high.judgement.text}"
 
     def stages_left(self) -> int:
         """At least so many stages are still to be held, the confirmation (twice as long) included."""
@@ -169,13 +178,14 @@ class BracketSearch:
     def bracket(self) -> str:
         """What is known so far, in words."""
         low, high = self.low, self.high
-        parts = [f"{low.level} passed ({low.judgement.text})"] if low is not None else []
-        parts += [f"{high.level} did not ({high.judgement.text})"] if high is not None else []
+        shown = self._options.shown
+        parts = [f"{shown(low.level)} passed ({low.judgement.text})"] if low is not None else []
+        parts += [f"{shown(high.level)} did not ({high.judgement.text})"] if high is not None else []
         return ", ".join(parts) or "nothing was measured"
 
     def answer_so_far(self) -> Answer:
         low = self.low
         reason = f"Not concluded: {self.bracket()}."
-        level = low.level if low is not None else self._options.lowest
+        level = low.level if low is not None else None
         measure = low.measure if low is not None else None
         return Answer(level, measure, reason, concluded=False, stages_left=self.stages_left())

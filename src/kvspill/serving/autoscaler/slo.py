@@ -124,7 +124,6 @@ class SloMode:
 
     def _facts(self, held: Held) -> dict[str, Any]:
         requests, tokens = self.goodput(held.measure)
-        high = self._search.high
         return {
             "slo": {
                 "latency": self._slo.latency,
@@ -139,7 +138,7 @@ class SloMode:
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
             "goodput_tokens_per_sec": tokens.mean,
             "goodput_tokens_per_sec_ci95": [tokens.low, tokens.high],
-            "next_level_that_failed": None if high is None or high.level == held.level else high.level,
+            "next_level_that_failed": self._search.next_failed(held),
         }
 
     def _class(self, measure: StageMeasure, qos: QoS, limit_ms: float) -> dict[str, Any]:
