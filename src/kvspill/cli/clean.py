@@ -1,5 +1,6 @@
 """`kvspill clean`: remove what killed runs left in a directory, and nothing else."""
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,28 +16,31 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     parser = Parser(
         prog=prog, description="Removes the directories of killed runs; running ones are left alone."
     )
-    parser.add_argument("directory", metavar="DIR", type=Path, help="where the runs kept their files")
+    parser.add_argument("directory", metavar="DIR", help="where the runs kept their files")
     parser.add_argument(
         "--after", metavar="PID", type=int, help="wait until the process of that number has ended"
     )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     options = parser.parse_args(list(argv))
-    if not options.directory.is_dir():
-        raise UsageError(f"{options.directory}: is not a directory; name the one that a --cache-dir named")
+    # Path("") would be the current directory, and an unset variable of a script is an empty word.
+    directory = Path(options.directory or "/nonexistent")
+    if not os.path.isdir(directory):
+        shown = repr(options.directory) if len(options.directory) < 200 else "the directory's name"
+        raise UsageError(f"{shown}: is not a directory; name the one that a --cache-dir named")
     from kvspill.storage.rundir import clean
 
     if options.after is not None:
         _wait_for_end(options.after)
     kept: list[str] = []
-    removed = clean(options.directory, kept)
+    removed = clean(directory, kept)
     for path in removed:
         print(f"removed {path}")
     for text in kept:
         print(f"kept {text}")
-    print(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {options.directory}")
+    print(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {directory}")
     if kept:
         raise KvspillError(
-            f"{options.directory}: {len(kept)} files of killed runs stay, named above; "
+            f"{directory}: {len(kept)} files of killed runs stay, named above; "
             "make the file system writable, or move what is yours out of the way, and run it again"
         )
     return 0

@@ -1,5 +1,6 @@
 """The `kvspill` command: finds the subcommand, and turns errors into one line and an exit code."""
 
+import errno
 import importlib
 import os
 import signal
@@ -129,6 +130,8 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         remedy = "install kvspill there with pip, or use the .venv that make made"
         return _fail(f"{error.name} is not installed for {sys.executable}; {remedy}", 2, debug)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            return _fail(f"{str(error.filename)[:60]}…: {error.strerror}; name another path", 2, debug)
         text = f"{type(error).__name__}: {error}"
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
     finally:
