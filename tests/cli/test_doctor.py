@@ -1,11 +1,14 @@
 """`kvspill doctor` from the command line: text, JSON and exit codes."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from kvspill.cli.doctor import print_checks
 from kvspill.cli.main import main
+from kvspill.suite.doctor import Check, Status
 
 
 def test_json_has_a_verdict_and_a_remedy_for_every_fault(
@@ -32,7 +35,15 @@ def test_text_counts_what_it_lists(tmp_path: Path, capsys: pytest.CaptureFixture
     main(["doctor", "--cache-dir", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
     warnings = sum(line.startswith("  warning ") for line in lines)
-    assert f"{warnings} warnings" in lines[-1]
+    assert f"{warnings} warning" in lines[-1]
+
+
+def test_one_is_not_counted_in_the_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [Check("g", "a", Status.PROBLEM, "x", "y"), Check("g", "b", Status.WARNING, "x", "y")]
+    print_checks(checks, sys.stdout)
+    assert capsys.readouterr().out.endswith("0 ok, 1 warning, 1 problem\n")
+    print_checks(checks * 2, sys.stdout)
+    assert capsys.readouterr().out.endswith("0 ok, 2 warnings, 2 problems\n")
 
 
 def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,7 @@ def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
 
     from kvspill.suite.doctor import Status
 
+    serious = (Status.WARNING, Status.PROBLEM)
     styles = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
     console = Console(file=stream, highlight=False, soft_wrap=True)
     group = ""
@@ -69,6 +70,5 @@ def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
         if check.remedy:
             console.print(f"           {escape(f'-> {check.remedy}')}")
     counts = {status: sum(check.status is status for check in checks) for status in Status}
-    console.print(
-        f"\n{counts[Status.OK]} ok, {counts[Status.WARNING]} warnings, {counts[Status.PROBLEM]} problems"
-    )
+    faults = [f"{counts[status]} {status.value}" + "s" * (counts[status] != 1) for status in serious]
+    console.print(f"\n{counts[Status.OK]} ok, {', '.join(faults)}")

@@ -166,7 +166,8 @@ def _start(options: argparse.Namespace) -> int:
         print("\n".join(ready.sizes.notes), flush=True)
     if options.dry_run:
         return _dry_run(ready)
-    title = f"KV CACHE SUITE: {options.model}, {len(ready.scenarios)} scenarios"
+    plural = "" if len(ready.scenarios) == 1 else "s"
+    title = f"KV CACHE SUITE: {options.model}, {len(ready.scenarios)} scenario{plural}"
     manifest = new_manifest(
         title,
         ready.scenarios,

@@ -26,6 +26,18 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop device: a file that stands for a disk."""
+
+    name: str
+    file: str
+    filesystem: str | None
+    """What the file lies on, where that can be seen."""
+    direct_io: bool | None
+    """Whether it goes past the page cache of that file system."""
+
+
+@dataclass(frozen=True, slots=True)
 class BlockDevice:
     """The device that a file system sits on, and the disks below it (partitions, dm, md, loop resolved)."""
 
@@ -34,6 +46,8 @@ class BlockDevice:
     model: str | None
     rotational: bool | None
     scheduler: str | None
+    loops: tuple[Loop, ...] = ()
+    """The loop devices between the file system and those disks."""
 
 
 def read_text(path: Path) -> str | None:
@@ -82,7 +96,8 @@ def find_block_device(mount: Mount, kernel: Kernel) -> BlockDevice | None:
     folder = _device_folder(mount.device, kernel) or _source_folder(mount.source, kernel)
     if folder is None:
         return None
-    disks = tuple(sorted(disk.name for disk in _disks(folder, kernel)))
+    loops: list[Loop] = []
+    disks = tuple(sorted(disk.name for disk in _disks(folder, kernel, loops)))
     first = kernel.sys / "block" / disks[0]
     rotational = (read_text(first / "queue" / "rotational") or "").strip()
     return BlockDevice(
@@ -91,6 +106,7 @@ def find_block_device(mount: Mount, kernel: Kernel) -> BlockDevice | None:
         model=(read_text(first / "device" / "model") or "").strip() or None,
         rotational={"0": False, "1": True}.get(rotational),
         scheduler=_active(read_text(first / "queue" / "scheduler")),
+        loops=tuple(loops),
     )
 
 
@@ -110,20 +126,27 @@ def _source_folder(source: str, kernel: Kernel) -> Path | None:
     return _device_folder(f"{os.major(number)}:{os.minor(number)}", kernel)
 
 
-def _disks(folder: Path, kernel: Kernel) -> Iterator[Path]:
-    """The whole disks below a device: under partitions, dm, md, and under the file of a loop device."""
+def _disks(folder: Path, kernel: Kernel, loops: list[Loop]) -> Iterator[Path]:
+    """The whole disks below a device: under partitions, dm, md, and under the file of a loop device.
+
+    Loop devices on the way are added to `loops`.
+    """
     if (folder / "partition").exists():
         folder = folder.parent
     below = sorted((folder / "slaves").glob("*")) if (folder / "slaves").is_dir() else []
     if below:
         for slave in below:
-            yield from _disks(Path(os.path.realpath(slave)), kernel)
+            yield from _disks(Path(os.path.realpath(slave)), kernel, loops)
         return
     backing = (read_text(folder / "loop" / "backing_file") or "").strip()
     mount = find_mount(Path(backing), kernel) if backing else None
-    beneath = _device_folder(mount.device, kernel) if mount else None
+    if backing:
+        direct = (read_text(folder / "loop" / "dio") or "").strip()
+        kind = mount.kind if mount else None
+        loops.append(Loop(folder.name, backing, kind, {"0": False, "1": True}.get(direct)))
+    beneath = _device_folder(mount.device, kernel) or _source_folder(mount.source, kernel) if mount else None
     if beneath is not None and beneath != folder:
-        yield from _disks(beneath, kernel)
+        yield from _disks(beneath, kernel, loops)
     else:
         yield folder
 

@@ -36,8 +36,13 @@ def hardware_checks(hardware: Hardware) -> list[Check]:
     ]
     if hardware.places:
         place = hardware.places[0]
-        lines.append(_stand(STORAGE, place.free_bytes / 1e9, "limit the run with --storage-capacity-gb"))
-        lines.append(_device(place))
+        if place.usable:
+            lines.append(_stand(STORAGE, place.free_bytes / 1e9, "limit the run with --storage-capacity-gb"))
+            lines.append(_device(place))
+        else:
+            text = f"not checked: {place.path} cannot hold a run's files"
+            remedy = "see what is said about that directory above"
+            lines += [warning(GROUP, name, text, remedy) for name in (STORAGE.name, "storage device")]
     return lines
 
 

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from kvspill.errors import KvspillError
-from kvspill.measure.mounts import Kernel, read_text
+from kvspill.measure.mounts import Kernel, Loop, read_text
 from kvspill.records import GIB
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.rundir import RunDir
 from kvspill.suite.doctor import Check, ok, problem, warning
-from kvspill.suite.hardware import Place
+from kvspill.suite.hardware import KERNEL_VIEW, MEMORY_FILE_SYSTEMS, Place
 
 SPACE_BYTES_MIN = 2 * GIB
 """Below this, not even two of the largest llama3.1-8b entries fit."""
@@ -32,6 +32,7 @@ def storage_checks(place: Place, kernel: Kernel) -> list[Check]:
         direct,
         *_alignment(group, access),
         _device(group, place),
+        *(_loop(group, loop) for loop in place.loops),
         *_queue(group, place, kernel, direct_io=access is not None and access.direct),
         _space(group, place),
         *_throttle(group, place, kernel),
@@ -39,17 +40,37 @@ def storage_checks(place: Place, kernel: Kernel) -> list[Check]:
 
 
 def _directory(group: str, place: Place) -> Check:
+    name = "directory"
+    if place.path.exists() and not place.path.is_dir():
+        return problem(group, name, "is a file, not a directory", OTHER_DIR)
     if not place.path.is_dir():
-        return problem(group, "directory", "does not exist", f"make it with: mkdir -p {place.path}")
+        return problem(group, name, "does not exist", f"make it with: mkdir -p {place.path}")
+    if place.kind == KERNEL_VIEW:
+        text = f"lies on {place.filesystem}, a view into the kernel that stores no files"
+        return problem(group, name, text, OTHER_DIR)
+    if _read_only(place.path):
+        text = f"lies on a file system that is mounted read-only ({place.filesystem or 'unknown kind'})"
+        return problem(group, name, text, f"mount it for writing (mount -o remount,rw), or {OTHER_DIR}")
     if not place.writable:
-        return problem(group, "directory", "is not writable", f"change its permissions or {OTHER_DIR}")
-    return ok(group, "directory", "exists and is writable")
+        return problem(group, name, "is not writable", f"change its permissions or {OTHER_DIR}")
+    return ok(group, name, "exists and is writable")
+
+
+def _read_only(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _file_system(group: str, place: Place) -> Check:
     name = "file system"
     if place.kind == "memory":
-        return problem(group, name, f"{place.filesystem}: memory, not a device", OTHER_DIR)
+        below = [loop for loop in place.loops if loop.filesystem in MEMORY_FILE_SYSTEMS]
+        where = "".join(
+            f" on {loop.name}, whose file {loop.file} lies in {loop.filesystem}" for loop in below
+        )
+        return problem(group, name, f"{place.filesystem}{where}: memory, not a device", OTHER_DIR)
     if place.kind == "network":
         text = f"{place.filesystem}: a network file system; results include the network and its cache"
         return warning(group, name, text, "compare only runs from the same client, with no other load")
@@ -102,6 +123,21 @@ def _device(group: str, place: Place) -> Check:
         "memory": "name a directory on a disk",
     }
     return warning(group, name, text, remedies.get(place.kind, "name a directory on a local disk"))
+
+
+def _loop(group: str, loop: Loop) -> Check:
+    """A file in place of a disk: a second file system lies between, and perhaps a page cache."""
+    under = loop.filesystem or "a file system that cannot be seen from here"
+    cache = {
+        True: "past its page cache",
+        False: "through its page cache, which can serve reads that were asked of the device",
+        None: "perhaps through its page cache",
+    }[loop.direct_io]
+    text = f"{loop.name} stands for the file {loop.file} on {under} and moves its bytes {cache}"
+    remedy = "name a directory on the disk itself"
+    if not loop.direct_io:
+        remedy += f", or: sudo losetup --direct-io=on /dev/{loop.name}"
+    return warning(group, f"loop device {loop.name}", text, remedy)
 
 
 def _queue(group: str, place: Place, kernel: Kernel, direct_io: bool) -> list[Check]:

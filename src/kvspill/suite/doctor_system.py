@@ -204,6 +204,9 @@ def _extras() -> list[Check]:
     checks = []
     for extra, (modules, purpose) in EXTRAS.items():
         missing = [name for name in modules if find_spec(name) is None]
-        lacking = f"{', '.join(missing)} not installed; needed for {purpose}: pip install 'kvspill[{extra}]'"
-        checks.append(ok("extras", extra, lacking if missing else f"installed ({', '.join(modules)})"))
+        if missing:
+            text = f"{', '.join(missing)} not installed; needed for {purpose}"
+            checks.append(warning("extras", extra, text, f"pip install 'kvspill[{extra}]'"))
+        else:
+            checks.append(ok("extras", extra, f"installed ({', '.join(modules)})"))
     return checks

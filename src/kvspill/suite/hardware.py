@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from kvspill.measure.mounts import Kernel, Mount, find_block_device, find_mount, read_text
+from kvspill.measure.mounts import Kernel, Loop, Mount, find_block_device, find_mount, read_text
 from kvspill.records import MIB
 from kvspill.storage.memory import Available, available_memory
 
@@ -16,7 +16,14 @@ GPU_LIBRARIES = ("torch", "cupy")
 USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
 """Where the drive under test is mounted by convention; the current directory comes after them."""
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.", "9p")
-MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+VIRTUAL_FILE_SYSTEMS = (
+    *("proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "pstore", "bpf"),
+    *("configfs", "mqueue", "binfmt_misc", "efivarfs", "fusectl", "fuse.lxcfs", "nsfs", "rpc_pipefs"),
+)
+"""Views into the kernel, which store no files."""
+KERNEL_VIEW = "kernel view"
+_MEMORY_DISKS = ("ram", "zram")
 _LAYERED = ("overlay", "aufs", "virtiofs")
 _VIRTUAL_MODELS = ("virtual", "qemu", "vmware", "msft", "persistentdisk")
 _REMOTE_MODELS = ("elastic block store", "persistentdisk", "iscsi", "lio-org")
@@ -42,15 +49,23 @@ class Place:
     rotational: bool | None
     scheduler: str | None
     kind: str
-    """nvme, ssd, hard disk, virtual disk, remote disk, network, memory, layered or unknown."""
+    """nvme, ssd, hard disk, virtual disk, remote disk, network, memory, layered, kernel view or unknown."""
     free_bytes: int
     writable: bool
+    loops: tuple[Loop, ...] = ()
+    """Loop devices between the file system and the disks."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether a run could keep its files here at all."""
+        return self.writable and self.kind != KERNEL_VIEW
 
     def describe(self) -> str:
         """The device in words: "ext4 on vda (virtual disk)"."""
         model = f", {self.model}" if self.model else ""
         on = f" on {'+'.join(self.disks)}" if self.disks else ""
-        return f"{self.filesystem or 'unknown file system'}{on} ({self.kind}{model})"
+        through = "".join(f" through {loop.name}" for loop in self.loops if loop.name not in self.disks)
+        return f"{self.filesystem or 'unknown file system'}{on}{through} ({self.kind}{model})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +164,30 @@ def look_at(path: Path, kernel: Kernel) -> Place:
         model=model,
         rotational=device.rotational if device else None,
         scheduler=device.scheduler if device else None,
-        kind=kind_of(mount, disks, model, device.rotational if device else None),
+        kind=kind_of(
+            mount, disks, model, device.rotational if device else None, device.loops if device else ()
+        ),
         free_bytes=_free(path),
         writable=path.is_dir() and os.access(path, os.W_OK | os.X_OK),
+        loops=device.loops if device else (),
     )
 
 
-def kind_of(mount: Mount | None, disks: tuple[str, ...], model: str | None, rotational: bool | None) -> str:
+def kind_of(
+    mount: Mount | None,
+    disks: tuple[str, ...],
+    model: str | None,
+    rotational: bool | None,
+    loops: tuple[Loop, ...] = (),
+) -> str:
     """What kind of storage this is, from names alone: nothing is measured here."""
     if mount is None:
         return "unknown"
-    if mount.kind in MEMORY_FILE_SYSTEMS:
+    if mount.kind in VIRTUAL_FILE_SYSTEMS:
+        return KERNEL_VIEW
+    if mount.kind in MEMORY_FILE_SYSTEMS or any(disk.startswith(_MEMORY_DISKS) for disk in disks):
+        return "memory"
+    if any(loop.filesystem in MEMORY_FILE_SYSTEMS for loop in loops):
         return "memory"
     if mount.kind.startswith(NETWORK_FILE_SYSTEMS):
         return "network"
@@ -174,6 +202,9 @@ def kind_of(mount: Mount | None, disks: tuple[str, ...], model: str | None, rota
         return "virtual disk"
     if disks and all(disk.startswith("nvme") for disk in disks):
         return "nvme"
+    if disks and all(disk.startswith("loop") for disk in disks):
+        # Its file cannot be seen from here, and a loop device tells nothing of what lies below.
+        return "unknown"
     return {True: "hard disk", False: "ssd", None: "unknown"}[rotational]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kvspill.measure.mounts import Kernel, Mount, find_block_device, find_mount
+from kvspill.measure.mounts import Kernel, Loop, Mount, find_block_device, find_mount
 
 
 @pytest.fixture
@@ -88,6 +88,11 @@ def test_a_loop_device_ends_at_the_disk_of_its_file(kernel: Kernel, tmp_path: Pa
     found = find_block_device(on("7:3"), kernel)
     assert found is not None
     assert (found.name, found.disks) == ("loop3", ("vdz",))
+    assert found.loops == (Loop("loop3", str(image), "ext4", None),)
+    (loop / "loop" / "dio").write_text("1\n")
+    again = find_block_device(on("7:3"), kernel)
+    assert again is not None
+    assert again.loops[0].direct_io is True
 
 
 def test_a_file_system_without_a_device_has_none(kernel: Kernel) -> None:

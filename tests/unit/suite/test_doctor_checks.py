@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.storage.memory import Available
+from kvspill.suite import doctor_storage, doctor_system
 from kvspill.suite.doctor import Check, Status, as_json, verdict
 from kvspill.suite.doctor_hardware import hardware_checks
 from kvspill.suite.doctor_storage import storage_checks
@@ -172,6 +173,95 @@ def test_a_missing_directory_is_the_only_thing_said_about_it(tmp_path: Path) -> 
     checks = storage_checks(look_at(tmp_path / "nope", tree.kernel), tree.kernel)
     assert [(check.name, check.status) for check in checks] == [("directory", Status.PROBLEM)]
     assert "mkdir -p" in checks[0].remedy
+
+
+def on_a_loop_device(tmp_path: Path, below: str, dio: str = "0") -> list[Check]:
+    """ext4 on loop0, whose file lies on a file system of the kind `below`."""
+    data, image = tmp_path / "data", tmp_path / "below" / "image"
+    for folder in (data, image.parent):
+        folder.mkdir()
+    image.touch()
+    tree = Tree(tmp_path / "kernel")
+    tree.mount(data, "ext4", "loop0")
+    number = os.stat(data).st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    path = tree.kernel.proc / "self" / "mountinfo"
+    path.write_text(path.read_text() + f"28 1 {device} / {image.parent} rw - {below} none rw\n")
+    tree.sys("block/loop0/loop/backing_file", f"{image}\n")
+    tree.sys("block/loop0/loop/dio", f"{dio}\n")
+    return storage_checks(look_at(data, tree.kernel), tree.kernel)
+
+
+def test_memory_behind_a_loop_device_is_a_problem(tmp_path: Path) -> None:
+    checks = on_a_loop_device(tmp_path, "tmpfs")
+    check = named(checks, "file system")
+    assert check.status is Status.PROBLEM
+    assert "ext4 on loop0, whose file" in check.finding
+    assert "lies in tmpfs: memory, not a device" in check.finding
+    assert named(checks, "device").status is Status.WARNING
+
+
+@pytest.mark.parametrize(("dio", "says"), [("0", "through its page cache"), ("1", "past its page cache")])
+def test_a_loop_device_is_named_with_its_file_and_whether_it_goes_through_a_page_cache(
+    tmp_path: Path, dio: str, says: str
+) -> None:
+    check = named(on_a_loop_device(tmp_path, "ext4", dio), "loop device loop0")
+    assert check.status is Status.WARNING
+    assert f"stands for the file {tmp_path / 'below' / 'image'} on ext4" in check.finding
+    assert says in check.finding
+    assert ("losetup --direct-io=on /dev/loop0" in check.remedy) == (dio == "0")
+
+
+@pytest.mark.parametrize(
+    ("disk", "expected"), [("ram0", "memory"), ("zram1", "memory"), ("loop7", "unknown")]
+)
+def test_disks_that_are_memory_or_tell_nothing_are_no_solid_state_drive(
+    tmp_path: Path, disk: str, expected: str
+) -> None:
+    tree = Tree(tmp_path / "kernel")
+    tree.mount(tmp_path, "ext4", disk)
+    assert look_at(tmp_path, tree.kernel).kind == expected
+
+
+def test_a_file_in_place_of_a_directory_is_called_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    tree = Tree(tmp_path / "kernel")
+    (check,) = storage_checks(look_at(tmp_path / "file", tree.kernel), tree.kernel)
+    assert check.finding == "is a file, not a directory"
+    assert "mkdir" not in check.remedy
+
+
+@pytest.mark.parametrize("kind", ["proc", "sysfs", "cgroup2"])
+def test_a_view_into_the_kernel_is_refused(tmp_path: Path, kind: str) -> None:
+    (check,) = checked(tmp_path, kind, None)
+    assert check.status is Status.PROBLEM
+    assert f"lies on {kind}, a view into the kernel" in check.finding
+
+
+def test_a_read_only_file_system_is_named_instead_of_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_storage, "_read_only", lambda _path: True)
+    (check,) = checked(tmp_path)
+    assert "mounted read-only (ext4)" in check.finding
+    assert "permissions" not in check.remedy
+
+
+def test_the_space_of_a_directory_that_is_not_there_is_not_checked(tmp_path: Path) -> None:
+    missing = look_at(tmp_path / "nope", Tree(tmp_path / "kernel").kernel)
+    checks = hardware_checks(machine(places=(missing,)))
+    for name in ("free space", "storage device"):
+        assert named(checks, name).finding.startswith("not checked")
+
+
+def test_an_absent_extra_has_its_remedy_where_remedies_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_system, "find_spec", lambda _name: None)
+    check = named(system_checks(machine(), Tree(tmp_path).kernel), "report")
+    assert check.status is Status.WARNING
+    assert check.remedy == "pip install 'kvspill[report]'"
+    assert "pip install" not in check.finding
 
 
 def test_an_io_limit_of_a_control_group_on_this_disk_is_named(tmp_path: Path) -> None:
