@@ -18,11 +18,16 @@ Usage: ./kv-cache-wrapper.sh [options] [model]
   -u USERS    users of the tier scenarios (default: derived from the machine)
   -U USERS    users of storage-saturation (default: derived from the machine)
   -R          add retrieval (RAG) to the scenarios
-  -D DOCS     documents to ingest with -R (default 10)
+  -D DOCS     documents to ingest with -R, or in rag and kitchen-sink (default 10)
   -h          this help
 
 Whatever follows -- is handed on, as in: ./kv-cache-wrapper.sh -w production -- --quick
 TEXT
+}
+
+refuse() {
+    echo "kv-cache-wrapper.sh: error: $1" >&2
+    exit 2
 }
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -30,7 +35,10 @@ model=""
 arguments=()
 while getopts ":m:t:s:r:a:w:u:U:RD:h" option; do
     case "$option" in
-        m) model=$OPTARG ;;
+        m)
+            [ -n "$OPTARG" ] || refuse "-m '': is no model; name one, or leave -m out"
+            model=$OPTARG
+            ;;
         t) arguments+=(--tier-seconds "$OPTARG") ;;
         s) arguments+=(--saturation-seconds "$OPTARG") ;;
         r) arguments+=(--production-seconds "$OPTARG") ;;
@@ -41,19 +49,20 @@ while getopts ":m:t:s:r:a:w:u:U:RD:h" option; do
         R) arguments+=(--rag) ;;
         D) arguments+=(--rag-num-docs "$OPTARG") ;;
         h) usage; exit 0 ;;
-        :) echo "kv-cache-wrapper.sh: error: -$OPTARG needs a value; -h shows all options" >&2; exit 2 ;;
-        *) echo "kv-cache-wrapper.sh: error: -$OPTARG: unknown option; -h shows all options" >&2; exit 2 ;;
+        :) refuse "-$OPTARG needs a value; -h shows all options" ;;
+        *) refuse "-$OPTARG: unknown option; -h shows all options" ;;
     esac
 done
 shift $((OPTIND - 1))
 
 if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
-    if [ -n "$model" ]; then
-        echo "kv-cache-wrapper.sh: error: model given twice, -m $model and $1; leave one out" >&2
-        exit 2
-    fi
+    [ -n "$1" ] || refuse "'': an empty word is no model; name one, or leave it out"
+    [ -z "$model" ] || refuse "model given twice, -m $model and $1; leave one out"
     model=$1
     shift
+    if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
+        refuse "$1: only one model at a time, and $model came first; scenarios go to -w"
+    fi
 fi
 if [ $# -gt 0 ] && [ "$1" = "--" ]; then
     shift

@@ -115,6 +115,11 @@ def test_directories_may_be_repeated() -> None:
     assert parse("--cache-dir /a --cache-dir /b").cache_dir == ("/a", "/b")
 
 
+def test_the_same_directory_given_twice_in_the_same_words_is_one() -> None:
+    config = parse("--cache-dir /mnt/nvme --seed 42 --enable-rag --cache-dir /mnt/nvme --seed 42")
+    assert config.cache_dir == ("/mnt/nvme",)
+
+
 def test_every_flag_sets_its_field() -> None:
     line = """--workload-preset 2026-02 --arrival closed --servers 9 --max-queue 10 --history all --trials 1
         --tensor-parallel 2 --placement spill --eviction-policy s3-fifo --io-size 1M --io-threads 4

@@ -137,6 +137,32 @@ def test_dry_run_says_what_would_run_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_time_of_the_load_is_said_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--cache-dir", str(tmp_path), "--cache-dir", str(tmp_path), "--dry-run"]
+    assert main(["suite", "smoke", *place]) == 0
+    assert "Time: 46 min of load in 8 scenarios;" in capsys.readouterr().out
+    assert main(["suite", "smoke", "--quick", *place]) == 0
+    assert "Time: 9 min of load in 8 scenarios;" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["suite", "--help"])
+    assert "46 min of load, 9 min with --quick" in capsys.readouterr().out
+
+
+def test_one_scenario_is_not_counted_in_the_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "--output-dir", "out"]) == 0
+    assert "tiny-1b, 1 scenario - SIMULATED" in capsys.readouterr().out
+
+
+def test_a_scenario_without_a_name_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.yaml").write_text("scenarios: [{config: {num_users: 2}}]")
+    assert main(["suite", "a.yaml", *SMALL]) == 2
+    error = capsys.readouterr().err
+    assert "scenario 1: has no name; give it one" in error
+    assert "None" not in error
+
+
 def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["suite", "--list"]) == 0
     text = capsys.readouterr().out

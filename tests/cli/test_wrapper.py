@@ -58,6 +58,26 @@ def test_a_model_may_stand_alone_but_not_twice(tmp_path: Path) -> None:
     assert (twice.returncode, twice.stderr.count("\n")) == (2, 1)
 
 
+def test_a_second_word_is_told_that_there_is_one_model_only(tmp_path: Path) -> None:
+    done = wrapper(tmp_path, "tiny-1b", "extra")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "extra: only one model at a time, and tiny-1b came first" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [[""], ["-m", ""], ["-w", ""], ["tiny-1b", "--", ""]])
+def test_an_empty_word_starts_no_run(tmp_path: Path, argv: list[str]) -> None:
+    done = wrapper(tmp_path, *argv)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_documents_without_retrieval_are_warned_about(tmp_path: Path) -> None:
+    rest = ("--", "--simulate", "--dry-run")
+    assert "--rag-num-docs 5 has no effect" in wrapper(tmp_path, "-D", "5", *rest).stderr
+    assert "no effect" not in wrapper(tmp_path, "-R", "-D", "5", *rest).stderr
+    assert "no effect" not in wrapper(tmp_path, "-w", "rag", "-D", "5", *rest).stderr
+
+
 def test_help_names_every_option(tmp_path: Path) -> None:
     done = wrapper(tmp_path, "-h")
     assert done.returncode == 0

@@ -42,9 +42,10 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
     options = parser.parse_args(list(argv))
     from kvspill.suite.doctor import Status, as_json, examine, verdict
 
-    checks = examine(options.cache_dir)
+    cache_dirs = list(dict.fromkeys(options.cache_dir)) if options.cache_dir else None
+    checks = examine(cache_dirs)
     if options.json:
-        print(json.dumps(as_json(checks, options.cache_dir), indent=1))
+        print(json.dumps(as_json(checks, cache_dirs), indent=1))
     else:
         print_checks(checks, sys.stdout)
     return PROBLEM_FOUND if verdict(checks) is Status.PROBLEM else 0

@@ -35,7 +35,9 @@ class _Note(argparse.Action):
         del parser
         value: Any = True if self.nargs == 0 else values
         if self.const == "repeat":
-            value = [*getattr(namespace, self.dest, (None, []))[1], value]
+            before: list[Any] = getattr(namespace, self.dest, (None, []))[1]
+            # The very same words again mean the same thing, as where two pasted commands overlap.
+            value = before if value in before else [*before, value]
         setattr(namespace, self.dest, (option_string, value))
 
 

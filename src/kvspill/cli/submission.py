@@ -93,7 +93,7 @@ def _trials(options: argparse.Namespace) -> "list[Scenario]":
         "duration": options.duration,
         "storage_capacity_gb": options.storage_capacity_gb,
         "device_profile": options.device_profile,
-        "cache_dir": None if options.simulate else options.cache_dir,
+        "cache_dir": None if options.simulate else list(dict.fromkeys(options.cache_dir or ())) or None,
     }
     settings |= {name: value for name, value in given.items() if value is not None}
     settings |= dict(assignment(text) for text in options.set)

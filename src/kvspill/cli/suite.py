@@ -19,7 +19,7 @@ what to run (the nine where nothing is named):
   gpu-only cpu-only storage-only gpu-cpu cpu-storage gpu-cpu-storage
   storage-saturation production autoscale                    the nine
   capacity-autoscale mlperf_submission rag kitchen-sink engines   further ones; `all` is all of them
-  smoke                                                      eight short checks of the tool
+  smoke                                the eight checks of the tool: 46 min of load, 9 min with --quick
   mlperf --option 1|2|3|8b|70b                               a submission (`kvspill suite mlperf --help`)
   my.yaml                                                    scenarios of your own
 
@@ -31,6 +31,7 @@ examples:
   kvspill suite --simulate --device-profile nvme-gen5
 """
 RESULTS = Path("kvspill-results")
+RAG_DOCS = 10
 
 
 def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
@@ -80,7 +81,7 @@ def _parser(prog: str) -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("what", nargs="*", metavar="SCENARIO", help="names of scenarios, or YAML files")
-    parser.add_argument("-w", "--workloads", metavar="LIST", default="", help="the same, separated by commas")
+    parser.add_argument("-w", "--workloads", metavar="LIST", help="the same, separated by commas")
     add = parser.add_argument_group("how long and how much").add_argument
     add("--quick", action="store_true", help="shorter and smaller: about a quarter of the time")
     add("--model", metavar="NAME", default="llama3.1-8b", help="model of the scenarios [llama3.1-8b]")
@@ -95,7 +96,7 @@ def _parser(prog: str) -> Parser:
     add("--trials", type=count, metavar="N", help="repeat every scenario N times [1]")
     add("--seed", type=int, metavar="N", help="seed of every scenario [42]")
     add("--rag", action="store_true", help="add retrieval to the nine scenarios")
-    add("--rag-num-docs", type=count, metavar="N", default=10, help="documents to ingest [10]")
+    add("--rag-num-docs", type=count, metavar="N", help="documents that rows with retrieval ingest [10]")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="set a setting in every scenario")
     add = parser.add_argument_group("where").add_argument
     add("--cache-dir", action="append", metavar="DIR", help="directory of the storage tier; may be repeated")
@@ -122,6 +123,14 @@ def _list() -> int:
     return 0
 
 
+def _words(options: argparse.Namespace) -> list[str]:
+    """The scenarios by name; an empty one is a slip, such as an unset variable, and no wish for all nine."""
+    listed = [] if options.workloads is None else options.workloads.split(",")
+    if any(not word.strip() for word in options.what) or (listed and not any(map(str.strip, listed))):
+        raise UsageError("'': an empty word is no scenario; name one, or leave it out to run the nine")
+    return [*options.what, *listed]
+
+
 def _order(options: argparse.Namespace) -> "Order":
     """The command line as the suite understands it."""
     from kvspill.suite.order import Order, assignment
@@ -140,12 +149,12 @@ def _order(options: argparse.Namespace) -> "Order":
         cpu_gb=options.cpu_mem_gb,
         storage_gb=options.storage_capacity_gb,
         seconds=seconds,
-        rag_docs=options.rag_num_docs,
+        rag_docs=options.rag_num_docs or RAG_DOCS,
     )
     return Order(
-        words=[*options.what, *options.workloads.split(",")],
+        words=_words(options),
         wishes=wishes,
-        cache_dirs=options.cache_dir or (),
+        cache_dirs=list(dict.fromkeys(options.cache_dir or ())),
         simulated=options.simulate,
         device_profile=options.device_profile,
         rag=options.rag,
@@ -163,7 +172,12 @@ def _start(options: argparse.Namespace) -> int:
     progress = Progress(options.quiet)
     ready = prepare(_order(options), progress)
     if not options.quiet:
-        print("\n".join(ready.sizes.notes), flush=True)
+        print("\n".join([*ready.sizes.notes, *_time_note(options, ready)]), flush=True)
+    if options.rag_num_docs is not None and not any(
+        row.settings.get("enable_rag") for row in ready.scenarios
+    ):
+        unused = f"--rag-num-docs {options.rag_num_docs} has no effect: no row retrieves; add --rag (-R)"
+        print(f"kvspill suite: warning: {unused}", file=sys.stderr)
     if options.dry_run:
         return _dry_run(ready)
     plural = "" if len(ready.scenarios) == 1 else "s"
@@ -177,6 +191,20 @@ def _start(options: argparse.Namespace) -> int:
         facts={} if options.simulate else {PROBE: ready.sizes.bandwidth.read_gib_per_sec},
     )
     return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
+
+
+def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
+    """How long it will take at least; virtual time costs nobody anything."""
+    if options.simulate:
+        return []
+    rows = [row.settings for row in ready.scenarios]
+    seconds = sum(float(row.get("duration") or 0) * int(row.get("trials") or 1) for row in rows)
+    open_end = "" if all(row.get("duration") for row in rows) else ", rows without a duration not counted"
+    plural = "" if len(rows) == 1 else "s"
+    return [
+        f"Time: {seconds / 60:,.0f} min of load in {len(rows)} scenario{plural}{open_end}; filling memory "
+        "and preparing the storage come on top."
+    ]
 
 
 def _dry_run(ready: "Prepared") -> int:
@@ -216,7 +244,7 @@ def _resume(options: argparse.Namespace) -> int:
     from kvspill.suite.manifest import load, settle
     from kvspill.suite.progress import Progress
 
-    if options.what or options.workloads:
+    if options.what or options.workloads is not None:
         raise UsageError("--resume: goes on with the scenarios of that suite; leave the names out")
     folder = Path(options.resume or options.output_dir or _latest())
     manifest = settle(folder, load(folder))

@@ -152,6 +152,8 @@ def _scenario(file: YamlFile, row: Any, number: int, common: Mapping[str, Any]) 
             f"{where}: {shown(unknown[0])}: unknown key; a scenario has name, title, purpose and config"
         )
     name = row.get("name")
+    if name is None:
+        raise UsageError(f"{where}: has no name; give it one, as in `- name: mine`")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
             f"{where}: name {shown(name)}: is no name for a file; use letters, digits, '-', '_' and '.'"
