@@ -273,7 +273,7 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         slo=SloTarget(config.slo_latency, config.slo_percentile, limits_ms),
         sla_ms=sla_ms,
         with_wait=config.arrival == "closed",
-        drain=config.arrival == "open" and config.autoscaler_mode != "capacity",
+        drain=config.arrival == "open",
         value=lever.value,
     )
 

@@ -140,3 +140,18 @@ def test_a_speed_is_told_as_the_reader_knows_it() -> None:
             assert float(low) < step["trace_speedup"] < float(high)
     failed = answer["next_level_that_failed"]
     assert failed is None or failed in [step["trace_speedup"] for step in steps]
+
+
+@pytest.mark.parametrize(("arrival", "start"), [("closed", 500), ("open", 120)])
+def test_capacity_looks_below_its_start_for_the_fewest_users_that_reach_the_peak(
+    tmp_path, arrival, start
+) -> None:
+    few = quick(tmp_path, "capacity", num_users=8, arrival=arrival)["autoscaling_stats"][-1]
+    *steps, many = quick(tmp_path, "capacity", num_users=start, arrival=arrival)["autoscaling_stats"]
+    assert many["concluded"]
+    assert many["peak_confirmed"]
+    assert many["peak_throughput"] == pytest.approx(few["peak_throughput"], rel=0.05)
+    assert few["users"] / 2.5 <= many["users"] <= few["users"] * 1.5
+    below = [step for step in steps if step["users"] < many["users"]]
+    assert below
+    assert min(step["storage_throughput"] for step in below) < 0.95 * many["peak_throughput"]

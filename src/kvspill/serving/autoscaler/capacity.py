@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from kvspill.measure.statistics import Interval
-from kvspill.serving.autoscaler.controller import Answer, Stages
+from kvspill.serving.autoscaler.controller import DESCEND, Answer, Stages
 from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.stage import StageMeasure
 
@@ -21,6 +21,8 @@ PLATEAU = 0.99
 PRECISION = 0.02
 SAME = 0.05
 """A confirmation this near to the stage it confirms agrees with it."""
+START_SHARE = 0.9
+"""A first stage that has this share of the best, and whose interval reaches it, may have too many users."""
 CONFIRMATIONS_MAX = 3
 PEAK_FOUND = "Peak capacity found"
 
@@ -39,6 +41,7 @@ class CapacityMode:
         self._stages: list[_Stage] = []
         self._confirmations: list[_Stage] = []
         self._fell = False
+        self._descended = False
 
     def rate(self, measure: StageMeasure) -> Interval:
         """The throughput that is maximised."""
@@ -51,6 +54,7 @@ class CapacityMode:
 
     async def search(self, stages: Stages) -> Answer:
         reached = await self._climb(stages)
+        await self._descend(stages)
         await self._refine(stages)
         while len(self._confirmations) < CONFIRMATIONS_MAX:
             peak = self._peak()
@@ -83,6 +87,35 @@ class CapacityMode:
             best = max(best, now.mean)
             reason = f"{self.line(held.measure)} at {self._options.shown(level)}, best so far {best:,.0f}"
             level, action = min(self._options.highest, max(level + 1, math.ceil(level * factor))), "scale_up"
+
+    async def _descend(self, stages: Stages) -> None:
+        """The first stage may have had more users than the peak needs: halve them until throughput falls."""
+        first, lowest = self._stages[0], self._options.lowest
+        if not self._reaches(first, START_SHARE):
+            return
+        self._descended = True
+        level, reached = first.level, True
+        while reached and level > lowest:
+            reason = (
+                f"{self.line(first.measure)} at {self._options.shown(first.level)}: fewer may reach it too"
+            )
+            level = max(lowest, level // 2)
+            self._stages.append(await self._hold(stages, level, DESCEND, reason))
+            reached = self._reaches(self._stages[-1])
+        fewest = self._peak().level
+        middle = round(math.sqrt(level * fewest))
+        if level < middle < fewest:
+            shown = self._options.shown
+            reason = f"the fewest that reach the peak are between {shown(level)} and {shown(fewest)}"
+            self._stages.append(await self._hold(stages, middle, DESCEND, reason))
+
+    def _reaches(self, held: _Stage, share: float = 1 - SAME) -> bool:
+        """Whether a stage's interval reaches the mean of all that are as good as the best."""
+        best = max((self.rate(stage.measure) for stage in self._stages), key=lambda rate: rate.mean)
+        rates = [self.rate(stage.measure) for stage in self._stages]
+        plateau = fmean(rate.mean for rate in rates if rate.mean >= (1 - SAME) * best.mean)
+        rate = self.rate(held.measure)
+        return plateau > 0 and rate.mean >= share * plateau and rate.high >= plateau
 
     async def _refine(self, stages: Stages) -> None:
         """A peak that falls off on its far side may lie between two stages: look there once each."""
@@ -121,7 +154,11 @@ class CapacityMode:
         """The stage with the fewest users whose throughput is the highest, or as good as that."""
         highest = max(self._mean(held.level) for held in self._stages)
         return min(
-            (held for held in self._stages if self._mean(held.level) >= highest * PLATEAU),
+            (
+                held
+                for held in self._stages
+                if self._mean(held.level) >= highest * PLATEAU or (self._descended and self._reaches(held))
+            ),
             key=lambda held: held.level,
         )
 

@@ -18,6 +18,9 @@ CONFIRM_FACTOR = 2
 SETTLE_STAGES_MAX = 2
 """Settling takes at most this many times the longest stage; whatever hasn't settled by then is marked."""
 
+DESCEND = "descend"
+"""The action of a stage that asks whether fewer users do as well: no backlog of more may help them."""
+
 
 class TimeUp(Exception):  # noqa: N818 - a condition, not a failure
     """The load ends before the stage could be measured."""
@@ -177,6 +180,9 @@ class Stages:
         if not self._options.drain or not self.steps:
             return
         if action == "confirm" and level == self._lever.level:
+            return
+        if self._options.mode == "capacity" and action != DESCEND:
+            # A backlog keeps the device busy, which is all that a search for the highest throughput needs.
             return
         self._sent_away = self._gate.send_away()
         while self._gate.in_service:

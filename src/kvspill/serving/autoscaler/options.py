@@ -51,7 +51,8 @@ class SearchOptions:
     with_wait: bool = True
     """A user's round includes the wait in the queue: true of closed users, whose wait is bounded."""
     drain: bool = False
-    """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away."""
+    """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away.
+    Capacity does so only where it looks for fewer users."""
     value: Callable[[int], int | float] = int
     """A level as the reader knows it."""
 
