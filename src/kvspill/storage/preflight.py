@@ -214,13 +214,20 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         text += f", writes {size_text(storage_bytes)} to {first} before the load to precondition the device"
     if dirs and config.recording is not None:
         return f"{text}, and writes what the recording asks for; entries too large for that fail."
-    return (
-        f"{text}, and writes at most about {size_text(offered_write_bytes(config))}." if dirs else f"{text}."
-    )
+    if not dirs:
+        return f"{text}."
+    text += f", and writes at most about {size_text(offered_write_bytes(config))}"
+    if config.enable_autoscaling:
+        return f"{text}, which is with --max-users {config.max_users} all the time; a search with fewer less."
+    return f"{text}."
 
 
 def offered_write_bytes(config: Config) -> int:
     """KV bytes that the users of a run ask to be written, at most; a slow device writes less."""
+    if config.enable_autoscaling:
+        # Nobody knows before how many users a search will start.
+        most = max(config.num_users, config.max_users)
+        config = config.changed(enable_autoscaling=False, num_users=most)
     if config.max_requests is not None:
         limit = config.max_requests * config.largest_entry_bytes or UNLIMITED_BYTES
         if config.duration is None:

@@ -191,6 +191,13 @@ def test_generation_bounds_what_is_written() -> None:
     assert offered_write_bytes(Config(max_requests=3)) == 3 * paced.largest_entry_bytes
 
 
+def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
+    asked = {"generation_mode": "none", "duration": 60.0, "storage_capacity_gb": 2, "num_users": 4}
+    search = Config(**asked, enable_autoscaling=True, max_users=40)
+    assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
+    assert "with --max-users 40 all the time" in check_machine(search, here, PLENTY).statement
+
+
 def cgroup_tree(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         path = root / name
