@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: one refreshed block on a terminal, a line every 10 s elsewhere."""
 
 import atexit
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TERMINAL_SECONDS = 1.0
 PLAIN_SECONDS = 10.0
+_WIDE_GAP = re.compile(" {4,}")
 
 
 class Progress:
@@ -86,7 +88,8 @@ class Progress:
                 if self._on_terminal:
                     self._refresh(lines())
                 else:
-                    self.say("   ".join(lines()))
+                    # The block's columns mean nothing on one line.
+                    self.say(_WIDE_GAP.sub(" ", "   ".join(lines())))
         finally:
             self._end_block()
 

@@ -169,14 +169,14 @@ def test_a_search_reads_the_counters_of_the_stage_under_way(monkeypatch: pytest.
     assert any(re.search(r"read +[0-9.]*[1-9]", text) for text in measured)
 
 
-def shown(stream: io.StringIO, quiet: bool, seconds: int) -> str:
+def shown(stream: io.StringIO, quiet: bool, seconds: int, after: str = "") -> str:
     """What `follow` writes in so many seconds of virtual time."""
     progress = Progress(quiet, stream)
 
     async def main(world: World) -> None:
         # The same clock, but not known as virtual: in virtual runs nothing is shown.
         alike = World(0, world.now_ns)
-        task = asyncio.ensure_future(progress.follow(alike, lambda: f"at {world.now_ns() // 10**9} s"))
+        task = asyncio.ensure_future(progress.follow(alike, lambda: f"at {world.now_ns() // 10**9} s{after}"))
         await world.sleep_ns(seconds * 10**9)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -187,6 +187,11 @@ def shown(stream: io.StringIO, quiet: bool, seconds: int) -> str:
 
 def test_elsewhere_there_is_a_plain_line_every_ten_seconds() -> None:
     assert shown(io.StringIO(), quiet=False, seconds=35) == "at 10 s\nat 20 s\nat 30 s\n"
+
+
+def test_a_plain_line_has_none_of_the_blocks_columns() -> None:
+    text = shown(io.StringIO(), quiet=False, seconds=15, after="\nCPU                read")
+    assert text == "at 10 s   CPU read\n"
 
 
 def test_on_a_terminal_the_block_is_refreshed_every_second_and_taken_away_at_the_end() -> None:
