@@ -25,7 +25,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     # Path("") would be the current directory, and an unset variable of a script is an empty word.
     directory = Path(options.directory or "/nonexistent")
     if not os.path.isdir(directory):
-        shown = repr(options.directory) if len(options.directory) < 200 else "the directory's name"
+        shown = options.directory[:200] or "an empty name"
         raise UsageError(f"{shown}: is not a directory; name the one that a --cache-dir named")
     from kvspill.storage.rundir import clean
 
