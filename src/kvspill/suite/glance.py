@@ -9,7 +9,6 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
-from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.serving.engine import Engine
 from kvspill.world import World
 
@@ -144,10 +143,16 @@ def _load(users: int, in_service: int, queued: int, completed: int) -> str:
     return f"users {users:,}   in service {in_service:,}   queued {queued:,}   completed {completed:,}"
 
 
-def search_text(world: World, start_ns: int, config: Config, engine: Engine, status: str) -> str:
+def search_text(
+    world: World,
+    start_ns: int,
+    config: Config,
+    engine: Engine,
+    recorder: Recorder | None,
+    cache: Cache,
+    status: str,
+) -> str:
     """A search for a limit: what it is doing, and the state of the stage that is being measured."""
-    cache, windows = engine._cache, engine._observer  # the engine's own, which a search hands nobody else
-    recorder = windows._open if isinstance(windows, StageWindows) else None
     now = look(world, start_ns, config, engine, recorder, cache)
     return "\n".join(search_lines(now, status, recorder is not None, engine.failed))
 

@@ -100,13 +100,13 @@ class SearchTrial(Trial):
         controller = Controller(make_mode(options), stages, lever, options)
         health = Health(world, config, cache)
         account.begin(engine, cache, lever, health, start_ns)
-        await self._drive(engine, windows, controller, health)
+        await self._drive(engine, cache, windows, controller, health)
         if log is not None:
             log.close()
         return await self._result(account, windows, controller, workload)
 
     async def _drive(
-        self, engine: Engine, windows: StageWindows, controller: Controller, health: Health
+        self, engine: Engine, cache: Cache, windows: StageWindows, controller: Controller, health: Health
     ) -> None:
         """Run the load with the controller beside it; an error of either ends both."""
 
@@ -122,7 +122,9 @@ class SearchTrial(Trial):
         following = asyncio.ensure_future(
             self.progress.follow(
                 self.world,
-                lambda: search_text(self.world, start_ns, self.config, engine, controller.status),
+                lambda: search_text(
+                    self.world, start_ns, self.config, engine, windows.measuring, cache, controller.status
+                ),
             )
         )
         guarding = asyncio.ensure_future(health.watch(engine.interrupt))
@@ -274,8 +276,21 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         sla_ms=sla_ms,
         with_wait=config.arrival == "closed",
         drain=config.arrival == "open",
+        round_ns=_round_ns(config) if by_users else 0,
         value=lever.value,
     )
+
+
+def _round_ns(config: Config) -> int:
+    """A user's mean pause and the generation of its answer, storage apart."""
+    people = [persona for persona in config.personas.values() if persona.weight > 0]
+    weights = sum(persona.weight for persona in people)
+    seconds = 0.0
+    for persona in people:
+        # A request draws between a quarter of its user's value and the value.
+        answer_ms = 0.625 * sum(persona.generate) / 2 * config.generation_ms_per_token
+        seconds += persona.weight / weights * (sum(persona.think) / 2 + answer_ms / 1000)
+    return round(seconds * NS_PER_SEC)
 
 
 def search_warnings(last: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Mapping[str, str]]:

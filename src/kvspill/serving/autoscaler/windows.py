@@ -37,6 +37,11 @@ class StageWindows:
         """The last whole stage; the present one where there is none yet."""
         return self._whole or self._open
 
+    @property
+    def measuring(self) -> Recorder | None:
+        """The stage whose window is open now."""
+        return self._open
+
     def stage(self, at_ns: int) -> None:
         """The load changes now; until `open` nothing is measured."""
         if self._over:
