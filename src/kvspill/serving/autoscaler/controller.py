@@ -276,9 +276,10 @@ class Controller:
         """How much longer the run would have had to be, by the stages held so far."""
         lengths = [float(step["stage_seconds"]) for step in self._stages.steps]
         pace = self._options.pace
-        typical = (
-            sum(lengths) / len(lengths) if lengths else (pace.shortest + 2) * pace.interval_ns / NS_PER_SEC
-        )
+        settling_ns = max(2 * pace.interval_ns, self._options.round_ns)
+        known = (settling_ns + pace.shortest * pace.interval_ns) / NS_PER_SEC
         used = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
         left = (self._options.end_ns - self._options.start_ns) / NS_PER_SEC - used
+        # A stage that was begun when the time was up takes longer than what it had.
+        typical = sum(lengths) / len(lengths) if lengths else max(known, left)
         return max(typical, answer.stages_left * typical - left)

@@ -53,6 +53,8 @@ class SearchOptions:
     drain: bool = False
     """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away.
     Capacity does so only where it looks for fewer users."""
+    round_ns: int = 0
+    """A user's mean pause and answer by the configuration: no stage settles sooner. 0 where unknown."""
     value: Callable[[int], int | float] = int
     """A level as the reader knows it."""
 
