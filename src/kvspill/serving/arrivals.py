@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain, dropwhile
 
 from kvspill.records import Request
 from kvspill.workload.base import Workload
 
 _Next = tuple[int, int, int, int, Request, Iterator[Request]]
+
+
+def new_conversations(session: Iterator[Request]) -> Iterator[Request]:
+    """A session from its next conversation on: whoever comes back has left the last one for good."""
+    return dropwhile(lambda request: request.turn > 0, session)
 
 
 class OpenArrivals:
@@ -15,13 +21,21 @@ class OpenArrivals:
     def __init__(self, workload: Workload):
         self._workload = workload
         self._heap: list[_Next] = []
+        self._away: dict[int, Iterator[Request]] = {}
+        """What those who left would have asked."""
 
     def start(self, user: int, start_ns: int) -> None:
-        """A user joins; its first request comes after start_ns."""
-        self._push(self._workload.session(user, start_ns))
+        """A user joins, or comes back with new conversations; its first request comes after start_ns."""
+        session = self._away.pop(user, None)
+        if session is None:
+            self._push(self._workload.session(user, start_ns))
+        else:
+            self._push(_from(start_ns, new_conversations(session)))
 
     def retire(self, user: int) -> None:
         """A user asks nothing more."""
+        for *_rank, request, session in (entry for entry in self._heap if entry[1] == user):
+            self._away[user] = chain((request,), session)
         self._heap = [entry for entry in self._heap if entry[1] != user]
         heapify(self._heap)
 
@@ -40,3 +54,12 @@ class OpenArrivals:
         if request is not None:
             rank = (request.intended_ns, request.user, request.conversation, request.turn)
             heappush(self._heap, (*rank, request, session))
+
+
+def _from(start_ns: int, session: Iterator[Request]) -> Iterator[Request]:
+    """A session whose first request comes a pause after start_ns, the others as long after it as before."""
+    shift_ns: int | None = None
+    for request in session:
+        if shift_ns is None:
+            shift_ns = start_ns + request.think_ns - request.intended_ns
+        yield request._replace(intended_ns=request.intended_ns + shift_ns)

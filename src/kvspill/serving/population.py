@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvspill.records import NS_PER_SEC, Request
-from kvspill.serving.arrivals import OpenArrivals
+from kvspill.serving.arrivals import OpenArrivals, new_conversations
 from kvspill.workload.base import Workload
 from kvspill.world import World
 
@@ -196,6 +196,8 @@ class ClosedPopulation:
         self._arrive = arrive
         self._answers: dict[Request, asyncio.Future[None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._sessions: dict[int, Iterator[Request]] = {}
+        """Of everyone who ever came: whoever comes back goes on with new conversations."""
         self._done = asyncio.Event()
         self._error: Exception | None = None
         self.users = 0
@@ -227,8 +229,7 @@ class ClosedPopulation:
         for user in range(users, count):
             share = None if quota is None else quota // count + (user < quota % count)
             if user not in self._tasks:
-                session = self._workload.session(user)
-                self._tasks[user] = asyncio.get_running_loop().create_task(self._live(user, session, share))
+                self._tasks[user] = asyncio.get_running_loop().create_task(self._live(user, share))
 
     def set_speed(self, factor: float) -> None:
         """Closed users keep their own pace: they follow the answers."""
@@ -239,13 +240,16 @@ class ClosedPopulation:
     def let_in(self) -> None:
         """Nobody was held back."""
 
-    async def _live(self, user: int, session: Iterator[Request], share: int | None) -> None:
+    async def _live(self, user: int, share: int | None) -> None:
         """One user's life; it ends between two requests where the user was retired."""
-        asked = 0
+        asked, session = 0, self._sessions.get(user)
+        back = session is not None
+        session = self._workload.session(user) if session is None else new_conversations(session)
+        self._sessions[user] = session
         try:
             while asked != share and user < self.users and (request := next(session, None)) is not None:
                 # The first request keeps its intended time, so that users don't start in step.
-                await self._world.sleep_ns(request.think_ns if asked else request.intended_ns)
+                await self._world.sleep_ns(request.think_ns if asked or back else request.intended_ns)
                 if user >= self.users:
                     break
                 answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()

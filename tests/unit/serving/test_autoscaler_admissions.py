@@ -10,15 +10,20 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
+from kvspill.records import NS_PER_SEC, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
 from kvspill.suite import search as search_module
+from kvspill.suite.assembly import build_cache, build_engine, build_workload
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.progress import Progress
 from kvspill.suite.search import SearchTrial
 from kvspill.suite.trial import Plan, run_trial
-from sim.limit_sweep import UNLIMITED_BYTES, search, search_config
+from kvspill.world import run_virtual
+from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
 
 
 def quick(tmp_path, mode: str, **changes) -> dict:
@@ -155,3 +160,61 @@ def test_capacity_looks_below_its_start_for_the_fewest_users_that_reach_the_peak
     below = [step for step in steps if step["users"] < many["users"]]
     assert below
     assert min(step["storage_throughput"] for step in below) < 0.95 * many["peak_throughput"]
+
+
+@pytest.mark.parametrize("arrival", ["open", "closed"])
+def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival) -> None:
+    config = sweep_config(
+        "tiny-1b", num_users=6, arrival=arrival, duration=200.0, disable_multi_turn=False, max_turns=6
+    )
+    seen: dict[tuple[int, int, int], int] = {}
+    left_at_ns = 100 * NS_PER_SEC
+
+    class Rows:
+        def op(self, record) -> None: ...
+
+        def lookup(self, lookup) -> None: ...
+
+        def eviction(self, eviction) -> None: ...
+
+        def request(self, record) -> None:
+            request = record.request
+            name = (request.user, request.conversation, request.turn)
+            assert name not in seen, "it was asked before"
+            seen[name] = record.intended_ns
+
+    async def main(world):
+        rows, limits = Rows(), {Tier.STORAGE: UNLIMITED_BYTES}
+        backend = ModelledBackend("modelled", DeviceModel(4.0, 4.0), world.now_ns)
+        cache = build_cache(config, world, rows, {Tier.STORAGE: backend}, limits)
+        engine = build_engine(config, world, rows, cache, 0, build_workload(config, world, limits))
+
+        async def change() -> None:
+            for users, until_seconds in ((6, 40), (2, 80), (6, 100), (1, 101), (6, 200)):
+                engine.set_users(users)
+                await world.sleep_ns(until_seconds * NS_PER_SEC - world.now_ns())
+
+        changing = asyncio.ensure_future(change())
+        await engine.run(lambda: None)
+        changing.cancel()
+
+    run_virtual(main, config.seed)
+    for user in range(6):
+        later = sorted(at_ns for name, at_ns in seen.items() if name[0] == user and at_ns > left_at_ns)
+        assert 10 <= len(later) <= 60, "it came back, and asked at its own pace"
+        conversations = {name[1] for name in seen if name[0] == user}
+        assert all((user, number, 0) in seen for number in conversations)
+
+
+@pytest.mark.parametrize("mode", ["qos", "slo"])
+def test_following_the_advice_about_time_leads_to_an_answer_in_a_few_runs(tmp_path, mode) -> None:
+    duration = 5.0
+    for _run in range(6):
+        config = search_config(tmp_path, "llama3.1-8b", 8.0, mode, duration=duration)
+        answer = search(config.changed(autoscaler_interval=None))["autoscaling_stats"][-1]
+        if answer["concluded"]:
+            break
+        # A first stage takes a user's round, so that no advice is a matter of a few seconds.
+        assert answer["missing_seconds"] >= 4.0
+        duration += answer["missing_seconds"]
+    assert answer["concluded"]
