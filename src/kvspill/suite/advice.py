@@ -120,12 +120,18 @@ def _spent(row: Figures) -> str:
 def _row(row: Figures) -> str:
     """A scenario of its own kind, in one sentence."""
     if row.autoscaling is not None:
-        text = f"{row.name}: ended at {row.autoscaling.get('users')} users. {row.autoscaling['reason']}"
+        text = f"{row.name}: {_ended(row.autoscaling)}. {row.autoscaling['reason']}"
         lack = _no_verdict(row, row.autoscaling)
         return f"{text} No verdict: {lack}." if lack else text
     if not row.tokens_per_sec:
         return f"{row.name}: no request completed in the measured window; run it longer."
     return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {row.users} users; {_spent(row)}."
+
+
+def _ended(answer: Mapping[str, Any]) -> str:
+    """Where a search ended; it names no users where no number passed."""
+    users = answer.get("users")
+    return "ended without a number of users" if users is None else f"ended at {users} users"
 
 
 def _users(found: Found) -> Iterator[str]:
@@ -156,7 +162,7 @@ def _users_text(row: Figures, answer: Mapping[str, Any]) -> str:
     lack = _no_verdict(row, answer)
     if lack:
         return (
-            f"no verdict: {lack}; the search ended at {answer.get('users')} ({answer['reason']}). "
+            f"no verdict: {lack}; the search {_ended(answer)} ({answer['reason']}). "
             "Give longer --autoscale-seconds."
         )
     least = "at least " if "highest load allowed" in answer["reason"] else ""

@@ -198,6 +198,10 @@ def test_scenarios_of_ones_own_get_a_sentence_each() -> None:
     text = advice(row("mine", storage_ms=300), row("search", autoscaling={"users": 9, "reason": "Found."}))
     assert "mine: 100 tok/s with 10 users; a request of 400.0 ms spends 75% in the tiers' I/O" in text
     assert "search: ended at 9 users. Found." in text
+    nothing = {"users": None, "reason": "Not concluded.", "concluded": False}
+    assert "search: ended without a number of users. Not concluded." in advice(
+        row("search", autoscaling=nothing)
+    )
     assert "not searched for" not in text
 
 
