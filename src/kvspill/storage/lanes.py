@@ -1,5 +1,6 @@
 """Threads that carry entries: first come first served, several lanes on one entry, answers to the loop."""
 
+import _thread
 import asyncio
 import threading
 from collections import deque
@@ -13,6 +14,7 @@ from kvspill.storage.jobs import Job, Worker
 
 T = TypeVar("T")
 ClockNs = Callable[[], int]
+_BEGIN_SECONDS_MAX = 2.0
 
 
 class Batch:
@@ -226,7 +228,11 @@ async def on_thread(name: str, function: Callable[[], T]) -> T:
         else:
             future.set_result(result)  # type: ignore[arg-type]
 
+    taken = threading.Lock()
+
     def work() -> None:
+        if not taken.acquire(blocking=False):
+            return
         try:
             result = function()
         except Exception as error:
@@ -235,8 +241,17 @@ async def on_thread(name: str, function: Callable[[], T]) -> T:
         else:
             post(loop, lambda: settle(result, None))
 
-    start_thread(threading.Thread(target=work, name=name, daemon=True))
-    return await future
+    try:
+        # Not by threading, which waits for ever for a thread that dies of lack of memory before it begins.
+        _thread.start_new_thread(work, ())
+    except RuntimeError as error:
+        raise _no_thread(name, error) from error
+    # Where it has not begun after a while it never will: then the work is done here.
+    late = loop.call_later(_BEGIN_SECONDS_MAX, work)
+    try:
+        return await future
+    finally:
+        late.cancel()
 
 
 def start_thread(thread: threading.Thread) -> None:
@@ -244,6 +259,8 @@ def start_thread(thread: threading.Thread) -> None:
     try:
         thread.start()
     except RuntimeError as error:
-        raise KvspillError(
-            f"{thread.name}: {error}; lower --io-threads, or raise the limits of memory and processes"
-        ) from error
+        raise _no_thread(thread.name, error) from error
+
+
+def _no_thread(name: str, error: RuntimeError) -> KvspillError:
+    return KvspillError(f"{name}: {error}; lower --io-threads, or raise the limits of memory and processes")
