@@ -202,6 +202,13 @@ def test_on_thread_gives_the_result_or_the_error() -> None:
     def fail() -> None:
         raise ValueError("from the thread")
 
-    assert asyncio.run(on_thread("t", lambda: threading.current_thread().name)) == "t"
+    assert asyncio.run(on_thread("t", threading.get_ident)) != threading.get_ident()
     with pytest.raises(ValueError, match="from the thread"):
         asyncio.run(on_thread("t", fail))
+
+
+def test_a_thread_that_dies_before_it_begins_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without memory for its first frame a thread ends unseen: then the work is done without it."""
+    monkeypatch.setattr("kvspill.storage.lanes._thread.start_new_thread", lambda *_: 0)
+    monkeypatch.setattr("kvspill.storage.lanes._BEGIN_SECONDS_MAX", 0.01)
+    assert asyncio.run(on_thread("t", threading.get_ident)) == threading.get_ident()
