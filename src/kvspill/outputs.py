@@ -116,11 +116,13 @@ def _reason(error: Exception) -> str:
 
 def mute(stream: IO[str]) -> None:
     """Send what a stream still holds, and all that follows, nowhere: its reader is gone."""
+    try:
+        fd = stream.fileno()
+    except ValueError:
+        # Closed, or without a descriptor: it keeps nothing that could fail later.
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, stream.fileno())
-    except (OSError, ValueError):
-        # A stream without a descriptor keeps nothing that could fail later.
-        pass
+        os.dup2(nowhere, fd)
     finally:
         os.close(nowhere)

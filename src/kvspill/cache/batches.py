@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from kvspill.cache.cache import Cache, gather
+from kvspill.cache.cache import Cache
+from kvspill.cache.gathering import gather
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import Completion, Eviction, Purpose, Verb
 from kvspill.storage.base import Source, WriteItem

@@ -5,7 +5,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from kvspill.cache.batches import BatchingCache
-from kvspill.cache.cache import CacheOptions, gather
+from kvspill.cache.cache import CacheOptions
+from kvspill.cache.gathering import gather
 from kvspill.cache.policies.none import NonePolicy
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from kvspill.cache.gathering import gather
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
     Completion,
@@ -21,8 +22,6 @@ from kvspill.records import (
     Verb,
 )
 from kvspill.storage.base import ObjectRef, Source, WriteItem
-
-T = TypeVar("T")
 
 _MAKE_UP_FAILURES_MAX = 64
 """A device on which even the reads that make up for failures fail is not asked for ever."""
@@ -397,10 +396,3 @@ class Cache:
         # By position, and not by name: this is done for every operation.
         record = OpRecord(tier.name, verb, purpose, key, nbytes, entry.stored_bytes, completion, generation)
         self._observer.op(record)
-
-
-async def gather(calls: list[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run several at once; a single one needs no task."""
-    if len(calls) == 1:
-        return [await calls[0]]
-    return list(await asyncio.gather(*calls))

@@ -113,8 +113,8 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
     if crowded:
         yield caution(
             "crowded",
-            f"{crowded:,} writes waited for room while everything in the {last.value} tier was in use: its "
-            "capacity held requests back as fewer servers would have, and latency includes that wait.",
+            f"Writes that waited for room while everything in the {last.value} tier was in use: {crowded:,}. "
+            "Its capacity held requests back as fewer servers would have, and latency includes that wait.",
             f"Raise {flag}, or use fewer --servers.",
         )
     if dropped:

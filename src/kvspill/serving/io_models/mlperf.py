@@ -3,7 +3,7 @@
 from kvspill.cache.cache import Cache
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb, entry_key
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
-from kvspill.serving.io_models.own_entry import read_own, write_own
+from kvspill.serving.io_models.own_entry import serve_own
 
 _Earlier = tuple[str, int, Purpose, HitType]
 """An entry of earlier that a request reads: its key, its bytes, and what it counts as."""
@@ -39,12 +39,7 @@ class MlperfModel(InTheOpen):
         nbytes = request.context_tokens * per_token
         reads = self._decode_reads(request)
         service.only_prefills = reads == 0
-        entry = await write_own(service, cache, nbytes, reads)
-        if entry is not None:
-            try:
-                await read_own(service, cache, entry, reads)
-            finally:
-                cache.release(entry)
+        await serve_own(service, cache, nbytes, reads, cache.release)
 
     async def _read_or_rebuild(
         self, service: Service, cache: Cache, key: str, nbytes: int, purpose: Purpose, hit_type: HitType

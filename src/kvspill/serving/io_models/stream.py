@@ -3,7 +3,7 @@
 from kvspill.cache.cache import Cache
 from kvspill.records import PlannedOp, Purpose, Request, Verb
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
-from kvspill.serving.io_models.own_entry import read_own, write_own
+from kvspill.serving.io_models.own_entry import serve_own
 
 
 class StreamModel(InTheOpen):
@@ -28,13 +28,7 @@ class StreamModel(InTheOpen):
         request = service.request
         nbytes = request.context_tokens * self._options.bytes_per_token
         service.only_prefills = self._options.prefill_only
-        reads = self._reads(request)
-        entry = await write_own(service, cache, nbytes, reads)
-        if entry is not None:
-            try:
-                await read_own(service, cache, entry, reads)
-            finally:
-                cache.discard(entry)
+        await serve_own(service, cache, nbytes, self._reads(request), cache.discard)
 
     def _reads(self, request: Request) -> int:
         if self._options.prefill_only:
