@@ -1,4 +1,4 @@
-"""Small statistics of small samples: spread, Student's interval, the trend of a series."""
+"""Small statistics of small samples: spread, Student's interval, the trend and the shifts of a series."""
 
 import math
 from collections.abc import Sequence
@@ -49,6 +49,33 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     return Interval(mean, mean - half, mean + half)
 
 
+def series_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
+    """The mean of a series and its interval, widened where neighbours resemble each other.
+
+    Values that follow one another say less than independent ones: the variance of their mean is larger
+    by (1 + r) / (1 - r), r being the correlation of neighbours (with its small-sample bias put right).
+    """
+    plain = mean_interval(values, confidence)
+    if plain is None:
+        return None
+    wider = math.sqrt((1 + _neighbours(values)) / (1 - _neighbours(values)))
+    half = (plain.high - plain.low) / 2 * wider
+    return Interval(plain.mean, plain.mean - half, plain.mean + half)
+
+
+_CORRELATION_MAX = 0.9
+
+
+def _neighbours(values: Sequence[float]) -> float:
+    """The correlation of neighbours, from 0 (also where it is negative) to 0.9."""
+    series = np.asarray(values, dtype=np.float64) - fmean(values)
+    spread = float(series @ series)
+    if spread == 0:
+        return 0.0
+    found = float(series[1:] @ series[:-1]) / spread
+    return min(max(found + (1 + 4 * found) / len(values), 0.0), _CORRELATION_MAX)
+
+
 def coefficient_of_variation(values: Sequence[float]) -> float | None:
     """Standard deviation over mean, or None where it has no meaning."""
     if len(values) < 2 or not fmean(values):
@@ -84,3 +111,42 @@ def trend(values: Sequence[float]) -> Trend:
 
 def _pairs_variance(count: int) -> float:
     return count * (count - 1) * (2 * count + 5) / 18
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A stretch of a series whose level differs from that of the rest."""
+
+    start: int
+    stop: int
+    difference: float
+    """The stretch's mean less the mean of the rest."""
+    z_score: float
+    """That difference in units of its error, as the steps between neighbours show it."""
+
+
+_MEDIAN_STEP = 0.954
+"""The median step between neighbours of independent normal values, in standard deviations."""
+
+
+def largest_shift(values: Sequence[float], shortest: int) -> Shift:
+    """The stretch, at least `shortest` values long, that stands out most: a step, a hump, a collapse.
+
+    The noise is taken from the steps between neighbours, which a shift of level leaves as they are.
+    """
+    series = np.asarray(values, dtype=np.float64)
+    count = len(series)
+    steps = np.abs(np.diff(series))
+    noise = float(np.median(steps)) / _MEDIAN_STEP or math.sqrt(float(steps @ steps) / len(steps) / 2)
+    sums = np.concatenate([[0.0], np.cumsum(series)])
+    start, stop = np.triu_indices(count + 1, k=shortest)
+    # Where the rest is one stretch, too, the shorter of the two is the one that stands out.
+    edge = (start == 0) | (stop == count)
+    named = ~edge | (stop - start <= count // 2)
+    start, stop = start[named], stop[named]
+    length, inside = stop - start, sums[stop] - sums[start]
+    difference = inside / length - (sums[-1] - inside) / (count - length)
+    error = noise * np.sqrt(1 / length + 1 / (count - length))
+    z_scores = np.abs(difference) / error if noise else np.zeros(len(length))
+    most = int(np.argmax(z_scores))
+    return Shift(int(start[most]), int(stop[most]), float(difference[most]), float(z_scores[most]))

@@ -1,16 +1,22 @@
-"""Steady state: whether the measured window shows a level or a trend, and how sure its mean is."""
+"""Steady state: whether the measured window shows one level, and how sure its mean is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvspill.measure.statistics import mean_interval, trend
+from kvspill.measure.statistics import Shift, largest_shift, series_interval, trend
 
 STEADY, NOT_STEADY, TOO_SHORT = "steady", "not steady", "too short to tell"
 MIN_SECONDS = 20
 BATCHES = 20
 SIGNIFICANCE = 0.01
 DRIFT = 0.05
-"""A trend that moves the rate by less than this share over the whole window is of no consequence."""
+"""What moves the rate by less than this share is of no consequence."""
+SHIFT_Z = 7.0
+"""Among all stretches of 20 batches of pure noise, also of noise whose neighbours correlate by 0.3, one
+stands out by more than this in less than one window of a hundred (by simulation)."""
+UNCLEAR = 0.2
+"""Where a long part of the window differs by more than this from the rest, chance or not, nobody can say
+that the rate was steady."""
 
 
 def steady_state(columns: Mapping[str, Sequence[int]], window_seconds: float) -> dict[str, Any]:
@@ -22,51 +28,76 @@ def steady_state(columns: Mapping[str, Sequence[int]], window_seconds: float) ->
         "bytes": [sum(second) for second in zip(*byte_columns, strict=True)][:whole_seconds],
     }
     judged = {name: judge(values) for name, values in series.items()}
-    verdicts = [item["verdict"] for item in judged.values()]
-    if NOT_STEADY in verdicts:
-        worst = next(name for name, item in judged.items() if item["verdict"] == NOT_STEADY)
-        drift = judged[worst]["drift"]
-        reason = f"The rate of {worst} drifted by {drift:+.0%} over the measured window: not steady."
-        return {"verdict": NOT_STEADY, "reason": reason, **judged}
-    if TOO_SHORT in verdicts:
-        reason = (
-            f"{whole_seconds} measured seconds with enough activity are too few to tell whether "
+    for verdict in (NOT_STEADY, TOO_SHORT):
+        for name, item in judged.items():
+            if item["verdict"] == verdict:
+                return {"verdict": verdict, "reason": _reason(name, item), **judged}
+    reason = "Neither a trend nor a shift of consequence in tokens or bytes."
+    return {"verdict": STEADY, "reason": reason, **judged}
+
+
+def _reason(name: str, item: Mapping[str, Any]) -> str:
+    """Why a series is not called steady, in a sentence."""
+    if "drift" not in item:
+        return (
+            f"{item['seconds']} measured seconds with enough activity are too few to tell whether "
             f"the rate was steady ({MIN_SECONDS} needed)."
         )
-        return {"verdict": TOO_SHORT, "reason": reason, **judged}
-    return {"verdict": STEADY, "reason": "No trend of consequence in tokens or bytes.", **judged}
+    if item["verdict"] == NOT_STEADY and item["drifts"]:
+        return f"The rate of {name} drifted by {item['drift']:+.0%} over the measured window: not steady."
+    from_sec, to_sec = item["shift_seconds"]
+    moved = (
+        f"The rate of {name} from second {from_sec} to {to_sec} differs by {item['shift']:+.0%} from the rest"
+    )
+    return f"{moved}: not steady." if item["verdict"] == NOT_STEADY else f"{moved}, which may be chance."
 
 
 def judge(values: Sequence[float]) -> dict[str, Any]:
-    """One series of whole seconds: its trend and the interval of its mean by batch means."""
+    """One series of whole seconds: its trend, its largest shift, the interval of its mean by batch means."""
     count = len(values)
     batches = batch_means(values) if count >= MIN_SECONDS else []
     if not any(batches):
         # Asked of the batches: all that happened may lie in the odd seconds that they leave out.
         return {"verdict": TOO_SHORT, "seconds": count}
-    found = trend(batches)
-    interval = mean_interval(batches)
+    interval = series_interval(batches)
     assert interval is not None, "batches of 20 seconds or more are at least two"
+    found = trend(batches)
     drift = found.slope * len(batches) / interval.mean
-    moves = found.p_value < SIGNIFICANCE and abs(drift) > DRIFT
+    drifts = found.p_value < SIGNIFICANCE and abs(drift) > DRIFT
+    shift = largest_shift(batches, shortest=max(2, len(batches) // 10))
+    shifts = shift.z_score > SHIFT_Z and abs(shift.difference) > DRIFT * interval.mean
+    unclear = False
+    if not (drifts or shifts):
+        shift = largest_shift(batches, shortest=len(batches) // 4)
+        unclear = abs(shift.difference) > UNCLEAR * interval.mean
+    batch_seconds = count // len(batches)
     return {
-        "verdict": NOT_STEADY if moves else STEADY,
+        "verdict": NOT_STEADY if drifts or shifts else TOO_SHORT if unclear else STEADY,
         "seconds": count,
         "batches": len(batches),
-        "batch_seconds": count // len(batches),
+        "batch_seconds": batch_seconds,
         "mean_per_sec": interval.mean,
-        "ci95_low": interval.low,
+        "ci95_low": max(interval.low, 0.0),
         "ci95_high": interval.high,
         "ci95_relative_half_width": interval.relative_half_width,
         "drift": drift,
+        "drifts": drifts,
         "p_value": found.p_value,
+        "shift": shift.difference / interval.mean,
+        "shift_seconds": _seconds(shift, batch_seconds, count),
     }
+
+
+def _seconds(shift: Shift, batch_seconds: int, count: int) -> list[int]:
+    """From and to which second of the window the stretch reaches."""
+    skipped = count % batch_seconds
+    return [skipped + place * batch_seconds for place in (shift.start, shift.stop)]
 
 
 def batch_means(values: Sequence[float]) -> list[float]:
     """Means of consecutive batches of equal length, about 20 of them; the oldest odd seconds are left out.
 
-    Batches are long enough that neighbours are nearly independent, which single seconds are not.
+    Neighbours of long batches are nearly independent, which single seconds are not.
     """
     length = max(1, len(values) // BATCHES)
     number = len(values) // length

@@ -66,3 +66,61 @@ def test_the_unfinished_last_second_is_left_out() -> None:
 def test_batches_are_equal_and_leave_out_the_oldest_odd_seconds() -> None:
     assert batch_means([9] + [1, 3] * 20) == [2.0] * 20
     assert len(batch_means(list(range(59)))) == 29
+
+
+def correlated(seconds: int, rho: float, seed: int, spread: float = 0.1) -> list[float]:
+    """A level of 1,000 whose seconds resemble their neighbours."""
+    chance, value, values = random.Random(seed), 0.0, []
+    for _second in range(seconds + 50):
+        value = rho * value + chance.gauss(0, spread * (1 - rho * rho) ** 0.5)
+        values.append(max(0.0, 1000 * (1 + value)))
+    return values[50:]
+
+
+@pytest.mark.parametrize(
+    ("name", "factor_of"),
+    [
+        ("a step down in the last fifth", lambda place: 0.7 if place >= 0.8 else 1.0),
+        ("a collapse in the last tenth", lambda place: 0.2 if place >= 0.9 else 1.0),
+        ("a hump in the middle", lambda place: 1.4 if 0.4 <= place < 0.7 else 1.0),
+        ("a slow start", lambda place: 0.5 if place < 0.15 else 1.0),
+    ],
+)
+@pytest.mark.parametrize("seconds", [30, 60, 270])
+def test_a_shift_of_level_is_never_called_steady_wherever_it_lies(name, factor_of, seconds) -> None:
+    values = [
+        value * factor_of(second / seconds) for second, value in enumerate(noisy(seconds, 1000, 0.0, seed=7))
+    ]
+    judged = judge(values)
+    assert judged["verdict"] != STEADY, name
+    if seconds >= 60:
+        assert judged["verdict"] == NOT_STEADY, name
+
+
+def test_the_stretch_that_differs_is_named_with_its_seconds() -> None:
+    values = [value * (0.6 if second >= 80 else 1) for second, value in enumerate(noisy(100, 1000, 0.0))]
+    found = steady_state({"tokens": values, "storage_read_bytes": [5] * 100}, 100.0)
+    assert found["verdict"] == NOT_STEADY
+    assert "The rate of tokens from second 80 to 100 differs by -4" in found["reason"]
+
+
+def test_a_large_drift_that_may_be_chance_is_not_called_steady() -> None:
+    chance = random.Random(3)
+    values = [1000 * (1.25 - 0.5 * second / 30) * chance.uniform(0.2, 1.8) for second in range(30)]
+    judged = judge(values)
+    assert judged["verdict"] == TOO_SHORT
+    found = steady_state({"tokens": values, "cpu_read_bytes": values}, 30.0)
+    assert "which may be chance" in found["reason"]
+
+
+def test_steady_noise_is_hardly_ever_called_unsteady() -> None:
+    verdicts = [judge(correlated(120, 0.3, seed, spread=0.1))["verdict"] for seed in range(200)]
+    assert verdicts.count(NOT_STEADY) <= 6
+    assert verdicts.count(STEADY) >= 180
+
+
+@pytest.mark.parametrize(("seconds", "rho"), [(30, 0.5), (60, 0.6), (270, 0.8)])
+def test_the_interval_holds_the_true_mean_also_where_seconds_resemble_their_neighbours(seconds, rho) -> None:
+    intervals = [judge(correlated(seconds, rho, seed)) for seed in range(300)]
+    held = sum(item["ci95_low"] <= 1000 <= item["ci95_high"] for item in intervals)
+    assert held >= 0.88 * len(intervals)
