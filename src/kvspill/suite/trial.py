@@ -87,7 +87,8 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
                 await backend.prepare(progress.preparing)
             fallen_back = engine_warnings(opened, progress)
             if plan.config.precondition and Tier.STORAGE in backends:
-                await precondition(world, backends[Tier.STORAGE], plan.storage_bytes, progress)
+                storage = backends[Tier.STORAGE]
+                fallen_back += await precondition(world, storage, plan.storage_bytes, progress)
             kind = _search_trial() if plan.config.enable_autoscaling else Trial
             result = await kind(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
@@ -279,7 +280,7 @@ def _rarer_collections(simulated: bool) -> Iterator[None]:
     """A simulation makes millions of small objects and few cycles: look for those less often."""
     before = gc.get_threshold()
     if simulated:
-        gc.set_threshold(50_000, 20, 20)
+        gc.set_threshold(500_000, 10, 10)
     try:
         yield
     finally:

@@ -1,14 +1,16 @@
 """Preconditioning writes at least one capacity, stops when the speed is steady, and leaves nothing."""
 
 import io
+from dataclasses import replace
 
 import pytest
 
 from kvspill.errors import KvspillError
 from kvspill.records import GIB
+from kvspill.storage.base import Capabilities
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.suite.precondition import Preconditioner
+from kvspill.suite.precondition import Preconditioner, precondition
 from kvspill.suite.progress import Progress
 from kvspill.world import run_virtual
 
@@ -51,13 +53,46 @@ def test_a_fading_device_is_written_until_its_speed_has_settled():
     assert backend._objects == set()
 
 
+class RestlessBackend(ModelledBackend):
+    """A device that is slow for two GiB, fast for two, and so on for as long as it is written."""
+
+    written_bytes = 0
+
+    async def write(self, batch):
+        self.written_bytes += sum(item.ref.nbytes for item in batch)
+        self._model = DeviceModel(2.0, 2.0 if self.written_bytes // (2 * GIB) % 2 else 0.5)
+        return await super().write(batch)
+
+
+def test_a_device_that_never_settles_is_written_ten_times_over_and_not_more():
+    done, backend, text = run(RestlessBackend, 4 * GIB)
+    assert not done.steady
+    assert done.written_bytes == backend.written_bytes == 40 * GIB
+    assert "s more at most" in text
+
+
+def test_a_capacity_that_is_written_in_less_than_two_seconds_settles_too():
+    done, _backend, _text = run(ModelledBackend, GIB)
+    assert done.steady
+    assert done.seconds < 2
+    assert done.written_bytes <= 10 * GIB
+
+
+def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result():
+    async def main(world):
+        backend = RestlessBackend("files", DeviceModel(2.0, 2.0), world.now_ns)
+        backend.__class__ = type("Real", (RestlessBackend,), {"capabilities": Capabilities("files", False)})
+        return await precondition(world, backend, 4 * GIB, Progress(False, io.StringIO()))
+
+    (warning,) = run_virtual(main, seed=1)
+    assert warning["code"] == "not_preconditioned"
+    assert "not steady yet" in warning["message"]
+
+
 def test_a_failing_device_ends_it_with_the_reason():
     class FailingBackend(ModelledBackend):
         async def write(self, batch):
-            completions = await super().write(batch)
-            for completion in completions:
-                completion.error = "EIO"
-            return completions
+            return [replace(completion, error="EIO") for completion in await super().write(batch)]
 
     with pytest.raises(KvspillError, match="writing failed with EIO"):
         run(FailingBackend, 8 * GIB)
