@@ -17,9 +17,9 @@ from kvspill.storage.jobs import Job, SpanJob, Worker, errno_name
 from kvspill.storage.rundir import RunDir
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify
 
-_BURST_BYTES = 4 << 20
-"""A lane writes this much from one leased buffer before it takes the next, so that large entries are
-made of all the base and not of a few buffers."""
+_BURST_BYTES = 64 << 20
+"""A lane writes this much from one leased buffer before it takes the next: large entries are made of several
+parts of the base, but each change needs the interpreter, and too many make the queue uneven."""
 
 
 @dataclass(slots=True)
