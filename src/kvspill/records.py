@@ -1,6 +1,6 @@
 """The small dataclasses that every layer speaks: requests, operations, lookups and who observes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Protocol
@@ -137,7 +137,10 @@ Piece = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Completion:
-    """How one item of a backend's batch ended. Times are of the world's clock."""
+    """How one item of a backend's batch ended. Times are of the world's clock.
+
+    Items that went the same way may share one: whoever changes it makes another.
+    """
 
     submitted_ns: int
     started_ns: int
@@ -165,7 +168,7 @@ class Completion:
 
 
 class OpRecord(NamedTuple):
-    """One operation on one tier, as the cache issued it."""
+    """One operation on one tier, as the cache issued it, or several of a batch that went the same way."""
 
     tier: Tier
     verb: Verb
@@ -178,6 +181,18 @@ class OpRecord(NamedTuple):
     completion: Completion
     generation: int = 0
     """Which version of the key: each put makes a new one."""
+    twins: tuple[tuple[str, int], ...] = ()
+    """Key and generation of the others of its batch with the same size and the same completion."""
+
+    @property
+    def times(self) -> int:
+        return 1 + len(self.twins)
+
+    def each(self) -> "Iterator[OpRecord]":
+        """The operations one by one."""
+        yield self._replace(twins=())
+        for key, generation in self.twins:
+            yield self._replace(key=key, generation=generation, twins=())
 
 
 class Lookup(NamedTuple):
@@ -188,6 +203,8 @@ class Lookup(NamedTuple):
     hit_type: HitType
     outcome: Outcome
     tier: Tier | None
+    times: int = 1
+    """So many of the same at once."""
 
 
 class Eviction(NamedTuple):

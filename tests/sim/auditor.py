@@ -46,6 +46,11 @@ class Auditor(Recorder):
 
     def op(self, record: OpRecord) -> None:
         super().op(record)
+        for one in record.each():
+            self._one_op(one)
+        self._check()
+
+    def _one_op(self, record: OpRecord) -> None:
         self._note(record.tier, record.verb, record.purpose, record.key, record.generation, record.completion)
         if record.completion.error != "cancelled":
             self._check_read(record)
@@ -53,7 +58,6 @@ class Auditor(Recorder):
             self._decode_reads[record.key] = 0
         if record.purpose is Purpose.DECODE and record.completion.error is None:
             self._decode_reads[record.key] += 1
-        self._check()
 
     def _check_read(self, record: OpRecord) -> None:
         """No read counts that the device did not serve."""
@@ -69,7 +73,7 @@ class Auditor(Recorder):
     def lookup(self, lookup: Lookup) -> None:
         super().lookup(lookup)
         self._note(lookup)
-        self._lookups[lookup.outcome] += 1
+        self._lookups[lookup.outcome] += lookup.times
         for outcome in (Outcome.HIT, Outcome.ERROR):
             assert self._lookups[outcome] <= self._reads[outcome], f"{outcome} without its read: {lookup}"
         self._check()

@@ -35,6 +35,10 @@ class Oracle:
     requests: list[RequestRecord] = field(default_factory=list)
 
     def op(self, record: OpRecord) -> None:
+        for one in record.each():
+            self.one_op(one)
+
+    def one_op(self, record: OpRecord) -> None:
         self.ops.append(record)
         if record.purpose in (Purpose.DEMOTION, Purpose.EVICTION):
             return
@@ -44,7 +48,7 @@ class Oracle:
             self.forget(record.key, record.generation)
 
     def lookup(self, lookup: Lookup) -> None:
-        self.lookups.append(lookup)
+        self.lookups.extend([lookup._replace(times=1)] * lookup.times)
 
     def eviction(self, eviction: Eviction) -> None:
         self.evictions.append(eviction)

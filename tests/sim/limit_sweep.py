@@ -114,9 +114,9 @@ class Rows:
         completion = record.completion
         if record.verb is Verb.DELETE or completion.error or completion.finished_ns < self.from_ns:
             return
-        self.moved_bytes += record.nbytes
+        self.moved_bytes += record.times * record.nbytes
         if record.verb is Verb.READ:
-            self.reads.append((completion.finished_ns - completion.submitted_ns, record.nbytes))
+            self.reads += [(completion.finished_ns - completion.submitted_ns, record.nbytes)] * record.times
 
     def lookup(self, lookup) -> None: ...
 

@@ -36,7 +36,7 @@ class BlockOracle(Oracle):
         super().__init__()
         self.objects = {}
 
-    def op(self, record):
+    def one_op(self, record):
         self.ops.append(record)
         place = (record.tier, record.key, record.generation)
         if record.verb is Verb.WRITE and record.completion.error is None:

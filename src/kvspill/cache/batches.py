@@ -127,8 +127,7 @@ class BatchingCache(Cache):
             finally:
                 self._end()
             completions |= dict(zip(copied, answers, strict=True))
-        for entry, completion in completions.items():
-            self._report(above, Verb.READ, Purpose.DEMOTION, entry, completion)
+        self._report_all(above, Verb.READ, Purpose.DEMOTION, [*completions], [*completions.values()])
         return {entry: completion.error for entry, completion in completions.items()}
 
     async def _write_for_move(
@@ -142,9 +141,9 @@ class BatchingCache(Cache):
             answers = await below.backend.write([WriteItem(entry.ref, sources[entry]) for entry in entries])
         finally:
             self._end()
-        for entry, completion in zip(entries, answers, strict=True):
+        for entry in entries:
             entry.stored_bytes = below.backend.stored_bytes(entry.ref.nbytes)
-            self._report(below, Verb.WRITE, Purpose.DEMOTION, entry, completion)
+        self._report_all(below, Verb.WRITE, Purpose.DEMOTION, entries, answers)
         return {entry: completion.error for entry, completion in zip(entries, answers, strict=True)}
 
     def _arrive(self, entry: Entry, above: TierState, below: TierState, error: str | None) -> None:
@@ -171,11 +170,35 @@ class BatchingCache(Cache):
     ) -> int:
         """Delete objects from a tier; returns the bytes of those that are gone, still booked."""
         completions = await tier.backend.delete([entry.ref for entry in entries])
+        self._report_all(tier, Verb.DELETE, purpose, entries, completions)
         freed_bytes = 0
-        for entry, completion, nbytes in zip(entries, completions, stored_bytes, strict=True):
-            self._report(tier, Verb.DELETE, purpose, entry, completion)
+        for completion, nbytes in zip(completions, stored_bytes, strict=True):
             if completion.error in (None, "ENOENT"):
                 freed_bytes += nbytes
             else:
                 tier.lose(nbytes)
         return freed_bytes
+
+    def _report_all(
+        self,
+        tier: TierState,
+        verb: Verb,
+        purpose: Purpose,
+        entries: Sequence[Entry],
+        completions: Sequence[Completion],
+    ) -> None:
+        """Report a batch; neighbours that went exactly the same way in one record."""
+        at, count = 0, len(entries)
+        while at < count:
+            first, completion = entries[at], completions[at]
+            nbytes, stored_bytes = first.ref.nbytes, first.stored_bytes
+            end = at + 1
+            while (
+                end < count
+                and completions[end] is completion
+                and entries[end].ref.nbytes == nbytes
+                and entries[end].stored_bytes == stored_bytes
+            ):
+                end += 1
+            self._report(tier, verb, purpose, first, completion, entries[at + 1 : end])
+            at = end

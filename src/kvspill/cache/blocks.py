@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 
 from kvspill.cache.batches import BatchingCache
 from kvspill.cache.cache import CacheOptions
@@ -82,8 +83,9 @@ class BlockCache(BatchingCache):
     def missed(self, kinds: Sequence[Kind]) -> None:
         """Count blocks that were asked for and are not there."""
         now_ns = self._clock_ns()
-        for purpose, hit_type in kinds:
-            self._observer.lookup(Lookup(now_ns, purpose, hit_type, Outcome.MISS, None))
+        for (purpose, hit_type), equal in groupby(kinds):
+            count = sum(1 for _kind in equal)
+            self._observer.lookup(Lookup(now_ns, purpose, hit_type, Outcome.MISS, None, count))
 
     # Loading
 
@@ -95,10 +97,13 @@ class BlockCache(BatchingCache):
             entry.tier.pin(entry)
         try:
             completions = await self._read_many(entries)
-            outcomes = [
-                self._loaded(entry, completion, kind)
-                for entry, completion, kind in zip(entries, completions, kinds, strict=True)
-            ]
+            outcomes: list[Outcome] = []
+            for (tier, kind), places in groupby(
+                range(len(entries)), key=lambda place: (entries[place].tier, kinds[place])
+            ):
+                at = [*places]
+                some = slice(at[0], at[-1] + 1)
+                outcomes += self._loaded(tier, kind, entries[some], completions[some])
             for entry in reversed(entries):
                 # The end of the chain is touched first, so that it is the coldest of it.
                 if entry.state is State.READY and not entry.doomed:
@@ -128,19 +133,25 @@ class BlockCache(BatchingCache):
         }
         return [found[place] for place in range(len(entries))]
 
-    def _loaded(self, entry: Entry, completion: Completion, kind: Kind) -> Outcome:
+    def _loaded(
+        self, tier: TierState, kind: Kind, entries: Sequence[Entry], completions: Sequence[Completion]
+    ) -> list[Outcome]:
+        """Blocks of one tier and kind have been read."""
         purpose, hit_type = kind
-        tier = entry.tier
-        self._report(tier, Verb.READ, purpose, entry, completion)
-        if completion.error == "cancelled":
-            return Outcome.ERROR
-        if completion.error is None:
-            entry.uses += 1
-        elif not entry.doomed:
-            self._doom(entry)
-        outcome = Outcome.HIT if completion.error is None else Outcome.ERROR
-        self._observer.lookup(Lookup(completion.finished_ns, purpose, hit_type, outcome, tier.name))
-        return outcome
+        self._report_all(tier, Verb.READ, purpose, entries, completions)
+        outcomes, ended_ns = [], []
+        for entry, completion in zip(entries, completions, strict=True):
+            if completion.error is None:
+                entry.uses += 1
+            elif not entry.doomed and completion.error != "cancelled":
+                self._doom(entry)
+            outcomes.append(Outcome.HIT if completion.error is None else Outcome.ERROR)
+            if completion.error != "cancelled":
+                ended_ns.append((completion.finished_ns, outcomes[-1]))
+        for (at_ns, outcome), times in groupby(ended_ns):
+            count = sum(1 for _time in times)
+            self._observer.lookup(Lookup(at_ns, purpose, hit_type, outcome, tier.name, count))
+        return outcomes
 
     # Storing
 
@@ -187,8 +198,7 @@ class BlockCache(BatchingCache):
         finally:
             self._end()
         errors = [completion.error for completion in completions]
-        for entry, completion in zip(entries, completions, strict=True):
-            self._report(tier, Verb.WRITE, purpose, entry, completion)
+        self._report_all(tier, Verb.WRITE, purpose, entries, completions)
         # The end of a chain settles in first, so that it is the coldest of it.
         for entry, error in zip(reversed(entries), reversed(errors), strict=True):
             if error is None:

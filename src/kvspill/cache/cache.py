@@ -387,12 +387,21 @@ class Cache:
             entry.settled = None
 
     def _report(
-        self, tier: TierState, verb: Verb, purpose: Purpose, entry: Entry, completion: Completion
+        self,
+        tier: TierState,
+        verb: Verb,
+        purpose: Purpose,
+        entry: Entry,
+        completion: Completion,
+        twins: Sequence[Entry] = (),
     ) -> None:
         if completion.error is not None and completion.error != "cancelled":
-            self.errors[tier.name, verb, completion.error] += 1
+            self.errors[tier.name, verb, completion.error] += 1 + len(twins)
             self.on_error()
         key, generation, nbytes = entry.ref
         # By position, and not by name: this is done for every operation.
-        record = OpRecord(tier.name, verb, purpose, key, nbytes, entry.stored_bytes, completion, generation)
+        others = tuple([twin.ref[:2] for twin in twins]) if twins else ()
+        record = OpRecord(
+            tier.name, verb, purpose, key, nbytes, entry.stored_bytes, completion, generation, others
+        )
         self._observer.op(record)

@@ -20,6 +20,9 @@ class State(Enum):
     GONE = "gone"
 
 
+_READY = State.READY
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One cached entry. While `pins` is above zero it stays where it is."""
@@ -86,9 +89,10 @@ class TierState:
         """Book bytes (or return some, where negative)."""
         self.used_bytes += nbytes
         assert 0 <= self.used_bytes <= self.usable_bytes, (self.name, self.used_bytes, self.usable_bytes)
-        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         if nbytes < 0:
             self._notify()
+        elif self.used_bytes > self.peak_bytes:
+            self.peak_bytes = self.used_bytes
 
     def lose(self, nbytes: int) -> None:
         """Bytes could not be freed; whoever waits for them must know."""
@@ -132,11 +136,13 @@ class TierState:
         self._note_idle(entry, 1)
 
     def _note_idle(self, entry: Entry, sign: int) -> None:
-        if entry.idle:
-            self.idle_bytes += sign * entry.stored_bytes
-            assert self.idle_bytes >= 0
-            if sign > 0:
-                self._notify()
+        # As `entry.idle` says; written out because it is asked several times for every operation.
+        if entry.pins or entry.claim is not None or entry.doomed or entry.state is not _READY:
+            return
+        self.idle_bytes += sign * entry.stored_bytes
+        assert self.idle_bytes >= 0
+        if sign > 0:
+            self._notify()
 
     def claim_victims(self, short_bytes: int) -> list[tuple[Entry, object]] | None:
         """Claim the coldest idle entries that together free short_bytes; None where they don't suffice."""

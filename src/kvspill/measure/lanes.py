@@ -25,16 +25,15 @@ class Latencies:
         self._histograms = {name: Histogram() for name in COMPONENTS}
         self._pending = array("q")
 
-    def record(self, completion: Completion) -> None:
+    def record(self, completion: Completion, count: int = 1) -> None:
         pending = self._pending
-        pending.extend(
-            (
-                completion.submitted_ns,
-                completion.started_ns,
-                completion.finished_ns,
-                completion.device_ns,
-            )
+        times_ns = (
+            completion.submitted_ns,
+            completion.started_ns,
+            completion.finished_ns,
+            completion.device_ns,
         )
+        pending.extend(times_ns * count)
         if len(pending) >= _PENDING_VALUES:
             self._flush()
 
@@ -97,9 +96,9 @@ class Lane:
     def error_count(self) -> int:
         return sum(self.errors.values())
 
-    def complete(self, purpose: Purpose, completion: Completion) -> None:
-        """One operation succeeded inside the window."""
-        self.ops[purpose] += 1
-        self.latencies.record(completion)
+    def complete(self, purpose: Purpose, completion: Completion, count: int = 1) -> None:
+        """So many operations succeeded inside the window, all in this way."""
+        self.ops[purpose] += count
+        self.latencies.record(completion, count)
         if purpose is Purpose.DEMOTION:
-            self.demotion_latencies.record(completion)
+            self.demotion_latencies.record(completion, count)

@@ -71,22 +71,23 @@ class OpLog:
 
     def op(self, record: OpRecord) -> None:
         done, origin = record.completion, self._origin_ns
-        row = (
-            record.tier.value,
-            record.verb.value,
-            record.purpose.value,
-            record.key,
-            record.generation,
-            record.nbytes,
-            record.stored_bytes,
-            done.submitted_ns - origin,
-            done.started_ns - origin,
-            done.finished_ns - origin,
-            done.device_ns,
-            len(done.pieces),
-            done.error,
-        )
-        self._add(self._tables[0], row)
+        for key, generation in ((record.key, record.generation), *record.twins):
+            row = (
+                record.tier.value,
+                record.verb.value,
+                record.purpose.value,
+                key,
+                generation,
+                record.nbytes,
+                record.stored_bytes,
+                done.submitted_ns - origin,
+                done.started_ns - origin,
+                done.finished_ns - origin,
+                done.device_ns,
+                len(done.pieces),
+                done.error,
+            )
+            self._add(self._tables[0], row)
 
     def request(self, record: RequestRecord) -> None:
         request, origin = record.request, self._origin_ns

@@ -84,12 +84,12 @@ class Recorder:
             self._failed_op(lane, record, finished_inside)
             return
         if record.purpose is Purpose.MAKE_UP:
-            lane.failed_moved_bytes += record.stored_bytes if finished_inside else 0
+            lane.failed_moved_bytes += record.times * record.stored_bytes if finished_inside else 0
             return
         if record.verb is not Verb.DELETE:
             self._count_bytes(lane, record)
         if finished_inside:
-            lane.complete(record.purpose, completion)
+            lane.complete(record.purpose, completion, record.times)
 
     def _failed_op(self, lane: Lane, record: OpRecord, finished_inside: bool) -> None:
         completion = record.completion
@@ -97,9 +97,9 @@ class Recorder:
             self._cut_off_op(lane, record)
             return
         if finished_inside:
-            lane.errors[completion.error or ""] += 1
-            self.timeline.add("errors", completion.finished_ns)
-        lane.failed_moved_bytes += sum(
+            lane.errors[completion.error or ""] += record.times
+            self.timeline.add("errors", completion.finished_ns, record.times)
+        lane.failed_moved_bytes += record.times * sum(
             nbytes for _, end_ns, nbytes in completion.pieces if self._inside(end_ns)
         )
 
@@ -129,9 +129,9 @@ class Recorder:
         last_ns = max(end_ns for _, end_ns, _ in pieces)
         if self._one_second(min(end_ns for _, end_ns, _ in pieces), last_ns):
             moved_bytes = sum(nbytes for _, _, nbytes in pieces)
-            lane.pieces.record_all([end_ns - start_ns for start_ns, end_ns, _ in pieces])
-            lane.moved_bytes += moved_bytes
-            self._add_bytes(lane, record.purpose, last_ns, record.nbytes * moved_bytes // total_bytes)
+            lane.pieces.record_all([end_ns - start_ns for start_ns, end_ns, _ in pieces] * record.times)
+            lane.moved_bytes += record.times * moved_bytes
+            self._add_bytes(lane, record, last_ns, record.nbytes * moved_bytes // total_bytes)
             return
         moved_before = 0
         counted_before = 0
@@ -141,16 +141,16 @@ class Recorder:
             share = counted - counted_before
             counted_before = counted
             if self._inside(end_ns):
-                lane.pieces.record(end_ns - start_ns)
-                lane.moved_bytes += nbytes
-                self._add_bytes(lane, record.purpose, end_ns, share)
+                lane.pieces.record_all([end_ns - start_ns] * record.times)
+                lane.moved_bytes += record.times * nbytes
+                self._add_bytes(lane, record, end_ns, share)
 
     def _count_interpolated(self, lane: Lane, record: OpRecord, nbytes: int, stored_bytes: int) -> None:
         """Where no pieces are known, bytes flow evenly from start to finish."""
         started_ns, finished_ns = record.completion.started_ns, record.completion.finished_ns
         if self._one_second(started_ns, finished_ns):
-            lane.moved_bytes += stored_bytes
-            self._add_bytes(lane, record.purpose, finished_ns, nbytes)
+            lane.moved_bytes += record.times * stored_bytes
+            self._add_bytes(lane, record, finished_ns, nbytes)
             return
         from_ns = max(started_ns, self.window_start_ns)
         to_ns = min(finished_ns, self.window_end_ns)
@@ -162,10 +162,10 @@ class Recorder:
         def flowed(amount: int, at_ns: int) -> int:
             return amount * (at_ns - started_ns) // length_ns
 
-        lane.moved_bytes += flowed(stored_bytes, to_ns) - flowed(stored_bytes, from_ns)
+        lane.moved_bytes += record.times * (flowed(stored_bytes, to_ns) - flowed(stored_bytes, from_ns))
         for left_ns, right_ns in self._seconds_between(from_ns, to_ns):
             share = flowed(nbytes, right_ns) - flowed(nbytes, left_ns)
-            self._add_bytes(lane, record.purpose, left_ns, share)
+            self._add_bytes(lane, record, left_ns, share)
 
     def _one_second(self, from_ns: int, to_ns: int) -> bool:
         """True where both lie inside the window and in the same second: nothing has to be divided."""
@@ -183,15 +183,17 @@ class Recorder:
             yield left_ns, right_ns
             left_ns = right_ns
 
-    def _add_bytes(self, lane: Lane, purpose: Purpose, at_ns: int, nbytes: int) -> None:
-        lane.nbytes[purpose] += nbytes
+    def _add_bytes(self, lane: Lane, record: OpRecord, at_ns: int, nbytes: int) -> None:
+        """So many bytes of each operation that the record stands for."""
+        nbytes *= record.times
+        lane.nbytes[record.purpose] += nbytes
         self.timeline.add(lane.column, at_ns, nbytes)
 
     def lookup(self, lookup: Lookup) -> None:
         if not self._inside(lookup.at_ns):
             return
-        self.lookups[lookup.outcome, lookup.purpose, lookup.hit_type, lookup.tier] += 1
-        self.timeline.add(_LOOKUP_COLUMNS[lookup.outcome], lookup.at_ns)
+        self.lookups[lookup.outcome, lookup.purpose, lookup.hit_type, lookup.tier] += lookup.times
+        self.timeline.add(_LOOKUP_COLUMNS[lookup.outcome], lookup.at_ns, lookup.times)
 
     def eviction(self, eviction: Eviction) -> None:
         if not self._inside(eviction.at_ns):

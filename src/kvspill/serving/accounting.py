@@ -54,9 +54,10 @@ class Accountant:
         if record.completion.error is not None:
             return
         if record.purpose is Purpose.INGEST:
-            self._log.preload(record.key, record.nbytes, record.completion.finished_ns)
+            for one in record.each():
+                self._log.preload(one.key, one.nbytes, one.completion.finished_ns)
         elif self._counting and record.verb is Verb.READ and record.purpose not in _NOT_THE_MODELS:
-            self._read_bytes += record.nbytes
+            self._read_bytes += record.times * record.nbytes
 
     def lookup(self, lookup: Lookup) -> None:
         """Hits are counted by their bytes, as the bounds are."""

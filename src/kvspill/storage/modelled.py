@@ -14,12 +14,18 @@ _Key = tuple[str, int]
 
 
 class _Transfer:
-    """One entry on its way: first it waits its turn, then the latency, then it shares the device."""
+    """Entries of one size on their way: first they wait their turn, then the latency, then share the device.
+
+    Equal entries of a batch begin and end together, so one transfer stands for all of them: each has a share
+    of its own in the device, but they cost the model one event.
+    """
 
     __slots__ = (
         "batch",
         "completion",
+        "count",
         "latency_ns",
+        "missing",
         "nbytes",
         "started_ns",
         "submitted_ns",
@@ -27,12 +33,22 @@ class _Transfer:
         "work_ns",
     )
 
-    def __init__(self, batch: "_Batch", submitted_ns: int, work_ns: float, latency_ns: float, nbytes: int):
+    def __init__(
+        self,
+        batch: "_Batch",
+        submitted_ns: int,
+        work_ns: float,
+        latency_ns: float,
+        nbytes: int,
+        missing: bool = False,
+    ):
         self.batch = batch
+        self.count = 1
         self.submitted_ns = submitted_ns
         self.work_ns = work_ns
         self.latency_ns = latency_ns
         self.nbytes = nbytes
+        self.missing = missing
         self.started_ns = submitted_ns
         self.tag = math.inf
         self.completion: Completion | None = None
@@ -47,7 +63,16 @@ class _Transfer:
         self.completion = Completion(
             self.submitted_ns, started_ns, end_ns, end_ns - started_ns, pieces, error
         )
-        self.batch.one_done()
+        self.batch.done(self.count)
+
+    def split(self, count: int) -> "_Transfer":
+        """Keep the first `count` entries; the others become a transfer of their own, behind this one."""
+        others = _Transfer(self.batch, self.submitted_ns, self.work_ns, self.latency_ns, self.nbytes)
+        others.count = self.count - count
+        self.count = count
+        transfers = self.batch.transfers
+        transfers.insert(transfers.index(self) + 1, others)
+        return others
 
 
 class _Batch:
@@ -60,8 +85,8 @@ class _Batch:
         self._left = size
         self._done: asyncio.Future[None] | None = None
 
-    def one_done(self) -> None:
-        self._left -= 1
+    def done(self, count: int) -> None:
+        self._left -= count
         if self._left == 0 and self._done is not None and not self._done.done():
             self._done.set_result(None)
 
@@ -72,7 +97,11 @@ class _Batch:
             await self._done
         # Batch and transfers know each other: taken apart here, they are freed without the collector.
         transfers, self.transfers = self.transfers, []
-        return [transfer.completion for transfer in transfers if transfer.completion is not None]
+        found: list[Completion] = []
+        for transfer in transfers:
+            assert transfer.completion is not None, "the batch is over"
+            found += [transfer.completion] * transfer.count
+        return found
 
 
 class SharedDevice:
@@ -91,6 +120,9 @@ class SharedDevice:
         self._entering: dict[float, list[_Transfer]] = {}
         """Those that wait out their latency, by the time when it is over."""
         self._active: list[tuple[float, int, _Transfer]] = []
+        self._in_service = 0
+        """How many entries share the device."""
+        self._in_latency = 0
         self._sequence = 0
         self._work_ns = 0.0
         self._at_ns = 0.0
@@ -104,11 +136,19 @@ class SharedDevice:
         return self._loop
 
     def submit(self, transfer: _Transfer) -> None:
-        """Take a transfer in; its future resolves when it is done."""
-        if len(self._active) + len(self._starting) < self._concurrency:
-            self._admit(transfer, transfer.submitted_ns)
-        else:
-            self._waiting.append(transfer)
+        """Take a transfer in; its batch is told when it is done."""
+        rest = self._admit_some(transfer, self._concurrency, transfer.submitted_ns)
+        if rest is not None:
+            self._waiting.append(rest)
+
+    def _admit_some(self, transfer: _Transfer, most: float, at_ns: float) -> _Transfer | None:
+        """Let so many of a transfer's entries begin as may; returns those that must wait."""
+        free = min(most, self._concurrency - self._in_service - self._in_latency)
+        if free <= 0:
+            return transfer
+        rest = transfer.split(int(free)) if transfer.count > free else None
+        self._admit(transfer, at_ns)
+        return rest
 
     def cancel(self) -> None:
         """End everything now; what was served so far is reported as moved."""
@@ -122,6 +162,7 @@ class SharedDevice:
             transfer.finish(now_ns, "cancelled", 0)
         self._active.clear()
         self._starting.clear()
+        self._in_service = self._in_latency = 0
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -133,10 +174,11 @@ class SharedDevice:
             self._enter((transfer,), at_ns)
             return
         self._starting.add(transfer)
+        self._in_latency += transfer.count
         enter_ns = at_ns + transfer.latency_ns
         together = self._entering.get(enter_ns)
         if together is not None:
-            # The transfers of a batch begin and enter together: one timer for all of them.
+            # What begins together enters together: one timer for all of it.
             together.append(transfer)
             return
         self._entering[enter_ns] = [transfer]
@@ -147,6 +189,7 @@ class SharedDevice:
     def _latency_over(self, enter_ns: float) -> None:
         transfers = [transfer for transfer in self._entering.pop(enter_ns) if transfer in self._starting]
         self._starting.difference_update(transfers)
+        self._in_latency -= sum(transfer.count for transfer in transfers)
         self._enter(transfers, enter_ns)
 
     def _enter(self, transfers: Sequence[_Transfer], at_ns: float) -> None:
@@ -155,38 +198,46 @@ class SharedDevice:
             self._sequence += 1
             transfer.tag = self._work_ns + transfer.work_ns
             heappush(self._active, (transfer.tag, self._sequence, transfer))
+            self._in_service += transfer.count
         self._advance(self._at_ns)
         self._arm()
 
     def _advance(self, to_ns: float) -> None:
         """Bring the model to to_ns, completing on the way what gets done by then."""
-        freed_at_ns: list[float] = []
+        freed: list[tuple[float, int]] = []
         while self._active:
             tag, _sequence, transfer = self._active[0]
-            done_ns = self._at_ns + (tag - self._work_ns) * len(self._active)
+            done_ns = self._at_ns + (tag - self._work_ns) * self._in_service
             if done_ns > max(to_ns, self._at_ns):
                 break
             heappop(self._active)
+            self._in_service -= transfer.count
             self._work_ns, self._at_ns = tag, done_ns
             transfer.finish(done_ns)
             if self._waiting:
-                freed_at_ns.append(done_ns)
+                freed.append((done_ns, transfer.count))
         if to_ns > self._at_ns:
             if self._active:
-                self._work_ns += (to_ns - self._at_ns) / len(self._active)
+                self._work_ns += (to_ns - self._at_ns) / self._in_service
             else:
                 self._work_ns = 0.0
             self._at_ns = to_ns
-        for at_ns in freed_at_ns:
-            if self._waiting:
-                self._admit(self._waiting.popleft(), at_ns)
+        for at_ns, places in freed:
+            while places > 0 and self._waiting:
+                transfer = self._waiting.popleft()
+                rest = self._admit_some(transfer, places, at_ns)
+                if rest is not None:
+                    self._waiting.appendleft(rest)
+                if rest is transfer:
+                    break
+                places -= transfer.count
 
     def _arm(self) -> None:
         """Wake when the next transfer is due. A timer that fires too early only arms again."""
         if not self._active:
             return
         loop = self._running_loop()
-        due_ns = self._at_ns + (self._active[0][0] - self._work_ns) * len(self._active)
+        due_ns = self._at_ns + (self._active[0][0] - self._work_ns) * self._in_service
         when = loop.time() + max(0.0, due_ns - self._clock_ns()) / NS_PER_SEC
         if self._timer is not None:
             if self._timer.when() <= when:
@@ -224,13 +275,12 @@ class ModelledBackend:
         progress(f"{self._name} (modelled)", 0, 0)
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        works_ns = [self._model.read_ns(ref.nbytes) for ref in batch]
-        return await self._begin(Verb.READ, batch, works_ns, self._model.read_latency_us * 1000).completions()
+        latency_ns = self._model.read_latency_us * 1000
+        return await self._begin(Verb.READ, batch, self._model.read_ns, latency_ns).completions()
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
         refs = [item.ref for item in batch]
-        works_ns = [self._model.write_ns(ref.nbytes) for ref in refs]
-        begun = self._begin(Verb.WRITE, refs, works_ns, self._model.write_latency_us * 1000)
+        begun = self._begin(Verb.WRITE, refs, self._model.write_ns, self._model.write_latency_us * 1000)
         completions = await begun.completions()
         for ref, completion in zip(refs, completions, strict=True):
             if completion.error is None:
@@ -238,26 +288,30 @@ class ModelledBackend:
         return completions
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        begun = self._begin(Verb.DELETE, batch, [0.0] * len(batch), self._model.delete_latency_us * 1000)
+        begun = self._begin(Verb.DELETE, batch, _no_work, self._model.delete_latency_us * 1000)
         completions = await begun.completions()
         self._objects.difference_update([(ref.key, ref.generation) for ref in batch])
         return completions
 
     def _begin(
-        self, verb: Verb, refs: Sequence[ObjectRef], works_ns: Sequence[float], latency_ns: float
+        self, verb: Verb, refs: Sequence[ObjectRef], work_ns: Callable[[int], float], latency_ns: float
     ) -> _Batch:
         now_ns = self._clock_ns()
         batch = _Batch(len(refs))
-        batch.transfers += [
-            _Transfer(batch, now_ns, work_ns, latency_ns, 0 if verb is Verb.DELETE else ref.nbytes)
-            for ref, work_ns in zip(refs, works_ns, strict=True)
-        ]
         instant = self._instant or (verb is Verb.DELETE and latency_ns <= 0)
+        writing, last = verb is Verb.WRITE, None
+        for key, generation, nbytes in refs:
+            missing = not writing and (key, generation) not in self._objects
+            if last is not None and last.nbytes == nbytes and last.missing == missing:
+                last.count += 1
+            else:
+                last = _Transfer(batch, now_ns, work_ns(nbytes), latency_ns, nbytes, missing)
+                batch.transfers.append(last)
         leaving = []
-        for ref, transfer in zip(refs, batch.transfers, strict=True):
+        for transfer in list(batch.transfers):
             if self._cancelled:
                 transfer.finish(now_ns, "cancelled", 0)
-            elif verb is not Verb.WRITE and (ref.key, ref.generation) not in self._objects:
+            elif transfer.missing:
                 transfer.finish(now_ns, "ENOENT")
             elif instant:
                 transfer.finish(now_ns)
@@ -281,6 +335,10 @@ class ModelledBackend:
     async def close(self) -> None:
         self.cancel()
         self._objects.clear()
+
+
+def _no_work(_nbytes: int) -> float:
+    return 0.0
 
 
 def _finish_all(transfers: Sequence[_Transfer], at_ns: float) -> None:

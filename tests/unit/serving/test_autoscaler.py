@@ -144,9 +144,9 @@ def test_capacity_finds_a_peak_behind_which_throughput_falls(tmp_path, monkeypat
     """A device that seeks: full speed up to 16 transfers in flight, half of it at 32."""
     real_begin = ModelledBackend._begin
 
-    def slower(self, verb, refs, works_ns, latency_ns):
-        slowdown = max(1.0, len(self._device._active) / 16)
-        return real_begin(self, verb, refs, [work_ns * slowdown for work_ns in works_ns], latency_ns)
+    def slower(self, verb, refs, work_ns, latency_ns):
+        slowdown = max(1.0, self._device._in_service / 16)
+        return real_begin(self, verb, refs, lambda nbytes: work_ns(nbytes) * slowdown, latency_ns)
 
     monkeypatch.setattr(ModelledBackend, "_begin", slower)
     personas = {"chatbot": {"context": (512, 2048), "generate": (50, 150), "think": (0.5, 1.0)}}

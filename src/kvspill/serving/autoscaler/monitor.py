@@ -87,12 +87,13 @@ class WindowMonitor:
             return
         if record.purpose is Purpose.MAKE_UP:
             return
-        self._moved_finished_ns.append(completion.finished_ns)
-        self._moved_bytes.append(record.nbytes)
+        count = record.times
+        self._moved_finished_ns.extend([completion.finished_ns] * count)
+        self._moved_bytes.extend([record.nbytes] * count)
         if record.verb is Verb.READ:
-            self._read_finished_ns.append(completion.finished_ns)
-            self._read_ns.append(completion.total_ns)
-            self._read_bytes.append(record.nbytes)
+            self._read_finished_ns.extend([completion.finished_ns] * count)
+            self._read_ns.extend([completion.total_ns] * count)
+            self._read_bytes.extend([record.nbytes] * count)
 
     def lookup(self, lookup: Lookup) -> None:
         """Lookups decide nothing here."""
