@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.measure.histograms import Histogram
-from kvspill.measure.mounts import Kernel, find_block_device, find_mount, read_text
+from kvspill.measure.mounts import MEMORY_FILE_SYSTEMS, Kernel, find_block_device, find_mount, read_text
 from kvspill.world import World
 
 SECTOR_BYTES = 512
@@ -39,7 +39,13 @@ class Probe:
         found = [find_mount(Path(directory), self._kernel) for directory in directories]
         mounts = [mount for mount in found if mount is not None]
         devices = [find_block_device(mount, self._kernel) for mount in mounts]
-        self._complete = bool(devices) and len(devices) == len(found) and None not in devices
+        # A directory in memory has no device and moves no byte of one; of other kinds nobody can tell.
+        uncounted = [
+            mount
+            for mount, device in zip(mounts, devices, strict=True)
+            if device is None and mount.kind not in MEMORY_FILE_SYSTEMS
+        ]
+        self._complete = any(devices) and len(mounts) == len(found) and not uncounted
         self.devices = sorted({device.name for device in devices if device is not None})
         self.disks = sorted({disk for device in devices if device is not None for disk in device.disks})
         self._nfs = [mount for mount in mounts if mount.kind.startswith("nfs")]

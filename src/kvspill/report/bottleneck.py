@@ -72,6 +72,8 @@ def bottlenecks(result: Mapping[str, Any]) -> list[str]:
 def _inside_storage(cache: Mapping[str, Any]) -> str:
     """Of a read on the storage tier: device or software."""
     total_ms, device_ms = cache["storage_read_mean_ms"], cache["storage_read_device_mean_ms"]
-    if not total_ms or device_ms is None:
+    if total_ms is None or device_ms is None:
         return "no reads on the storage tier."
+    if not total_ms:
+        return "its reads took no measurable time."
     return f"a storage read is {device_ms / total_ms:.0%} device time."

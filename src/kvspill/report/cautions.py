@@ -15,6 +15,8 @@ LAG_MS = 10.0
 PAGE_CACHE_SHARE = 0.05
 DEVICE_EXCESS = 1.25
 """Device traffic above this multiple of what was asked comes from somebody else, or from amplification."""
+DEVICE_SHORTFALL = 0.9
+"""Where less than this share of the written bytes came to the device, the times are not the device's."""
 MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
 FEW_TRIALS = 3
@@ -132,7 +134,7 @@ def _device(honesty: Mapping[str, Any]) -> Iterator[Caution]:
             "not_direct",
             f"The storage tier ran through the page cache: {honesty['files_opened']['buffered']:,} openings "
             "of a file were without O_DIRECT.",
-            "Use a file system that supports O_DIRECT (ext4, xfs) and --direct on.",
+            "Use --direct on, or leave --direct away, with a file system that supports O_DIRECT (ext4, xfs).",
         )
     counted = honesty["bytes"]
     share = counted["page_cache_read_share"]
@@ -141,6 +143,14 @@ def _device(honesty: Mapping[str, Any]) -> Iterator[Caution]:
             "page_cache",
             f"{1 - share:.0%} of the bytes asked for were fetched from the device; memory served the rest.",
             "Use --direct on, or a working set larger than memory.",
+        )
+    reached = counted["device_to_asked_written"]
+    if reached is not None and reached < DEVICE_SHORTFALL and _enough(counted["asked_written_bytes"]):
+        yield caution(
+            "not_written",
+            f"{reached:.0%} of the bytes written had reached the device when the window ended; memory held "
+            "the rest, or something between compresses.",
+            "Use --direct on, or --sync data, so that a write ends on the device.",
         )
     for kind in ("read", "written"):
         excess = counted[f"device_to_asked_{kind}"]

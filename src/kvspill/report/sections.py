@@ -1,23 +1,19 @@
 """The sections of the console summary, each a few lines or a table made from the result alone."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from kvspill.records import GIB
 from kvspill.report.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
+from kvspill.report.honesty_section import honesty_section
 from kvspill.report.io_model import io_model_rows
+from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
 
-Part = Text | Table | Padding
-NONE = "not measured"
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
-_NO_LIMIT_BYTES = 1 << 50
 _TRIAL_METRICS = (
     "avg_throughput_tokens_per_sec",
     "storage_throughput_tokens_per_sec",
@@ -40,7 +36,7 @@ def sections(result: Mapping[str, Any]) -> Iterator[Part]:
     yield from _cache(result)
     yield from _io_model(result)
     yield from _qos(result)
-    yield from _honesty(result)
+    yield from honesty_section(result)
     yield from _bottlenecks(result)
     yield from _autoscaling(result)
     yield from _trials(result)
@@ -57,62 +53,13 @@ def label(result: Mapping[str, Any], tier: str | None = None) -> str:
     return ""
 
 
-def _title(text: str) -> Text:
-    return Text(f"\n### {text} ###", style="bold")
-
-
-def _indent(text: Text, columns: int = 2) -> Part:
-    return Padding(text, (0, 0, 0, columns), expand=False)
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> Part:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, min_width=30)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    return Padding(table, (0, 0, 0, 2), expand=False)
-
-
-def _grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-    for index, name in enumerate(header):
-        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index > 0)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return Padding(table, (0, 0, 0, 2), expand=False)
-
-
-def number(value: float | None, unit: str = "", digits: int = 2) -> str:
-    """A figure with its unit; what was not measured says so."""
-    return NONE if value is None else f"{value:,.{digits}f}{unit}"
-
-
-def duration(value_ms: float | None) -> str:
-    if value_ms is None:
-        return "-"
-    if value_ms >= 1000:
-        return f"{value_ms / 1000:,.2f} s"
-    return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
-
-
-def share(value: float | None) -> str:
-    return NONE if value is None else f"{value:.1%}"
-
-
-def _volume(nbytes: float | None) -> str:
-    if nbytes is None:
-        return NONE
-    return "no limit" if nbytes >= _NO_LIMIT_BYTES else f"{nbytes / GIB:,.2f} GiB"
-
-
 def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
     config = result["config"]
     users = result["window"].get("users", config["num_users"])
     rule = "=" * 72
     yield Text(rule)
-    title = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result["simulated"] else "")
-    yield Text(title, style="bold")
+    headline = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result["simulated"] else "")
+    yield Text(headline, style="bold")
     yield Text(
         f"{config['model']}, {users} users, generation {config['generation_mode']}, "
         f"{result['window']['measured_seconds']:.1f} s measured"
@@ -124,9 +71,9 @@ def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
 
 def _overall(result: Mapping[str, Any]) -> Iterator[Part]:
     summary, requests = result["summary"], result["honesty"]["requests"]
-    yield _title("OVERALL PERFORMANCE" + label(result))
+    yield title("OVERALL PERFORMANCE" + label(result))
     unfinished = f", {requests['unfinished']:,} unfinished, {requests['failed']:,} failed"
-    yield _pairs(
+    yield pairs(
         (
             ("Requests completed", f"{summary['requests_completed']:,}{unfinished}"),
             ("Tokens generated", f"{summary['total_tokens']:,}"),
@@ -144,7 +91,7 @@ def _read_written(cache: Mapping[str, Any]) -> str:
 
 def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
     summary = result["summary"]
-    yield _title("LATENCY BREAKDOWN" + label(result))
+    yield title("LATENCY BREAKDOWN" + label(result))
     names = (
         ("End-to-end", "end_to_end_latency_ms"),
         ("= Queue wait", "queue_wait_completed_ms"),
@@ -156,36 +103,34 @@ def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
     for text, name in names:
         statistics = summary[name] or {}
         rows.append((text, *(duration(statistics.get(stat)) for stat in _SHOWN)))
-    yield _grid(("per request", *_SHOWN), rows)
+    yield grid(("per request", *_SHOWN), rows)
     wait = summary["queue_wait_ms"]
     unfinished = result["honesty"]["requests"]["unfinished"]
     bound = f" (at least: {unfinished:,} unfinished requests count with their age)" if unfinished else ""
     mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
-    yield _indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
+    yield indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
     if unfinished and summary["queue_wait_completed_ms"] is not None:
-        yield _indent(
-            Text("The table is of completed requests only; this mean includes those still waiting.")
-        )
+        yield indent(Text("The table is of completed requests only; this mean includes those still waiting."))
     if breakdown_ms(summary) is not None:
-        yield _indent(Text(verdict(summary)))
+        yield indent(Text(verdict(summary)))
 
 
 def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
     health, summary = result["summary"]["storage_health"], result["summary"]
     status = health["overall_status"]
-    yield _title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
+    yield title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
     counts = f"{health['passed_count']} of {health['total_count']} criteria met"
     if status == NO_TARGET:
         counts = "give --min-tokens-per-sec to have one"
     elif status == NOT_MEASURED and not _judged_storage(health):
         counts += ", none of storage"
     profile = f" ({health['performance_profile']} profile, {counts})"
-    yield _indent(Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile))
+    yield indent(Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile))
     for failure in health["failures"]:
-        yield _indent(Text(f"[FAIL] {failure}", style="bold red"))
+        yield indent(Text(f"[FAIL] {failure}", style="bold red"))
     for criterion in health["criteria"]:
-        yield _indent(_criterion(criterion, result["simulated"]))
-    yield _pairs((("NVMe Throughput", number(summary["nvme_throughput"], " tok/s")), *_bandwidths(result)))
+        yield indent(_criterion(criterion, result["simulated"]))
+    yield pairs((("NVMe Throughput", number(summary["nvme_throughput"], " tok/s")), *_bandwidths(result)))
 
 
 def _judged_storage(health: Mapping[str, Any]) -> bool:
@@ -220,7 +165,7 @@ def _bandwidths(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _tier_latencies(result: Mapping[str, Any]) -> Iterator[Part]:
     cache = result["summary"]["cache_stats"]
-    yield _title("TIER-SPECIFIC LATENCIES")
+    yield title("TIER-SPECIFIC LATENCIES")
     rows = []
     for tier, name in _TIER_LABELS.items():
         for verb in ("read", "write"):
@@ -232,11 +177,11 @@ def _tier_latencies(result: Mapping[str, Any]) -> Iterator[Part]:
             # No thousands separators: logs are searched for this line.
             text = f"{name} {verb.capitalize()} P95: {total:.2f} ms{label(result, tier)}"
             rows.append((text, f"device {device:,.2f} ms, host {host:,.2f} ms"))
-    yield _pairs(rows or [("No operation completed in the window", "")])
+    yield pairs(rows or [("No operation completed in the window", "")])
 
 
 def _tier_distribution(result: Mapping[str, Any]) -> Iterator[Part]:
-    yield _title("TIER DISTRIBUTION")
+    yield title("TIER DISTRIBUTION")
     cache = result["summary"]["cache_stats"]
     rows = []
     for tier in result["tiers"]:
@@ -245,21 +190,21 @@ def _tier_distribution(result: Mapping[str, Any]) -> Iterator[Part]:
             (
                 _TIER_LABELS[name] + (label(result, name) or f" ({tier['backend']})"),
                 f"{tier['entries']:,}",
-                _volume(tier["used_bytes"]),
-                _volume(tier["limit_bytes"]),
+                volume(tier["used_bytes"]),
+                volume(tier["limit_bytes"]),
                 number(cache[f"tier_{name}_kv_bytes_read_gb"]),
                 number(cache[f"tier_{name}_kv_bytes_written_gb"]),
             )
         )
-    yield _grid(("tier", "entries", "used", "limit", "read GiB", "written"), rows)
+    yield grid(("tier", "entries", "used", "limit", "read GiB", "written"), rows)
 
 
 def _cache(result: Mapping[str, Any]) -> Iterator[Part]:
     cache = result["summary"]["cache_stats"]
-    yield _title("CACHE TYPE BREAKDOWN")
+    yield title("CACHE TYPE BREAKDOWN")
     errors = f", {cache['cache_errors']:,} errors" if cache["cache_errors"] else ""
     counts = f"{cache['cache_hits']:,} hits, {cache['cache_misses']:,} misses{errors}"
-    yield _pairs(
+    yield pairs(
         (
             ("Cache hit rate", f"{share(cache['cache_hit_rate'])} ({counts})"),
             ("Without decode re-reads", share(cache["reuse_hit_rate"])),
@@ -274,12 +219,12 @@ def _cache(result: Mapping[str, Any]) -> Iterator[Part]:
 def _io_model(result: Mapping[str, Any]) -> Iterator[Part]:
     rows = list(io_model_rows(result.get("io_model") or {}))
     if rows:
-        yield _title(f"I/O MODEL{label(result)}")
-        yield _pairs(rows)
+        yield title(f"I/O MODEL{label(result)}")
+        yield pairs(rows)
 
 
 def _qos(result: Mapping[str, Any]) -> Iterator[Part]:
-    yield _title("QOS" + label(result))
+    yield title("QOS" + label(result))
     rows = []
     for name, entry in result["summary"]["qos_metrics"].items():
         if entry.get("no_data"):
@@ -296,77 +241,34 @@ def _qos(result: Mapping[str, Any]) -> Iterator[Part]:
                 "met" if sla["met"] else "missed",
             )
         )
-    yield _grid(("class", "requests", "P95", "target P95", "within", "SLA"), rows)
-
-
-def _honesty(result: Mapping[str, Any]) -> Iterator[Part]:
-    block = result["honesty"]
-    yield _title("HONESTY")
-    counted, load, lag = block["bytes"], block["offered_load"], block["event_loop_lag_ms"]
-    late = block["arrival_lateness_ms"]
-    ceiling = block["ceiling"]
-    yield _pairs(
-        (
-            ("Asked of storage, read", _against(counted, "read")),
-            ("Asked of storage, written", _against(counted, "written")),
-            ("O_DIRECT", _opened_direct(block)),
-            ("Every block verified", _yes_no(block["verified"])),
-            ("Offered load / null capacity", number(load["ratio"])),
-            ("Arrivals late by (p99)", duration(late["p99"]) if late else NONE),
-            ("Event loop lag (p99)", duration(lag["p99"]) if lag else NONE),
-            ("Client bound", _yes_no(ceiling["client_bound"]) if ceiling else NONE),
-            ("CPU seconds per GiB", number(block["cpu_seconds_per_gib"], digits=3)),
-            ("Peak resident memory", _volume(block["peak_resident_bytes"])),
-            ("Steady state", result["steady_state"]["verdict"]),
-        )
-    )
-
-
-def _against(counted: Mapping[str, Any], kind: str) -> str:
-    asked, seen = counted[f"asked_{kind}_bytes"], counted[f"device_{kind}_bytes"]
-    if asked is None:
-        return NONE
-    device = f"device {_volume(seen)}" if seen is not None else f"device {NONE}"
-    return f"{_volume(asked)}, {device}"
-
-
-def _opened_direct(block: Mapping[str, Any]) -> str:
-    opened = block["files_opened"]
-    if opened is None:
-        return NONE
-    if opened["direct"] and not opened["buffered"]:
-        return f"yes, at each of {opened['direct']:,} openings of a file"
-    return f"at {opened['direct']:,} of {opened['direct'] + opened['buffered']:,} openings of a file"
-
-
-def _yes_no(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: NONE}[value]
+    yield grid(("class", "requests", "P95", "target P95", "within", "SLA"), rows)
 
 
 def _bottlenecks(result: Mapping[str, Any]) -> Iterator[Part]:
     yield Text("\nPotential bottlenecks:", style="bold")
     for line in bottlenecks(result):
-        yield _indent(Text(f"- {line}"))
+        yield indent(Text(f"- {line}"))
 
 
 def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
     steps = result["autoscaling_stats"]
     if not steps:
         return
-    yield _title("AUTOSCALING" + label(result))
+    yield title("AUTOSCALING" + label(result))
     header, rows = step_table(steps)
     if rows:
-        yield _grid(header, rows)
+        yield grid(header, rows)
     if unsettled(steps):
-        yield _indent(Text("* measured before a round of its users had passed"))
-    yield _pairs(answer_lines(steps))
+        yield indent(Text("* measured before a round of its users had passed"))
+    yield pairs(answer_lines(steps))
 
 
 def _trials(result: Mapping[str, Any]) -> Iterator[Part]:
     block = result["trials"]
     if block is None:
         return
-    yield _title(f"TRIALS: {block['complete']} complete of {block['count']}, the middle one shown above")
+    asked = block.get("asked", block["count"])
+    yield title(f"TRIALS: {block['complete']} complete of {asked}, the middle one shown above")
     rows = []
     for name in _TRIAL_METRICS:
         found = block["metrics"].get(name)
@@ -375,7 +277,7 @@ def _trials(result: Mapping[str, Any]) -> Iterator[Part]:
             figures = (found[key] for key in ("median", "p95", "ci95_low", "ci95_high"))
             cells = ("-" if value is None else f"{value:,.2f}" for value in figures)
             rows.append((name, *cells, spread))
-    yield _grid(("metric", "median", "p95", "95% from", "to", "CV"), rows)
+    yield grid(("metric", "median", "p95", "95% from", "to", "CV"), rows)
 
 
 def _warnings(result: Mapping[str, Any]) -> Iterator[Part]:
@@ -383,11 +285,11 @@ def _warnings(result: Mapping[str, Any]) -> Iterator[Part]:
         return
     yield Text("\nWarnings:", style="bold yellow")
     for item in result["warnings"]:
-        yield _indent(Text(f"! {item['code']}: {item['message']}"))
-        yield _indent(Text(f"-> {item['remedy']}"), 4)
+        yield indent(Text(f"! {item['code']}: {item['message']}"))
+        yield indent(Text(f"-> {item['remedy']}"), 4)
 
 
 def _identity(result: Mapping[str, Any]) -> Iterator[Part]:
     yield Text("")
-    yield _indent(Text(f"Seed    {result['seed']}"))
-    yield _indent(Text(f"Digest  {result['digest']}"))
+    yield indent(Text(f"Seed    {result['seed']}"))
+    yield indent(Text(f"Digest  {result['digest']}"))

@@ -17,10 +17,11 @@ HEADLINES = tuple(name for metric in METRICS if metric.headline for name, _ in m
 Result = Mapping[str, Any]
 
 
-def aggregate(results: Sequence[Result]) -> dict[str, Any]:
+def aggregate(results: Sequence[Result], asked: int | None = None) -> dict[str, Any]:
     """Statistics of every headline metric over the complete trials, and which trials were left out."""
     complete = [result for result in results if incomplete_reason(result) is None]
     return {
+        "asked": asked or len(results),
         "count": len(results),
         "complete": len(complete),
         "set_aside": [
@@ -56,6 +57,8 @@ def _statistics(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
     if not values or None in values:
         return None
     interval = mean_interval(values)
+    # No metric is below zero, whatever the spread of a few trials allows.
+    low = None if interval is None else max(interval.low, 0.0) if min(values) >= 0 else interval.low
     return {
         "unit": results[0]["metrics"][name]["unit"],
         "median": median(values),
@@ -64,16 +67,16 @@ def _statistics(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
         "min": min(values),
         "max": max(values),
         "cv": coefficient_of_variation(values),
-        "ci95_low": interval.low if interval else None,
+        "ci95_low": low,
         "ci95_high": interval.high if interval else None,
     }
 
 
-def combine(results: Sequence[Result]) -> dict[str, Any]:
+def combine(results: Sequence[Result], asked: int | None = None) -> dict[str, Any]:
     """One result for all trials: the complete trial in the middle, with the block `trials` filled in."""
     if not results:
         raise ValueError("no trial to combine")
-    block = aggregate(results)
+    block = aggregate(results, asked)
     complete = [result for result in results if incomplete_reason(result) is None]
     ranked = sorted(complete or results, key=lambda result: result["metrics"][RANKED_BY]["value"] or 0.0)
     middle = dict(ranked[(len(ranked) - 1) // 2])

@@ -31,7 +31,8 @@ class Population(Protocol):
     spent: bool
     """True once the workload itself has nothing more to ask: a recording was replayed to its end."""
     lateness_ns: list[int]
-    """How late arrivals were seen that a server was waiting for (a sample)."""
+    """How late arrivals were seen (a sample); of open ones only where a server waited for them: what arrives
+    while all are busy is taken in when one of them looks for work, at its intended time and without harm."""
 
     async def run(self) -> None:
         """Let the users ask until there is nothing more to ask."""
@@ -249,7 +250,11 @@ class ClosedPopulation:
         try:
             while asked != share and user < self.users and (request := next(session, None)) is not None:
                 # The first request keeps its intended time, so that users don't start in step.
-                await self._world.sleep_ns(request.think_ns if asked or back else request.intended_ns)
+                pause_ns = request.think_ns if asked or back else request.intended_ns
+                due_ns = self._world.now_ns() + pause_ns
+                await self._world.sleep_ns(pause_ns)
+                if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
+                    self.lateness_ns.append(max(0, self._world.now_ns() - due_ns))
                 if user >= self.users:
                     break
                 answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()

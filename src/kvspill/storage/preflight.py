@@ -37,7 +37,6 @@ class Preflight:
     """Capacity of the storage tier; 0 where it is off."""
     statement: str
     """What the run may hold and write at most (L7)."""
-    warnings: tuple[str, ...] = ()
 
 
 def check_machine(config: Config, here: Path | None = None, memory: Available | None = None) -> Preflight:
@@ -50,20 +49,14 @@ def check_machine(config: Config, here: Path | None = None, memory: Available | 
 
         load_profile(config.device_profile)
     dirs: tuple[Path, ...] = ()
-    warnings: tuple[str, ...] = ()
     storage_bytes = UNLIMITED_BYTES if config.storage_bytes is None else config.storage_bytes
     if config.storage_tier == "on" and config.storage_backend == "files":
         dirs = cache_dirs(config, here or Path.cwd())
         storage_bytes = _check_space(config, dirs, left_bytes)
-        in_memory = [str(path) for path in dirs if file_system(path) in _MEMORY_FILE_SYSTEMS]
-        if in_memory:
-            warnings = (
-                f"--cache-dir {in_memory[0]} lies in memory: the figures are of DRAM, not of a device",
-            )
         if config.storage_bytes is None:
             _check_disk(config, dirs, storage_bytes)
     check_fit(config, storage_bytes)
-    return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes), warnings)
+    return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
 
 
 def _check_memory(config: Config, memory: Available | None) -> int:

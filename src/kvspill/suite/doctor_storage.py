@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from kvspill.errors import KvspillError
-from kvspill.measure.mounts import Kernel, Loop, read_text
+from kvspill.measure.mounts import MEMORY_FILE_SYSTEMS, Kernel, Loop, read_text
 from kvspill.records import GIB
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.rundir import RunDir
 from kvspill.suite.doctor import Check, ok, problem, warning
-from kvspill.suite.hardware import KERNEL_VIEW, MEMORY_FILE_SYSTEMS, Place
+from kvspill.suite.hardware import KERNEL_VIEW, MEMORY, Place
 
 SPACE_BYTES_MIN = 2 * GIB
 """Below this, not even two of the largest llama3.1-8b entries fit."""
@@ -65,7 +65,7 @@ def _read_only(path: Path) -> bool:
 
 def _file_system(group: str, place: Place) -> Check:
     name = "file system"
-    if place.kind == "memory":
+    if place.kind == MEMORY:
         below = [loop for loop in place.loops if loop.filesystem in MEMORY_FILE_SYSTEMS]
         where = "".join(
             f" on {loop.name}, whose file {loop.file} lies in {loop.filesystem}" for loop in below

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from kvspill.measure.mounts import Kernel, Loop, Mount, find_block_device, find_mount, read_text
+from kvspill.measure.mounts import (
+    MEMORY_FILE_SYSTEMS,
+    Kernel,
+    Loop,
+    Mount,
+    find_block_device,
+    find_mount,
+    read_text,
+)
 from kvspill.records import MIB
 from kvspill.storage.memory import Available, available_memory
 
@@ -16,13 +24,13 @@ GPU_LIBRARIES = ("torch", "cupy")
 USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
 """Where the drive under test is mounted by convention; the current directory comes after them."""
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.", "9p")
-MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 VIRTUAL_FILE_SYSTEMS = (
     *("proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "pstore", "bpf"),
     *("configfs", "mqueue", "binfmt_misc", "efivarfs", "fusectl", "fuse.lxcfs", "nsfs", "rpc_pipefs"),
 )
 """Views into the kernel, which store no files."""
 KERNEL_VIEW = "kernel view"
+MEMORY = "memory"
 _MEMORY_DISKS = ("ram", "zram")
 _LAYERED = ("overlay", "aufs", "virtiofs")
 _VIRTUAL_MODELS = ("virtual", "qemu", "vmware", "msft", "persistentdisk")
@@ -186,9 +194,9 @@ def kind_of(
     if mount.kind in VIRTUAL_FILE_SYSTEMS:
         return KERNEL_VIEW
     if mount.kind in MEMORY_FILE_SYSTEMS or any(disk.startswith(_MEMORY_DISKS) for disk in disks):
-        return "memory"
+        return MEMORY
     if any(loop.filesystem in MEMORY_FILE_SYSTEMS for loop in loops):
-        return "memory"
+        return MEMORY
     if mount.kind.startswith(NETWORK_FILE_SYSTEMS):
         return "network"
     if mount.kind in _LAYERED:

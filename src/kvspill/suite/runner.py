@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
@@ -13,12 +13,14 @@ from kvspill.config import Config
 from kvspill.config_checks import check_fit
 from kvspill.config_unused import unused_settings
 from kvspill.errors import KvspillError
+from kvspill.measure.mounts import Kernel
 from kvspill.report.cautions import Caution, caution
 from kvspill.report.console import print_summary
 from kvspill.report.result import write_result
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.report.trials import combine
 from kvspill.storage.preflight import check_machine
+from kvspill.suite.hardware import MEMORY, look_at
 from kvspill.suite.interrupts import Interrupts, by_signal
 from kvspill.suite.progress import Progress
 from kvspill.suite.trial import Plan, run_trial
@@ -58,11 +60,19 @@ def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
         return Plan(config, True, storage_bytes, warnings=_unused(config))
     machine = check_machine(config)
     progress.say(machine.statement)
-    warnings = [
-        caution("memory_directory", text, "Name a directory on the device to be measured.")
-        for text in machine.warnings
-    ]
-    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, [*warnings, *_unused(config)])
+    warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
+    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings)
+
+
+def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
+    """Directories without a device behind them: on tmpfs, on a RAM disk, on a loop device in one of them."""
+    for path in cache_dirs:
+        if look_at(path, kernel).kind == MEMORY:
+            yield caution(
+                "memory_directory",
+                f"--cache-dir {path} lies in memory: the figures are of DRAM, not of a device",
+                "Name a directory on the device to be measured.",
+            )
 
 
 def _unused(config: Config) -> list[Caution]:
@@ -98,7 +108,7 @@ def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None
                 break
     if trials == 1:
         return dict(results[0])
-    whole = combine(results)
+    whole = combine(results, trials)
     if len(results) < trials:
         whole["incomplete"] = True
     if whole["incomplete"]:

@@ -46,6 +46,7 @@ SPOILERS: Final = frozenset(
         "memory_directory",
         "not_direct",
         "page_cache",
+        "not_written",
         "device_excess",
         "client_bound",
         "capacity_bound",

@@ -79,6 +79,20 @@ def test_one_directory_without_a_device_makes_the_device_figure_unknown(
     assert Probe([tmp_path, tmp_path / "nowhere"], kernel).snapshot().block_device is None
 
 
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="needs a file system in memory")
+def test_a_directory_in_memory_beside_one_on_a_disk_leaves_the_disks_figures(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    (kernel.proc / "diskstats").write_text(DISKSTATS.format(reads=1, sectors=8, written=1))
+    number = os.stat("/dev/shm").st_dev
+    with (kernel.proc / "self" / "mountinfo").open("a") as mounts:
+        mounts.write(f"2 0 {os.major(number)}:{os.minor(number)} / /dev/shm rw - tmpfs tmpfs rw\n")
+    seen = Probe([tmp_path, Path("/dev/shm")], kernel).snapshot().block_device
+    assert seen is not None
+    assert seen["read_bytes"] == 8 * 512
+    assert Probe([Path("/dev/shm")], kernel).snapshot().block_device is None
+
+
 def test_nfs_counts_what_the_server_was_asked_on_that_mount_alone(kernel: Kernel, tmp_path: Path) -> None:
     (kernel.proc / "self" / "mountinfo").write_text(f"1 0 0:99 / {tmp_path} rw - nfs4 server:/a rw\n")
     stats = kernel.proc / "self" / "mountstats"

@@ -130,6 +130,29 @@ def test_reads_that_the_device_did_not_see_are_suspected_of_memory() -> None:
     assert "page_cache" in codes(built)
 
 
+def test_writes_that_had_not_reached_the_device_are_said() -> None:
+    short = {**PROBES, "block_device": {**PROBES["block_device"], "written_bytes": GIB // 4}}
+    built = result(probes=short)
+    assert built["honesty"]["bytes"]["device_to_asked_written"] < 0.9
+    assert "not_written" in codes(built)
+    assert "not_written" not in codes(result(probes=PROBES))
+
+
+def test_the_printed_block_shows_the_page_cache_share_and_the_ceiling() -> None:
+    ceiling = Ceiling(requests_per_sec=1000.0, operations_per_sec=20_000.0, gib_per_sec=500.0)
+    text = render_summary(result(probes=PROBES, ceiling=ceiling))
+    assert "Read from the page cache" in text
+    assert "20,000 ops/s" in text
+    assert "500.0 GiB/s" in text
+
+
+def test_a_device_that_takes_no_time_is_not_called_unread() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=14.5, storage=0.4))
+    recorder.op(op(15, started=15))
+    assert "no reads on the storage tier" not in render_summary(result(recorder))
+
+
 def test_traffic_of_others_on_the_device_is_said() -> None:
     probes = {**PROBES, "block_device": {"read_bytes": 9 * GIB, "written_bytes": 3 * GIB}}
     built = result(probes=probes)

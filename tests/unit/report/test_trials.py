@@ -38,6 +38,16 @@ def test_median_p95_spread_and_interval_of_three() -> None:
     assert found["unit"] == "tokens/s"
 
 
+def test_an_interval_of_two_distant_trials_ends_at_zero() -> None:
+    found = aggregate([trial(10), trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
+    assert found["ci95_low"] == 0
+
+
+def test_trials_that_never_began_are_counted_as_asked_for() -> None:
+    ended = trial(100, interrupted="stopped by SIGINT")
+    assert "1 complete of 3" in render_summary(combine([trial(100), ended], asked=3))
+
+
 def test_one_trial_has_a_median_but_no_spread() -> None:
     found = aggregate([trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
     assert found["median"] == 10.0

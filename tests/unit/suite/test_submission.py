@@ -132,6 +132,7 @@ def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) ->
         "memory_directory",
         "not_direct",
         "page_cache",
+        "not_written",
         "device_excess",
         "client_bound",
         "capacity_bound",

@@ -23,6 +23,7 @@ _TOUCHES: Mapping[str, tuple[str, ...]] = {
     "priority_inversion": (LATENCY,),
     "no_verdict": (LATENCY,),
     "page_cache": (STORAGE,),
+    "not_written": (STORAGE,),
     "not_direct": (STORAGE,),
     "device_excess": (STORAGE,),
     "memory_directory": (STORAGE,),

@@ -1,0 +1,62 @@
+"""What the console summary is made of: titles, pairs, grids, and how figures are written."""
+
+from collections.abc import Iterable
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kvspill.records import GIB
+
+Part = Text | Table | Padding
+NONE = "not measured"
+_NO_LIMIT_BYTES = 1 << 50
+
+
+def title(text: str) -> Text:
+    return Text(f"\n### {text} ###", style="bold")
+
+
+def indent(text: Text, columns: int = 2) -> Part:
+    return Padding(text, (0, 0, 0, columns), expand=False)
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> Part:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, min_width=30)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    for index, name in enumerate(header):
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index > 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def number(value: float | None, unit: str = "", digits: int = 2) -> str:
+    """A figure with its unit; what was not measured says so."""
+    return NONE if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def duration(value_ms: float | None) -> str:
+    if value_ms is None:
+        return "-"
+    if value_ms >= 1000:
+        return f"{value_ms / 1000:,.2f} s"
+    return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
+
+
+def share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}"
+
+
+def volume(nbytes: float | None) -> str:
+    if nbytes is None:
+        return NONE
+    return "no limit" if nbytes >= _NO_LIMIT_BYTES else f"{nbytes / GIB:,.2f} GiB"
