@@ -73,10 +73,11 @@ HEAD = (
 )
 
 
-def block_text(seen: bpf.Seen) -> str:
-    """The block layer's requests, of which a call of some MiB may make several."""
+def block_text(seen: bpf.Seen, *verbs: str) -> str:
+    """The block layer's requests of these verbs, of which a call of some MiB may make several."""
     texts = []
-    for durations in (seen.block, seen.device):
+    for layer in (seen.block, seen.device):
+        durations = [duration for verb in verbs for duration in layer[verb]]
         if not durations:
             texts.append("not seen")
             continue
@@ -96,7 +97,7 @@ def compare_cell(root: Path, worker: Kvspill, cell: Cell, seconds: float) -> Row
         fmean(seen.calls) / 1e6,
         beside["all_p95_ns"] / 1e6,
         quantile(seen.calls, 0.95) / 1e6,
-        block_text(seen),
+        block_text(seen, "read", "write"),
     )
 
 
@@ -129,7 +130,7 @@ def compare_run(root: Path, requests: int) -> list[Row]:
             fmean(calls) / 1e6,
             stats[f"piece_storage_{verb}_p95_ms"],
             quantile(calls, 0.95) / 1e6,
-            block_text(seen),
+            block_text(seen, verb),
         )
         for verb, calls in (("read", seen.read), ("write", seen.write))
     ]

@@ -20,14 +20,18 @@ _START_SECONDS = 30
 _SHELL = "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing; exec bpftrace "
 
 
+def _by_verb() -> dict[str, list[int]]:
+    return {verb: [] for verb in _CALLS}
+
+
 @dataclass(slots=True)
 class Seen:
-    """Durations in nanoseconds: of system calls per verb, of block requests whole and inside the device."""
+    """Durations in nanoseconds by verb: of system calls, of block requests whole and inside the device."""
 
     read: list[int] = field(default_factory=list)
     write: list[int] = field(default_factory=list)
-    block: list[int] = field(default_factory=list)
-    device: list[int] = field(default_factory=list)
+    block: dict[str, list[int]] = field(default_factory=_by_verb)
+    device: dict[str, list[int]] = field(default_factory=_by_verb)
     lost: int = 0
     """Events that bpftrace could not deliver; above zero the comparison is void."""
 
@@ -75,7 +79,7 @@ def program(pid: int, device: int, bytes_min: int) -> str:
         parts.append(f"tracepoint:block:{start} /{here} && {whose}/ {{ {at} = nsecs; }}")
         parts.append(
             f"tracepoint:block:{end} /{here} && {at}/ "
-            f'{{ printf("{kind} %d\\n", nsecs - {at}); delete({at}); }}'
+            f'{{ printf("{kind}-%s %d\\n", args->rwbs, nsecs - {at}); delete({at}); }}'
         )
     return "\n".join(parts)
 
@@ -86,8 +90,13 @@ def parse(lines: Sequence[str]) -> Seen:
         kind, _, value = line.partition(" ")
         if kind == "Lost" and value.endswith("events"):
             seen.lost += int(value.split()[0])
-        elif kind in ("read", "write", "block", "device") and value.strip().isdigit():
+        elif kind in _CALLS and value.strip().isdigit():
             getattr(seen, kind).append(int(value))
+        elif kind.startswith(("block-", "device-")) and value.strip().isdigit():
+            layer, _, flags = kind.partition("-")
+            for verb in _CALLS:
+                if verb[0].upper() in flags:
+                    getattr(seen, layer)[verb].append(int(value))
     return seen
 
 

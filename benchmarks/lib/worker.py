@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,4 +187,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Ctrl-C reaches the whole process group; whoever started this one says what there is to say.
+    with suppress(KeyboardInterrupt):
+        main()

@@ -31,7 +31,7 @@ from kvspill.config_groups import (
     merged_personas,
 )
 from kvspill.models import ModelSpec, find_model
-from kvspill.records import GIB
+from kvspill.records import GIB, MIB
 
 WEEK_SECONDS = 604_800
 MAX_GB = 1_048_576
@@ -208,7 +208,7 @@ class Config(BlockFields, AutoscalingFields):
     )
 
     io_engine: Literal["threads", "io_uring"] = opt("threads", "how I/O reaches the kernel", group="io")
-    io_size: Annotated[Size, Field(ge=4096, le=GIB, multiple_of=4096)] = opt(
+    io_size: Annotated[Size, Field(ge=4096, le=256 * MIB, multiple_of=4096)] = opt(
         DEFAULT_IO_SIZE, "bytes per system call, such as 4MiB, 1M or 65536", group="io", metavar="SIZE"
     )
     io_threads: Annotated[int, Field(ge=1, le=1024)] = opt(32, "I/O threads", group="io")

@@ -15,12 +15,16 @@ def test_lines_are_sorted_by_kind_and_the_rest_is_ignored() -> None:
         "read 100",
         "write 200",
         "read 300",
-        "block 40",
-        "device 30",
+        "block-WS 40",
+        "block-R 41",
+        "device-RA 30",
+        "device-D 31",
         "",
     ]
     seen = bpf.parse(lines)
-    assert (seen.read, seen.write, seen.block, seen.device) == ([100, 300], [200], [40], [30])
+    assert (seen.read, seen.write) == ([100, 300], [200])
+    assert seen.block == {"read": [41], "write": [40]}
+    assert seen.device == {"read": [30], "write": []}
     assert seen.calls == [100, 300, 200]
     assert seen.lost == 0
 

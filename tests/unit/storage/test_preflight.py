@@ -57,8 +57,8 @@ def test_a_budget_beyond_the_memory_is_refused_with_the_value_that_fits(here: Pa
 
 
 def test_buffers_beyond_the_memory_are_refused(here: Path) -> None:
-    line = refused(Config(io_size=GIB, cpu_mem_gb=0), here, Available(8 * GIB, "this machine"))
-    assert line.startswith("--io-size 1073741824 with --io-threads 32: this machine has 8.00 GiB to give")
+    line = refused(Config(io_size=256 * MIB, cpu_mem_gb=0), here, Available(8 * GIB, "this machine"))
+    assert line.startswith("--io-size 268435456 with --io-threads 32: this machine has 8.00 GiB to give")
 
 
 def test_a_capacity_beyond_the_free_space_is_refused_with_the_value_that_fits(here: Path) -> None:
