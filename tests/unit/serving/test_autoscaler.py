@@ -13,6 +13,7 @@ from kvspill.suite.progress import Progress
 from kvspill.suite.trial import Plan, run_trial
 from kvspill.world import run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
+from unit.serving.searching import trace_search
 
 STEP_FIELDS = {
     "time_seconds",
@@ -236,20 +237,7 @@ def test_users_really_come_and_go_and_take_their_servers_with_them(arrival) -> N
 
 
 def test_a_trace_is_searched_by_its_speed() -> None:
-    config = Config(
-        model="tiny-1b",
-        trace="azure:sample",
-        replay_cycles=0,
-        duration=600.0,
-        cpu_mem_gb=0,
-        generation_mode="none",
-        quiet=True,
-        device_profile="sata-ssd",
-        enable_autoscaling=True,
-        autoscaler_mode="slo",
-        slo_target_ms=30_000,
-        slo_classes="batch,interactive,responsive",
-    )
+    config = trace_search(slo_classes="batch,interactive,responsive")
     assert config.arrival == "open"
     result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
     steps = result["autoscaling_stats"]

@@ -24,6 +24,7 @@ from kvspill.suite.search import SearchTrial
 from kvspill.suite.trial import Plan, run_trial
 from kvspill.world import run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
+from unit.serving.searching import trace_search
 
 
 def quick(tmp_path, mode: str, **changes) -> dict:
@@ -120,20 +121,7 @@ def test_a_search_without_a_stage_names_no_users(tmp_path) -> None:
 
 
 def test_a_speed_is_told_as_the_reader_knows_it() -> None:
-    config = Config(
-        model="tiny-1b",
-        trace="azure:sample",
-        trace_speedup=4.0,
-        replay_cycles=0,
-        duration=600.0,
-        cpu_mem_gb=0,
-        generation_mode="none",
-        quiet=True,
-        device_profile="sata-ssd",
-        enable_autoscaling=True,
-        autoscaler_mode="slo",
-        slo_target_ms=30_000,
-    )
+    config = trace_search(trace_speedup=4.0)
     *steps, answer = search(config)["autoscaling_stats"]
     held = [f"{step['trace_speedup']:g}" for step in steps]
     for before, step in itertools.pairwise(steps):
