@@ -31,10 +31,8 @@ def even_device(tmp_path_factory):
     return str(path)
 
 
-def scores(profile, *, faults=None, seed=0, **settings_):
-    config = Config(
-        model="tiny-1b", cpu_mem_gb=0, device_profile=profile, duration=120, seed=seed, **settings_
-    )
+def scores(profile, *, faults=None, seed=0, names=SCORES, model="tiny-1b", **settings_):
+    config = Config(model=model, cpu_mem_gb=0, device_profile=profile, duration=120, seed=seed, **settings_)
     real_open = trial.open_backends
 
     def open_failing(config_, world, *arguments):
@@ -48,7 +46,7 @@ def scores(profile, *, faults=None, seed=0, **settings_):
         plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
         result = trial.run_trial(plan, Progress(quiet=True))
     # Where nothing was served there is no score.
-    return {name: result["summary"][name] or 0.0 for name in SCORES}
+    return {name: result["metrics"][name]["value"] or 0.0 for name in names}
 
 
 LOADS = st.fixed_dictionaries(
@@ -93,6 +91,43 @@ def test_no_fault_of_the_large_ones_alone_raises_a_throughput(even_device, load,
     clean = scores(even_device, **load)
     for name in SCORES:
         assert faulty[name] <= clean[name] * (1 + NOISE), name
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("generation", ["realistic", "deterministic"])
+def test_blocks_that_cannot_be_read_raise_no_throughput(even_device, generation, share):
+    """Whoever finds fewer blocks must not look faster. Seeds differ by chance, so several are summed."""
+    load = {"num_users": 30, "generation_mode": generation, "arrival": "closed", "io_model": "prefix"}
+    load |= {"model": "llama3.1-8b", "storage_capacity_gb": 60}
+    if generation == "deterministic":
+        load["prefill_us_per_token"] = 183.0
+    names = (*SCORES, "tier_storage_read_bandwidth_gbps", "tier_storage_write_bandwidth_gbps")
+    totals = {"faulty": dict.fromkeys(names, 0.0), "clean": dict.fromkeys(names, 0.0)}
+    for seed in range(6):
+        faults = {
+            "faulty": lambda inner, _world: FaultyBackend(inner, random.Random(1), read=share),
+            "clean": None,
+        }
+        for kind, failing in faults.items():
+            found = scores(even_device, faults=failing, seed=seed, names=names, **load)
+            for name in names:
+                totals[kind][name] += found[name]
+    for name in names:
+        assert totals["faulty"][name] <= totals["clean"][name] * (1 + NOISE), name
+
+
+def test_what_a_fault_made_necessary_raises_no_bandwidth_either(even_device):
+    """An entry that cannot be read is written again for the next turn: traffic, but nobody's merit."""
+    load = {"num_users": 20, "generation_mode": "none", "arrival": "closed", "seed": 3}
+    names = ("tier_storage_write_bandwidth_gbps",)
+    faulty = scores(
+        even_device,
+        names=names,
+        faults=lambda inner, _world: FaultyBackend(inner, random.Random(1), read=0.05),
+        **load,
+    )
+    clean = scores(even_device, names=names, **load)
+    assert faulty[names[0]] <= clean[names[0]] * (1 + NOISE)
 
 
 @pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])

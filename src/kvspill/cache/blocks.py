@@ -9,6 +9,7 @@ from kvspill.cache.batches import BatchingCache
 from kvspill.cache.cache import CacheOptions
 from kvspill.cache.gathering import gather
 from kvspill.cache.policies.none import NonePolicy
+from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
     Completion,
@@ -59,10 +60,13 @@ class BlockCache(BatchingCache):
         clock_ns: Callable[[], int],
         options: CacheOptions | None = None,
         demote_min_uses: int = 0,
+        seen_max: int = 1_000_000,
     ):
         super().__init__(tiers, observer, clock_ns, options)
         self._copies: dict[str, Entry] = {}
         self._demote_min_uses = demote_min_uses
+        self._seen = SeenKeys(seen_max) if demote_min_uses else None
+        """How often blocks were used, also those that are gone."""
         self._dram = next((tier for tier in self.tiers[:-1] if tier.name is Tier.CPU), None)
 
     @property
@@ -79,6 +83,17 @@ class BlockCache(BatchingCache):
         """Wait for the end of the write or the move under way; it has its room, so it will end."""
         if entry.state in (State.WRITING, State.MOVING):
             await self._settled(entry)
+
+    def lost_beyond(self, keys: Sequence[str]) -> int:
+        """How many of these blocks could be loaded, had no fault taken the first of them and others."""
+        if not keys or keys[0] not in self._lost:
+            return 0
+        found = 0
+        for key in keys:
+            if key not in self._lost and self.block(key) is None:
+                break
+            found += 1
+        return found
 
     def missed(self, kinds: Sequence[Kind]) -> None:
         """Count blocks that were asked for and are not there."""
@@ -143,8 +158,10 @@ class BlockCache(BatchingCache):
         for entry, completion in zip(entries, completions, strict=True):
             if completion.error is None:
                 entry.uses += 1
+                if self._seen is not None:
+                    self._seen.note(entry.ref.key)
             elif not entry.doomed and completion.error != "cancelled":
-                self._doom(entry)
+                self._lose(entry)
             outcomes.append(Outcome.HIT if completion.error is None else Outcome.ERROR)
             if completion.error != "cancelled":
                 ended_ns.append((completion.finished_ns, outcomes[-1]))
@@ -152,6 +169,28 @@ class BlockCache(BatchingCache):
             count = sum(1 for _time in times)
             self._observer.lookup(Lookup(at_ns, purpose, hit_type, outcome, tier.name, count))
         return outcomes
+
+    async def make_up_blocks(self, count: int) -> None:
+        """Read so many blocks of the last tier, all at once, as the load that a fault prevents would have.
+
+        One after another they would leave the device to others: few transfers have a small share of it.
+        """
+        tier = self.tiers[-1]
+        entries: list[Entry] = []
+        while len(entries) < count and (entry := tier.some_entry()) is not None:
+            tier.pin(entry)
+            entries.append(entry)
+        if not entries:
+            return
+        try:
+            completions = await self._read_many(entries)
+            for entry, completion in zip(entries, completions, strict=True):
+                if completion.error not in (None, "cancelled") and not entry.doomed:
+                    self._lose(entry)
+        finally:
+            for entry in entries:
+                self.release(entry)
+        self._report_all(tier, Verb.READ, Purpose.MAKE_UP, entries, completions)
 
     # Storing
 
@@ -186,7 +225,8 @@ class BlockCache(BatchingCache):
         for key, parent in batch:
             self._generation += 1
             ref = ObjectRef(key, self._generation, nbytes)
-            entries.append(Entry(ref, tier, stored_bytes, pins=1, parent=parent))
+            uses = 0 if self._seen is None else self._seen.note(key) - 1
+            entries.append(Entry(ref, tier, stored_bytes, pins=1, parent=parent, uses=uses))
             self._index[key] = entries[-1]
         return await self._write_many(tier, entries, Purpose.PREFILL)
 
@@ -198,7 +238,7 @@ class BlockCache(BatchingCache):
         finally:
             self._end()
         errors = [completion.error for completion in completions]
-        self._report_all(tier, Verb.WRITE, purpose, entries, completions)
+        self._report_writes(tier, purpose, entries, completions)
         # The end of a chain settles in first, so that it is the coldest of it.
         for entry, error in zip(reversed(entries), reversed(errors), strict=True):
             if error is None:
@@ -209,12 +249,31 @@ class BlockCache(BatchingCache):
                 self._forget(entry)
                 entry.state = State.GONE
                 tier.take(-entry.stored_bytes)
+                if error != "cancelled" and purpose is Purpose.PREFILL:
+                    self._lost.note(entry.ref.key, was_there=False)
             self._settle(entry)
             if error is None:
                 self.release(entry)
         written = errors.count(None)
         cancelled = errors.count("cancelled")
         return Stored(written, len(errors) - written - cancelled, cancelled=cancelled > 0)
+
+    def _report_writes(
+        self, tier: TierState, purpose: Purpose, entries: Sequence[Entry], completions: Sequence[Completion]
+    ) -> None:
+        """Report a batch of writes; what is written again because of a fault alone raises no figure."""
+        if not len(self._lost) or purpose is not Purpose.PREFILL:
+            self._report_all(tier, Verb.WRITE, purpose, entries, completions)
+            return
+        again = [self._lost.was_there(entry.ref.key) for entry in entries]
+        for made_up, places in groupby(range(len(entries)), key=again.__getitem__):
+            at = [*places]
+            some = slice(at[0], at[-1] + 1)
+            why = Purpose.MAKE_UP if made_up else purpose
+            self._report_all(tier, Verb.WRITE, why, entries[some], completions[some])
+        for entry, completion in zip(entries, completions, strict=True):
+            if completion.error is None:
+                self._lost.found_again(entry.ref.key)
 
     # Copies in DRAM
 

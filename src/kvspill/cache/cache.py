@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvspill.cache.gathering import gather
+from kvspill.cache.lost import LostKeys
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
     Completion,
@@ -23,6 +24,7 @@ from kvspill.records import (
 )
 from kvspill.storage.base import ObjectRef, Source, WriteItem
 
+_REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 _MAKE_UP_FAILURES_MAX = 64
 """A device on which even the reads that make up for failures fail is not asked for ever."""
 
@@ -61,6 +63,7 @@ class Cache:
         self._options = options or CacheOptions()
         self._index: dict[str, Entry] = {}
         self._generation = 0
+        self._lost = LostKeys()
         self.errors: Counter[tuple[Tier, Verb, str]] = Counter()
         """Every operation that failed, by kind, whenever it was."""
         self.on_error: Callable[[], None] = lambda: None
@@ -99,7 +102,7 @@ class Cache:
         tier = entry.tier
         completion = await self._read(tier, entry.ref)
         if completion.error is not None and not entry.doomed and completion.error != "cancelled":
-            self._doom(entry)
+            self._lose(entry)
         elif not entry.doomed:
             tier.policy.touch(entry.ref.key)
         self._report(tier, Verb.READ, purpose, entry, completion)
@@ -125,6 +128,9 @@ class Cache:
                 self._doom(newer)
             self._index[key] = entry
             completion = await self._write(tier, ref, None)
+        if purpose in _REBUILDS and self._lost.was_there(key):
+            # It is written again because of a fault alone: traffic that may raise no figure.
+            purpose = Purpose.MAKE_UP
         self._report(tier, Verb.WRITE, purpose, entry, completion)
         if completion.error is not None:
             self._forget(entry)
@@ -133,6 +139,7 @@ class Cache:
             self._settle(entry)
             return Put(None, completion.error)
         entry.state = State.READY
+        self._lost.found_again(key)
         if not entry.doomed:
             tier.settle_in(entry)
         self._settle(entry)
@@ -170,7 +177,7 @@ class Cache:
                 elif completion.error != "cancelled":
                     failures += 1
                     if not entry.doomed:
-                        self._doom(entry)
+                        self._lose(entry)
             finally:
                 self.release(entry)
             self._report(tier, Verb.READ, Purpose.MAKE_UP, entry, completion)
@@ -332,6 +339,11 @@ class Cache:
             entry.claim = None
         entry.doomed = True
         self._bury(entry)
+
+    def _lose(self, entry: Entry) -> None:
+        """A read found the entry broken."""
+        self._lost.note(entry.ref.key, was_there=True)
+        self._doom(entry)
 
     def _bury(self, entry: Entry) -> None:
         if entry.doomed and entry.pins == 0 and entry.state is State.READY:

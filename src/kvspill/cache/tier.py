@@ -41,7 +41,7 @@ class Entry:
     parent: str | None = None
     """The key of the block that this one continues."""
     uses: int = 0
-    """How often it was read as a block."""
+    """How often it was used as a block, after it was made for the first time."""
 
     @property
     def idle(self) -> bool:

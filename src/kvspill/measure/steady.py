@@ -15,8 +15,8 @@ SHIFT_Z = 7.0
 """Among all stretches of 20 batches of pure noise, also of noise whose neighbours correlate by 0.3, one
 stands out by more than this in less than one window of a hundred (by simulation)."""
 UNCLEAR = 0.2
-"""Where a long part of the window differs by more than this from the rest, chance or not, nobody can say
-that the rate was steady."""
+"""Where a long part of the window differs by more than this from the rest, chance or not, or the mean is not
+known better than this, nobody can say that the rate was steady."""
 
 
 def steady_state(columns: Mapping[str, Sequence[int]], window_seconds: float) -> dict[str, Any]:
@@ -27,7 +27,9 @@ def steady_state(columns: Mapping[str, Sequence[int]], window_seconds: float) ->
         "tokens": list(columns.get("tokens", ()))[:whole_seconds],
         "bytes": [sum(second) for second in zip(*byte_columns, strict=True)][:whole_seconds],
     }
-    judged = {name: judge(values) for name, values in series.items()}
+    # What never happens, such as tokens of a node that only prefills, cannot be unsteady.
+    active = {name: values for name, values in series.items() if any(values)} or series
+    judged = {name: judge(values) for name, values in active.items()}
     for verdict in (NOT_STEADY, TOO_SHORT):
         for name, item in judged.items():
             if item["verdict"] == verdict:
@@ -43,6 +45,9 @@ def _reason(name: str, item: Mapping[str, Any]) -> str:
             f"{item['seconds']} measured seconds with enough activity are too few to tell whether "
             f"the rate was steady ({MIN_SECONDS} needed)."
         )
+    half_width = item["ci95_relative_half_width"]
+    if item["verdict"] == TOO_SHORT and half_width > UNCLEAR:
+        return f"The mean rate of {name} is known to ±{half_width:.0%} only: it varies too much to tell."
     if item["verdict"] == NOT_STEADY and item["drifts"]:
         return f"The rate of {name} drifted by {item['drift']:+.0%} over the measured window: not steady."
     from_sec, to_sec = item["shift_seconds"]
@@ -69,7 +74,8 @@ def judge(values: Sequence[float]) -> dict[str, Any]:
     unclear = False
     if not (drifts or shifts):
         shift = largest_shift(batches, shortest=len(batches) // 4)
-        unclear = abs(shift.difference) > UNCLEAR * interval.mean
+        half_width = (interval.high - interval.low) / 2
+        unclear = max(abs(shift.difference), half_width) > UNCLEAR * interval.mean
     batch_seconds = count // len(batches)
     return {
         "verdict": NOT_STEADY if drifts or shifts else TOO_SHORT if unclear else STEADY,

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
-from kvspill.report.honesty import lateness_p99_ms
+from kvspill.report.honesty import CLIENT_BOUND_SHARE, lateness_p99_ms
 from kvspill.report.metrics import Measured
 
 Caution = dict[str, str]
@@ -170,11 +170,16 @@ def _client(honesty: Mapping[str, Any]) -> Iterator[Caution]:
     ceiling = honesty["ceiling"]
     if ceiling and ceiling["client_bound"]:
         share = max(value for value in ceiling["share_reached"].values() if value is not None)
-        yield caution(
-            "client_bound",
-            f"The run reached {share:.0%} of what this harness can do without any device.",
-            "Use a faster client, larger entries or several processes; the device may be faster than this.",
-        )
+        if share >= CLIENT_BOUND_SHARE:
+            message = f"The run reached {share:.0%} of what this harness can do without any device."
+            remedy = "Use a faster client, larger entries or several processes"
+        else:
+            message = (
+                f"This program kept {ceiling['cores_used']:.1f} processor cores busy and took "
+                f"{honesty['cpu_seconds_per_gib']:.2f} CPU seconds for each GiB."
+            )
+            remedy = "Use larger pieces (--io-size) or a faster client"
+        yield caution("client_bound", message, f"{remedy}; the device may be faster than this.")
     late_ms = lateness_p99_ms(honesty)
     if late_ms is not None and late_ms > LATE_MS:
         yield caution(

@@ -10,6 +10,8 @@ from kvspill.report.metrics import Measured, ratio
 
 CLIENT_BOUND_SHARE = 0.8
 """A run that reaches this share of what the harness can do without any device measures the harness."""
+COSTLY_CPU_SECONDS_PER_GIB = 0.5
+"""Moving bytes in pieces of a sensible size takes a tenth of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def honesty_block(
         "stuck_io": _stuck_io(measured),
         "arrival_lateness_ms": _lateness(measured),
         "offered_load": _offered_load(measured, ceiling),
-        "ceiling": _ceiling(measured, ceiling),
+        "ceiling": _ceiling(measured, ceiling, probes),
         "event_loop_lag_ms": probes.get("event_loop_lag_ms"),
         "cpu_seconds": probes.get("cpu_seconds"),
         "cpu_seconds_per_gib": _cpu_per_gib(measured, probes),
@@ -153,7 +155,7 @@ def _offered_load(measured: Measured, ceiling: Ceiling | None) -> dict[str, floa
     }
 
 
-def _ceiling(measured: Measured, ceiling: Ceiling | None) -> dict[str, Any] | None:
+def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, Any]) -> dict[str, Any] | None:
     if ceiling is None:
         return None
     lanes = measured.lanes(Verb.READ, Verb.WRITE)
@@ -164,10 +166,15 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None) -> dict[str, Any] | No
     )
     shares = {name: ratio(value, getattr(ceiling, name)) for name, value in asdict(reached).items()}
     known = [share for share in shares.values() if share is not None]
+    cores_used = ratio(probes.get("cpu_seconds"), measured.wall_seconds)
+    costly = (_cpu_per_gib(measured, probes) or 0.0) >= COSTLY_CPU_SECONDS_PER_GIB
+    # The null backend has no pieces: what those cost shows in the processor time alone.
+    busy = costly and cores_used is not None and cores_used >= CLIENT_BOUND_SHARE
     return {
         "null_backend": asdict(ceiling),
         "share_reached": shares,
-        "client_bound": max(known) >= CLIENT_BOUND_SHARE if known else None,
+        "cores_used": cores_used,
+        "client_bound": busy or max(known) >= CLIENT_BOUND_SHARE if known else None,
     }
 
 

@@ -107,6 +107,16 @@ def io_model_cautions(block: Mapping[str, Any]) -> list[Caution]:
                 "Look at the errors of the storage tier, and don't compare this run's speed.",
             )
         )
+    refused = block.get("blocks_refused", 0)
+    if refused:
+        found.append(
+            caution(
+                "blocks_refused",
+                f"{refused:,} of {block['blocks_offered']:,} new blocks found no room on storage, which was "
+                "full and gives nothing up: its capacity bounds this result.",
+                "Raise --storage-capacity-gb, or give --storage-eviction-policy lru.",
+            )
+        )
     dropped = block.get("blocks_dropped_full", 0)
     if dropped:
         found.append(

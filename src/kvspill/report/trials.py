@@ -49,7 +49,13 @@ def incomplete_reason(result: Result) -> str | None:
 
 def _row(number: int, result: Result) -> dict[str, Any]:
     values = {name: result["metrics"][name]["value"] for name in HEADLINES}
-    return {"trial": number, "digest": result["digest"], "incomplete": incomplete_reason(result), **values}
+    honesty = result["honesty"]
+    counts = {
+        "failed_requests": honesty["requests"]["failed"],
+        "failed_operations": sum(row["count"] for row in honesty["errors"]),
+    }
+    reason = incomplete_reason(result)
+    return {"trial": number, "digest": result["digest"], "incomplete": reason, **counts, **values}
 
 
 def _statistics(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
@@ -80,11 +86,27 @@ def combine(results: Sequence[Result], asked: int | None = None) -> dict[str, An
     complete = [result for result in results if incomplete_reason(result) is None]
     ranked = sorted(complete or results, key=lambda result: result["metrics"][RANKED_BY]["value"] or 0.0)
     middle = dict(ranked[(len(ranked) - 1) // 2])
-    # Judged anew: how many trials there are is known only now.
-    warnings = [item for item in middle["warnings"] if item["code"] != "few_trials"]
-    middle["warnings"] = warnings + _cautions(block, bool(middle["simulated"]))
+    middle["warnings"] = [*_warnings(middle, results), *_cautions(block, bool(middle["simulated"]))]
     middle["trials"] = block
     return middle
+
+
+_ALWAYS_NAMED = ("errors", "errors_outside_window", "failed_requests", "stuck_io", "shed")
+"""Of these each trial has its own: the one in the middle does not speak for the others."""
+
+
+def _warnings(middle: Result, results: Sequence[Result]) -> list[dict[str, str]]:
+    """What the trial in the middle is warned of, and what others are, with their numbers."""
+    # Judged anew: how many trials there are is known only now.
+    by_trial = [[item for item in result["warnings"] if item["code"] != "few_trials"] for result in results]
+    everywhere = set.intersection(*({item["code"] for item in items} for items in by_trial))
+    everywhere.difference_update(_ALWAYS_NAMED)
+    found = [dict(item) for item in middle["warnings"] if item["code"] in everywhere]
+    for number, items in enumerate(by_trial, start=1):
+        for item in items:
+            if item["code"] not in everywhere:
+                found.append({**item, "message": f"Trial {number}: {item['message']}"})
+    return found
 
 
 def _cautions(block: Mapping[str, Any], simulated: bool) -> list[dict[str, str]]:

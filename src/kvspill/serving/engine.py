@@ -252,7 +252,7 @@ class Engine:
         generating_ns = self._world.now_ns()
         generated_tokens = 0 if service.only_prefills else request.generate_tokens
         prefilled = service.recomputed_tokens
-        prefill_tokens = request.context_tokens if prefilled is None else prefilled
+        prefill_tokens = request.context_tokens if prefilled is None else prefilled - service.made_up_tokens
         duration_ns = self._generation.duration_ns(generated_tokens, prefill_tokens)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)

@@ -11,6 +11,9 @@ from kvspill.workload.base import Workload
 from kvspill.world import World
 
 _LATENESS_SAMPLES_MAX = 100_000
+_LOOK_UP_EVERY = 32
+_AT_ONCE_NS = 10_000_000
+"""Arrivals are taken in for so long at once, then everything else has as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class OpenPopulation:
         """When the speed was last changed: the world's time and the workload's."""
         self._open = asyncio.Event()
         self._open.set()
+        self._behind = False
         self.users = 0
         self.exhausted = False
         self.spent = False
@@ -114,9 +118,29 @@ class OpenPopulation:
     def take_in(self, until_ns: int) -> None:
         if not self._open.is_set():
             return
+        taken = 0
         while (upcoming_ns := self._upcoming_ns()) is not None and upcoming_ns <= until_ns:
             self._asked += 1
             self._arrive(self._arrivals.pop(), upcoming_ns)
+            taken += 1
+            if taken % _LOOK_UP_EVERY == 0 and self._world.now_ns() - until_ns > _AT_ONCE_NS:
+                self._fall_behind(upcoming_ns)
+                return
+
+    def _fall_behind(self, upcoming_ns: int) -> None:
+        """More arrive than can be taken in without keeping the loop from all else: the rest comes after it.
+
+        In virtual time this never happens: its clock stands still meanwhile.
+        """
+        if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
+            self.lateness_ns.append(self._world.now_ns() - upcoming_ns)
+        if not self._behind:
+            self._behind = True
+            asyncio.get_running_loop().call_later(_AT_ONCE_NS / NS_PER_SEC, self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._behind = False
+        self.take_in(self._world.now_ns())
 
     def answered(self, request: Request) -> None:
         """Open users don't wait for answers."""

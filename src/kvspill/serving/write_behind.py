@@ -194,6 +194,9 @@ class WriteBehind:
             # The run is over: whoever still waits is told so by the end of this job.
             self._stopped = True
         elif self._options.through and self._promotes:
+            if stored.refused:
+                # Storage is full and gives nothing up; memory can hold them nevertheless.
+                await self._cache.store(job.keys, job.parents, job.nbytes)
             await self._promote(job.keys)
 
     async def _promote(self, keys: Sequence[str]) -> None:

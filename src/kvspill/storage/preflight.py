@@ -13,6 +13,7 @@ from kvspill.errors import UsageError
 from kvspill.outputs import check_place
 from kvspill.records import GIB, MIB
 from kvspill.storage.memory import Available, available_memory
+from kvspill.storage.rundir import clean
 
 FREE_SPACE_SHARE = 0.8
 UNLIMITED_BYTES = 1 << 60
@@ -128,6 +129,9 @@ def _is_system(path: Path) -> bool:
 
 def _check_space(config: Config, dirs: tuple[Path, ...], memory_left: int) -> int:
     """The storage tier's capacity in bytes: as asked if it fits, else 80 % of the free space (L7)."""
+    for path in dirs:
+        # What a killed run left there is not in the way of this one.
+        clean(path)
     room = free_bytes(dirs, memory_left)
     if config.storage_bytes is None:
         return int(room * FREE_SPACE_SHARE)

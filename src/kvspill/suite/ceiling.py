@@ -37,8 +37,17 @@ class _Impatient:
         return self._inner.facts()
 
 
+_ATTEMPTS = 3
+"""A moment may be disturbed; the best of several is what this machine can do."""
+
+
 async def null_ceiling(config: Config, world: World, seconds: float) -> Ceiling:
-    """Serve this configuration's requests from an infinitely fast device for a moment."""
+    """The most that this program does with this configuration's requests on an infinitely fast device."""
+    found = [await _one_moment(config, world, seconds / _ATTEMPTS) for _attempt in range(_ATTEMPTS)]
+    return max(found, key=lambda ceiling: ceiling.operations_per_sec or 0.0)
+
+
+async def _one_moment(config: Config, world: World, seconds: float) -> Ceiling:
     config = config.changed(
         duration=seconds,
         warmup=0,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from kvspill.errors import KvspillError
 from kvspill.measure.statistics import coefficient_of_variation
-from kvspill.measure.steady import NOT_STEADY, judge
+from kvspill.measure.steady import STEADY, judge
 from kvspill.records import GIB, MIB, NS_PER_SEC
-from kvspill.report.cautions import caution
+from kvspill.report.cautions import Caution, caution
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.preflight import PRECONDITION_PASSES_MAX
 from kvspill.suite.progress import Progress
@@ -29,22 +29,30 @@ class Preconditioned:
     seconds: float
     steady: bool
 
+    @property
+    def text(self) -> str:
+        settled = "steady" if self.steady else "not steady yet"
+        return f"preconditioned with {self.written_bytes / GIB:.1f} GiB in {self.seconds:.0f} s: {settled}"
+
 
 async def precondition(
     world: World, backend: Backend, capacity_bytes: int, progress: Progress
-) -> list[dict[str, str]]:
-    """Bring a real device to its steady speed; a modelled one has no other. Returns the warnings of it."""
+) -> Preconditioned | None:
+    """Bring a real device to its steady speed; a modelled one has no other."""
     if backend.capabilities.modelled:
         progress.say("preconditioning: a modelled device needs none")
-        return []
+        return None
     done = await Preconditioner(world, backend, capacity_bytes, progress).run()
-    settled = "steady" if done.steady else "not steady yet"
-    text = f"preconditioned with {done.written_bytes / GIB:.1f} GiB in {done.seconds:.0f} s: {settled}"
-    progress.say(text)
-    if done.steady:
+    progress.say(done.text)
+    return done
+
+
+def preconditioning_cautions(done: Preconditioned | None) -> list[Caution]:
+    """What a result must say of a device that did not settle."""
+    if done is None or done.steady:
         return []
     remedy = "Give a larger --storage-capacity-gb, so that more is written, or run it again."
-    return [caution("not_preconditioned", f"The device was {text}.", remedy)]
+    return [caution("not_preconditioned", f"The device was {done.text}.", remedy)]
 
 
 class Preconditioner:
@@ -103,7 +111,7 @@ class Preconditioner:
         if len(self._rates) < _SAMPLES:
             return False
         spread = coefficient_of_variation(list(self._rates))
-        settled = judge(list(self._rates))["verdict"] != NOT_STEADY
+        settled = judge(list(self._rates))["verdict"] == STEADY
         return settled and spread is not None and spread <= _STEADY_SPREAD
 
     async def _write(self) -> None:

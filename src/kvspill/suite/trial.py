@@ -5,7 +5,7 @@ import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,14 @@ from kvspill.suite.closing import close_all_sync, close_within
 from kvspill.suite.health import Health
 from kvspill.suite.interrupts import Interrupts
 from kvspill.suite.loadwatch import watch_load
-from kvspill.suite.precondition import precondition
+from kvspill.suite.precondition import precondition, preconditioning_cautions
 from kvspill.suite.progress import Progress
 from kvspill.workload.base import Workload
 from kvspill.world import World, run_real, run_virtual
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
-CEILING_SECONDS = 0.3
+CEILING_SECONDS = 0.6
 _INTERRUPTED_CLOSING_SECONDS = 1.5
 _PRELOADS_AT_ONCE = 16
 
@@ -86,15 +86,17 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
             fallen_back = engine_warnings(opened, progress)
+            settled = None
             if plan.config.precondition and Tier.STORAGE in backends:
                 storage = backends[Tier.STORAGE]
-                fallen_back += await precondition(world, storage, plan.storage_bytes, progress)
+                settled = await precondition(world, storage, plan.storage_bytes, progress)
             kind = _search_trial() if plan.config.enable_autoscaling else Trial
             result = await kind(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
             seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds_max
             left = await close_within(seconds, opened, plan.cache_dirs, progress)
-        result["warnings"] += [*fallen_back, *left]
+        result["warnings"] += [*fallen_back, *preconditioning_cautions(settled), *left]
+        result["preconditioning"] = None if settled is None else asdict(settled)
         return result
 
     with _switch_interval(), _rarer_collections(plan.simulated):

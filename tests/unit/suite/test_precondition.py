@@ -10,7 +10,7 @@ from kvspill.records import GIB
 from kvspill.storage.base import Capabilities
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.suite.precondition import Preconditioner, precondition
+from kvspill.suite.precondition import Preconditioner, precondition, preconditioning_cautions
 from kvspill.suite.progress import Progress
 from kvspill.world import run_virtual
 
@@ -84,7 +84,7 @@ def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result():
         backend.__class__ = type("Real", (RestlessBackend,), {"capabilities": Capabilities("files", False)})
         return await precondition(world, backend, 4 * GIB, Progress(False, io.StringIO()))
 
-    (warning,) = run_virtual(main, seed=1)
+    (warning,) = preconditioning_cautions(run_virtual(main, seed=1))
     assert warning["code"] == "not_preconditioned"
     assert "not steady yet" in warning["message"]
 

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 
 from kvspill.cache.blocks import BlockCache
 from kvspill.cache.cache import Cache
+from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State
 from kvspill.records import Outcome, PlannedOp, Purpose, Request, SharedPrefix, Tier, Verb
 from kvspill.serving.chains import Chain, chain_of
 from kvspill.serving.io_models import IoOptions, Service
-from kvspill.serving.seen import SeenKeys
 from kvspill.serving.write_behind import Reservation, WriteBehind
 
 _ROUNDS_MAX = 64
@@ -73,6 +73,8 @@ class PrefixModel:
         new = self._announce(cache, writer, chain, len(entries))
         try:
             loaded = await self._load(service, cache, writer, chain, entries) if loads else 0
+            if not self._options.prefill_only:
+                await self._make_up(service, cache, chain, len(entries), loaded)
             service.load_ns = service.clock_ns() - started_ns
             self._account(service, cache, chain, len(entries), loaded)
             await writer.submit(new)
@@ -83,11 +85,23 @@ class PrefixModel:
             # otherwise a device that keeps nothing would spare all reads and look fast.
             service.fail("block write")
 
+    async def _make_up(
+        self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int
+    ) -> None:
+        """What a fault took would have been loaded, too: the load on the device stays what it would be.
+
+        Otherwise those who find less would wait less, and the device would look the faster for its faults.
+        """
+        lost = cache.lost_beyond(chain.keys[matched:])
+        await service.prefill(cache.make_up_blocks(lost))
+        service.made_up_tokens = min(matched - loaded + lost, len(chain.keys) - loaded) * chain.block_tokens
+
     def _account(self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int) -> None:
         cache.missed(chain.kinds()[matched:])
         self.counts.asked += len(chain.keys)
         service.loaded_tokens = min(loaded * chain.block_tokens, chain.context_tokens)
         service.recomputed_tokens = chain.context_tokens - service.loaded_tokens
+        service.made_up_tokens = min(service.made_up_tokens, service.recomputed_tokens)
         shared_tokens = min(loaded, chain.shared) * chain.block_tokens
         service.prefix_hit_bytes = shared_tokens * self._options.bytes_per_token
 
@@ -127,7 +141,7 @@ class PrefixModel:
         service.reuse((len(entries) - errors) * block_bytes)
         if errors:
             service.fail("block read")
-            await service.prefill(cache.make_up(errors * block_bytes))
+            await service.prefill(cache.make_up_blocks(errors))
         writer.promote(below)
         # A block is of use only behind all those before it.
         return next((at for at, outcome in enumerate(outcomes) if outcome is not Outcome.HIT), len(outcomes))
