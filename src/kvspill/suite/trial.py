@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -60,6 +61,14 @@ class Plan:
     warnings: Sequence[Mapping[str, str]] = ()
     closing_seconds_max: float | None = None
     """How long the removal of files may hold up the end; None where another run follows in this process."""
+    closed_by_seconds: float | None = None
+    """It may take longer than that as long as it is over by then (monotonic time)."""
+
+    def closing_seconds(self) -> float | None:
+        """How long closing may take from now on."""
+        if self.closing_seconds_max is None or self.closed_by_seconds is None:
+            return self.closing_seconds_max
+        return max(self.closing_seconds_max, self.closed_by_seconds - time.monotonic())
 
 
 def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = None) -> dict[str, Any]:
@@ -93,7 +102,7 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             kind = _search_trial() if plan.config.enable_autoscaling else Trial
             result = await kind(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
-            seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds_max
+            seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
             left = await close_within(seconds, opened, plan.cache_dirs, progress)
         result["warnings"] += [*fallen_back, *preconditioning_cautions(settled), *left]
         result["preconditioning"] = None if settled is None else asdict(settled)
