@@ -220,3 +220,25 @@ def test_streaming_reads_everything_for_every_step_and_discards_it():
     assert replay([request(0, context=40)], name="stream", stream_tokens_per_read=3).bytes_of("read") == (
         2 * 40 * TOKEN_BYTES
     )
+
+
+def test_a_use_counts_also_where_the_block_has_left_memory_meanwhile():
+    """To disk from the second use: a memory that forgets must not forget how often a block was asked for."""
+    asked = [request(user, block, at_ms=user) for user, block in enumerate("abcabcabc")]
+    done = replay(asked, dram_blocks=2, demote_min_uses=1)
+    assert set(done.keys_of("write", Purpose.DEMOTION)) == {"a", "b", "c"}
+    assert done.model.facts()["blocks_loaded"] > 0
+
+
+def test_blocks_that_full_storage_refuses_live_in_memory_nevertheless():
+    """Written through to a tier that gives nothing up: once it is full, DRAM still has its use."""
+    asked = [request(user, block, at_ms=10 * user) for user, block in enumerate("abcdcdcd")]
+    done = replay(
+        asked,
+        dram_blocks=4,
+        storage_blocks=2,
+        policy="none",
+        write_behind=WriteBehindOptions(through=True),
+    )
+    assert done.model.facts()["blocks_refused"] > 0
+    assert done.model.facts()["blocks_loaded"] == 4

@@ -124,3 +124,18 @@ def test_the_interval_holds_the_true_mean_also_where_seconds_resemble_their_neig
     intervals = [judge(correlated(seconds, rho, seed)) for seed in range(300)]
     held = sum(item["ci95_low"] <= 1000 <= item["ci95_high"] for item in intervals)
     assert held >= 0.88 * len(intervals)
+
+
+def test_what_never_happens_is_not_judged() -> None:
+    """A node that only prefills generates nothing: its bytes alone tell whether it was steady."""
+    columns = {"tokens": [0] * 90, "storage_write_bytes": noisy(90, 10**9, 0.0)}
+    found = steady_state(columns, 90.0)
+    assert found["verdict"] == STEADY
+    assert "tokens" not in found
+
+
+def test_a_mean_that_is_hardly_known_is_not_called_steady() -> None:
+    values = [1000 * (1.5 if second // 34 % 2 else 0.5) for second in range(270)]
+    judged = judge(values)
+    assert judged["ci95_relative_half_width"] > 0.2
+    assert judged["verdict"] != STEADY

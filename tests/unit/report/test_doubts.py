@@ -201,6 +201,17 @@ def test_a_run_near_the_null_ceiling_is_client_bound() -> None:
     assert "client_bound" not in codes(far)
 
 
+def test_a_program_that_is_busy_with_its_pieces_is_client_bound_though_the_null_backend_is_far() -> None:
+    """The null backend knows no pieces: what those cost shows in the processor time alone."""
+    far = Ceiling(requests_per_sec=1e6, operations_per_sec=1e6, gib_per_sec=1e6)
+    busy = result(probes={**PROBES, "cpu_seconds": 9.0}, ceiling=far)
+    assert busy["honesty"]["ceiling"]["cores_used"] == pytest.approx(0.9)
+    assert busy["honesty"]["ceiling"]["client_bound"] is True
+    (warning,) = [item for item in busy["warnings"] if item["code"] == "client_bound"]
+    assert "--io-size" in warning["remedy"]
+    assert result(probes=PROBES, ceiling=far)["honesty"]["ceiling"]["client_bound"] is False
+
+
 def test_drops_from_the_last_tier_alone_bound_the_capacity_c3() -> None:
     recorder = filled_recorder()
     recorder.eviction(Eviction(ns(15), Tier.CPU, None, 1))

@@ -116,3 +116,20 @@ def test_the_console_shows_the_trials() -> None:
     assert row.split()[1:3] == ["10.00", "10.90"]
     assert row.endswith("10.0%")
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_faults_of_every_trial_are_named_not_only_those_of_the_middle_one() -> None:
+    """A trial with failed operations that is not the one in the middle must not vanish among the others."""
+    faulty = trial(50)
+    faulty["warnings"].append({"code": "errors", "message": "Operations failed: 21.", "remedy": "Look."})
+    faulty["honesty"]["errors"] = [{"tier": "storage", "verb": "read", "kind": "torn", "count": 21}]
+    combined = combine([faulty, trial(200), trial(100)])
+    messages = [item["message"] for item in combined["warnings"] if item["code"] == "errors"]
+    assert messages == ["Trial 1: Operations failed: 21."]
+    assert [row["failed_operations"] for row in combined["trials"]["rows"]] == [21, 0, 0]
+
+
+def test_what_all_trials_are_warned_of_is_said_once() -> None:
+    combined = combine([trial(90), trial(110), trial(100)])
+    assert len(combined["warnings"]) == len({item["code"] for item in combined["warnings"]})
+    assert not any(item["message"].startswith("Trial") for item in combined["warnings"])

@@ -118,6 +118,13 @@ def test_an_unwritable_directory_is_refused(here: Path, monkeypatch: pytest.Monk
     )
 
 
+def test_what_a_killed_run_left_is_not_in_the_way_of_the_next(here: Path) -> None:
+    left = here / "kvspill-123-0123abcd"
+    left.mkdir()
+    check_machine(Config(storage_capacity_gb=2), here, PLENTY)
+    assert not left.exists()
+
+
 def test_one_directory_under_two_names_is_refused(here: Path) -> None:
     assert refused(Config(cache_dir=[".", str(here)]), here) == (
         f"--cache-dir {here}: is the same directory as another one; name each once"

@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import pytest
 
+from kvspill.config import Config
 from kvspill.records import NS_PER_SEC
 from kvspill.suite.closing import close_within
 from kvspill.suite.progress import Progress
+from kvspill.suite.trial import Plan
 from kvspill.world import run_virtual
 
 
@@ -58,3 +62,11 @@ def test_the_rest_is_removed_once_the_run_has_ended(tmp_path):
     running.communicate()
     cleaner.wait(timeout=30)
     assert os.listdir(tmp_path) == []
+
+
+def test_closing_may_take_what_is_left_of_the_five_seconds_and_never_less_than_its_own() -> None:
+    plan = Plan(Config(), False, 0, closing_seconds_max=1.5)
+    assert plan.closing_seconds() == 1.5
+    assert 2.5 < replace(plan, closed_by_seconds=time.monotonic() + 3).closing_seconds() <= 3
+    assert replace(plan, closed_by_seconds=time.monotonic() - 3).closing_seconds() == 1.5
+    assert replace(plan, closing_seconds_max=None).closing_seconds() is None

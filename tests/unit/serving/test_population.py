@@ -1,0 +1,103 @@
+"""Arrivals: however many come, everything else has its turn, and lateness is known."""
+
+import asyncio
+
+from kvspill.records import QoS, Request
+from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation
+from kvspill.world import run_virtual
+
+MS = 1_000_000
+
+
+class AllAtOnce:
+    """Users who each ask once, all at the same time."""
+
+    elastic = False
+
+    def __init__(self, users):
+        self.users = users
+
+    def session(self, user, _start_ns=0):
+        return iter([Request(user, 0, 0, QoS.BATCH, 0, 0, 10, 10)])
+
+
+class BusyClock:
+    """A machine on which every look at the clock takes a millisecond."""
+
+    def __init__(self, world):
+        self._world = world
+        self._looked = 0
+
+    def now_ns(self):
+        self._looked += 1
+        return self._world.now_ns() + self._looked * MS
+
+    async def sleep_ns(self, duration_ns):
+        await self._world.sleep_ns(duration_ns)
+        self._looked += 5
+
+
+async def idle():
+    """Somebody waits for work."""
+
+
+def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_their_turn():
+    arrived, turns = [], []
+
+    async def main(world):
+        async def others():
+            while True:
+                turns.append(len(arrived))
+                await asyncio.sleep(0.001)
+
+        beside = asyncio.ensure_future(others())
+        population = OpenPopulation(
+            BusyClock(world),
+            AllAtOnce(1000),
+            LoadLimits(0, None, None),
+            lambda request, _intended_ns: not arrived.append(request),
+            idle,
+        )
+        population.take_in(0)
+        assert len(arrived) == 32
+        await asyncio.sleep(60)
+        beside.cancel()
+        return population
+
+    population = run_virtual(main, 1)
+    assert len(arrived) == 1000
+    assert len(set(turns)) > 20
+    assert max(population.lateness_ns) > 10 * MS
+
+
+def test_in_virtual_time_all_that_have_come_are_taken_in_at_once():
+    arrived = []
+
+    async def main(world):
+        population = OpenPopulation(
+            world,
+            AllAtOnce(1000),
+            LoadLimits(0, None, None),
+            lambda request, _intended_ns: not arrived.append(request),
+            idle,
+        )
+        population.take_in(0)
+        assert population.lateness_ns == []
+
+    run_virtual(main, 1)
+    assert len(arrived) == 1000
+
+
+def test_a_closed_user_who_wakes_late_is_seen_to():
+    """The pause of a closed user ends at a certain time, too."""
+
+    async def main(world):
+        population = ClosedPopulation(
+            BusyClock(world), AllAtOnce(3), LoadLimits(0, None, None), lambda _request, _at_ns: False
+        )
+        await population.run()
+        return population.lateness_ns
+
+    lateness_ns = run_virtual(main, 1)
+    assert len(lateness_ns) == 3
+    assert min(lateness_ns) >= 5 * MS
