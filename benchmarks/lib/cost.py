@@ -19,13 +19,18 @@ class Sample:
 
     @property
     def nbytes(self) -> int:
-        """Bytes at the device, or by system calls where there is no device, as on tmpfs."""
-        return self.device_bytes or self.call_bytes
+        """Bytes at the device, or by system calls where there is no device, as on tmpfs.
+
+        The larger: a device also gives the program's own pages, and rings make no calls.
+        """
+        return max(self.device_bytes, self.call_bytes)
 
 
 def sample(pid: int, proc: Path = Path("/proc")) -> Sample | None:
-    """None once the process is gone."""
+    """None once the process is gone, or has ended and waits to be asked for its status."""
     try:
+        if (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+            return None
         fields = dict(line.split(": ") for line in (proc / str(pid) / "io").read_text().splitlines())
         tasks = list((proc / str(pid) / "task").iterdir())
         cpu_ns = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
