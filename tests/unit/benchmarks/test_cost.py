@@ -32,7 +32,7 @@ def test_where_no_device_moved_the_data_the_bytes_of_the_calls_count(tmp_path: P
     assert seen.nbytes == 42
 
 
-def test_a_process_that_has_ended_gives_no_sample_though_nobody_asked_for_its_status_yet(
+def test_a_process_that_has_ended_and_waits_to_be_asked_gives_no_sample(
     tmp_path: Path,
 ) -> None:
     assert sample(7, fake(tmp_path, device=4096, state="Z")) is None
