@@ -43,7 +43,7 @@ class Criterion:
     actual: float | None
     unit: str
     passed: bool | None
-    """None where it was not measured or has no target."""
+    """None where it was not measured, has no target, or was met while something failed."""
     modelled: bool = False
 
 
@@ -109,13 +109,16 @@ def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
 
 
 def _latency(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
-    criteria = []
+    criteria, failed = [], bool(_failures(measured))
     for limit in LATENCY_LIMITS:
         tier = measured.tier(limit.tier) if limit.tier else None
         if limit.tier and tier is None:
             continue
         actual = values[limit.metric]
         passed = None if actual is None else limit.holds(actual)
+        if passed and failed:
+            # What failed is in no percentile: the figure may be good because the large ones are missing.
+            passed = None
         modelled = measured.facts.simulated or (tier is not None and tier.modelled)
         criteria.append(
             Criterion(limit.name, limit.metric, limit.target, actual, limit.unit, passed, modelled)
