@@ -104,6 +104,8 @@ class OpenPopulation:
         while not self.exhausted:
             await self._someone_idle()
             await self._open.wait()
+            while self._behind:
+                await self._world.sleep_ns(_AT_ONCE_NS)
             upcoming_ns = self._upcoming_ns()
             if upcoming_ns is None:
                 break
@@ -116,7 +118,8 @@ class OpenPopulation:
             self.take_in(now_ns)
 
     def take_in(self, until_ns: int) -> None:
-        if not self._open.is_set():
+        if not self._open.is_set() or self._behind:
+            # Whoever falls behind catches up by itself: a hundred servers that look for work must not help.
             return
         taken = 0
         while (upcoming_ns := self._upcoming_ns()) is not None and upcoming_ns <= until_ns:
@@ -134,9 +137,8 @@ class OpenPopulation:
         """
         if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
             self.lateness_ns.append(self._world.now_ns() - upcoming_ns)
-        if not self._behind:
-            self._behind = True
-            asyncio.get_running_loop().call_later(_AT_ONCE_NS / NS_PER_SEC, self._catch_up)
+        self._behind = True
+        asyncio.get_running_loop().call_later(_AT_ONCE_NS / NS_PER_SEC, self._catch_up)
 
     def _catch_up(self) -> None:
         self._behind = False

@@ -60,7 +60,7 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
         )
         population.take_in(0)
         assert 0 < len(arrived) < 1000
-        await asyncio.sleep(60)
+        await asyncio.wait_for(population.run(), 60)
         beside.cancel()
         return population
 
