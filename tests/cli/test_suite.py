@@ -223,6 +223,14 @@ def suite_process(
     )
 
 
+def wait_for_the_first_row(folder: Path, and_seconds: float) -> None:
+    """Until the first scenario's result is there, and so much longer: the second one is under way then."""
+    deadline = time.monotonic() + 30
+    while not (folder / "01-cpu-only.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(and_seconds)
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("stderr", [subprocess.PIPE, subprocess.STDOUT])
 def test_a_suite_whose_reader_dies_at_the_same_ctrl_c_exits_130_with_its_summary(
@@ -231,10 +239,7 @@ def test_a_suite_whose_reader_dies_at_the_same_ctrl_c_exits_130_with_its_summary
     folder = tmp_path / "out"
     process = suite_process(folder, subprocess.PIPE, stderr)
     assert process.stdout is not None
-    deadline = time.monotonic() + 30
-    while not (folder / "01-cpu-only.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)
+    wait_for_the_first_row(folder, and_seconds=0.3)
     process.stdout.close()
     process.send_signal(signal.SIGINT)
     if process.stderr is not None:
@@ -252,10 +257,7 @@ def test_a_suite_killed_in_the_middle_and_resumed_has_a_complete_table(
 ) -> None:
     folder = tmp_path / "out"
     process = suite_process(folder)
-    deadline = time.monotonic() + 30
-    while not (folder / "01-cpu-only.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.7)
+    wait_for_the_first_row(folder, and_seconds=0.7)
     process.send_signal(number)
     process.wait(timeout=20)
     states = [row["status"] for row in manifest(folder)["rows"]]

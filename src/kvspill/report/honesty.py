@@ -174,7 +174,7 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, A
         "null_backend": asdict(ceiling),
         "share_reached": shares,
         "cores_used": cores_used,
-        "client_bound": busy or max(known) >= CLIENT_BOUND_SHARE if known else None,
+        "client_bound": (busy or max(known) >= CLIENT_BOUND_SHARE) if known else None,
     }
 
 
