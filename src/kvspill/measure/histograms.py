@@ -48,6 +48,11 @@ class Histogram:
         if len(self._pending) >= _BUFFER_VALUES:
             self._flush()
 
+    def record_array(self, values_ns: NDArray[np.int64]) -> None:
+        self._pending.frombytes(values_ns.tobytes())
+        if len(self._pending) >= _BUFFER_VALUES:
+            self._flush()
+
     @property
     def count(self) -> int:
         return self._count + len(self._pending)

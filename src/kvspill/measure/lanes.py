@@ -10,13 +10,13 @@ from kvspill.measure.histograms import Histogram
 from kvspill.records import Completion, Purpose, Tier, Verb
 
 COMPONENTS = ("total", "device", "host", "queue")
-_PENDING_VALUES = 4 << 13
+_PENDING_VALUES = 5 << 13
 
 
 class Latencies:
     """One histogram per component of an operation's time (S2).
 
-    Times wait in one array and are divided into their components in bulk.
+    Times wait in one array, each with its count, and are divided into their components in bulk.
     """
 
     __slots__ = ("_histograms", "_pending")
@@ -27,22 +27,24 @@ class Latencies:
 
     def record(self, completion: Completion, count: int = 1) -> None:
         pending = self._pending
-        times_ns = (
-            completion.submitted_ns,
-            completion.started_ns,
-            completion.finished_ns,
-            completion.device_ns,
+        pending.extend(
+            (
+                completion.submitted_ns,
+                completion.started_ns,
+                completion.finished_ns,
+                completion.device_ns,
+                count,
+            )
         )
-        pending.extend(times_ns * count)
         if len(pending) >= _PENDING_VALUES:
             self._flush()
 
     def _flush(self) -> None:
         if not self._pending:
             return
-        times = np.array(self._pending, dtype=np.int64).reshape(-1, 4)
+        times = np.array(self._pending, dtype=np.int64).reshape(-1, 5)
         self._pending = array("q")
-        submitted_ns, started_ns, finished_ns, device_ns = times.T
+        submitted_ns, started_ns, finished_ns, device_ns, counts = times.T
         total_ns = finished_ns - submitted_ns
         values = {
             "total": total_ns,
@@ -51,7 +53,7 @@ class Latencies:
             "queue": started_ns - submitted_ns,
         }
         for name, histogram in self._histograms.items():
-            histogram.record_all(values[name].tolist())
+            histogram.record_array(np.repeat(values[name], counts))
 
     def component(self, name: str) -> Histogram:
         self._flush()

@@ -1,6 +1,5 @@
 """The account of an I/O model: what it read against the least possible, its hits against their bounds."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -77,11 +76,13 @@ class Accountant:
             self._read_bytes_of_ideal += record.read_bytes
             self._ideal(record.request)
 
-    def _accesses(self, request: Request) -> Iterator[Access]:
+    def _accesses(self, request: Request) -> list[Access]:
         """The lookups that a plan has, without decode re-reads, and what it makes resident."""
-        for op in self._io_model.plan(request):
-            if op.purpose is not Purpose.DECODE:
-                yield Access(op.key, op.nbytes, counted=op.verb is Verb.READ)
+        return [
+            Access(key, nbytes, verb is Verb.READ)
+            for verb, purpose, key, nbytes, _repeat in self._io_model.plan(request)
+            if purpose is not Purpose.DECODE
+        ]
 
     def _ideal(self, request: Request) -> None:
         """What the prefix model reads with a cache that never forgets."""

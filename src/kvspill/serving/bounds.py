@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 ACCESSES_MAX = 1_000_000
 """Lookups that are kept: with their keys they take about a hundred megabytes at most."""
@@ -12,8 +13,7 @@ ACCESSES_MAX = 1_000_000
 _NEVER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """One object that a request needs. Only reads are counted; a write makes the object resident."""
 
     key: str
@@ -45,12 +45,13 @@ class AccessLog:
         """Note one request's accesses; False once the log is full."""
         if self.full:
             return False
-        for access in accesses:
-            number = self._names.setdefault(access.key, len(self._names))
-            if number == len(self.sizes):
-                self.sizes.append(access.nbytes)
-            self.numbers.append(number)
-            self.counted.append(access.counted)
+        names, sizes, numbers, marks = self._names, self.sizes, self.numbers, self.counted
+        for key, nbytes, counted in accesses:
+            number = names.setdefault(key, len(names))
+            if number == len(sizes):
+                sizes.append(nbytes)
+            numbers.append(number)
+            marks.append(counted)
         self.ends.append(len(self.numbers))
         self.starts.append(started_ns)
         self.full = len(self.numbers) >= self.limit

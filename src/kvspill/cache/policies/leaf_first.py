@@ -1,6 +1,5 @@
 """Leaf first: evicts only blocks that no resident block continues, so that no prefix loses its beginning."""
 
-from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 
@@ -28,7 +27,7 @@ class LeafFirst:
 
     def __init__(self, _capacity_bytes: int):
         self._nodes: dict[str, _Node] = {}
-        self._kept_children: Counter[str] = Counter()
+        self._kept_children: dict[str, int] = {}
         """By parent, resident or not: children that are resident and not named as victims."""
         self._heap: list[tuple[_Rank, int, _Node]] = []
         self._clock = 0
@@ -95,16 +94,17 @@ class LeafFirst:
 
     def _keep(self, node: _Node) -> None:
         if node.parent is not None:
-            self._kept_children[node.parent] += 1
+            self._kept_children[node.parent] = self._kept_children.get(node.parent, 0) + 1
 
     def _let_go(self, node: _Node) -> None:
         """The node holds its parent no longer; without children that becomes a leaf."""
         parent = node.parent
         if parent is None:
             return
-        self._kept_children[parent] -= 1
-        if self._kept_children[parent] == 0:
-            del self._kept_children[parent]
+        left = self._kept_children.pop(parent) - 1
+        if left > 0:
+            self._kept_children[parent] = left
+        else:
             above = self._nodes.get(parent)
             if above is not None and not above.chosen:
                 self._enqueue(above)
