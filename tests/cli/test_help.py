@@ -26,6 +26,13 @@ def test_top_help_lists_every_command_and_ends_with_examples() -> None:
     assert text.rstrip().splitlines()[-1].startswith("  kvspill simulate")
 
 
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kvspill", "--help"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == top_help()
+
+
 def imported_by(*argv: str) -> set[str]:
     script = (
         "import sys\nfrom kvspill.cli.main import main\n"

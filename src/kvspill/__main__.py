@@ -1,0 +1,8 @@
+"""`python -m kvspill` is `kvspill`."""
+
+import sys
+
+from kvspill.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
