@@ -36,7 +36,7 @@ class Conversations:
         self._read: list[Sequence[Turn]] = []
         self._entries = 0
         self._max_entries = config.max_conversations
-        self._texts = _texts(path, flag)
+        self._texts = _texts(path, flag, self._log)
         self._at_end = False
 
     def __getitem__(self, index: int) -> Sequence[Turn]:
@@ -163,12 +163,12 @@ class ShareGptWorkload:
         return {"kind": "sharegpt", "path": str(self._path), **self._conversations.facts()}
 
 
-def _texts(path: Path, flag: str) -> Iterator[tuple[int, str | bytes]]:
+def _texts(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str | bytes]]:
     """The texts of the conversations: elements of one array, or one per line."""
     with open_bytes(path, flag) as file:
         head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"{"):
-        yield from lines(path, flag)
+        yield from lines(path, flag, log)
     else:
         yield from array_elements(path, flag)
 

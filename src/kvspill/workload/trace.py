@@ -15,6 +15,8 @@ from kvspill.records import QoS, Request, SharedPrefix
 from kvspill.workload.draws import qos_of
 from kvspill.workload.trace_files import RowLog
 
+SPAN_NS_MAX = 10 * 366 * 86_400 * 1_000_000_000
+"""A recording of more than ten years has its times in another unit, or a slip in one of them."""
 REORDER_ROWS = 1_000
 """Rows that may stand out of order: as many are held back before the earliest is taken."""
 _PASS_NS_MIN = 10_000_000
@@ -107,20 +109,35 @@ def row_source(rows: RowReader, path: Path, flag: str, ordered: bool) -> Source:
 
 def in_order(rows: Iterator[Row], path: Path, log: RowLog) -> Iterator[Row]:
     """The rows by time, where none stands further out of order than REORDER_ROWS rows."""
-    heap = [(row.at_ns, index, log.line, row) for index, row in enumerate(islice(rows, REORDER_ROWS))]
-    heapify(heap)
-    last_ns: int | None = None
-    for index, row in enumerate(rows, REORDER_ROWS):
-        at_ns, _index, line, earliest = heappushpop(heap, (row.at_ns, index, log.line, row))
-        if last_ns is not None and at_ns < last_ns:
+    first_ns: int | None = None
+    last_ns = 0
+    for line, row in _earliest_first(rows, log):
+        if first_ns is None:
+            first_ns = last_ns = row.at_ns
+        if row.at_ns < last_ns:
             raise UsageError(
                 f"{path}:{line}: the row is more than {REORDER_ROWS:,} rows out of order by its time; "
                 "sort the file by time, or give --arrival closed to ignore the times"
             )
-        last_ns = at_ns
-        yield earliest
+        if row.at_ns - first_ns > SPAN_NS_MAX:
+            log.bad(
+                path, line, "the row lies more than ten years after the first (is its time in that unit?)"
+            )
+            continue
+        last_ns = row.at_ns
+        yield row
+
+
+def _earliest_first(rows: Iterator[Row], log: RowLog) -> Iterator[tuple[int, Row]]:
+    """The rows with their lines, each the earliest of REORDER_ROWS that are held back."""
+    heap = [(row.at_ns, index, log.line, row) for index, row in enumerate(islice(rows, REORDER_ROWS))]
+    heapify(heap)
+    for index, row in enumerate(rows, REORDER_ROWS):
+        _at_ns, _index, line, earliest = heappushpop(heap, (row.at_ns, index, log.line, row))
+        yield line, earliest
     while heap:
-        yield heappop(heap)[3]
+        _at_ns, _index, line, earliest = heappop(heap)
+        yield line, earliest
 
 
 class TraceWorkload:

@@ -62,23 +62,31 @@ def _unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
     raise UsageError(f"{flag} {path}: cannot be read ({reason}); name a readable file") from error
 
 
-def lines(path: Path, flag: str) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, with their numbers."""
     with open_bytes(path, flag) as file:
         number = 0
         while True:
             try:
                 line = file.readline(LINE_BYTES_MAX)
-            except (OSError, EOFError) as error:
-                _unreadable(path, flag, error if isinstance(error, OSError) else OSError(str(error)))
+            except EOFError:
+                log.bad(path, number + 1, "the compressed file ends in the middle")
+                return
+            except OSError as error:
+                _unreadable(path, flag, error)
             if not line:
                 return
             number += 1
             if len(line) == LINE_BYTES_MAX:
-                raise UsageError(
-                    f"{path}:{number}: the line is longer than {LINE_BYTES_MAX >> 20} MiB; "
-                    "is it a trace of that format, one row per line?"
+                log.bad(
+                    path,
+                    number,
+                    f"the line is longer than {LINE_BYTES_MAX >> 20} MiB (is it a trace of that format, "
+                    "one row per line?)",
                 )
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(LINE_BYTES_MAX)
+                continue
             if not line.isspace():
                 yield number, line.rstrip(b"\r\n")
 
@@ -87,7 +95,7 @@ def json_rows(
     path: Path, flag: str, log: RowLog, parse: Callable[[Mapping[str, Any]], T | None]
 ) -> Iterator[T]:
     """The rows of a file of JSON lines; one for which parse gives None is empty."""
-    for number, line in lines(path, flag):
+    for number, line in lines(path, flag, log):
         try:
             row = parse(json_object(line))
         except RowError as error:
@@ -105,9 +113,13 @@ def json_object(text: bytes | str) -> Mapping[str, Any]:
     try:
         record = json.loads(text)
     except json.JSONDecodeError as error:
-        raise RowError(f"broken JSON ({error.msg} at column {error.colno})") from error
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise RowError(f"broken JSON ({type(error).__name__})") from error
+        raise RowError(f"broken JSON ({error.msg.removesuffix(' at')} at column {error.colno})") from error
+    except UnicodeDecodeError as error:
+        raise RowError("broken JSON (not UTF-8)") from error
+    except RecursionError as error:
+        raise RowError("broken JSON (nested too deeply)") from error
+    except ValueError as error:
+        raise RowError("broken JSON (a number is too long)") from error
     if not isinstance(record, dict):
         raise RowError(f"holds a {type(record).__name__}, not an object with keys")
     return record
@@ -121,7 +133,7 @@ def csv_rows(
     parse: Callable[[Mapping[str, str]], T | None],
 ) -> Iterator[T]:
     """The rows of a CSV file by the names of its columns, whatever their order and case."""
-    found = lines(path, flag)
+    found = lines(path, flag, log)
     try:
         header = _csv_fields(next(found, (0, b""))[1])
     except RowError as error:
@@ -134,6 +146,9 @@ def csv_rows(
             f"{path}:1: column {missing[0]!r} is missing; its first line must name the columns "
             f"{','.join(columns)}"
         )
+    twice = [name for name in columns if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{path}:1: column {twice[0]!r} is named twice; leave one of them")
     for number, line in found:
         try:
             fields = _csv_fields(line)
@@ -174,9 +189,13 @@ def tokens_of(record: Mapping[str, Any], name: str) -> int:
 def time_ns_of(record: Mapping[str, Any], name: str, unit_ns: int) -> int:
     """A time in nanoseconds from a number of units."""
     value = _number(record, name)
-    if abs(value) > 1e15:
+    if abs(value) * unit_ns > _LATEST_NS:
         raise RowError(f"{name} {value!r} is not a time")
     return value * unit_ns if isinstance(value, int) else round(value * unit_ns)
+
+
+_LATEST_NS = 200 * 366 * 86_400 * 1_000_000_000
+"""Times are counted from the recording's start or from 1970; none lies two hundred years after it."""
 
 
 _LARGEST_INT = 10**18
@@ -188,6 +207,9 @@ def _number(record: Mapping[str, Any], name: str) -> int | float:
         raise RowError(f"{name} is missing")
     value = record[name]
     if isinstance(value, str):
+        if "_" in value:
+            # Python reads 3_74 as 374; whoever wrote it into a recording meant something else.
+            raise RowError(f"{name} {value[:40]!r} is not a number")
         try:
             value = int(value) if value.strip().lstrip("-").isdigit() else float(value)
         except ValueError:

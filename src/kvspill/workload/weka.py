@@ -82,7 +82,7 @@ def _side_by_side(sessions: Iterator[_Session], lanes: int) -> Iterator[Sequence
 
 def _sessions(path: Path, flag: str, log: RowLog) -> Iterator[_Session]:
     number = 0
-    for file, where, text in _documents(path, flag):
+    for file, where, text in _documents(path, flag, log):
         try:
             session = _session(json_object(text), number, file, where, log)
         except RowError as error:
@@ -93,7 +93,7 @@ def _sessions(path: Path, flag: str, log: RowLog) -> Iterator[_Session]:
             yield session
 
 
-def _documents(path: Path, flag: str) -> Iterator[tuple[Path, int, bytes]]:
+def _documents(path: Path, flag: str, log: RowLog) -> Iterator[tuple[Path, int, bytes]]:
     """The texts of the sessions, with the file and the line where each begins."""
     files = [path]
     if path.is_dir():
@@ -102,7 +102,7 @@ def _documents(path: Path, flag: str) -> Iterator[tuple[Path, int, bytes]]:
             raise UsageError(f"{flag} {path}: holds no .json file; name the directory of the sessions")
     for file in files:
         if any(suffix in _LINE_SUFFIXES for suffix in file.suffixes):
-            for number, line in lines(file, flag):
+            for number, line in lines(file, flag, log):
                 yield file, number, line
         else:
             with open_bytes(file, flag) as opened:

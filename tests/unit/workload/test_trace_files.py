@@ -93,7 +93,7 @@ BAD_ROWS = [
     (
         mooncake,
         '{"timestamp": 1, "input_length": 1' + "0" * 5000 + ', "output_length": 1}',
-        "broken JSON (ValueError)",
+        "broken JSON (a number is too long)",
     ),
     *(
         (
@@ -163,7 +163,7 @@ def test_packed_files_are_unpacked_and_truncated_ones_refused(tmp_path: Path) ->
     path = write(tmp_path, "t.jsonl.gz", packed)
     assert len(list(mooncake.rows(path, "--trace", RowLog()))) == 1000
     path.write_bytes(packed[:-20])
-    assert "cannot be read" in refused(mooncake.rows, path)
+    assert "the compressed file ends in the middle" in refused(mooncake.rows, path)
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -180,6 +180,26 @@ def test_a_file_without_line_breaks_is_refused_before_it_takes_all_memory(
     monkeypatch.setattr(trace_files, "LINE_BYTES_MAX", 1000)
     path = write(tmp_path, "t.jsonl", b"[" + b"1," * 5000)
     assert "the line is longer than" in refused(mooncake.rows, path)
+
+
+def test_a_line_that_is_too_long_is_skipped_like_any_bad_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = b'{"timestamp": 1, "input_length": 5, "output_length": 1, "hash_ids": [1]}\n'
+    path = write(tmp_path, "t.jsonl", row + b"[" + b"1," * 5000 + b"]\n" + row)
+    monkeypatch.setattr(trace_files, "LINE_BYTES_MAX", 1000)
+    log = RowLog(skip=True)
+    assert len(list(mooncake.rows(path, "--trace", log))) == 2
+    assert log.skipped == 1
+    assert log.examples[0].startswith(f"{path}:2: the line is longer than")
+
+
+def test_a_column_named_twice_and_a_number_with_an_underscore_are_refused(tmp_path: Path) -> None:
+    head = "TIMESTAMP,ContextTokens,GeneratedTokens"
+    twice = write(tmp_path, "t.csv", f"{head},ContextTokens\n")
+    assert "'ContextTokens' is named twice" in refused(azure.rows, twice)
+    odd = write(tmp_path, "o.csv", f"{head}\n2023-11-16 18:15:46,3_74,5\n")
+    assert "ContextTokens '3_74' is not a number" in refused(azure.rows, odd)
 
 
 class Endless(io.RawIOBase):
