@@ -19,17 +19,19 @@ UNCLEAR = 0.2
 known better than this, nobody can say that the rate was steady."""
 
 
-def steady_state(columns: Mapping[str, Sequence[int]], window_seconds: float) -> dict[str, Any]:
-    """Judge the rates of tokens and of bytes on the one-second timeline (warm-up is not in it)."""
-    whole_seconds = int(window_seconds + 1e-9)
+def steady_state(
+    columns: Mapping[str, Sequence[int]], window_seconds: float, step_seconds: int = 1
+) -> dict[str, Any]:
+    """Judge the rates of tokens and of bytes on the timeline (warm-up is not in it)."""
+    whole_steps = int(window_seconds + 1e-9) // step_seconds
     byte_columns = [values for name, values in columns.items() if name.endswith("_bytes")]
     series = {
-        "tokens": list(columns.get("tokens", ()))[:whole_seconds],
-        "bytes": [sum(second) for second in zip(*byte_columns, strict=True)][:whole_seconds],
+        "tokens": list(columns.get("tokens", ()))[:whole_steps],
+        "bytes": [sum(step) for step in zip(*byte_columns, strict=True)][:whole_steps],
     }
     # What never happens, such as tokens of a node that only prefills, cannot be unsteady.
     active = {name: values for name, values in series.items() if any(values)} or series
-    judged = {name: judge(values) for name, values in active.items()}
+    judged = {name: judge(values, step_seconds) for name, values in active.items()}
     for verdict in (NOT_STEADY, TOO_SHORT):
         for name, item in judged.items():
             if item["verdict"] == verdict:
@@ -57,13 +59,13 @@ def _reason(name: str, item: Mapping[str, Any]) -> str:
     return f"{moved}: not steady." if item["verdict"] == NOT_STEADY else f"{moved}, which may be chance."
 
 
-def judge(values: Sequence[float]) -> dict[str, Any]:
-    """One series of whole seconds: its trend, its largest shift, the interval of its mean by batch means."""
+def judge(values: Sequence[float], step_seconds: int = 1) -> dict[str, Any]:
+    """One series of whole steps: its trend, its largest shift, the interval of its mean by batch means."""
     count = len(values)
-    batches = batch_means(values) if count >= MIN_SECONDS else []
+    batches = [mean / step_seconds for mean in batch_means(values)] if count >= MIN_SECONDS else []
     if not any(batches):
         # Asked of the batches: all that happened may lie in the odd seconds that they leave out.
-        return {"verdict": TOO_SHORT, "seconds": count}
+        return {"verdict": TOO_SHORT, "seconds": count * step_seconds}
     interval = series_interval(batches)
     assert interval is not None, "batches of 20 seconds or more are at least two"
     found = trend(batches)
@@ -76,10 +78,10 @@ def judge(values: Sequence[float]) -> dict[str, Any]:
         shift = largest_shift(batches, shortest=len(batches) // 4)
         half_width = (interval.high - interval.low) / 2
         unclear = max(abs(shift.difference), half_width) > UNCLEAR * interval.mean
-    batch_seconds = count // len(batches)
+    batch_seconds = count // len(batches) * step_seconds
     return {
         "verdict": NOT_STEADY if drifts or shifts else TOO_SHORT if unclear else STEADY,
-        "seconds": count,
+        "seconds": count * step_seconds,
         "batches": len(batches),
         "batch_seconds": batch_seconds,
         "mean_per_sec": interval.mean,
@@ -90,13 +92,13 @@ def judge(values: Sequence[float]) -> dict[str, Any]:
         "drifts": drifts,
         "p_value": found.p_value,
         "shift": shift.difference / interval.mean,
-        "shift_seconds": _seconds(shift, batch_seconds, count),
+        "shift_seconds": _seconds(shift, batch_seconds, count * step_seconds),
     }
 
 
-def _seconds(shift: Shift, batch_seconds: int, count: int) -> list[int]:
+def _seconds(shift: Shift, batch_seconds: int, seconds: int) -> list[int]:
     """From and to which second of the window the stretch reaches."""
-    skipped = count % batch_seconds
+    skipped = seconds % batch_seconds
     return [skipped + place * batch_seconds for place in (shift.start, shift.stop)]
 
 

@@ -1,4 +1,7 @@
-"""The one-second timeline: columns of sums and of states, a number for each second of the measured window."""
+"""The timeline: columns of sums and of states, a number for each second of the measured window.
+
+A window of more than a day has wider steps than a second, so that its length does not decide the memory.
+"""
 
 from array import array
 from typing import TYPE_CHECKING
@@ -8,53 +11,77 @@ from kvspill.records import NS_PER_SEC
 if TYPE_CHECKING:
     Column = array[int]
 
+STEPS_MAX = 100_000
+"""A day at one second each; a longer window has steps of 2, 4, 8… seconds."""
+
 
 class Timeline:
-    """Sums per second since the window's start; columns grow as rows come."""
+    """Sums per step since the window's start; columns grow as rows come."""
 
     def __init__(self, window_start_ns: int):
         self._start_ns = window_start_ns
-        # Eight bytes a second and column: a day-long run keeps a few MiB of it.
+        self.step_seconds = 1
+        # Eight bytes a step and column: under a MiB each at most.
         self._columns: dict[str, Column] = {}
         self._states: dict[str, Column] = {}
 
     def add(self, column: str, at_ns: int, amount: int = 1) -> None:
-        """Add to the second that holds at_ns, which must not lie before the window."""
-        second = (at_ns - self._start_ns) // NS_PER_SEC
+        """Add to the step that holds at_ns, which must not lie before the window."""
+        step = (at_ns - self._start_ns) // NS_PER_SEC // self.step_seconds
+        if step >= STEPS_MAX:
+            step = self._widen(step)
         values = self._columns.get(column)
         if values is None:
             values = self._columns[column] = array("q")
-        if second >= len(values):
-            values.extend([0] * (second + 1 - len(values)))
-        values[second] += amount
+        if step >= len(values):
+            values.extend([0] * (step + 1 - len(values)))
+        values[step] += amount
 
     def note(self, column: str, at_ns: int, value: int) -> None:
         """A state seen at at_ns, such as a queue's length; it holds until the next one."""
-        second = (at_ns - self._start_ns) // NS_PER_SEC
-        if second < 0:
+        step = (at_ns - self._start_ns) // NS_PER_SEC // self.step_seconds
+        if step < 0:
             return
+        if step >= STEPS_MAX:
+            step = self._widen(step)
         values = self._states.get(column)
         if values is None:
             # Before it was first seen it counts as what it was then.
             values = self._states[column] = array("q", [value])
-        if second >= len(values):
-            values.extend([values[-1]] * (second + 1 - len(values)))
-        values[second] = value
+        if step >= len(values):
+            values.extend([values[-1]] * (step + 1 - len(values)))
+        values[step] = value
+
+    def _widen(self, step: int) -> int:
+        """Double the steps until this one is among them; returns its new place."""
+        while step >= STEPS_MAX:
+            step //= 2
+            self.step_seconds *= 2
+            for name, values in self._columns.items():
+                self._columns[name] = array(
+                    "q", [sum(values[at : at + 2]) for at in range(0, len(values), 2)]
+                )
+            for name, values in self._states.items():
+                self._states[name] = array("q", [values[at : at + 2][-1] for at in range(0, len(values), 2)])
+        return step
 
     def columns(self, window_end_ns: int) -> dict[str, list[int]]:
-        """All columns at equal length; what fell exactly on the end belongs to the last second."""
-        seconds = max(1, -(-(window_end_ns - self._start_ns) // NS_PER_SEC))
-        sums = {name: _fold(values, seconds) for name, values in self._columns.items()}
-        states = {name: _held(values, seconds) for name, values in self._states.items()}
+        """All columns at equal length; what fell exactly on the end belongs to the last step."""
+        whole = -(-(window_end_ns - self._start_ns) // NS_PER_SEC)
+        if -(-whole // self.step_seconds) > STEPS_MAX:
+            self._widen((whole - 1) // self.step_seconds)
+        steps = max(1, -(-whole // self.step_seconds))
+        sums = {name: _fold(values, steps) for name, values in self._columns.items()}
+        states = {name: _held(values, steps) for name, values in self._states.items()}
         return dict(sorted({**sums, **states}.items()))
 
 
-def _fold(values: "Column", seconds: int) -> list[int]:
-    head = [*values[:seconds], *[0] * (seconds - len(values))]
-    head[-1] += sum(values[seconds:])
+def _fold(values: "Column", steps: int) -> list[int]:
+    head = [*values[:steps], *[0] * (steps - len(values))]
+    head[-1] += sum(values[steps:])
     return head
 
 
-def _held(values: "Column", seconds: int) -> list[int]:
-    """One state per second; the last one that was seen holds to the end."""
-    return [*values[:seconds], *[values[-1]] * (seconds - len(values))]
+def _held(values: "Column", steps: int) -> list[int]:
+    """One state per step; the last one that was seen holds to the end."""
+    return [*values[:steps], *[values[-1]] * (steps - len(values))]

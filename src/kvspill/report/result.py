@@ -50,7 +50,8 @@ def build_result(
     metrics = evaluate(METRICS, measured)
     values = {name: item["value"] for name, item in metrics.items()}
     columns = recorder.timeline.columns(recorder.window_end_ns)
-    steady = steady_state(columns, recorder.window_seconds)
+    step_seconds = recorder.timeline.step_seconds
+    steady = steady_state(columns, recorder.window_seconds, step_seconds)
     honesty = honesty_block(measured, probes, ceiling)
     health = assess(measured, values)
     return {
@@ -76,8 +77,8 @@ def build_result(
         "autoscaling_stats": [dict(step) for step in autoscaling],
         "summary": summary_block(measured, metrics, health, autoscaling),
         "metrics": {name: {"value": item["value"], "unit": item["unit"]} for name, item in metrics.items()},
-        "timeline": {"interval_seconds": 1, "columns": columns},
-        "throughput_timeline": columns.get("tokens", []),
+        "timeline": {"interval_seconds": step_seconds, "columns": columns},
+        "throughput_timeline": [tokens / step_seconds for tokens in columns.get("tokens", [])],
         "histograms": _histograms(recorder),
     }
 

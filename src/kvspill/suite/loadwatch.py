@@ -1,4 +1,4 @@
-"""Watches users and queue beside a run: one look in the middle of each second of the measured window."""
+"""Watches users and queue beside a run: one look for each step of the timeline."""
 
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC
@@ -18,4 +18,4 @@ async def watch_load(world: World, engine: Engine, recorder: Recorder) -> None:
         recorder.timeline.note("users", now_ns, engine.users)
         recorder.timeline.note("queued", now_ns, engine.queued)
         recorder.timeline.note("in_service", now_ns, engine.in_service)
-        at_ns += NS_PER_SEC
+        at_ns += recorder.timeline.step_seconds * NS_PER_SEC

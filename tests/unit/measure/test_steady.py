@@ -139,3 +139,11 @@ def test_a_mean_that_is_hardly_known_is_not_called_steady() -> None:
     judged = judge(values)
     assert judged["ci95_relative_half_width"] > 0.2
     assert judged["verdict"] != STEADY
+
+
+def test_wider_steps_are_judged_in_seconds() -> None:
+    values = [100 + place % 3 for place in range(400)]
+    seconds, steps = steady_state({"tokens": values}, 400.0), steady_state({"tokens": values}, 1600.0, 4)
+    assert steps["verdict"] == seconds["verdict"] == STEADY
+    assert steps["tokens"]["seconds"] == 4 * seconds["tokens"]["seconds"] == 1600
+    assert steps["tokens"]["mean_per_sec"] == pytest.approx(seconds["tokens"]["mean_per_sec"] / 4)
