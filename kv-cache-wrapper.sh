@@ -63,6 +63,9 @@ if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
     if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
         refuse "$1: only one model at a time, and $model came first; scenarios go to -w"
     fi
+    case "${1:-}" in
+        -[mtsrawuURDh]*) refuse "$1: options come before the model; write it before $model, or use -m $model" ;;
+    esac
 fi
 if [ $# -gt 0 ] && [ "$1" = "--" ]; then
     shift

@@ -94,6 +94,57 @@ def test_a_result_written_just_before_the_kill_is_not_run_again(tmp_path: Path) 
     assert (tmp_path / "out" / "01-cpu-only.json").stat().st_mtime_ns == written
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--tier-seconds", "5"], "leave --tier-seconds out"),
+        (["--model", "mistral-7b"], "leave --model out"),
+        (["--set", "num_users=3"], "leave --set out"),
+        (["--output-dir", "other"], "--resume writes to out; leave it out"),
+    ],
+)
+def test_a_resumed_suite_ignores_no_flag(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "--output-dir", "out"]) == 0
+    assert main(["suite", "--resume", "out", *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_resume_names_what_is_missing_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "storage-only", "--output-dir", "out"]) == 0
+    (tmp_path / "out" / "02-storage-only.json").unlink()
+    capsys.readouterr()
+    assert main(["suite", "--resume", "out", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("storage-only")
+    assert "cpu-only" not in out
+    assert not (tmp_path / "out" / "02-storage-only.json").exists()
+
+
+def test_a_file_that_names_its_model_has_it_in_heading_and_derivation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", "--show", "production"]) == 0
+    mine = capsys.readouterr().out.replace("${model}", "mistral-7b")
+    (tmp_path / "mine.yaml").write_text(mine)
+    assert main(["suite", "mine.yaml", "--simulate", "--quick", "--users", "2", "--output-dir", "out"]) == 0
+    text = capsys.readouterr().out
+    assert "KV CACHE SUITE: mistral-7b, 1 scenario - SIMULATED" in text
+    assert "a request of mistral-7b moves" in text
+    assert main(["suite", "mine.yaml", "--simulate", "--model", "tiny-1b", "--dry-run"]) == 0
+    assert "--model tiny-1b has no effect on production: their file fixes another" in capsys.readouterr().err
+
+
+def test_a_flag_that_no_row_asks_for_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["suite", "storage-only", *SMALL, "--cpu-mem-gb", "0.25", "--dry-run"]) == 0
+    said = capsys.readouterr().err
+    assert "--cpu-mem-gb 0.25 has no effect" in said
+    assert "--users" not in said
+
+
 def test_resume_without_a_name_takes_the_latest(tmp_path: Path) -> None:
     assert main(["suite", *SMALL, "cpu-only"]) == 0
     assert main(["suite", "--resume"]) == 0
@@ -182,7 +233,7 @@ def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) 
         (["mlperf"], "--option: missing"),
         (["mlperf", "--option", "9"], "invalid choice"),
         (["mlperf", "--option", "1", "--allocs", "16"], "belongs to option 2"),
-        (["--resume", "nowhere"], "holds no suite"),
+        (["--resume", "nowhere"], "leave --simulate out"),
     ],
 )
 def test_mistakes_are_one_line_with_exit_2(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from kvspill.cli.options import Parser
+from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
     from kvspill.suite.doctor import Check
@@ -40,6 +41,8 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     options = parser.parse_args(list(argv))
+    if "" in (options.cache_dir or ()):
+        raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
     from kvspill.suite.doctor import Status, as_json, examine, verdict
 
     cache_dirs = list(dict.fromkeys(options.cache_dir)) if options.cache_dir else None

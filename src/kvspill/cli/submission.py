@@ -66,7 +66,7 @@ def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:
     add("--storage-capacity-gb", type=amount, metavar="GIB", help="storage budget [80 %% of the free space]")
     add("--output-dir", metavar="DIR", help="directory of the results [a new one in kvspill-results]")
     add("--duration", type=amount, metavar="S", help="another duration (makes it open)")
-    add("--quick", action="store_true", help="a quarter of the duration, at most 60 s (makes it open)")
+    add("--quick", action="store_true", help="a quarter of the duration, at most 75 s (makes it open)")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="another setting (makes it open)")
     add("--simulate", action="store_true", help="in virtual time on modelled devices (makes it open)")
     add("--device-profile", metavar="NAME|FILE", help="speeds of modelled tiers (makes it open)")

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
     from kvspill.suite.order import Order, Prepared
+    from kvspill.suite.scenario import Scenario
 
 SUMMARY = "Runs scenarios one after the other, compares them and says what that means for this machine."
 EXAMPLES = """\
@@ -32,6 +33,20 @@ examples:
 """
 RESULTS = Path("kvspill-results")
 RAG_DOCS = 10
+DEFAULT_MODEL = "llama3.1-8b"
+_DERIVED = {
+    "--users": {"users", "users_start", "users_high", "users_room"},
+    "--high-users": {"users_high", "users_room"},
+    "--gpu-mem-gb": {"gpu_gb", "gpu_small_gb", "gpu_real_gb"},
+    "--cpu-mem-gb": {"cpu_gb", "cpu_small_gb"},
+    "--tier-seconds": {"tier_seconds"},
+    "--saturation-seconds": {"saturation_seconds"},
+    "--production-seconds": {"production_seconds"},
+    "--autoscale-seconds": {"autoscale_seconds"},
+}
+"""Flags that change derived values, and those values."""
+_WITH_RESUME = ("resume", "output_dir", "dry_run", "quiet", "debug")
+"""What can be said beside --resume; all else was fixed when the suite began."""
 
 
 def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
@@ -84,7 +99,7 @@ def _parser(prog: str) -> Parser:
     parser.add_argument("-w", "--workloads", metavar="LIST", help="the same, separated by commas")
     add = parser.add_argument_group("how long and how much").add_argument
     add("--quick", action="store_true", help="shorter and smaller: about a quarter of the time")
-    add("--model", metavar="NAME", default="llama3.1-8b", help="model of the scenarios [llama3.1-8b]")
+    add("--model", metavar="NAME", help=f"model of the scenarios [the file's own, else {DEFAULT_MODEL}]")
     add("--users", type=count, metavar="N", help="users of the tier scenarios [derived]")
     add("--high-users", type=count, metavar="N", help="users of storage-saturation [derived]")
     add("--gpu-mem-gb", type=amount, metavar="GIB", help="GPU budget [derived]")
@@ -141,7 +156,7 @@ def _order(options: argparse.Namespace) -> "Order":
     changes |= {name: value for name, value in given.items() if value is not None}
     seconds = {name: getattr(options, name) for name in SECONDS if getattr(options, name) is not None}
     wishes = Wishes(
-        model=options.model,
+        model=options.model or DEFAULT_MODEL,
         quick=options.quick,
         users=options.users,
         users_high=options.high_users,
@@ -154,6 +169,7 @@ def _order(options: argparse.Namespace) -> "Order":
     return Order(
         words=_words(options),
         wishes=wishes,
+        model_asked=options.model is not None,
         cache_dirs=list(dict.fromkeys(options.cache_dir or ())),
         simulated=options.simulate,
         device_profile=options.device_profile,
@@ -170,20 +186,16 @@ def _start(options: argparse.Namespace) -> int:
     from kvspill.suite.progress import Progress
 
     progress = Progress(options.quiet)
+    _refuse_taken(options.output_dir)
     ready = prepare(_order(options), progress)
     if not options.quiet:
         print("\n".join([*ready.sizes.notes, *_time_note(options, ready)]), flush=True)
-    if options.rag_num_docs is not None and not any(
-        row.settings.get("enable_rag") for row in ready.scenarios
-    ):
-        unused = f"--rag-num-docs {options.rag_num_docs} has no effect: no row retrieves; add --rag (-R)"
+    for unused in _unused(options, ready):
         print(f"kvspill suite: warning: {unused}", file=sys.stderr)
     if options.dry_run:
-        return _dry_run(ready)
-    plural = "" if len(ready.scenarios) == 1 else "s"
-    title = f"KV CACHE SUITE: {options.model}, {len(ready.scenarios)} scenario{plural}"
+        return _dry_run(ready.scenarios, ready.refused)
     manifest = new_manifest(
-        title,
+        _title(ready.scenarios),
         ready.scenarios,
         ready.sizes.notes,
         simulated=options.simulate,
@@ -191,6 +203,32 @@ def _start(options: argparse.Namespace) -> int:
         facts={} if options.simulate else {PROBE: ready.sizes.bandwidth.read_gib_per_sec},
     )
     return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
+
+
+def _title(rows: "Sequence[Scenario]") -> str:
+    models = ", ".join(dict.fromkeys(str(row.settings["model"]) for row in rows))
+    return f"KV CACHE SUITE: {models}, {len(rows)} scenario{'' if len(rows) == 1 else 's'}"
+
+
+def _unused(options: argparse.Namespace, ready: "Prepared") -> list[str]:
+    """Wishes that no row or not every row can follow."""
+    lines = [
+        f"{flag} {getattr(options, flag[2:].replace('-', '_')):g} has no effect: no row asks for it"
+        for flag, names in _DERIVED.items()
+        if getattr(options, flag[2:].replace("-", "_")) is not None and ready.asked.isdisjoint(names)
+    ]
+    if options.rag_num_docs is not None and not any(
+        row.settings.get("enable_rag") for row in ready.scenarios
+    ):
+        lines.append(f"--rag-num-docs {options.rag_num_docs} has no effect: no row retrieves; add --rag (-R)")
+    fixed = [
+        row.name
+        for row in ready.scenarios
+        if row.settings["model"] != (options.model or row.settings["model"])
+    ]
+    if fixed:
+        lines.append(f"--model {options.model} has no effect on {', '.join(fixed)}: their file fixes another")
+    return lines
 
 
 def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
@@ -201,41 +239,47 @@ def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
     seconds = sum(float(row.get("duration") or 0) * int(row.get("trials") or 1) for row in rows)
     open_end = "" if all(row.get("duration") for row in rows) else ", rows without a duration not counted"
     plural = "" if len(rows) == 1 else "s"
+    length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
     return [
-        f"Time: {seconds / 60:,.0f} min of load in {len(rows)} scenario{plural}{open_end}; filling memory "
+        f"Time: {length} of load in {len(rows)} scenario{plural}{open_end}; filling memory "
         "and preparing the storage come on top."
     ]
 
 
-def _dry_run(ready: "Prepared") -> int:
-    """A line per row: what it would do, or why it can't."""
+def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
+    """A line per row: what it would do, or why it can't, and what was changed to fit."""
     from kvspill.suite.campaign import describe
     from kvspill.suite.scenario import missing_flags, missing_text, to_config
 
-    for row in ready.scenarios:
+    for row in rows:
         missing = missing_flags(row.settings)
-        text = missing_text(missing) if missing else ready.refused.get(row.name) or describe(to_config(row))
-        print(f"{row.name:<20} {text}")
+        text = missing_text(missing) if missing else refused.get(row.name) or describe(to_config(row))
+        changed = f" ({'; '.join(row.notes)})" if row.notes else ""
+        print(f"{row.name:<20} {text}{changed}")
     return 0
 
 
 def new_folder(given: str | None, kind: str) -> Path:
     """The directory of a new suite's results."""
-    from kvspill.suite.manifest import NAME
-
     if given is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         given = str(RESULTS / f"{kind}-{stamp}")
+    _refuse_taken(given)
     folder = Path(given)
-    if (folder / NAME).exists():
-        raise UsageError(
-            f"--output-dir {folder}: holds a suite already; add --resume {folder}, or name another"
-        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output-dir {folder}: cannot be made ({error.strerror}); name another") from error
     return folder
+
+
+def _refuse_taken(output_dir: str | None) -> None:
+    from kvspill.suite.manifest import NAME
+
+    if output_dir is not None and (Path(output_dir) / NAME).exists():
+        raise UsageError(
+            f"--output-dir {output_dir}: holds a suite already; add --resume {output_dir}, or name another"
+        )
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -246,8 +290,19 @@ def _resume(options: argparse.Namespace) -> int:
 
     if options.what or options.workloads is not None:
         raise UsageError("--resume: goes on with the scenarios of that suite; leave the names out")
+    usual = vars(_parser("").parse_args([]))
+    for name, value in vars(options).items():
+        if name not in _WITH_RESUME and value != usual[name]:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"--resume: goes on with the parameters of that suite; leave {flag} out")
+    if options.resume and options.output_dir:
+        raise UsageError(
+            f"--output-dir {options.output_dir}: --resume writes to {options.resume}; leave it out"
+        )
     folder = Path(options.resume or options.output_dir or _latest())
     manifest = settle(folder, load(folder))
+    if options.dry_run:
+        return _dry_run([row.scenario for row in manifest.rows if not row.finished], {})
     progress = Progress(options.quiet)
     done = sum(row.finished for row in manifest.rows)
     progress.say(f"going on in {folder}: {done} of {len(manifest.rows)} scenarios are done")

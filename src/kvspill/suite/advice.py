@@ -47,13 +47,15 @@ def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
         )
         return
     how = "would give" if best.simulated else "gave"
+    wrote = max(rows, key=lambda row: row.tiers["storage"].write_gib_per_sec)
+    written = wrote.tiers["storage"].write_gib_per_sec
     text = (
-        f"The storage {how} at most {tier.read_gib_per_sec:.2f} GiB/s reading and "
-        f"{tier.write_gib_per_sec:.2f} GiB/s writing in these rows ({best.name}, {best.users} users)"
+        f"The storage {how} at most {tier.read_gib_per_sec:.2f} GiB/s reading ({best.name}, {best.users} "
+        f"users) and {written:.2f} GiB/s writing ({wrote.name}) in these rows"
     )
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
         text += (
-            f"; 95 % of its reads took at most {time_text(tier.read_p95_ms)}, "
+            f"; 95 % of the reads in {best.name} took at most {time_text(tier.read_p95_ms)}, "
             f"of which at most {time_text(tier.read_device_p95_ms)} in the device"
         )
     yield text + "." + _beyond(rows, tier.read_gib_per_sec, probe_gib_per_sec)

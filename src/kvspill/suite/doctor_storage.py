@@ -44,6 +44,9 @@ def _directory(group: str, place: Place) -> Check:
     if place.path.exists() and not place.path.is_dir():
         return problem(group, name, "is a file, not a directory", OTHER_DIR)
     if not place.path.is_dir():
+        above = next(path for path in place.path.parents if path.exists())
+        if not above.is_dir():
+            return problem(group, name, f"does not exist, and {above} is a file", OTHER_DIR)
         return problem(group, name, "does not exist", f"make it with: mkdir -p {place.path}")
     if place.kind == KERNEL_VIEW:
         text = f"lies on {place.filesystem}, a view into the kernel that stores no files"

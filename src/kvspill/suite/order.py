@@ -8,13 +8,23 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
+from kvspill.models import all_models
 from kvspill.storage.preflight import cache_dirs
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
 from kvspill.suite.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
 from kvspill.suite.hardware import detect
 from kvspill.suite.plan import Sizes, Wishes, derive
 from kvspill.suite.progress import Progress
-from kvspill.suite.scenario import NINE, Scenario, fill, is_file, missing_flags, select, to_config
+from kvspill.suite.scenario import (
+    NINE,
+    Scenario,
+    fill,
+    is_file,
+    missing_flags,
+    placeholders,
+    select,
+    to_config,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,8 @@ class Order:
 
     words: Sequence[str] = ()
     wishes: Wishes = field(default_factory=Wishes)
+    model_asked: bool = False
+    """Whether the wished model was asked for; else a file that names one has it its way."""
     cache_dirs: Sequence[str] = ()
     simulated: bool = False
     device_profile: str | None = None
@@ -39,12 +51,17 @@ class Prepared:
     scenarios: Sequence[Scenario]
     refused: Mapping[str, str]
     """Why built-in rows cannot run on this machine, by name."""
+    asked: frozenset[str]
+    """The derived values that some row asks for."""
 
 
 def prepare(order: Order, progress: Progress, environ: Mapping[str, str] | None = None) -> Prepared:
     """Choose the rows, look at the machine, derive the sizes and fill the rows in."""
     chosen = select(order.words)
-    base = Config(model=order.wishes.model)  # an unknown model is refused before anything is touched
+    wishes = (
+        order.wishes if order.model_asked else replace(order.wishes, model=_model(chosen, order.wishes.model))
+    )
+    base = Config(model=wishes.model)  # an unknown model is refused before anything is touched
     environ = os.environ if environ is None else environ
     named = list(order.cache_dirs) or [
         name for name in environ.get("KVSPILL_CACHE_DIR", "").split(":") if name
@@ -62,10 +79,18 @@ def prepare(order: Order, progress: Progress, environ: Mapping[str, str] | None 
         directories = cache_dirs(wanted, Path.cwd())
         extra["cache_dir"] = [str(path) for path in directories]
         bandwidth = _measured(directories, progress)
-    sizes = derive(order.wishes, hardware, bandwidth)
+    sizes = derive(wishes, hardware, bandwidth)
     rows = [_with_rag(row, order) if order.rag else row for row in chosen]
     scenarios = [fill(row, sizes, extra, fit=not order.simulated) for row in rows]
-    return Prepared(sizes, scenarios, _refused(scenarios, any(is_file(word) for word in order.words)))
+    refused = _refused(scenarios, any(is_file(word) for word in order.words))
+    return Prepared(sizes, scenarios, refused, placeholders(chosen))
+
+
+def _model(rows: Sequence[Scenario], usual: str) -> str:
+    """The model to derive sizes for: that which all rows name, or the usual one."""
+    named = {str(row.settings.get("model", usual)) for row in rows}
+    only = named.pop() if len(named) == 1 else usual
+    return only if only in all_models() else usual
 
 
 def _modelled(order: Order) -> Bandwidth:

@@ -131,8 +131,9 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
     wants = appetite(config, bandwidth.read_gib_per_sec)
     knee = max(1, round(1 / wants.busy_share))
     room = max(1, int(storage_max * GIB / 2 / wants.entry_bytes))
-    users = wishes.users or min(USERS_MAX, knee, room)
-    users_high = wishes.users_high or max(users, min(USERS_HIGH_MAX, OVERLOAD * knee, room))
+    most = max(2, room) if wishes.quick else math.inf
+    users = int(min(wishes.users or min(USERS_MAX, knee, room), most))
+    users_high = int(min(wishes.users_high or max(users, min(USERS_HIGH_MAX, OVERLOAD * knee, room)), most))
     notes += _user_notes(wishes, bandwidth, wants, knee, room, users, users_high)
     # A quarter of what the users write in the time lets every tier fill and spill.
     spill_gb = users * wants.written_bytes_per_sec * seconds["tier_seconds"] / 4 / GIB
@@ -214,7 +215,7 @@ def _user_notes(
         f"gives {bandwidth.read_gib_per_sec:.2f} GiB/s, so about {knee} users keep it just busy"
     )
     if wishes.users:
-        first = f"Users {users}: as asked ({how})."
+        first = f"Users {users}: {_asked(wishes.users, users)} ({how})."
     elif users == room and users < knee:
         first = f"Users {users}: {how}, but there is room for the entries of {room} only."
     elif users < knee:
@@ -222,9 +223,22 @@ def _user_notes(
     else:
         first = f"Users {users}: {how}."
     if wishes.users_high:
-        return [first, f"High load {users_high} users: as asked."]
-    limit = f", limited to {room} by the room for their entries" if users_high == room else ""
-    return [first, f"High load {users_high} users: {OVERLOAD} times what keeps the storage busy{limit}."]
+        return [first, f"High load {users_high} users: {_asked(wishes.users_high, users_high)}."]
+    if users_high < OVERLOAD * knee:
+        why = (
+            f"there is room for the entries of {room}" if users_high == room else f"{USERS_HIGH_MAX} at most"
+        )
+        why = "as many as in the other rows" if users_high == users else why
+        return [first, f"High load {users_high} users: {why}."]
+    if users_high > OVERLOAD * knee:
+        return [first, f"High load {users_high} users: no fewer than in the other rows."]
+    return [first, f"High load {users_high} users: {OVERLOAD} times what keeps the storage busy."]
+
+
+def _asked(asked: int, got: int) -> str:
+    if asked == got:
+        return "as asked"
+    return f"{asked} were asked, but with --quick there is room for the entries of {got} only"
 
 
 def _cpu_notes(wishes: Wishes, hardware: Hardware, cpu_gb: float, cpu_small_gb: float) -> list[str]:

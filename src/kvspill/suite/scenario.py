@@ -195,6 +195,7 @@ def fill(scenario: Scenario, sizes: Sizes, extra: Mapping[str, Any], *, fit: boo
             if filled != value:
                 notes.append(f"duration {value:g} -> {filled:g} s (--quick)")
         settings[name] = filled
+    settings.setdefault("model", sizes.values["model"])
     if settings.get("storage_tier", "on") in ("on", True):
         settings.setdefault("storage_capacity_gb", sizes.values["storage_gb"])
         settings.update(extra)
@@ -204,6 +205,11 @@ def fill(scenario: Scenario, sizes: Sizes, extra: Mapping[str, Any], *, fit: boo
         notes += _fit(settings, sizes)
     notes += _fit_documents(settings)
     return replace(scenario, settings=settings, notes=(*scenario.notes, *notes))
+
+
+def placeholders(rows: Iterable[Scenario]) -> frozenset[str]:
+    """The derived values that these rows ask for."""
+    return frozenset(name for row in rows for name in _PLACEHOLDER.findall(repr(row.settings)))
 
 
 def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:

@@ -126,8 +126,8 @@ class Choice:
     reason: str
 
 
-def metric_choice(cpu_gb: float) -> Choice:
-    """The metrics to compare by; the choice depends on the DRAM budget alone."""
+def metric_choice(cpu_gb: float, option: Option) -> Choice:
+    """The metrics to compare by; the choice depends on the DRAM budget."""
     decode, wall, storage = (
         "decode_bytes_read_gb",
         "avg_throughput_tokens_per_sec",
@@ -153,8 +153,12 @@ def metric_choice(cpu_gb: float) -> Choice:
         (wall,),
         (decode, storage),
         (),
-        f"no study of metrics was made at {cpu_gb:g} GB of DRAM (only at 0 and 4); this option's own rule is "
-        "throughput as the sole criterion",
+        f"no study of metrics was made at {cpu_gb:g} GB of DRAM (only at 0 and 4); "
+        + (
+            "this option's own rule is throughput as the sole criterion"
+            if option.settings.get("performance_profile") == "throughput"
+            else "throughput by the wall clock counts everything that a user waits for"
+        ),
     )
 
 
@@ -175,6 +179,7 @@ MEASURES: Final = (
     Measure("decode_bytes_read_gb", "GiB", "cache_stats"),
     Measure("tier_storage_read_bandwidth_gbps", "GiB/s", "cache_stats"),
     Measure("tier_storage_write_bandwidth_gbps", "GiB/s", "cache_stats"),
+    Measure("nvme_throughput", "tok/s", "summary"),
     Measure("storage_entries", "entries", "cache_stats"),
     Measure("storage_read_device_p95_ms", "ms", "cache_stats", max, max),
     Measure("storage_write_device_p95_ms", "ms", "cache_stats", max, max),
@@ -186,21 +191,30 @@ def aggregate(trials: Sequence[Sequence[Result]]) -> dict[str, Any]:
     over trials, device p95 the maximum of all. Median, p95 and spread over trials stand beside them."""
     figures: dict[str, Any] = {}
     for measure in MEASURES:
-        per_trial = [_over_ranks(measure, ranks) for ranks in trials]
-        known = [value for value in per_trial if value is not None]
-        figures[measure.name] = {
-            "unit": measure.unit,
-            "value": measure.over_trials(known) if len(known) == len(trials) and known else None,
-            "rule": _rule(measure),
-            "per_trial": per_trial,
-            "median": median(known) if known else None,
-            "p95": float(np.percentile(known, 95)) if known else None,
-            "cv": coefficient_of_variation(known) if len(known) > 1 else None,
-        }
-    read, write = (figures[f"tier_storage_{verb}_bandwidth_gbps"]["value"] for verb in ("read", "write"))
-    whole = None if read is None or write is None else read + write
-    figures["aggregate_bandwidth_gbps"] = {"unit": "GiB/s", "value": whole, "rule": "read plus write"}
+        figures[measure.name] = _figure(measure, [_over_ranks(measure, ranks) for ranks in trials])
+    both = zip(
+        *(figures[f"tier_storage_{verb}_bandwidth_gbps"]["per_trial"] for verb in ("read", "write")),
+        strict=True,
+    )
+    whole = [None if None in pair else sum(pair) for pair in both]
+    figures["aggregate_bandwidth_gbps"] = {
+        **_figure(Measure("aggregate_bandwidth_gbps", "GiB/s", ""), whole),
+        "rule": "read plus write",
+    }
     return figures
+
+
+def _figure(measure: Measure, per_trial: Sequence[float | None]) -> dict[str, Any]:
+    known = [value for value in per_trial if value is not None]
+    return {
+        "unit": measure.unit,
+        "value": measure.over_trials(known) if len(known) == len(per_trial) and known else None,
+        "rule": _rule(measure),
+        "per_trial": list(per_trial),
+        "median": median(known) if known else None,
+        "p95": float(np.percentile(known, 95)) if known else None,
+        "cv": coefficient_of_variation(known) if len(known) > 1 else None,
+    }
 
 
 def _over_ranks(measure: Measure, ranks: Sequence[Result]) -> float | None:
@@ -238,6 +252,13 @@ def deviations(option: Option, config: Config, trials: Sequence[Sequence[Result]
     return found
 
 
+def _told(option: Option, config: Config) -> set[str]:
+    """Settings that a submission names: what its option fixes, and what was set differently."""
+    reference = Config.model_validate(dict(option.settings))
+    changed = {name for name in Config.model_fields if getattr(reference, name) != getattr(config, name)}
+    return (changed - {"sources", "ignored_keys"}) | set(option.settings) | {"cache_dir"}
+
+
 def complete_trials(trials: Sequence[Sequence[Result]]) -> list[Sequence[Result]]:
     """Trials of which every rank ran to the end."""
     return [ranks for ranks in trials if ranks and all(incomplete_reason(result) is None for result in ranks)]
@@ -268,7 +289,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
     """The whole submission as plain data."""
     complete = complete_trials(trials)
     found = deviations(option, config, trials)
-    choice = metric_choice(config.cpu_mem_gb)
+    choice = metric_choice(config.cpu_mem_gb, option)
     digests = {result["digest"] for ranks in complete for result in ranks}
     return {
         "schema_version": 1,
@@ -278,7 +299,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
         "deviations": found,
         "allocs": allocs_text(option, config.max_concurrent_allocs),
         "trials": {"run": len(trials), "complete": len(complete), "ranks": max(map(len, trials), default=0)},
-        "same_work": len(digests) <= 1,
+        "same_work": len(digests) == 1 if digests else None,
         "digests": sorted(digests),
         "compare_by": {
             "primary": list(choice.primary),
@@ -287,7 +308,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
             "reason": choice.reason,
         },
         "figures": aggregate(complete) if complete else {},
-        "parameters": config.model_dump(mode="json", include=set(option.settings) | {"cache_dir"}),
+        "parameters": config.model_dump(mode="json", include=_told(option, config)),
         "environment": complete[0][0].get("environment") if complete else None,
         "warnings": _warnings(trials),
     }
@@ -300,7 +321,8 @@ def _warnings(trials: Sequence[Sequence[Result]]) -> list[str]:
         for item in (item for result in ranks for item in result["warnings"]):
             # How many trials there are is judged over all of them, not in each.
             if item["code"] != "few_trials":
-                found.setdefault(item["code"], {}).setdefault(number, item["message"])
+                said = found.setdefault(item["code"], {})
+                said[number] = f"{said[number]} {item['message']}" if number in said else item["message"]
     lines = []
     for code, texts in found.items():
         first = next(iter(texts))
@@ -330,10 +352,11 @@ def render(summary: Mapping[str, Any]) -> str:
     if compare["not_recommended"]:
         lines.append(f"Not by:     {', '.join(compare['not_recommended'])}")
     lines += [f"because {compare['reason']}.", ""]
+    if summary["figures"]:
+        lines.append(f"   {'':<34} {'all trials':>18}  median, p95, CV")
     for name, figure in summary["figures"].items():
         lines.append(_figure_line(name, figure, name in compare["primary"]))
-    lines += ["", "Sum over ranks and mean over trials; device p95: the maximum. Then over trials:"]
-    lines.append("median, p95 and coefficient of variation.")
+    lines += ["", "All trials: sum over ranks, mean over trials; device p95: the maximum."]
     if summary["warnings"]:
         lines += ["", "Warnings:", *(f"  {text}" for text in summary["warnings"])]
     return "\n".join(lines) + "\n"

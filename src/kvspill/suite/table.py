@@ -154,7 +154,8 @@ def milliseconds(statistics: Mapping[str, float] | None, name: str) -> str:
 def _legend(found: Mapping[str, Figures]) -> list[str]:
     lines = [
         "",
-        "e2e: end to end; queue: mean wait; I/O: time of a request in all tiers; g/c/s: GPU, CPU, storage;",
+        "e2e: end to end; queue: mean wait; I/O: time in all tiers, each of completed requests;",
+        "g/c/s: GPU, CPU, storage;",
         "reads from: share of the bytes read; r/w: GiB/s read and written, demotions included.",
     ]
     if any(item.modelled for item in found.values()):

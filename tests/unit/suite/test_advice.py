@@ -262,11 +262,18 @@ def test_more_dram_that_serves_less_is_named_as_a_contradiction() -> None:
     assert "To buy first: DRAM" in explained
 
 
+def test_the_most_that_was_written_is_looked_for_on_its_own() -> None:
+    pressed = row("storage-saturation", tiers={"storage": replace(tier(read=2.0), write_gib_per_sec=0.3)})
+    other = row("production", tiers={"storage": replace(tier(read=0.5), write_gib_per_sec=0.7)})
+    assert "2.00 GiB/s reading (storage-saturation" in advice(pressed, other)
+    assert "0.70 GiB/s writing (production)" in advice(pressed, other)
+
+
 def test_the_most_of_the_storage_is_looked_for_in_every_row_stage_and_the_idle_probe() -> None:
     pressed = row("storage-saturation", tiers={"storage": tier(read=2.0)})
     search = row("autoscale", tiers={"storage": tier(read=2.5)}, stage_storage_gib_per_sec=3.5)
     text = "\n".join(advise({item.name: item for item in (pressed, search)}, 4.25))
-    assert "at most 2.50 GiB/s reading and 0.10 GiB/s writing in these rows (autoscale" in text
+    assert "at most 2.50 GiB/s reading (autoscale" in text
     assert (
         "In a stage of autoscale it moved 3.50 GiB/s. Idle, before the first row, it read 4.25 GiB/s." in text
     )

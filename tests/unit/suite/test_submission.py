@@ -198,6 +198,15 @@ def test_ranks_are_summed_trials_averaged_and_device_p95_is_the_maximum(result: 
     assert found["storage_read_device_p95_ms"]["rule"] == "maximum over ranks and trials"
 
 
+def test_the_whole_bandwidth_stands_beside_its_trials(result: dict[str, Any]) -> None:
+    found = aggregate([[result], [result]])
+    parts = [found[f"tier_storage_{verb}_bandwidth_gbps"]["value"] for verb in ("read", "write")]
+    whole = found["aggregate_bandwidth_gbps"]
+    assert whole["value"] == pytest.approx(sum(parts))
+    assert whole["per_trial"] == [pytest.approx(sum(parts))] * 2
+    assert whole["cv"] == 0.0
+
+
 def test_a_figure_that_a_trial_lacks_is_not_invented(result: dict[str, Any]) -> None:
     lacking = copy.deepcopy(result)
     lacking["summary"]["cache_stats"]["storage_read_device_p95_ms"] = None
@@ -205,10 +214,13 @@ def test_a_figure_that_a_trial_lacks_is_not_invented(result: dict[str, Any]) -> 
 
 
 def test_the_metric_depends_on_the_dram_budget() -> None:
-    assert metric_choice(0).primary == ("decode_bytes_read_gb", "avg_throughput_tokens_per_sec")
-    assert metric_choice(0).unfit == ("storage_throughput_tokens_per_sec",)
-    assert metric_choice(4).primary == ("storage_throughput_tokens_per_sec",)
-    assert "2 GB" in metric_choice(2).reason
+    one, standard = OPTIONS["1"], OPTIONS["8b"]
+    assert metric_choice(0, one).primary == ("decode_bytes_read_gb", "avg_throughput_tokens_per_sec")
+    assert metric_choice(0, one).unfit == ("storage_throughput_tokens_per_sec",)
+    assert metric_choice(4, one).primary == ("storage_throughput_tokens_per_sec",)
+    assert "2 GB" in metric_choice(2, standard).reason
+    assert "this option's own rule" in metric_choice(2, standard).reason
+    assert "own rule" not in metric_choice(2, one).reason
 
 
 def test_option_2_says_which_allocs_it_takes(result: dict[str, Any]) -> None:
