@@ -90,7 +90,7 @@ class Config(BlockFields, AutoscalingFields):
     rate_process: Literal["constant", "poisson"] = opt(
         "constant", "how the requests of --request-rate follow each other", group="load"
     )
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = opt(42, "same seed, same requests", group="load")
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = opt(42, "same seed, same requests", group="load")
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
 
     model: Annotated[str, Field(min_length=1)] = opt(

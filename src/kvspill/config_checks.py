@@ -202,6 +202,16 @@ def _check_autoscaling(config: "Config") -> None:
             "--autoscaler-mode qos: watches the storage tier, but --storage-tier is off; "
             "use --autoscaler-mode slo or capacity, or --storage-tier on"
         )
+    if config.autoscaler_mode == "qos" and config.io_model == "prefix":
+        raise UsageError(
+            "--autoscaler-mode qos: judges single reads, but with --io-model prefix the many blocks of one "
+            "request wait for each other; use --autoscaler-mode slo --slo-latency storage-ttft, or capacity"
+        )
+    if config.autoscaler_mode == "qos" and config.prefill_only:
+        raise UsageError(
+            "--autoscaler-mode qos: judges storage reads, but --prefill-only makes none; "
+            "use --autoscaler-mode capacity"
+        )
     if not config.min_users <= config.num_users <= config.max_users:
         raise UsageError(
             f"--num-users {config.num_users}: outside of --min-users {config.min_users} to --max-users "

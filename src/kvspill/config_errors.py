@@ -96,10 +96,11 @@ def range_text(location: Location) -> str:
     lows = [bound.ge for bound in bounds if getattr(bound, "ge", None) is not None]
     above = [bound.gt for bound in bounds if getattr(bound, "gt", None) is not None]
     highs = [bound.le for bound in bounds if getattr(bound, "le", None) is not None]
-    highs += [bound.lt for bound in bounds if getattr(bound, "lt", None) is not None]
+    below = [bound.lt for bound in bounds if getattr(bound, "lt", None) is not None]
     zero = ", or 0 for the default" if ZeroIsNone in bounds else ""
     if above:
         most = f", at most {_number(min(highs))}" if highs else ""
+        most = f" and less than {_number(min(below))}" if below else most
         return f"give more than {_number(max(above))}{most}{zero}"
     if lows and highs:
         return f"give {_number(max(lows))} to {_number(min(highs))}{zero}"

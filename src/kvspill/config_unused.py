@@ -70,6 +70,28 @@ IDLE: Final[tuple[Idle, ...]] = (
         "Give --request-rate N as well, or leave it out.",
     ),
     Idle(
+        (
+            *("autoscaler_mode", "target_saturation", "min_users", "max_users", "scale_up_factor"),
+            *("scale_down_factor", "autoscaler_interval", "autoscaler_stage", "autoscaler_cooldown"),
+            *("capacity_metric", "slo_latency", "slo_percentile", "slo_target_ms", "slo_classes"),
+        ),
+        lambda config: not config.enable_autoscaling,
+        "nothing is searched for",
+        "Give --enable-autoscaling as well, or leave it out.",
+    ),
+    Idle(
+        ("slo_latency", "slo_percentile", "slo_target_ms", "slo_classes"),
+        lambda config: config.enable_autoscaling and config.autoscaler_mode != "slo",
+        "only --autoscaler-mode slo has a target of latency",
+        "Give --autoscaler-mode slo as well, or leave it out.",
+    ),
+    Idle(
+        ("target_saturation", "scale_up_factor", "scale_down_factor"),
+        lambda config: config.enable_autoscaling and config.autoscaler_mode != "qos",
+        "only --autoscaler-mode qos has a target of saturation",
+        "Give --autoscaler-mode qos as well, or leave it out.",
+    ),
+    Idle(
         ("rag_num_docs",),
         lambda config: not config.enable_rag,
         "nothing is retrieved",

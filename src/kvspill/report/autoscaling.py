@@ -40,7 +40,7 @@ def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
     answer = steps[-1]
     lever = _lever(answer)
     yield "Mode", str(answer["mode"])
-    unit = "users" if lever == "users" else "times the recorded speed"
+    unit = "users" if lever == "users" else "times the given speed"
     yield "Answer", "none" if answer[lever] is None else f"{answer[lever]:,g} {unit}"
     yield "Reason", str(answer["reason"])
     if answer.get("saturation") is not None:

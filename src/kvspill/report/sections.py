@@ -227,21 +227,29 @@ def _qos(result: Mapping[str, Any]) -> Iterator[Part]:
     yield title("QOS" + label(result))
     rows = []
     for name, entry in result["summary"]["qos_metrics"].items():
+        waits = entry["queue_wait_ms"]
+        unfinished = entry["unfinished_requests"]
+        left = "-" if unfinished is None else f"{unfinished:,}"
+        wait = "-" if waits is None else duration(waits["mean"])
         if entry.get("no_data"):
-            rows.append((name, "0", "-", "-", "-", "-"))
+            rows.append((name, "0", left, wait, "-", "-", "-", "-"))
             continue
         sla = entry["sla"]
         rows.append(
             (
                 name,
                 f"{entry['total_requests']:,}",
+                left,
+                wait,
                 duration(sla["actual_p95_ms"]),
                 duration(sla["target_p95_ms"]),
                 share(sla["compliance"]),
-                "met" if sla["met"] else "missed",
+                sla["verdict"],
             )
         )
-    yield grid(("class", "requests", "P95", "target P95", "within", "SLA"), rows)
+    yield grid(("class", "requests", "unfinished", "mean wait", "P95", "target P95", "within", "SLA"), rows)
+    for line in result["summary"]["priority_inversions"]:
+        yield indent(Text(f"Priority inversion: {line}"))
 
 
 def _bottlenecks(result: Mapping[str, Any]) -> Iterator[Part]:

@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvspill.measure.histograms import Histogram, merged
 from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
 from kvspill.report.metrics import Measured, ratio
+
+VERDICT_MIN = 50
+"""Requests of a class below which nothing is said about it."""
 
 
 def summary_block(
@@ -21,6 +25,7 @@ def summary_block(
         "storage_health": health,
         "cache_stats": {**in_cache, "storage_health": health},
         "qos_metrics": {qos.name.lower(): _qos(measured, qos) for qos in QoS},
+        "priority_inversions": _inversions(measured),
         "prefix_cache_stats": _prefixes(measured),
         "autoscaling_stats": [dict(step) for step in autoscaling],
         "autoscaling_summary": dict(autoscaling[-1]) if autoscaling else None,
@@ -39,15 +44,41 @@ def _qos(measured: Measured, qos: QoS) -> dict[str, Any]:
         "failed_requests": requests.failed_by_qos[qos],
         "unfinished_requests": None if unfinished_ns is None else len(unfinished_ns),
     }
+    waits = {
+        # Whoever still waits counts with the wait so far, as in the queue_wait_ms of all.
+        "queue_wait_ms": _waits(measured, qos).statistics_ms(),
+        "queue_wait_completed_ms": measured.statistics_ms(requests.queue_by_qos[qos]),
+    }
     if latency is None:
-        return {"no_data": True, **counts}
+        return {"no_data": True, **counts, **waits}
     return {
         "total_requests": histogram.count,
         **counts,
         "latency_ms": latency,
-        "queue_wait_ms": measured.statistics_ms(requests.queue_by_qos[qos]),
+        **waits,
         "sla": _sla(measured, qos, latency, unfinished_ns or []),
     }
+
+
+def _waits(measured: Measured, qos: QoS) -> Histogram:
+    unfinished = Histogram()
+    unfinished.record_all(_unfinished_ns(measured, qos) or ())
+    return merged((measured.recorder.requests.queue_by_qos[qos], unfinished))
+
+
+def _inversions(measured: Measured) -> list[str]:
+    """Pairs of classes where the one served first waited longer on average; nothing where all is right."""
+    waits = {qos: _waits(measured, qos) for qos in QoS}
+    means_ms = {
+        qos: (wait.mean_ns or 0.0) / NS_PER_MS for qos, wait in waits.items() if wait.count >= VERDICT_MIN
+    }
+    return [
+        f"{first.name.lower()} waited {means_ms[first]:,.3f} ms on average, "
+        f"{later.name.lower()} {means_ms[later]:,.3f} ms"
+        for first in means_ms
+        for later in means_ms
+        if first < later and means_ms[first] > means_ms[later]
+    ]
 
 
 def _sla(
@@ -62,6 +93,7 @@ def _sla(
     lost = requests.failed_by_qos[qos] + late
     violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + lost
     total = histogram.count + lost
+    met = violations <= 0.05 * total and latency["p99"] <= target_p99_ms and not lost
     return {
         "target_p95_ms": target_p95_ms,
         "actual_p95_ms": latency["p95"],
@@ -69,7 +101,8 @@ def _sla(
         "actual_p99_ms": latency["p99"],
         "compliance": 1 - violations / total,
         "violations": violations,
-        "met": violations <= 0.05 * total and latency["p99"] <= target_p99_ms and not lost,
+        "met": met,
+        "verdict": ("met" if met else "missed") if total >= VERDICT_MIN else "no verdict",
     }
 
 

@@ -86,6 +86,11 @@ class Engine:
         return len(self._queue)
 
     @property
+    def leaving(self) -> int:
+        """Users who were retired and still wait for their last answer."""
+        return self._population.leaving
+
+    @property
     def in_service(self) -> int:
         return len(self._in_service)
 

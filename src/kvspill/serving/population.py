@@ -37,6 +37,11 @@ class Population(Protocol):
     """How late arrivals were seen (a sample); of open ones only where a server waited for them: what arrives
     while all are busy is taken in when one of them looks for work, at its intended time and without harm."""
 
+    @property
+    def leaving(self) -> int:
+        """Retired users who still wait for their last answer."""
+        ...
+
     async def run(self) -> None:
         """Let the users ask until there is nothing more to ask."""
         ...
@@ -99,6 +104,11 @@ class OpenPopulation:
         self.spent = False
         self.lateness_ns: list[int] = []
         self.set_users(workload.users)
+
+    @property
+    def leaving(self) -> int:
+        """Open users don't wait for answers."""
+        return 0
 
     async def run(self) -> None:
         while not self.exhausted:
@@ -231,6 +241,10 @@ class ClosedPopulation:
         self.exhausted = False
         self.spent = False
         self.lateness_ns: list[int] = []
+
+    @property
+    def leaving(self) -> int:
+        return sum(request.user >= self.users for request in self._answers)
 
     async def run(self) -> None:
         self.set_users(self._workload.users)

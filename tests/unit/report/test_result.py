@@ -144,7 +144,13 @@ def test_classes_have_their_own_latency_and_targets() -> None:
     recorder = filled_recorder()
     recorder.request(request(19, intended=18.97, tokens=1))
     qos = result(recorder)["summary"]["qos_metrics"]
-    assert qos["responsive"] == {"no_data": True, "failed_requests": 0, "unfinished_requests": 0}
+    assert qos["responsive"] == {
+        "no_data": True,
+        "failed_requests": 0,
+        "unfinished_requests": 0,
+        "queue_wait_ms": None,
+        "queue_wait_completed_ms": None,
+    }
     assert qos["interactive"]["total_requests"] == 1
     assert qos["interactive"]["sla"]["target_p95_ms"] == 50
     assert qos["interactive"]["sla"]["met"] is False
@@ -169,6 +175,28 @@ def test_an_unfinished_request_that_waited_too_long_breaks_its_class_promise_l3(
     assert (batch["sla"]["violations"], batch["sla"]["compliance"], batch["sla"]["met"]) == (1, 0.5, False)
     unknown = result(recorder, facts(unfinished_ages_ns=(ns(2),)))["summary"]["qos_metrics"]["batch"]
     assert unknown["unfinished_requests"] is None
+
+
+def test_a_class_that_is_starved_shows_its_wait_and_no_verdict_on_a_handful() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=14.99))
+    starved = facts(unfinished_ages_ns=(ns(8),) * 49, unfinished_qos=(QoS.BATCH,) * 49)
+    batch = result(recorder, starved)["summary"]["qos_metrics"]["batch"]
+    assert batch["queue_wait_ms"]["mean"] == pytest.approx(8000 * 49 / 50, rel=0.01)
+    assert batch["queue_wait_completed_ms"]["mean"] < 1
+    assert batch["sla"]["verdict"] == "missed"
+    few = result(recorder)["summary"]["qos_metrics"]["batch"]["sla"]
+    assert (few["met"], few["verdict"]) == (True, "no verdict")
+
+
+def test_an_inversion_of_priority_is_named_where_enough_waited() -> None:
+    recorder = empty_recorder()
+    classes = (QoS.INTERACTIVE,) * 50 + (QoS.BATCH,) * 50
+    inverted = facts(unfinished_ages_ns=(ns(2),) * 50 + (ns(1),) * 50, unfinished_qos=classes)
+    (line,) = result(recorder, inverted)["summary"]["priority_inversions"]
+    assert line == "interactive waited 2,000.000 ms on average, batch 1,000.000 ms"
+    right = facts(unfinished_ages_ns=(ns(1),) * 50 + (ns(2),) * 50, unfinished_qos=classes)
+    assert result(recorder, right)["summary"]["priority_inversions"] == []
 
 
 def test_prompts_seen_stand_beside_prompts_found() -> None:

@@ -10,10 +10,14 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
-from kvspill.records import NS_PER_SEC, Tier
+from kvspill.records import MIB, NS_PER_SEC, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
+from kvspill.serving.autoscaler.capacity import CapacityMode, _Stage
+from kvspill.serving.autoscaler.monitor import WindowMonitor
+from kvspill.serving.autoscaler.options import Pace, SearchOptions
+from kvspill.serving.autoscaler.stage import StageMeasure
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.suite import search as search_module
@@ -24,6 +28,7 @@ from kvspill.suite.search import SearchTrial
 from kvspill.suite.trial import Plan, run_trial
 from kvspill.world import run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
+from unit.serving.autoscaler_rows import read
 from unit.serving.searching import trace_search
 
 
@@ -49,6 +54,42 @@ def test_a_recording_is_not_searched_with_closed_arrivals() -> None:
     with pytest.raises(UsageError, match=r"--arrival closed: .*leave it out") as refused:
         Config(**asked, arrival="closed")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"io_model": "prefix"}, "wait for each other; use --autoscaler-mode slo"),
+        ({"prefill_only": True}, "--prefill-only makes none; use --autoscaler-mode capacity"),
+    ],
+)
+def test_a_saturation_of_single_reads_is_not_asked_of_what_has_none(changes, says) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        Config(enable_autoscaling=True, duration=60.0, **changes)
+    Config(enable_autoscaling=True, duration=60.0, autoscaler_mode="capacity", **changes)
+
+
+def test_a_peak_that_its_return_refutes_gives_way_to_the_better_level() -> None:
+    """One lucky window made 10 users look as good as 20; ten times as long a return does not."""
+    mode = CapacityMode(SearchOptions("capacity", 10, 1, 40, Pace(NS_PER_SEC), 0, 9 * NS_PER_SEC))
+    mode._stages = [_Stage(10, moving(103, 5)), _Stage(20, moving(103, 5)), _Stage(40, moving(102, 5))]
+    mode._descended = True
+    lucky = mode._peak()
+    assert lucky.level == 10
+    returned = _Stage(10, moving(99, 50))
+    mode._confirmations = [returned]
+    assert mode._agrees(returned, lucky)
+    assert not mode._holds(returned)
+    assert mode._peak().level == 20
+    assert mode._holds(_Stage(20, moving(103, 50)))
+
+
+def moving(mib_per_sec: int, seconds: int) -> StageMeasure:
+    """A window in which the storage moves so much, a little more and a little less from second to second."""
+    monitor = WindowMonitor(bytes_per_token=MIB, unloaded=None)
+    for second in range(seconds * 10):
+        monitor.op(read(second / 10 + 0.05, 1, nbytes=mib_per_sec * MIB // 10 + (second % 2) * MIB // 10))
+    return monitor.measure(seconds * NS_PER_SEC, 10)
 
 
 def test_a_peak_nobody_returned_to_is_not_confirmed(tmp_path) -> None:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from kvspill.measure.recorder import Recorder
-from kvspill.records import MIB, NS_PER_SEC, QoS, Tier
+from kvspill.records import MIB, NS_PER_SEC, QoS, Tier, Verb
 from kvspill.serving.autoscaler.baseline import UnloadedRead, fit_line, probe_unloaded
 from kvspill.serving.autoscaler.monitor import WindowMonitor
 from kvspill.serving.autoscaler.options import Pace, SearchOptions
 from kvspill.serving.autoscaler.qos import QosMode
 from kvspill.serving.autoscaler.qosmonitor import priority_inversions, qos_block, without_verdict
+from kvspill.serving.autoscaler.search import Judgement
 from kvspill.serving.autoscaler.stage import pooled, share_interval
 from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.storage.modelled import ModelledBackend
@@ -196,14 +197,42 @@ def test_a_stage_that_outlives_the_load_changes_nothing() -> None:
     assert (windows.recorder.window_start_ns, windows.recorder.window_end_ns) == (0, 10)
 
 
-@pytest.mark.parametrize(("reads", "requests", "enough"), [(17, 9, False), (0, 9, False), (0, 60, True)])
-def test_a_few_reads_are_reason_to_go_on_but_not_to_conclude(reads, requests, enough) -> None:
+def judged(monitor: WindowMonitor) -> Judgement:
+    options = SearchOptions("qos", 1, 1, 9, Pace(NS_PER_SEC), 0, 9 * NS_PER_SEC)
+    return QosMode(options).judge(monitor.measure(NS_PER_SEC, 10))
+
+
+@pytest.mark.parametrize(
+    ("reads", "taken_ms", "requests", "passes"),
+    [(17, 1, 9, True), (17, 100, 9, False), (1, 100, 0, False), (0, 1, 9, True), (0, 1, 0, True)],
+)
+def test_with_few_reads_a_stage_is_held_on_and_they_only_say_where_to_go(
+    reads, taken_ms, requests, passes
+) -> None:
     monitor = monitor_of()
-    monitor.begin(0)
     for number in range(reads):
-        monitor.op(read(0.01 * number + 0.01, 1))
+        monitor.op(read(0.01 * number + 0.2, taken_ms))
     for number in range(requests):
         monitor.request(served(0.01 * number + 0.01, 1))
-    options = SearchOptions("qos", 1, 1, 9, Pace(NS_PER_SEC), 0, 9 * NS_PER_SEC)
-    found = QosMode(options).judge(monitor.measure(NS_PER_SEC, 10))
-    assert (found.passes, found.clear, found.enough) == (True, True, enough)
+    found = judged(monitor)
+    assert (found.passes, found.clear, found.enough, found.waiting) == (passes, False, False, True)
+
+
+def test_storage_that_nobody_needs_is_idle() -> None:
+    monitor = monitor_of()
+    for number in range(60):
+        monitor.request(served(0.01 * number + 0.01, 1))
+    found = judged(monitor)
+    assert (found.passes, found.clear, found.enough, found.text) == (True, True, True, "storage idle")
+
+
+@pytest.mark.parametrize(("requests", "passes", "text"), [(60, True, "never read"), (0, False, "too few")])
+def test_storage_that_is_only_written_is_never_called_idle(requests, passes, text) -> None:
+    monitor = monitor_of()
+    for number in range(60):
+        monitor.op(read(0.01 * number + 0.2, 100)._replace(verb=Verb.WRITE))
+    for number in range(requests):
+        monitor.request(served(0.01 * number + 0.01, 1))
+    found = judged(monitor)
+    assert (found.passes, found.enough) == (passes, False)
+    assert text in found.text

@@ -54,7 +54,7 @@ def search_sentence(result: Mapping[str, Any]) -> str:
         return ""
     last = steps[-1]
     by_users = lever in ("users", "num_users")
-    unit = "users" if by_users else "times the recorded speed"
+    unit = "users" if by_users else "times the given speed"
     reason = str(last.get("reason", "")).rstrip(".")
     answer = f"{_level(last[lever])} {unit}"
     if last.get("concluded", True):

@@ -61,7 +61,7 @@ class CapacityMode:
             reason = f"return to the peak of {self.line(peak.measure)}"
             held = await self._hold(stages, peak.level, "confirm", reason)
             self._confirmations.append(held)
-            if self._agrees(held, peak):
+            if self._holds(held):
                 break
         return self._answer(self._confirmations[-1], reached)
 
@@ -91,7 +91,7 @@ class CapacityMode:
     async def _descend(self, stages: Stages) -> None:
         """The first stage may have had more users than the peak needs: halve them until throughput falls."""
         first, lowest = self._stages[0], self._options.lowest
-        if not self._reaches(first, START_SHARE):
+        if not self._reaches(first.level, START_SHARE):
             return
         self._descended = True
         level, reached = first.level, True
@@ -101,7 +101,7 @@ class CapacityMode:
             )
             level = max(lowest, level // 2)
             self._stages.append(await self._hold(stages, level, DESCEND, reason))
-            reached = self._reaches(self._stages[-1])
+            reached = self._reaches(level)
         fewest = self._peak().level
         middle = round(math.sqrt(level * fewest))
         if level < middle < fewest:
@@ -109,12 +109,12 @@ class CapacityMode:
             reason = f"the fewest that reach the peak are between {shown(level)} and {shown(fewest)}"
             self._stages.append(await self._hold(stages, middle, DESCEND, reason))
 
-    def _reaches(self, held: _Stage, share: float = 1 - SAME) -> bool:
-        """Whether a stage's interval reaches the mean of all that are as good as the best."""
-        best = max((self.rate(stage.measure) for stage in self._stages), key=lambda rate: rate.mean)
-        rates = [self.rate(stage.measure) for stage in self._stages]
-        plateau = fmean(rate.mean for rate in rates if rate.mean >= (1 - SAME) * best.mean)
-        rate = self.rate(held.measure)
+    def _reaches(self, level: int, share: float = 1 - SAME) -> bool:
+        """Whether a level's interval reaches the mean of all that are as good as the best."""
+        rates = [self._rate(other) for other in self._levels()]
+        best = max(rate.mean for rate in rates)
+        plateau = fmean(rate.mean for rate in rates if rate.mean >= (1 - SAME) * best)
+        rate = self._rate(level)
         return plateau > 0 and rate.mean >= share * plateau and rate.high >= plateau
 
     async def _refine(self, stages: Stages) -> None:
@@ -145,22 +145,35 @@ class CapacityMode:
         now, then = self.rate(held.measure), self.rate(best.measure)
         return now.mean < then.mean * PLATEAU and now.high < then.low
 
-    def _mean(self, level: int) -> float:
-        """Mean throughput over all windows of a level."""
-        held = [stage for stage in (*self._stages, *self._confirmations) if stage.level == level]
-        return fmean(self.rate(stage.measure).mean for stage in held)
+    def _levels(self) -> list[int]:
+        return sorted({held.level for held in self._stages})
+
+    def _rate(self, level: int) -> Interval:
+        """Throughput of a level by its longest window, the latest of equals: that of a return, if any."""
+        windows = [
+            held.measure for held in (*self._confirmations[::-1], *self._stages) if held.level == level
+        ]
+        return self.rate(max(windows, key=lambda measure: measure.seconds))
 
     def _peak(self) -> _Stage:
         """The stage with the fewest users whose throughput is the highest, or as good as that."""
-        highest = max(self._mean(held.level) for held in self._stages)
-        return min(
-            (
-                held
-                for held in self._stages
-                if self._mean(held.level) >= highest * PLATEAU or (self._descended and self._reaches(held))
-            ),
-            key=lambda held: held.level,
+        highest = max(self._rate(level).mean for level in self._levels())
+        level = min(
+            level
+            for level in self._levels()
+            if self._rate(level).mean >= highest * PLATEAU or (self._descended and self._reaches(level))
         )
+        return self._first(level)
+
+    def _beaten(self, held: _Stage) -> bool:
+        """Whether another level did clearly better than a confirmation: then it was no peak."""
+        now = self.rate(held.measure)
+        others = [self._rate(level) for level in self._levels() if level != held.level]
+        return any(now.mean < other.mean * PLATEAU and now.high < other.low for other in others)
+
+    def _holds(self, held: _Stage) -> bool:
+        """Whether a return to a peak confirms it."""
+        return self._agrees(held, self._first(held.level)) and not self._beaten(held)
 
     def _agrees(self, held: _Stage, peak: _Stage) -> bool:
         now, then = self.rate(held.measure), self.rate(peak.measure)
@@ -169,8 +182,8 @@ class CapacityMode:
 
     def _answer(self, confirmed: _Stage, reached: bool) -> Answer:
         reason = PEAK_FOUND if reached else f"{PEAK_FOUND} only up to the highest load allowed: it still rose"
-        if not self._agrees(confirmed, self._first(confirmed.level)):
-            reason += ", but the confirmation differs from the stage it confirms"
+        if not self._holds(confirmed):
+            reason += ", but not confirmed: returns to it came out differently, or below another stage"
         return Answer(confirmed.level, confirmed.measure, reason, facts=self._facts(confirmed, reached))
 
     def _first(self, level: int) -> _Stage:
@@ -187,7 +200,7 @@ class CapacityMode:
             else "avg_throughput_tokens_per_sec",
             "peak_found_throughput": found.mean,
             "peak_storage_gib_per_sec": confirmed.measure.storage_gib_per_sec,
-            "peak_confirmed": self._agrees(confirmed, first),
+            "peak_confirmed": self._holds(confirmed),
             "throughput_stopped_rising": reached,
         }
 
@@ -202,7 +215,5 @@ class CapacityMode:
         left = 2 if self._fell else 2 + STAGES_WITHOUT_GAIN
         # The stage that found the peak cannot confirm it: only a return to it can.
         returned = [held for held in self._confirmations if held.level == peak.level]
-        facts = self._facts(peak, False) | {
-            "peak_confirmed": any(self._agrees(held, peak) for held in returned)
-        }
+        facts = self._facts(peak, False) | {"peak_confirmed": any(self._holds(held) for held in returned)}
         return Answer(peak.level, peak.measure, reason, concluded=False, facts=facts, stages_left=left)

@@ -59,6 +59,11 @@ class Gate(Protocol):
     @property
     def in_service(self) -> int: ...
 
+    @property
+    def leaving(self) -> int:
+        """Closed users who were retired and still wait for their last answer."""
+        ...
+
     def send_away(self) -> int:
         """Send away whoever waits and hold back whoever would come; returns how many were sent away."""
         ...
@@ -165,7 +170,8 @@ class Stages:
             now_ns = self._world.now_ns()
             elapsed_ns = now_ns - started_ns
             early = now_ns < self._options.first_stage_ns or elapsed_ns < least * self._pace.interval_ns
-            if not early and self._has_settled(elapsed_ns):
+            # Whoever leaves still holds a server, for which those who stay would wait.
+            if not early and not self._gate.leaving and self._has_settled(elapsed_ns):
                 return True
             if not early and elapsed_ns >= most_ns:
                 return False

@@ -6,7 +6,7 @@ from typing import Any
 from kvspill.serving.autoscaler.controller import Answer, Stages
 from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
-from kvspill.serving.autoscaler.stage import MIN_COMPLETIONS, MIN_READS, StageMeasure
+from kvspill.serving.autoscaler.stage import MIN_COMPLETIONS, MIN_READS, StageMeasure, saturation
 
 UP_MAX = 2.0
 DOWN_MIN = 0.5
@@ -23,17 +23,31 @@ class QosMode:
     def judge(self, measure: StageMeasure) -> Judgement:
         found = measure.saturation
         if found is None:
-            # Nobody read from storage though many were served: it is idle. A few reads are reason enough to
-            # go on with more users, but not to conclude.
-            idle = measure.reads == 0 and measure.requests >= MIN_COMPLETIONS
-            few = f"{measure.reads} storage reads of {measure.requests} requests, too few for a verdict"
-            served = measure.requests > 0
-            return Judgement(True, served, idle, not served, "storage idle" if idle else few)
+            return self._without_saturation(measure)
         text = f"saturation {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
         clear = found.high <= self._target or found.low > self._target
         return Judgement(
             passes=found.mean <= self._target, clear=clear, enough=True, waiting=False, text=text
         )
+
+    def _without_saturation(self, measure: StageMeasure) -> Judgement:
+        """Too few reads for a p95: the stage is held on. What was seen says where to go, not where to end."""
+        unused = measure.stored.mean == 0
+        if unused and measure.requests >= MIN_COMPLETIONS:
+            return Judgement(passes=True, clear=True, enough=True, waiting=False, text="storage idle")
+        rows = measure.rows
+        if measure.reads and rows.unloaded_ns is not None:
+            passes = saturation(rows.read_ns, rows.unloaded_ns) <= self._target
+        else:
+            # Bytes move, and nobody is served: there are too many already.
+            passes = unused or measure.requests > 0
+        only_written = measure.reads == 0 and measure.requests >= MIN_COMPLETIONS
+        text = (
+            "the storage is written and never read, which a saturation of reads cannot judge"
+            if only_written
+            else f"{measure.reads} storage reads of {measure.requests} requests, too few for a verdict"
+        )
+        return Judgement(passes, clear=only_written, enough=False, waiting=not only_written, text=text)
 
     def _factor(self, measure: StageMeasure, passed: bool) -> float:
         """x1.2 and x0.8 near the target, up to twice and half where it is far away.
@@ -41,6 +55,8 @@ class QosMode:
         Below saturation the utilisation grows with the users, above it the latency does: either says how
         far the target is on a device that shares its time.
         """
+        if measure.saturation is None and measure.stored.mean > 0:
+            return self._options.up if passed else self._options.down
         found = 0.0 if measure.saturation is None else measure.saturation.mean
         if passed:
             far = self._target / found if found > 0 else UP_MAX
@@ -56,7 +72,7 @@ class QosMode:
             return Answer(high.level, high.measure, reason, facts=self._facts(high))
         if not held.judgement.enough:
             reason = f"No verdict: {held.judgement.text} (a p95 needs {MIN_READS} reads)"
-            return Answer(held.level, held.measure, reason, False, self._facts(held), stages_left=2)
+            return Answer(None, held.measure, reason, False, self._facts(held), stages_left=2)
         if held.level >= self._options.highest:
             reason = f"The highest load allowed stays below the target saturation {self._target:g}"
         else:

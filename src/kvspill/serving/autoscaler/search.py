@@ -12,7 +12,7 @@ TOLERANCE = 0.04
 """The bracket is narrow enough once it is this share of the level, or one."""
 LOOSE = 0.1
 """Where time is short, a bracket of this share is confirmed as it is."""
-VISITS_MAX = 3
+VISITS_MAX = 6
 """A failure that is in doubt and decides the answer is measured so often, where time allows."""
 
 
@@ -179,13 +179,21 @@ class BracketSearch:
         """What is known so far, in words."""
         low, high = self.low, self.high
         shown = self._options.shown
-        parts = [f"{shown(low.level)} passed ({low.judgement.text})"] if low is not None else []
-        parts += [f"{shown(high.level)} did not ({high.judgement.text})"] if high is not None else []
+        parts = [f"{shown(low.level)} {_verdict(low, 'passed')}"] if low is not None else []
+        parts += [f"{shown(high.level)} {_verdict(high, 'did not')}"] if high is not None else []
         return ", ".join(parts) or "nothing was measured"
 
     def answer_so_far(self) -> Answer:
         low = self.low
         reason = f"Not concluded: {self.bracket()}."
-        level = low.level if low is not None else None
+        judged = low is not None and low.judgement.enough
+        level = low.level if low is not None and judged else None
         measure = low.measure if low is not None else None
         return Answer(level, measure, reason, concluded=False, stages_left=self.stages_left())
+
+
+def _verdict(held: Held, word: str) -> str:
+    """What came of a level. A clear failure is one, however few rows it had; a pass needs enough of them."""
+    judgement = held.judgement
+    judged = judgement.enough or (judgement.clear and not judgement.passes)
+    return f"{word if judged else 'has no verdict'} ({judgement.text})"

@@ -146,7 +146,7 @@ def test_a_search_over_the_speed_of_a_trace_is_drawn_too() -> None:
         del step["users"]
     built = sample.result(autoscaling=steps)
     assert drawn(built)["autoscaler-0"].title == "Autoscaler path: speed of the trace over time"
-    assert "240 times the recorded speed" in search_sentence(built)
+    assert "240 times the given speed" in search_sentence(built)
 
 
 def test_a_doubt_that_results_share_is_one_banner() -> None:
