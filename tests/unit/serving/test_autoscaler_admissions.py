@@ -99,6 +99,15 @@ def test_a_peak_nobody_returned_to_is_not_confirmed(tmp_path) -> None:
     assert answer["peak_confirmed"] is False
 
 
+def test_where_time_is_short_the_peak_is_confirmed_before_fewer_users_are_asked(tmp_path) -> None:
+    result = quick(tmp_path, "capacity", num_users=64, duration=300.0)
+    *steps, answer = result["autoscaling_stats"]
+    assert "descend" not in [step["action"] for step in steps]
+    assert (answer["concluded"], answer["peak_confirmed"]) == (True, True)
+    assert answer["fewer_users_may_reach_it"]
+    assert ("Fewer users", "may reach it, too: there was no time to ask") in list(answer_lines([answer]))
+
+
 def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path) -> None:
     config = search_config(tmp_path, "llama3.1-8b", 2.0, "qos")
     result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True), _AfterSeconds(60.0))

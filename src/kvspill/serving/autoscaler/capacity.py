@@ -42,6 +42,8 @@ class CapacityMode:
         self._confirmations: list[_Stage] = []
         self._fell = False
         self._descended = False
+        self._hurried = False
+        """There was no time to ask whether fewer users reach the peak, too."""
 
     def rate(self, measure: StageMeasure) -> Interval:
         """The throughput that is maximised."""
@@ -89,13 +91,19 @@ class CapacityMode:
             level, action = min(self._options.highest, max(level + 1, math.ceil(level * factor))), "scale_up"
 
     async def _descend(self, stages: Stages) -> None:
-        """The first stage may have had more users than the peak needs: halve them until throughput falls."""
+        """The first stage may have had more users than the peak needs: halve them until throughput falls.
+
+        The peak is known already: where the time is short, its confirmation goes first.
+        """
         first, lowest = self._stages[0], self._options.lowest
         if not self._reaches(first.level, START_SHARE):
             return
-        self._descended = True
         level, reached = first.level, True
         while reached and level > lowest:
+            if not stages.time_for(1, confirmation=True):
+                self._hurried = True
+                return
+            self._descended = True
             reason = (
                 f"{self.line(first.measure)} at {self._options.shown(first.level)}: fewer may reach it too"
             )
@@ -104,7 +112,7 @@ class CapacityMode:
             reached = self._reaches(level)
         fewest = self._peak().level
         middle = round(math.sqrt(level * fewest))
-        if level < middle < fewest:
+        if level < middle < fewest and stages.time_for(1, confirmation=True):
             shown = self._options.shown
             reason = f"the fewest that reach the peak are between {shown(level)} and {shown(fewest)}"
             self._stages.append(await self._hold(stages, middle, DESCEND, reason))
@@ -126,7 +134,7 @@ class CapacityMode:
         place = levels.index(peak.level)
         for other in (levels[place + 1 : place + 2], levels[max(0, place - 1) : place]):
             middle = round(math.sqrt(peak.level * other[0])) if other else peak.level
-            if middle not in levels:
+            if middle not in levels and stages.time_for(1, confirmation=True):
                 shown = self._options.shown
                 reason = f"the peak may lie between {shown(peak.level)} and {shown(other[0])}"
                 self._stages.append(await self._hold(stages, middle, "refine", reason))
@@ -202,6 +210,7 @@ class CapacityMode:
             "peak_storage_gib_per_sec": confirmed.measure.storage_gib_per_sec,
             "peak_confirmed": self._holds(confirmed),
             "throughput_stopped_rising": reached,
+            "fewer_users_may_reach_it": self._hurried,
         }
 
     def so_far(self) -> Answer:
