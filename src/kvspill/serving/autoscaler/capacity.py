@@ -15,6 +15,8 @@ WORTHWHILE_GAIN = 1.5
 """A doubling that brings less than this is followed by steps of x1.5."""
 NO_GAIN = 1.01
 """Throughput that is not above the best by this factor has stopped to rise."""
+CLEAR_GAIN = 1.1
+"""Throughput that is surely above the best by this factor still rises: no need to know it better."""
 STAGES_WITHOUT_GAIN = 2
 PLATEAU = 0.99
 """Users within this share of the highest throughput are at the peak too; the fewest of them count."""
@@ -58,7 +60,7 @@ class CapacityMode:
         reached = await self._climb(stages)
         await self._descend(stages)
         await self._refine(stages)
-        while len(self._confirmations) < CONFIRMATIONS_MAX:
+        while not self._confirmations or self._may_return_again(stages):
             peak = self._peak()
             reason = f"return to the peak of {self.line(peak.measure)}"
             held = await self._hold(stages, peak.level, "confirm", reason)
@@ -67,12 +69,15 @@ class CapacityMode:
                 break
         return self._answer(self._confirmations[-1], reached)
 
+    def _may_return_again(self, stages: Stages) -> bool:
+        return len(self._confirmations) < CONFIRMATIONS_MAX and stages.time_for(0, confirmation=True)
+
     async def _climb(self, stages: Stages) -> bool:
         """Add users until it no longer helps; False where the highest load allowed still helped."""
         level, action, reason = self._options.start, "start", "first stage"
         factor, best, idle_stages = FIRST_FACTOR, 0.0, 0
         while True:
-            held = await self._hold(stages, level, action, reason)
+            held = await self._hold(stages, level, action, reason, best * CLEAR_GAIN or math.inf)
             self._stages.append(held)
             now = self.rate(held.measure)
             if self._falls_clearly(held):
@@ -139,13 +144,17 @@ class CapacityMode:
                 reason = f"the peak may lie between {shown(peak.level)} and {shown(other[0])}"
                 self._stages.append(await self._hold(stages, middle, "refine", reason))
 
-    async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> _Stage:
-        measure = await stages.hold(level, action, reason, self._precise)
-        return _Stage(level, measure)
+    async def _hold(
+        self, stages: Stages, level: int, action: str, reason: str, clear: float = math.inf
+    ) -> _Stage:
+        """Hold a level until its throughput is known well, or to lie above `clear` for sure."""
 
-    def _precise(self, measure: StageMeasure) -> bool:
-        half = self.rate(measure).relative_half_width
-        return half is not None and half <= PRECISION
+        def done(measure: StageMeasure) -> bool:
+            rate = self.rate(measure)
+            half = rate.relative_half_width
+            return rate.low > clear or (half is not None and half <= PRECISION)
+
+        return _Stage(level, await stages.hold(level, action, reason, done))
 
     def _falls_clearly(self, held: _Stage) -> bool:
         """Below the best window, and their intervals don't touch."""
