@@ -122,7 +122,7 @@ def _spent(row: Figures) -> str:
 def _row(row: Figures) -> str:
     """A scenario of its own kind, in one sentence."""
     if row.autoscaling is not None:
-        text = f"{row.name}: {_ended(row.autoscaling)}. {row.autoscaling['reason']}"
+        text = f"{row.name}: {_ended(row.autoscaling)}. {row.autoscaling['reason'].rstrip('.')}."
         lack = _no_verdict(row, row.autoscaling)
         return f"{text} No verdict: {lack}." if lack else text
     if not row.tokens_per_sec:

@@ -71,7 +71,7 @@ class QosMode:
             reason = f"Even the lowest load exceeds the target saturation {self._target:g}"
             return Answer(high.level, high.measure, reason, facts=self._facts(high))
         if not held.judgement.enough:
-            reason = f"No verdict: {held.judgement.text} (a p95 needs {MIN_READS} reads)"
+            reason = f"No verdict: {held.judgement.text} (a p95 needs {MIN_READS} reads)."
             return Answer(None, held.measure, reason, False, self._facts(held), stages_left=2)
         if held.level >= self._options.highest:
             reason = f"The highest load allowed stays below the target saturation {self._target:g}"

@@ -93,7 +93,7 @@ class SloMode:
                 high.level, high.measure, f"Not even the lowest load has {target}", facts=self._facts(high)
             )
         if not self._all_judged(held.measure):
-            reason = f"No verdict: fewer than {MIN_COMPLETIONS} completions of a chosen class"
+            reason = f"No verdict: fewer than {MIN_COMPLETIONS} completions of a chosen class."
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
