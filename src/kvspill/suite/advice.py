@@ -1,6 +1,7 @@
 """What a suite's figures mean for this machine, in plain sentences made from measured numbers only."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
@@ -190,8 +191,8 @@ def _engines(found: Found) -> Iterator[str]:
     rows = [row for name, row in found.items() if name.startswith(_ENGINE) and row.tokens_per_sec]
     if len(rows) < 2:
         return
-    ranked = sorted((row for row in rows if fit(row)), key=lambda row: -(row.tokens_per_sec or 0.0))
-    left_out = [_engine(row) for row in rows if not fit(row)]
+    ranked = sorted((row for row in rows if _rankable(row)), key=lambda row: -(row.tokens_per_sec or 0.0))
+    left_out = [f"{_engine(row)} ({row.tokens_per_sec:,.0f} tok/s)" for row in rows if not _rankable(row)]
     if len(ranked) > 1:
         yield "Engines on this storage by what the same users get, best first:"
         yield from (_place(place, row) for place, row in enumerate(ranked, start=1))
@@ -206,6 +207,11 @@ def _engines(found: Found) -> Iterator[str]:
         )
 
 
+def _rankable(row: Figures) -> bool:
+    """An engine that uses the page cache is ranked with it: its users get that, too."""
+    return fit(replace(row, warnings=tuple(code for code in row.warnings if code not in _CACHED)))
+
+
 def _engine(row: Figures) -> str:
     return row.name.removeprefix(_ENGINE)
 
@@ -214,4 +220,5 @@ def _place(place: int, row: Figures) -> str:
     saved = row.net_gpu_seconds_saved
     worth = "" if saved is None else f", loading {'saved' if saved >= 0 else 'cost'} {abs(saved):,.1f} GPU s"
     hits = "" if row.hit_rate is None else f", {row.hit_rate:.0%} of the blocks found"
+    hits += ", through the page cache" if any(code in row.warnings for code in _CACHED) else ""
     return f"{place}. {_engine(row)}: {row.tokens_per_sec:,.0f} tok/s{hits}{worth}."

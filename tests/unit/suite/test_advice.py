@@ -309,8 +309,14 @@ def test_engines_that_never_evict_and_were_full_are_ranked_by_capacity() -> None
     assert "full never evicts and filled the tier" in text
     assert "this ranking is then by capacity" in text
     few = advice(row("engine-a"), row("engine-b"), row("engine-c", completed=3, tokens_per_sec=900.0))
-    assert "Not ranked, for too few requests or a disturbance: c." in few
+    assert "Not ranked, for too few requests or a disturbance: c (900 tok/s)." in few
     assert "1. a" in few
+
+
+def test_an_engine_that_uses_the_page_cache_is_ranked_with_it() -> None:
+    cached = row("engine-cached", tokens_per_sec=30.0, warnings=("not_direct",))
+    text = advice(cached, row("engine-other", tokens_per_sec=20.0))
+    assert "1. cached: 30 tok/s, 90% of the blocks found, through the page cache.\n2. other" in text
 
 
 @pytest.mark.parametrize(("capacity_gb", "stopped"), [(1.0, True), (64.0, False)])
