@@ -215,6 +215,7 @@ class Eviction(NamedTuple):
     below: Tier | None
     nbytes: int
     key: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class Oracle:
     def eviction(self, eviction: Eviction) -> None:
         self.evictions.append(eviction)
         if eviction.below is None:
-            self.forget(eviction.key)
+            # Of an entry that was overwritten while it moved, only the old generation is lost.
+            self.forget(eviction.key, eviction.generation)
 
     def forget(self, key: str, generation: int | None = None) -> None:
         if generation in (None, self.present.get(key)):

@@ -141,3 +141,32 @@ TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(
     max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_move_that_fails_after_its_key_was_overwritten_loses_the_old_generation_alone():
+    """k5 is written anew while its first version moves down; the write below fails, the new version stays."""
+    machine = CacheMachine()
+    machine.start([108, 120, 100], "lru", True, 0, (0.0, 0.2, 0.0), seed=6649)
+    machine.put("k0", 2, pin=False)
+    machine.put("k1", 1, pin=True)
+    machine.wait(5)
+    machine.read_pinned(0)
+    machine.put("k2", 65536, pin=False)
+    machine.read_pinned(0)
+    machine.release(0)
+    machine.put("k0", 56344, pin=True)
+    machine.wait(63)
+    machine.put("k1", 1, pin=False)
+    machine.put("k5", 98305, pin=False)
+    machine.read_pinned(0)
+    machine.wait(65)
+    machine.read_pinned(0)
+    machine.release(0)
+    machine.put("k3", 110593, pin=False)
+    machine.put("k4", 8193, pin=False)
+    machine.wait(298)
+    machine.put("k5", 1, pin=False)
+    machine.teardown()
+    failed = [op for op in machine.oracle.ops if op.key == "k5" and op.completion.error is not None]
+    assert [(op.purpose, op.generation) for op in failed] == [(Purpose.DEMOTION, 6)]
+    assert machine.oracle.present["k5"] == 8

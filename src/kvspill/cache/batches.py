@@ -6,7 +6,7 @@ from itertools import groupby
 from kvspill.cache.cache import Cache
 from kvspill.cache.gathering import gather
 from kvspill.cache.tier import Entry, State, TierState
-from kvspill.records import Completion, Eviction, Purpose, Verb
+from kvspill.records import Completion, Purpose, Verb
 from kvspill.storage.base import Source, WriteItem
 
 Victim = tuple[Entry, object]
@@ -44,10 +44,7 @@ class BatchingCache(Cache):
             entry.state = State.GONE
             tier.take_out(entry, evicted=True)
             self._forget(entry)
-            below = None if still_in is None else still_in.name
-            self._observer.eviction(
-                Eviction(self._clock_ns(), tier.name, below, entry.ref.nbytes, entry.ref.key)
-            )
+            self._report_eviction(entry, tier, still_in)
         return await self._delete_many(
             tier, entries, Purpose.EVICTION, [entry.stored_bytes for entry in entries]
         )
@@ -157,11 +154,7 @@ class BatchingCache(Cache):
             below.take(-below.backend.stored_bytes(entry.ref.nbytes))
             entry.state = State.GONE
             self._forget(entry)
-        self._observer.eviction(
-            Eviction(
-                self._clock_ns(), above.name, None if error else below.name, entry.ref.nbytes, entry.ref.key
-            )
-        )
+        self._report_eviction(entry, above, None if error else below)
         self._settle(entry)
         self._bury(entry)
 

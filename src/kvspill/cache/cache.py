@@ -269,13 +269,18 @@ class Cache:
             return await self._drop(entry)
         return await self._move(entry, below)
 
+    def _report_eviction(self, entry: Entry, tier: TierState, below: TierState | None) -> None:
+        key, generation, nbytes = entry.ref
+        gone_to = None if below is None else below.name
+        self._observer.eviction(Eviction(self._clock_ns(), tier.name, gone_to, nbytes, key, generation))
+
     async def _drop(self, entry: Entry) -> int:
         """Delete a claimed entry: it falls out of the cache."""
         tier = entry.tier
         entry.state = State.GONE
         tier.take_out(entry, evicted=True)
         self._forget(entry)
-        self._observer.eviction(Eviction(self._clock_ns(), tier.name, None, entry.ref.nbytes, entry.ref.key))
+        self._report_eviction(entry, tier, None)
         return await self._delete(tier, entry, Purpose.EVICTION)
 
     async def _move(self, entry: Entry, below: TierState) -> int:
@@ -309,10 +314,7 @@ class Cache:
             entry.state = State.GONE
             self._forget(entry)
         if error != "cancelled":
-            gone_to = None if error else below.name
-            self._observer.eviction(
-                Eviction(self._clock_ns(), above.name, gone_to, entry.ref.nbytes, entry.ref.key)
-            )
+            self._report_eviction(entry, above, None if error else below)
         self._settle(entry)
         self._bury(entry)
         return await self._delete(above, entry, Purpose.DEMOTION, above_bytes)
