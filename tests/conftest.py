@@ -1,5 +1,6 @@
 """Shared set-up of the tests."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,5 +9,11 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 # A busy machine is slow at drawing examples, too; that says nothing about the property.
-settings.register_profile("kvspill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "kvspill",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # New examples each time find new defects; a gate must not depend on luck.
+    derandomize="KVSPILL_SAME_EXAMPLES" in os.environ,
+)
 settings.load_profile("kvspill")
