@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,28 +67,30 @@ def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, with their numbers."""
     with open_bytes(path, flag) as file:
         number = 0
+        too_long = False
         while True:
             try:
                 line = file.readline(LINE_BYTES_MAX)
-            except EOFError:
-                log.bad(path, number + 1, "the compressed file ends in the middle")
+            except (EOFError, zlib.error):
+                log.bad(path, number + 1, "the compressed file ends or breaks in the middle")
                 return
             except OSError as error:
                 _unreadable(path, flag, error)
             if not line:
                 return
+            # What follows a part that was too long is the rest of the same line.
+            rest, too_long = too_long, len(line) == LINE_BYTES_MAX and not line.endswith(b"\n")
+            if rest:
+                continue
             number += 1
-            if len(line) == LINE_BYTES_MAX:
+            if too_long:
                 log.bad(
                     path,
                     number,
                     f"the line is longer than {LINE_BYTES_MAX >> 20} MiB (is it a trace of that format, "
                     "one row per line?)",
                 )
-                while line and not line.endswith(b"\n"):
-                    line = file.readline(LINE_BYTES_MAX)
-                continue
-            if not line.isspace():
+            elif not line.isspace():
                 yield number, line.rstrip(b"\r\n")
 
 

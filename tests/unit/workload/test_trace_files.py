@@ -163,7 +163,9 @@ def test_packed_files_are_unpacked_and_truncated_ones_refused(tmp_path: Path) ->
     path = write(tmp_path, "t.jsonl.gz", packed)
     assert len(list(mooncake.rows(path, "--trace", RowLog()))) == 1000
     path.write_bytes(packed[:-20])
-    assert "the compressed file ends in the middle" in refused(mooncake.rows, path)
+    assert "the compressed file ends or breaks in the middle" in refused(mooncake.rows, path)
+    path.write_bytes(packed[:40] + bytes(20) + packed[60:])
+    assert "the compressed file ends or breaks in the middle" in refused(mooncake.rows, path)
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
