@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvspill.errors import UsageError
-from kvspill.workload.trace_files import open_bytes
+from kvspill.workload.trace_files import BROKEN_PACKING, open_bytes
 
 CHUNK_BYTES = 1 << 20
 ELEMENT_CHARS_MAX = 64 << 20
@@ -82,7 +82,7 @@ def _text(path: Path, flag: str) -> Iterator[str]:
         while True:
             try:
                 raw = file.read(size)
-            except (OSError, EOFError) as error:
+            except (OSError, *BROKEN_PACKING) as error:
                 raise UsageError(f"{flag} {path}: cannot be read ({error}); fetch it again") from error
             if not raw:
                 return

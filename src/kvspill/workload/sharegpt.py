@@ -12,7 +12,7 @@ from kvspill.workload.draws import qos_of, think_ns, usual_think_ns
 from kvspill.workload.json_array import array_elements
 from kvspill.workload.tokens import make_counter
 from kvspill.workload.trace import replay_passes
-from kvspill.workload.trace_files import RowError, RowLog, json_object, lines, open_bytes
+from kvspill.workload.trace_files import BROKEN_PACKING, RowError, RowLog, json_object, lines, open_bytes
 from kvspill.world import World
 
 PERSONA = "chatbot"
@@ -166,7 +166,10 @@ class ShareGptWorkload:
 def _texts(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str | bytes]]:
     """The texts of the conversations: elements of one array, or one per line."""
     with open_bytes(path, flag) as file:
-        head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+        try:
+            head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+        except (OSError, *BROKEN_PACKING):
+            head = b""  # Whoever reads on says what is wrong.
     if head.startswith(b"{"):
         yield from lines(path, flag, log)
     else:

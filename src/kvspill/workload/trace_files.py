@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 LINE_BYTES_MAX = 64 << 20
 """A longer line is no row of any trace, and must not take the memory for one."""
+BROKEN_PACKING = (EOFError, zlib.error)
+"""What reading a packed file raises where its bytes are cut off or altered."""
 TOKENS_MAX = 10_000_000
 _EXAMPLES_MAX = 3
 
@@ -71,7 +73,7 @@ def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
         while True:
             try:
                 line = file.readline(LINE_BYTES_MAX)
-            except (EOFError, zlib.error):
+            except BROKEN_PACKING:
                 log.bad(path, number + 1, "the compressed file ends or breaks in the middle")
                 return
             except OSError as error:

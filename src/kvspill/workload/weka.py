@@ -10,6 +10,7 @@ from kvspill.errors import UsageError
 from kvspill.records import NS_PER_SEC, QoS, Request
 from kvspill.workload.trace import Source
 from kvspill.workload.trace_files import (
+    BROKEN_PACKING,
     RowError,
     RowLog,
     id_list_of,
@@ -105,8 +106,12 @@ def _documents(path: Path, flag: str, log: RowLog) -> Iterator[tuple[Path, int, 
             for number, line in lines(file, flag, log):
                 yield file, number, line
         else:
-            with open_bytes(file, flag) as opened:
-                text = opened.read()
+            try:
+                with open_bytes(file, flag) as opened:
+                    text = opened.read()
+            except (OSError, *BROKEN_PACKING) as error:
+                log.bad(file, 1, f"cannot be read ({error})")
+                continue
             yield file, 1, text
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.workload import azure, bailian, burstgpt, mooncake, trace_files
@@ -244,3 +245,17 @@ def test_a_trace_without_end_starts_at_once_and_stays_in_bounded_memory(
     tracemalloc.stop()
     assert count == 20_000
     assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("flag", ["--trace", "--dataset-path"])
+@pytest.mark.parametrize("kept_bytes", [0, 300, 2000])
+def test_a_packed_file_that_breaks_off_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, kept_bytes: int
+) -> None:
+    packed = gzip.compress(MOONCAKE_ROW * 1000, compresslevel=0)
+    path = write(tmp_path, "t.json.gz", packed[:kept_bytes] + bytes(40))
+    name = f"weka:{path}" if flag == "--trace" else str(path)
+    assert main(["simulate", flag, name, "--output", str(tmp_path / "r.json"), "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "t.json.gz" in error
