@@ -58,7 +58,7 @@ class Measured:
         self.settings = settings
         self.wall_seconds = recorder.window_seconds
         self._tiers = {tier_facts.tier: tier_facts for tier_facts in facts.tiers}
-        self._statistics: dict[int, dict[str, float] | None] = {}
+        self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
 
     def tier(self, name: str) -> TierFacts | None:
         """The tier's facts, or None where the run had no such tier: it was not measured."""
@@ -74,8 +74,9 @@ class Measured:
         """A histogram's statistics, computed once."""
         key = id(histogram)
         if key not in self._statistics:
-            self._statistics[key] = histogram.statistics_ms()
-        return self._statistics[key]
+            # Kept with its statistics: the id of one that is gone could become another's.
+            self._statistics[key] = (histogram, histogram.statistics_ms())
+        return self._statistics[key][1]
 
     def request_ms(self, part: str) -> dict[str, float] | None:
         return self.statistics_ms(self.recorder.requests.parts[part])

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvspill.measure.histograms import Histogram, merged
+from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
 from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
 from kvspill.report.metrics import Measured, ratio
-
-VERDICT_MIN = 50
-"""Requests of a class below which nothing is said about it."""
 
 
 def summary_block(
@@ -67,18 +65,15 @@ def _waits(measured: Measured, qos: QoS) -> Histogram:
 
 
 def _inversions(measured: Measured) -> list[str]:
-    """Pairs of classes where the one served first waited longer on average; nothing where all is right."""
+    """Whoever still waits counts, too."""
     waits = {qos: _waits(measured, qos) for qos in QoS}
-    means_ms = {
-        qos: (wait.mean_ns or 0.0) / NS_PER_MS for qos, wait in waits.items() if wait.count >= VERDICT_MIN
-    }
-    return [
-        f"{first.name.lower()} waited {means_ms[first]:,.3f} ms on average, "
-        f"{later.name.lower()} {means_ms[later]:,.3f} ms"
-        for first in means_ms
-        for later in means_ms
-        if first < later and means_ms[first] > means_ms[later]
-    ]
+    return priority_inversions(
+        {
+            qos: (wait.mean_ns or 0.0) / NS_PER_MS
+            for qos, wait in waits.items()
+            if wait.count >= MIN_COMPLETIONS
+        }
+    )
 
 
 def _sla(
@@ -102,7 +97,7 @@ def _sla(
         "compliance": 1 - violations / total,
         "violations": violations,
         "met": met,
-        "verdict": ("met" if met else "missed") if total >= VERDICT_MIN else "no verdict",
+        "verdict": ("met" if met else "missed") if total >= MIN_COMPLETIONS else "no verdict",
     }
 
 

@@ -11,7 +11,7 @@ from kvspill.serving.autoscaler.baseline import UnloadedRead, fit_line, probe_un
 from kvspill.serving.autoscaler.monitor import WindowMonitor
 from kvspill.serving.autoscaler.options import Pace, SearchOptions
 from kvspill.serving.autoscaler.qos import QosMode
-from kvspill.serving.autoscaler.qosmonitor import priority_inversions, qos_block, without_verdict
+from kvspill.serving.autoscaler.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.serving.autoscaler.search import Judgement
 from kvspill.serving.autoscaler.stage import pooled, share_interval
 from kvspill.serving.autoscaler.windows import StageWindows
@@ -171,7 +171,7 @@ def test_a_priority_inversion_is_named() -> None:
     for number in range(60):
         monitor.request(served(number / 10, 50, qos=QoS.INTERACTIVE, queue_ms=20))
         monitor.request(served(number / 10, 50, qos=QoS.BATCH, queue_ms=5))
-    found = priority_inversions(monitor.measure(10 * NS_PER_SEC, 10))
+    found = inversions(monitor.measure(10 * NS_PER_SEC, 10))
     assert found == ["interactive waited 20.000 ms on average, batch 5.000 ms"]
 
 

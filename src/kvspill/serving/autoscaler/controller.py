@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from kvspill.records import NS_PER_SEC
 from kvspill.serving.autoscaler.lever import Lever
 from kvspill.serving.autoscaler.options import SearchOptions
-from kvspill.serving.autoscaler.qosmonitor import priority_inversions, qos_block, without_verdict
+from kvspill.serving.autoscaler.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.serving.autoscaler.stage import StageMeasure
 from kvspill.serving.autoscaler.windows import StageWindows
 from kvspill.world import World
@@ -149,7 +149,7 @@ class Stages:
             "sent_away": self._sent_away,
             "qos": qos_block(measure, options.sla_ms),
             "no_verdict": without_verdict(measure),
-            "priority_inversions": priority_inversions(measure),
+            "priority_inversions": inversions(measure),
         }
 
     async def _settle(self, level: int, action: str) -> bool:
@@ -275,7 +275,7 @@ class Controller:
         if answer.measure is not None:
             final["qos"] = qos_block(answer.measure, self._options.sla_ms)
             final["no_verdict"] = without_verdict(answer.measure)
-            final["priority_inversions"] = priority_inversions(answer.measure)
+            final["priority_inversions"] = inversions(answer.measure)
         return [*self._stages.steps, final]
 
     def _missing_seconds(self, answer: Answer) -> float:

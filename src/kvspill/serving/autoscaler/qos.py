@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.serving.autoscaler.controller import Answer, Stages
 from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
-from kvspill.serving.autoscaler.stage import MIN_COMPLETIONS, MIN_READS, StageMeasure, saturation
+from kvspill.serving.autoscaler.stage import MIN_READS, StageMeasure, saturation
 
 UP_MAX = 2.0
 DOWN_MIN = 0.5

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
 from kvspill.records import NS_PER_MS, QoS
-from kvspill.serving.autoscaler.stage import MIN_COMPLETIONS, StageMeasure, percentiles_ms
+from kvspill.serving.autoscaler.stage import StageMeasure, percentiles_ms
 
 SLA_SHARE = 0.95
 """The SLA is on the p95: so many of a class's requests must be within its target."""
@@ -49,17 +50,12 @@ def without_verdict(measure: StageMeasure) -> list[str]:
     ]
 
 
-def priority_inversions(measure: StageMeasure) -> list[str]:
-    """Pairs of classes where the one served first waited longer on average; nothing where all is right."""
-    waits = {
-        qos: float(np.mean(rows.queue_ns)) / NS_PER_MS
-        for qos, rows in measure.rows.classes.items()
-        if len(rows.queue_ns) >= MIN_COMPLETIONS
-    }
-    return [
-        f"{first.name.lower()} waited {waits[first]:.3f} ms on average, "
-        f"{later.name.lower()} {waits[later]:.3f} ms"
-        for first in waits
-        for later in waits
-        if first < later and waits[first] > waits[later]
-    ]
+def inversions(measure: StageMeasure) -> list[str]:
+    """Where a class of higher priority waited longer in this window."""
+    return priority_inversions(
+        {
+            qos: float(np.mean(rows.queue_ns)) / NS_PER_MS
+            for qos, rows in measure.rows.classes.items()
+            if len(rows.queue_ns) >= MIN_COMPLETIONS
+        }
+    )

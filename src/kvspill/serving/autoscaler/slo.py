@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import Interval
 from kvspill.records import NS_PER_MS, QoS
 from kvspill.serving.autoscaler.controller import Answer, Stages
 from kvspill.serving.autoscaler.options import SearchOptions
 from kvspill.serving.autoscaler.search import BracketSearch, Held, Judgement
 from kvspill.serving.autoscaler.stage import (
-    MIN_COMPLETIONS,
     Longs,
     StageMeasure,
     percentile,

@@ -15,8 +15,6 @@ Longs = NDArray[np.int64]
 
 MIN_READS = 40
 """Storage reads below which a p95 says nothing."""
-MIN_COMPLETIONS = 50
-"""Completions of a class below which there is no verdict about it."""
 
 MIN_GROWTH, GROWTH_SHARE = 10, 0.05
 """A backlog that grows by this many requests and by this share of the arrivals will not come down again."""

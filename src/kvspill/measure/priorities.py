@@ -1,0 +1,19 @@
+"""Service classes beside each other: how many requests bear a verdict, and whose wait is out of order."""
+
+from collections.abc import Mapping
+
+from kvspill.records import QoS
+
+MIN_COMPLETIONS = 50
+"""Requests of a class below which there is no verdict about it."""
+
+
+def priority_inversions(mean_waits_ms: Mapping[QoS, float]) -> list[str]:
+    """Pairs of classes where the one served first waited longer on average; nothing where all is right."""
+    return [
+        f"{first.name.lower()} waited {mean_waits_ms[first]:,.3f} ms on average, "
+        f"{later.name.lower()} {mean_waits_ms[later]:,.3f} ms"
+        for first in mean_waits_ms
+        for later in mean_waits_ms
+        if first < later and mean_waits_ms[first] > mean_waits_ms[later]
+    ]
