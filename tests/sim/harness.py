@@ -3,7 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
-from kvspill.cache.cache import Cache, CacheOptions
+from kvspill.cache.cache import Cache
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import make_policy
 from kvspill.cache.tier import State, TierState
 from kvspill.records import (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from kvspill.cache.blocks import BlockCache
-from kvspill.cache.cache import CacheOptions
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import make_leaf_first
 from kvspill.cache.tier import TierState
 from kvspill.records import QoS, Request, Tier

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvspill.cache.blocks import BlockCache
-from kvspill.cache.cache import CacheOptions
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
 from kvspill.cache.tier import State, TierState
 from kvspill.records import HitType, Outcome, Purpose, Tier, Verb

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvspill.cache.cache import CacheOptions
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import POLICY_NAMES
 from kvspill.cache.tier import State
 from kvspill.records import HitType, Outcome, Purpose

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kvspill.cache.batches import BatchingCache
-from kvspill.cache.cache import CacheOptions
 from kvspill.cache.gathering import gather
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies.none import NonePolicy
 from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State, TierState

@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from kvspill.cache.gathering import gather
 from kvspill.cache.lost import LostKeys
+from kvspill.cache.options import CacheOptions, Put
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
     Completion,
@@ -27,23 +27,6 @@ from kvspill.storage.base import ObjectRef, Source, WriteItem
 _REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 _MAKE_UP_FAILURES_MAX = 64
 """A device on which even the reads that make up for failures fail is not asked for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheOptions:
-    """How the cache behaves."""
-
-    waterfall: bool = True
-    """Demote to make room (C1); False is the seeds' simple rule: the fastest tier with room now."""
-    max_concurrent_allocs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """How a put ended. Without a failure the entry is there, and pinned where that was asked."""
-
-    entry: Entry | None
-    failure: str | None = None
 
 
 class Cache:

@@ -1,7 +1,8 @@
 """Puts a run together: tiers and their backends, the cache, the workload and the engine."""
 
 from kvspill.cache.blocks import BlockCache
-from kvspill.cache.cache import Cache, CacheOptions
+from kvspill.cache.cache import Cache
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import make_leaf_first, make_policy
 from kvspill.cache.tier import TierState
 from kvspill.config import Config

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kvspill.cache.cache import CacheOptions
+from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import POLICY_NAMES, make_policy
 from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
 from kvspill.suite.assembly import usable_bytes
