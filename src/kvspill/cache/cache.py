@@ -25,6 +25,7 @@ from kvspill.records import (
 from kvspill.storage.base import ObjectRef, Source, WriteItem
 
 _REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
+_SHARED = (Purpose.PROMPT, Purpose.RAG, Purpose.INGEST)
 _MAKE_UP_FAILURES_MAX = 64
 """A device on which even the reads that make up for failures fail is not asked for ever."""
 
@@ -47,6 +48,8 @@ class Cache:
         self._index: dict[str, Entry] = {}
         self._generation = 0
         self._lost = LostKeys()
+        self._shared: set[str] = set()
+        """Prompts and chunks that have been written once."""
         self.errors: Counter[tuple[Tier, Verb, str]] = Counter()
         """Every operation that failed, by kind, whenever it was."""
         self.on_error: Callable[[], None] = lambda: None
@@ -95,12 +98,12 @@ class Cache:
         return outcome
 
     async def put(self, key: str, nbytes: int, purpose: Purpose, pin: bool = False) -> Put:
-        """Write an entry to the fastest tier that can hold it; an existing key is overwritten (C3)."""
+        """Write an entry to the fastest tier that may hold it; an existing key is overwritten (C3)."""
         async with self._slots or nullcontext():
             old = self._index.get(key)
             if old is not None:
                 self._doom(old)
-            tier = await self._place(nbytes, 0)
+            tier = await self._place(nbytes, self._level_for(key, purpose))
             if tier is None:
                 return Put(None, self._misfit(nbytes))
             self._generation += 1
@@ -179,6 +182,18 @@ class Cache:
         await self._quiet.wait()
 
     # Room
+
+    def _level_for(self, key: str, purpose: Purpose) -> int:
+        """Where an entry may begin: a new one at the top (C1), one written again where it fell out.
+
+        With more room it would still be read from the last tier, for nothing is promoted. Written to the top,
+        a prompt would be the faster for having been evicted, and a smaller capacity would raise a score (C3).
+        """
+        again = purpose is Purpose.HISTORY
+        if purpose in _SHARED:
+            again = key in self._shared
+            self._shared.add(key)
+        return len(self.tiers) - 1 if again else 0
 
     def _fits(self, tier: TierState, nbytes: int) -> bool:
         return tier.backend.stored_bytes(nbytes) <= tier.usable_bytes

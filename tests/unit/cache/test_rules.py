@@ -105,6 +105,33 @@ def test_c1_a_hit_does_not_promote():
     assert play(script)[2] is Tier.CPU
 
 
+@pytest.mark.parametrize("purpose", [Purpose.PROMPT, Purpose.RAG])
+def test_c1_a_prompt_seen_for_the_first_time_is_a_new_entry(purpose):
+    async def script(cache, _oracle):
+        await cache.put("prompt", KIB4, purpose)
+        return where(cache, "prompt")
+
+    assert play(script)[2] is Tier.GPU
+
+
+@pytest.mark.parametrize("purpose", [Purpose.PROMPT, Purpose.RAG, Purpose.HISTORY])
+def test_c3_an_evicted_entry_is_rebuilt_where_it_fell_out(purpose):
+    """Nothing promotes an entry, being evicted neither: a smaller capacity must not make it faster."""
+
+    async def script(cache, _oracle):
+        await cache.put("old", 10 * KIB4, purpose)
+        for key in "abc":
+            await put(cache, key, 10)
+        assert where(cache, "old") is None
+        await cache.put("old", 10 * KIB4, purpose)
+        return [where(cache, key) for key in ("c", "b", "old", "a")]
+
+    if purpose is Purpose.HISTORY:
+        # A turn is written for itself before it is anybody's history.
+        assert play(lambda cache, _oracle: put(cache, "turn", 1))[0].find("turn").tier.name is Tier.GPU
+    assert play(script)[2] == [Tier.GPU, Tier.CPU, Tier.STORAGE, None]
+
+
 def test_c3_a_pinned_entry_stays_and_the_put_takes_the_next_tier():
     async def script(cache, _oracle):
         pinned = await put(cache, "a", 10, pin=True)
