@@ -273,6 +273,9 @@ class Observer(Protocol):
 
     def request(self, record: RequestRecord) -> None: ...
 
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        """A request was inside a cache call for so long, whether it was served to its end or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class TierFacts:

@@ -34,6 +34,7 @@ class Oracle:
     lookups: list[Lookup] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
+    cache_call_ns: int = 0
 
     def op(self, record: OpRecord) -> None:
         for one in record.each():
@@ -63,6 +64,9 @@ class Oracle:
 
     def request(self, record: RequestRecord) -> None:
         self.requests.append(record)
+
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        self.cache_call_ns += to_ns - from_ns
 
 
 def make_tier(name: Tier, backend, usable_bytes: int, policy: str = "lru") -> TierState:

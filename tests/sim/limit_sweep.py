@@ -122,6 +122,8 @@ class Rows:
 
     def eviction(self, eviction) -> None: ...
 
+    def cache_call(self, from_ns, to_ns) -> None: ...
+
     def request(self, record: RequestRecord) -> None:
         if record.finished_ns >= self.from_ns:
             self.requests.append(record)

@@ -113,6 +113,9 @@ class OpLog:
     def lookup(self, lookup: Lookup) -> None:
         """Lookups follow from the operations."""
 
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        """A request's row has the sum of its own."""
+
     def eviction(self, eviction: Eviction) -> None:
         """Evictions follow from the operations."""
 

@@ -39,6 +39,12 @@ class Recorder:
         self.window_end_ns = _FAR_FUTURE_NS if end_ns is None else end_ns
         self.timeline = Timeline(start_ns)
         self.requests = RequestTally()
+        self.cache_call_ns = 0
+        """Time that requests spent inside cache calls in the window, all of them added up.
+
+        Also those that failed or were not done at its end: counting only what got done, a device on which
+        most requests wait would look as fast as the few that did not.
+        """
         self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()
         self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
         self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
@@ -200,6 +206,11 @@ class Recorder:
             return
         self.evictions[eviction.tier, eviction.below] += 1
         self.evicted_bytes[eviction.tier, eviction.below] += eviction.nbytes
+
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        inside_ns = min(to_ns, self.window_end_ns) - max(from_ns, self.window_start_ns)
+        if inside_ns > 0:
+            self.cache_call_ns += inside_ns
 
     def request(self, record: RequestRecord) -> None:
         if not self._inside(record.finished_ns):

@@ -12,14 +12,12 @@ SAMPLE_ROWS = 1000
 
 @dataclass(slots=True)
 class RequestTally:
-    """Requests that ended inside the window. Failed ones add their storage time and nothing else."""
+    """Requests that ended inside the window."""
 
     completed: int = 0
     tokens: int = 0
     context_tokens: int = 0
     failed: Counter[str] = field(default_factory=Counter)
-    storage_ns: int = 0
-    """Sum over all requests, failed ones included: a failure can't make storage look faster."""
     generation_ns: int = 0
     other_ns: int = 0
     prefixes: Counter[HitType] = field(default_factory=Counter)
@@ -32,7 +30,6 @@ class RequestTally:
     sample: "Sample" = field(default_factory=lambda: Sample(SAMPLE_ROWS))
 
     def add(self, record: RequestRecord) -> None:
-        self.storage_ns += record.storage_ns
         if record.failure is not None:
             self.failed[record.failure] += 1
             self.failed_by_qos[record.request.qos] += 1

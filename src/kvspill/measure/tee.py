@@ -24,3 +24,7 @@ class Tee:
     def request(self, record: RequestRecord) -> None:
         for observer in self._observers:
             observer.request(record)
+
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        for observer in self._observers:
+            observer.cache_call(from_ns, to_ns)

@@ -70,11 +70,11 @@ THROUGHPUT = (
     Metric(
         "storage_throughput_tokens_per_sec",
         "tokens/s",
-        "generated tokens / sum over requests of the wall time inside cache calls, failed requests included; "
-        "where some failed, times the share of requests that did not",
+        "generated tokens / total_storage_io_time; where requests failed, times the share of those that "
+        "did not",
         "Compare tiers or drives where the cache is mixed (some DRAM) and concurrency is equal.",
-        "Waiting requests add up: with the device saturated, a faster drive serves more requests that wait "
-        "as long, and the figure hardly moves. Not comparable between different numbers of users.",
+        "Waiting requests add up: where N wait at once, it is an N-th of the throughput by the clock. Not "
+        "comparable between different numbers of users.",
         _storage_tokens_per_sec,
         headline=True,
     ),
@@ -166,7 +166,8 @@ COUNTS = (
     Metric(
         "total_storage_io_time",
         "s",
-        "sum over requests ended in the window, failed ones included, of the wall time inside cache calls",
+        "wall time inside cache calls that lies in the window, summed over all requests: failed ones and "
+        "those not done at its end included",
         "The divisor of storage_throughput_tokens_per_sec.",
         "A sum over concurrent requests: larger than the window where many wait at once.",
         lambda m: m.storage_io_seconds,

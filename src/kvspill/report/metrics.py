@@ -86,7 +86,7 @@ class Measured:
 
     @property
     def storage_io_seconds(self) -> float:
-        return self.recorder.requests.storage_ns / NS_PER_SEC
+        return self.recorder.cache_call_ns / NS_PER_SEC
 
     def bytes_moved(self, verb: Verb, *purposes: Purpose) -> int:
         """Logical bytes over all tiers, of these purposes or of all."""

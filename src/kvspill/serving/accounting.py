@@ -64,6 +64,9 @@ class Accountant:
     def eviction(self, eviction: Eviction) -> None:
         """Bounds know their own evictions."""
 
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        """Only bytes are counted here."""
+
     def request(self, record: RequestRecord) -> None:
         if record.failure is not None:
             return

@@ -249,7 +249,7 @@ class Engine:
 
     async def _serve(self, request: Request, intended_ns: int) -> None:
         started_ns = self._world.now_ns()
-        service = Service(request, self._world.now_ns, lambda: self._halted)
+        service = Service(request, self._world.now_ns, lambda: self._halted, self._observer.cache_call)
         await self._io_model.serve(service, self._cache)
         self.prefix_matches += request.prefix is not None
         self.prefix_bytes_saved += service.prefix_hit_bytes

@@ -186,14 +186,24 @@ def test_a_request_adds_its_parts_and_tokens_when_it_completes_s4(recorder: Reco
     assert tally.by_qos[QoS.INTERACTIVE].count == 0
 
 
-def test_a_failed_request_adds_storage_time_but_no_tokens_and_no_latency_c3(recorder: Recorder) -> None:
+def test_a_failed_request_adds_no_tokens_and_no_latency_c3(recorder: Recorder) -> None:
     recorder.request(request(15, storage=3, tokens=80, failure="write: ENOSPC"))
     tally = recorder.requests
     assert (tally.completed, tally.tokens) == (0, 0)
-    assert tally.storage_ns == ns(3)
     assert tally.failed == {"write: ENOSPC": 1}
     assert tally.parts["storage"].count == 0
     assert "tokens" not in recorder.timeline.columns(ns(20))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "inside"), [(12, 15, 3), (5, 12, 2), (18, 30, 2), (5, 30, 10), (5, 10, 0), (20, 25, 0)]
+)
+def test_time_inside_cache_calls_counts_where_it_lies_in_the_window(
+    recorder: Recorder, start: int, end: int, inside: int
+) -> None:
+    """S1, S3: whoever's it is, also that of requests which are not done when the window ends."""
+    recorder.cache_call(ns(start), ns(end))
+    assert recorder.cache_call_ns == ns(inside)
 
 
 def test_prompts_seen_are_counted_by_kind(recorder: Recorder) -> None:

@@ -66,7 +66,7 @@ def state(recorder: Recorder) -> list[Any]:
     ]
     tally = recorder.requests
     parts = {name: histogram.to_dict() for name, histogram in tally.parts.items()}
-    return [lanes, recorder.timeline.columns(END), parts, tally.tokens, tally.storage_ns, recorder.lookups]
+    return [lanes, recorder.timeline.columns(END), parts, tally.tokens, recorder.lookups]
 
 
 @given(st.lists(ops(), max_size=30))

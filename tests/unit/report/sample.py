@@ -71,6 +71,8 @@ def empty_recorder() -> Recorder:
 def filled_recorder() -> Recorder:
     """Two completed requests, four operations, five lookups."""
     recorder = empty_recorder()
+    recorder.cache_call(ns(11), ns(13))
+    recorder.cache_call(ns(13), ns(15))
     recorder.request(
         request(
             14,

@@ -112,12 +112,22 @@ def test_unfinished_requests_enter_the_wait_as_lower_bounds_l3() -> None:
 
 def test_a_failed_request_lowers_storage_throughput_and_adds_no_tokens_c3() -> None:
     recorder = filled_recorder()
+    recorder.cache_call(ns(11), ns(15))
     recorder.request(request(15, storage=4, tokens=999, failure="write: ENOSPC"))
     summary = result(recorder)["summary"]
     assert summary["total_tokens"] == 400
     completed = recorder.requests.completed
     assert summary["storage_throughput_tokens_per_sec"] == pytest.approx(50.0 * completed / (completed + 1))
     assert summary["requests_failed"] == 1
+
+
+def test_the_time_of_requests_that_are_not_done_lowers_storage_throughput() -> None:
+    recorder = filled_recorder()
+    recorder.cache_call(ns(16), ns(500))
+    summary = result(recorder)["summary"]
+    inside = recorder.window_end_ns - ns(16)
+    assert summary["total_storage_io_time"] == pytest.approx(4 + inside / ns(1))
+    assert summary["storage_throughput_tokens_per_sec"] == 400 / summary["total_storage_io_time"]
 
 
 def test_an_error_is_neither_hit_nor_miss_and_can_not_raise_the_hit_rate_s5() -> None:

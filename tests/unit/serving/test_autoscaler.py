@@ -203,6 +203,8 @@ def test_users_really_come_and_go_and_take_their_servers_with_them(arrival) -> N
 
         def eviction(self, eviction) -> None: ...
 
+        def cache_call(self, from_ns, to_ns) -> None: ...
+
         def request(self, record) -> None:
             assert record.failure is None
             if record.intended_ns >= self.since_ns:

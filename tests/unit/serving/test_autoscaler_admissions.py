@@ -215,6 +215,8 @@ def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival) -> None:
 
         def eviction(self, eviction) -> None: ...
 
+        def cache_call(self, from_ns, to_ns) -> None: ...
+
         def request(self, record) -> None:
             request = record.request
             name = (request.user, request.conversation, request.turn)

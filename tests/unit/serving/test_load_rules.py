@@ -141,6 +141,21 @@ def test_l3_unfinished_requests_are_counted_with_their_wait():
     assert sorted(wait_ns for _qos, wait_ns in waits) == [0, 480 * MS, 490 * MS]
 
 
+def test_s1_time_inside_cache_calls_is_told_of_requests_that_are_not_done_too():
+    """Three share a device that could serve one of them; each has been in a cache call from the start."""
+    requests = [[ask(user, context=1024)] for user in range(3)]
+    _engine, oracle, _ = serve(Script(*requests), servers=3, duration=0.5)
+    assert oracle.requests == []
+    assert oracle.cache_call_ns == 3 * 500 * MS
+
+
+def test_s1_time_inside_cache_calls_adds_up_to_the_storage_io_of_the_requests():
+    requests = [[ask(user, context=1024)] for user in range(3)]
+    _engine, oracle, _ = serve(Script(*requests), servers=3)
+    assert len(oracle.requests) == 3
+    assert oracle.cache_call_ns == sum(row.storage_ns for row in oracle.requests)
+
+
 def test_l3_arrivals_beyond_the_longest_backlog_are_shed_and_counted():
     requests = [[ask(user, at_ms=1, context=1024)] for user in range(10)]
     engine, _oracle, _ = serve(Script(*requests), servers=1, duration=0.1, max_queue=4)

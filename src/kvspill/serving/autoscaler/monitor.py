@@ -101,6 +101,9 @@ class WindowMonitor:
     def eviction(self, eviction: Eviction) -> None:
         """Evictions decide nothing here."""
 
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        """Times inside cache calls decide nothing here."""
+
     def request(self, record: RequestRecord) -> None:
         rows = self._requests[record.request.qos]
         self._served += 1

@@ -104,3 +104,7 @@ class StageWindows:
         self.monitor.request(record)
         for recorder in self._listening:
             recorder.request(record)
+
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        for recorder in self._listening:
+            recorder.cache_call(from_ns, to_ns)

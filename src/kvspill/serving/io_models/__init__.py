@@ -52,6 +52,8 @@ class Service:
     clock_ns: Callable[[], int]
     halted: Callable[[], bool]
     """True once the run is over: nothing more is begun."""
+    on_call: Callable[[int, int], None]
+    """Told from when to when a cache call took, also one that the end of the run cut off."""
     prefill_ns: int = 0
     decode_ns: int = 0
     failure: str | None = None
@@ -76,16 +78,24 @@ class Service:
     async def prefill(self, call: Awaitable[T]) -> T:
         """Await a cache call before the first token; its whole wall time is storage I/O (S1)."""
         started_ns = self.clock_ns()
-        result = await call
-        self.prefill_ns += self.clock_ns() - started_ns
+        try:
+            result = await call
+        finally:
+            ended_ns = self.clock_ns()
+            self.on_call(started_ns, ended_ns)
+        self.prefill_ns += ended_ns - started_ns
         self._go_on()
         return result
 
     async def decode(self, call: Awaitable[T]) -> T:
         """Await a cache call of the decode phase."""
         started_ns = self.clock_ns()
-        result = await call
-        self.decode_ns += self.clock_ns() - started_ns
+        try:
+            result = await call
+        finally:
+            ended_ns = self.clock_ns()
+            self.on_call(started_ns, ended_ns)
+        self.decode_ns += ended_ns - started_ns
         self._go_on()
         return result
 
