@@ -325,6 +325,8 @@ class RunFacts:
     prefix_bytes_saved: int
     interrupted: str | None = None
     """None, or why the run ended early."""
+    under_way: int = 0
+    """Requests that were in service when the window ended: part of their work is in it, no token is (S4)."""
     unfinished_qos: tuple[QoS, ...] = ()
     """Service class of each unfinished request, in the order of their ages; empty where it is not known."""
     workload: Mapping[str, Any] = field(default_factory=dict)

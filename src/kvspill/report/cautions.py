@@ -20,6 +20,8 @@ DEVICE_SHORTFALL = 0.9
 MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
 FEW_TRIALS = 3
+UNDER_WAY_MAX = 0.2
+"""Requests half done at the end, as a share of those done: beyond it chance decides which those are."""
 
 
 def caution(code: str, message: str, remedy: str) -> Caution:
@@ -116,7 +118,8 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
         yield caution(
             "crowded",
             f"Writes that waited for room while everything in the {last.value} tier was in use: {crowded:,}. "
-            "Its capacity held requests back as fewer servers would have, and latency includes that wait.",
+            "Its capacity held requests back as fewer servers would have: latency includes that wait, and "
+            "throughput is that of fewer requests at once.",
             f"Raise {flag}, or use fewer --servers.",
         )
     if dropped:
@@ -211,6 +214,14 @@ def _load(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Caution]:
             "shed",
             f"{facts.shed:,} arrivals were refused because the backlog was full.",
             "Lower --num-users or raise --max-queue.",
+        )
+    done = measured.recorder.requests.completed
+    if facts.under_way > UNDER_WAY_MAX * done:
+        yield caution(
+            "half_done",
+            f"{facts.under_way:,} requests were half done when the window ended and {done:,} got done in it: "
+            "tokens and requests count when they are done, so these rates depend on which of them were.",
+            "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",
         )
     unfinished = len(facts.unfinished_ages_ns)
     if unfinished > measured.settings.servers:

@@ -33,11 +33,12 @@ _DOUBTS = {
     "overload": "more was asked than could be served, so its latencies describe the queue",
     "not_steady": "throughput had not settled, so a longer run may differ",
     "too_short": "the window was too short to tell whether throughput had settled",
+    "half_done": "many requests were half done at its end, so its rates of tokens and requests are rough",
     "no_verdict": "some classes had too few requests for a verdict on their latency",
     "errors": "operations failed, so its figures are lower than they would be",
     "few_trials": "fewer than three trials, so the spread between runs is unknown; give --trials 3",
 }
-_PROVISIONAL = ("not_steady", "too_short", "few_trials", "event_loop_lag")
+_PROVISIONAL = ("not_steady", "too_short", "half_done", "few_trials", "event_loop_lag")
 
 
 def too_few(row: Figures) -> bool:

@@ -209,6 +209,7 @@ class Trial:
         def note_the_end() -> None:
             at_end["probes"] = None if watch is None else watch.finish()
             at_end["window_end_ns"] = recorder.close_window(world.now_ns())
+            at_end["under_way"] = engine.in_service
             at_end["unfinished"] = engine.unfinished(at_end["window_end_ns"])
             at_end["tiers"] = tier_facts(cache)
             at_end["health"] = health.facts()
@@ -231,6 +232,7 @@ class Trial:
             shed=engine.shed,
             unfinished_ages_ns=tuple(wait_ns for _qos, wait_ns in at_end["unfinished"]),
             unfinished_qos=tuple(qos for qos, _wait_ns in at_end["unfinished"]),
+            under_way=at_end["under_way"],
             lateness_ns=tuple(engine.lateness_ns),
             tiers=at_end["tiers"],
             prefix_matches=engine.prefix_matches,

@@ -232,6 +232,7 @@ def test_drops_from_the_last_tier_alone_bound_the_capacity_c3() -> None:
         ("crowded", {"tiers": (tier(Tier.STORAGE, crowded_puts=3),)}),
         ("late_arrivals", {"lateness_ns": (ns(1),)}),
         ("shed", {"shed": 3}),
+        ("half_done", {"under_way": 1}),
         ("unfinished", {"unfinished_ages_ns": (ns(1),) * 51}),
     ],
 )

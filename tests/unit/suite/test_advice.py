@@ -233,7 +233,7 @@ def test_no_purchase_is_advised_from_a_disturbed_row(code: str) -> None:
     assert "No purchase is advised from cpu-storage: it " in text
 
 
-@pytest.mark.parametrize("code", ["not_steady", "too_short", "few_trials", "event_loop_lag"])
+@pytest.mark.parametrize("code", ["not_steady", "too_short", "half_done", "few_trials", "event_loop_lag"])
 def test_a_purchase_with_reservations_is_provisional_and_the_doubt_is_told(code: str) -> None:
     text = advice(*pair(warnings=(code,)))
     assert f"To buy first, provisionally ({code}: see the doubts): DRAM" in text

@@ -17,6 +17,7 @@ CACHE = "cache"
 _TOUCHES: Mapping[str, tuple[str, ...]] = {
     "overload": (LATENCY,),
     "unfinished": (LATENCY,),
+    "half_done": (LOAD,),
     "late_arrivals": (LATENCY,),
     "event_loop_lag": (LATENCY,),
     "shed": (LATENCY,),
