@@ -1,7 +1,7 @@
 """Who is there and whose request comes next: users start and leave while the load goes on."""
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, dropwhile
 
 from kvspill.records import Request
@@ -45,15 +45,25 @@ class OpenArrivals:
 
     def pop(self) -> Request:
         """Take the next request; its user's following one takes its place."""
-        *_rank, request, session = heappop(self._heap)
-        self._push(session)
+        *_rank, request, session = self._heap[0]
+        following = _next(session)
+        if following is None:
+            heappop(self._heap)
+        else:
+            heapreplace(self._heap, following)
         return request
 
     def _push(self, session: Iterator[Request]) -> None:
-        request = next(session, None)
-        if request is not None:
-            rank = (request.intended_ns, request.user, request.conversation, request.turn)
-            heappush(self._heap, (*rank, request, session))
+        following = _next(session)
+        if following is not None:
+            heappush(self._heap, following)
+
+
+def _next(session: Iterator[Request]) -> _Next | None:
+    request = next(session, None)
+    if request is None:
+        return None
+    return request.intended_ns, request.user, request.conversation, request.turn, request, session
 
 
 def _from(start_ns: int, session: Iterator[Request]) -> Iterator[Request]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from kvspill.records import PlannedOp, Request
 
 _MODULUS = 1 << 256
+_OP_LINE = "%s %s %s %d %d\n"
+"""Verb, purpose, key, bytes, repeats: the fields of a PlannedOp in their order."""
 
 
 class Digest:
@@ -20,9 +22,9 @@ class Digest:
         self._requests = 0
 
     def add(self, request: Request, plan: Iterable[PlannedOp]) -> None:
-        lines = [f"{request.user} {request.conversation} {request.turn}\n"]
-        lines += sorted([f"{op.verb} {op.purpose} {op.key} {op.nbytes} {op.repeat}\n" for op in plan])
-        hashed = hashlib.sha256("".join(lines).encode()).digest()
+        lines = sorted([_OP_LINE % op for op in plan])
+        text = f"{request.user} {request.conversation} {request.turn}\n" + "".join(lines)
+        hashed = hashlib.sha256(text.encode()).digest()
         self._sum = (self._sum + int.from_bytes(hashed, "big")) % _MODULUS
         self._requests += 1
 

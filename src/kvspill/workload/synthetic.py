@@ -63,25 +63,26 @@ class SyntheticWorkload:
                 pause_ns = think_ns(habits.think_ns, think)
                 shared = self._prefix(prefix, which)
                 opening = shared if turn == 0 else opening
-                request = Request(
-                    user=user,
-                    conversation=conversation,
-                    turn=turn,
-                    qos=habits.qos,
-                    intended_ns=at_ns,
-                    think_ns=pause_ns,
-                    context_tokens=_part(habits.context_tokens, context),
-                    generate_tokens=_part(habits.generate_tokens, generate),
-                    history_tokens=history,
-                    prefix=shared,
-                    last_turn=last,
-                    persona=habits.persona,
+                context_tokens = _part(habits.context_tokens, context)
+                generate_tokens = _part(habits.generate_tokens, generate)
+                yield Request(
+                    user,
+                    conversation,
+                    turn,
+                    habits.qos,
+                    at_ns,
+                    pause_ns,
+                    context_tokens,
+                    generate_tokens,
+                    history,
+                    shared,
+                    last,
+                    habits.persona,
                     history_answers=answers,
                     opening=opening,
                 )
-                yield request
-                history = (*history, request.context_tokens)
-                answers = (*answers, request.generate_tokens)
+                history = (*history, context_tokens)
+                answers = (*answers, generate_tokens)
                 at_ns += pause_ns
                 turn += 1
             conversation += 1

@@ -5,6 +5,17 @@ from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb,
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 from kvspill.serving.io_models.own_entry import serve_own
 
+# Bound once, for an Enum looks its members up anew each time, and every arrival is planned.
+_READ, _WRITE = Verb.READ, Verb.WRITE
+_PREFILL, _DECODE, _PROMPT, _RAG, _HISTORY = (
+    Purpose.PREFILL,
+    Purpose.DECODE,
+    Purpose.PROMPT,
+    Purpose.RAG,
+    Purpose.HISTORY,
+)
+_MULTI_TURN = HitType.MULTI_TURN
+
 _Earlier = tuple[str, int, Purpose, HitType]
 """An entry of earlier that a request reads: its key, its bytes, and what it counts as."""
 
@@ -16,16 +27,15 @@ class MlperfModel(InTheOpen):
         self._options = options
 
     def plan(self, request: Request) -> list[PlannedOp]:
-        per_token = self._options.bytes_per_token
         ops = [
-            PlannedOp(Verb.READ, purpose, key, nbytes)
+            PlannedOp(_READ, purpose, key, nbytes)
             for key, nbytes, purpose, _hit_type in self._earlier(request)
         ]
-        nbytes = request.context_tokens * per_token
-        ops.append(PlannedOp(Verb.WRITE, Purpose.PREFILL, request.key, nbytes))
+        key, nbytes = request.key, request.context_tokens * self._options.bytes_per_token
+        ops.append(PlannedOp(_WRITE, _PREFILL, key, nbytes))
         reads = self._decode_reads(request)
         if reads:
-            ops.append(PlannedOp(Verb.READ, Purpose.DECODE, request.key, nbytes, reads))
+            ops.append(PlannedOp(_READ, _DECODE, key, nbytes, reads))
         return ops
 
     async def serve(self, service: Service, cache: Cache) -> None:
@@ -60,24 +70,24 @@ class MlperfModel(InTheOpen):
 
     def _earlier(self, request: Request) -> list[_Earlier]:
         """What a request reads before it writes: its prompt, what it retrieves, the turns before."""
-        if self._options.prefill_only:
+        options = self._options
+        if options.prefill_only:
             return []
-        per_token = self._options.bytes_per_token
+        per_token = options.bytes_per_token
         reads: list[_Earlier] = []
-        if request.prefix is not None:
-            prompt = request.prefix
-            reads.append((prompt.key, prompt.tokens * per_token, Purpose.PROMPT, prompt.hit_type))
-        reads += [
-            (chunk.key, chunk.tokens * per_token, Purpose.RAG, chunk.hit_type) for chunk in request.chunks
-        ]
-        turns = range(request.turn)
-        for turn in turns if self._options.whole_history else turns[-1:]:
+        prompt = request.prefix
+        if prompt is not None:
+            reads.append((prompt.key, prompt.tokens * per_token, _PROMPT, prompt.hit_type))
+        for chunk in request.chunks:
+            reads.append((chunk.key, chunk.tokens * per_token, _RAG, chunk.hit_type))
+        oldest = 0 if options.whole_history else max(0, request.turn - 1)
+        for turn in range(oldest, request.turn):
             key = entry_key(request.user, request.conversation, turn)
-            nbytes = request.history_tokens[turn] * per_token
-            reads.append((key, nbytes, Purpose.HISTORY, HitType.MULTI_TURN))
+            reads.append((key, request.history_tokens[turn] * per_token, _HISTORY, _MULTI_TURN))
         return reads
 
     def _decode_reads(self, request: Request) -> int:
-        if self._options.prefill_only or request.context_tokens >= self._options.prefill_only_tokens:
+        options = self._options
+        if options.prefill_only or request.context_tokens >= options.prefill_only_tokens:
             return 0
-        return 1 + -(-request.generate_tokens // self._options.decode_batch_size)
+        return 1 + -(-request.generate_tokens // options.decode_batch_size)
