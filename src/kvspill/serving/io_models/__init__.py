@@ -79,34 +79,30 @@ class Service:
         """Await a cache call before the first token; its whole wall time is storage I/O (S1)."""
         started_ns = self.clock_ns()
         try:
-            result = await call
+            return await call
         finally:
-            ended_ns = self.clock_ns()
-            self.on_call(started_ns, ended_ns)
-        self.prefill_ns += ended_ns - started_ns
-        self._go_on()
-        return result
+            self.prefill_ns += self._over(started_ns)
 
     async def decode(self, call: Awaitable[T]) -> T:
         """Await a cache call of the decode phase."""
         started_ns = self.clock_ns()
         try:
-            result = await call
+            return await call
         finally:
-            ended_ns = self.clock_ns()
-            self.on_call(started_ns, ended_ns)
-        self.decode_ns += ended_ns - started_ns
-        self._go_on()
-        return result
+            self.decode_ns += self._over(started_ns)
+
+    def _over(self, started_ns: int) -> int:
+        """A cache call has ended: tells it, and returns how long it took."""
+        ended_ns = self.clock_ns()
+        self.on_call(started_ns, ended_ns)
+        if self.halted():
+            raise asyncio.CancelledError
+        return ended_ns - started_ns
 
     def reuse(self, nbytes: int) -> None:
         """What was there already has been read."""
         self.read_bytes += nbytes
         self.reused_bytes += nbytes
-
-    def _go_on(self) -> None:
-        if self.halted():
-            raise asyncio.CancelledError
 
     def fail(self, reason: str) -> None:
         """The first failure names the request's."""
