@@ -69,7 +69,7 @@ class Config(BlockFields, AutoscalingFields):
     arrival: Literal["open", "closed"] = opt(
         "open", "open: intended times don't wait for answers; closed: users wait, then think", group="load"
     )
-    servers: Annotated[int, Field(ge=1, le=100_000)] | None = opt(
+    servers: Annotated[int, Field(ge=1, le=10_000)] | None = opt(
         None, "requests served at once (default: as many as users, at most 500)", group="load"
     )
     max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = opt(

@@ -80,8 +80,9 @@ def read_yaml(path: str, flag: str = "--config") -> YamlFile:
 def _broken(path: str, flag: str, error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
-    where = f"{path}:{mark.line + 1}" if mark is not None else path
-    return f"{flag} {where}: broken YAML ({problem}); correct that line"
+    if mark is None:
+        return f"{flag} {path}: broken YAML ({problem}); correct the file"
+    return f"{flag} {path}:{mark.line + 1}: broken YAML ({problem}); correct that line"
 
 
 def _collect_lines(node: Any, path: KeyPath, lines: dict[KeyPath, int]) -> None:

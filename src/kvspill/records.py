@@ -325,6 +325,8 @@ class RunFacts:
     prefix_bytes_saved: int
     interrupted: str | None = None
     """None, or why the run ended early."""
+    arrivals_end_ns: int | None = None
+    """When the last request was meant to come, where the work and not the time ended an open load."""
     under_way: int = 0
     """Requests that were in service when the window ended: part of their work is in it, no token is (S4)."""
     unfinished_qos: tuple[QoS, ...] = ()

@@ -31,6 +31,8 @@ WRONG = [
     ("--log-ops /proc/x.parquet", "--log-ops /proc/x.parquet: /proc takes no file ("),
     ("--xlsx-output foo.pdf", "--xlsx-output foo.pdf: neither .xlsx nor .csv; "),
     ("--xlsx-output /proc/x.csv", "--xlsx-output /proc/x.csv: /proc takes no file ("),
+    ("--users 5", "--users 5: contradicts --num-users 2, which means the same; leave one of them out"),
+    ("--servers 100000", "--servers 100000: out of range; give 1 to 10,000"),
     ("--trace mooncake:none.jsonl", "--trace none.jsonl: cannot be read (No such file or directory); "),
     ("--dataset-path none.json", "--dataset-path none.json: cannot be read (No such file or directory); "),
     (

@@ -185,7 +185,9 @@ def test_strange_yaml_is_refused_without_a_traceback(tmp_path: Path, text: str) 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00\xd8\x00")
-    assert "broken YAML" in refused(config_file=str(tmp_path / "c.yaml"))
+    message = refused(config_file=str(tmp_path / "c.yaml"))
+    assert "broken YAML" in message
+    assert message.endswith("; correct the file")
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:

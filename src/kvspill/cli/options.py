@@ -38,7 +38,16 @@ class _Note(argparse.Action):
             before: list[Any] = getattr(namespace, self.dest, (None, []))[1]
             # The very same words again mean the same thing, as where two pasted commands overlap.
             value = before if value in before else [*before, value]
+        else:
+            _check_other_name(getattr(namespace, self.dest, None), option_string, value)
         setattr(namespace, self.dest, (option_string, value))
+
+
+def _check_other_name(before: tuple[str | None, Any] | None, flag: str | None, value: Any) -> None:
+    """The same flag again replaces what it said, as everywhere; another name of it must say the same."""
+    if before is not None and before[0] != flag and before[1] != value:
+        first, second = f"{before[0]} {shown(before[1])}", f"{flag} {shown(value)}"
+        raise UsageError(f"{second}: contradicts {first}, which means the same; leave one of them out")
 
 
 def config_parser(

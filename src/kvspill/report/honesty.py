@@ -141,7 +141,9 @@ def _lateness(measured: Measured) -> dict[str, float] | None:
 def _offered_load(measured: Measured, ceiling: Ceiling | None) -> dict[str, float | None]:
     """Arrivals per second over what the servers could complete on a device that takes no time (L2)."""
     facts, requests = measured.facts, measured.recorder.requests
-    load_seconds = (facts.window_end_ns - facts.load_start_ns) / NS_PER_SEC
+    # Fixed work takes longer on a slow device, but what was offered is the rate of its intended times.
+    end_ns = facts.window_end_ns if facts.arrivals_end_ns is None else facts.arrivals_end_ns
+    load_seconds = (end_ns - facts.load_start_ns) / NS_PER_SEC
     offered = ratio(facts.arrived, load_seconds)
     compute_seconds = (requests.generation_ns + requests.other_ns) / NS_PER_SEC
     mean_seconds = ratio(compute_seconds, requests.completed)

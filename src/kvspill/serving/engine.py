@@ -62,6 +62,7 @@ class Engine:
         self.start_ns = start_ns
         self.end_ns = None if options.duration_ns is None else start_ns + options.duration_ns
         self.arrived = 0
+        self._last_intended_ns = start_ns
         self.completed = 0
         self.failed = 0
         self.prefix_matches = 0
@@ -93,6 +94,12 @@ class Engine:
     @property
     def in_service(self) -> int:
         return len(self._in_service)
+
+    @property
+    def arrivals_end_ns(self) -> int | None:
+        """When the last request was meant to come, where the work and not the time ended an open load."""
+        over = self._population.spent or self.arrived == self._options.max_requests
+        return self._last_intended_ns if over and not self._options.closed else None
 
     @property
     def io_facts(self) -> dict[str, int]:
@@ -218,6 +225,7 @@ class Engine:
             # After the end nothing is counted any more: what arrived by then adds up.
             return False
         self.arrived += 1
+        self._last_intended_ns = intended_ns
         self._digest.add(request, self._io_model.plan(request))
         return self._queue.submit(request, intended_ns)
 

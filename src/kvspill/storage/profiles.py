@@ -78,8 +78,11 @@ def _parse(path: Path) -> Profile:
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = str(error).replace("\n", " ")
-        raise UsageError(f"--device-profile {path}: cannot be read: {reason}") from error
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error).replace("\n", " ")
+        raise UsageError(
+            f"--device-profile {path}: cannot be read: {reason}; "
+            f"give a YAML file as in docs/simulation.md, or one of {', '.join(PRESETS)}"
+        ) from error
     if not isinstance(document, dict) or not document:
         raise UsageError(f"--device-profile {path}: must map tiers (gpu, cpu, storage) to figures")
     profile = dict(PRESETS[DEFAULT_PRESET])

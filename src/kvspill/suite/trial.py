@@ -233,6 +233,7 @@ class Trial:
             unfinished_ages_ns=tuple(wait_ns for _qos, wait_ns in at_end["unfinished"]),
             unfinished_qos=tuple(qos for qos, _wait_ns in at_end["unfinished"]),
             under_way=at_end["under_way"],
+            arrivals_end_ns=engine.arrivals_end_ns,
             lateness_ns=tuple(engine.lateness_ns),
             tiers=at_end["tiers"],
             prefix_matches=engine.prefix_matches,

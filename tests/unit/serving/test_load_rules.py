@@ -197,6 +197,16 @@ def test_s9_the_digest_tells_the_work_and_not_the_speed(seed, users):
     assert simulate(seed=seed + 1, num_users=users, max_requests=30)["digest"] != runs[0]["digest"]
 
 
+@pytest.mark.parametrize("arrival", ["open", "closed"])
+def test_l2_a_slow_device_makes_no_fixed_work_a_light_load(arrival):
+    """What is offered is the rate of the intended times; closed users are as slow as their answers."""
+    fixed = {"num_users": 12, "max_requests": 60, "arrival": arrival}
+    quick, slow = (simulate(device_profile=device, **fixed) for device in ("null", "sata-ssd"))
+    rates = [run["honesty"]["offered_load"]["arrivals_per_sec"] for run in (quick, slow)]
+    assert (rates[0] == rates[1]) is (arrival == "open")
+    assert rates[1] <= rates[0]
+
+
 def test_s3_nothing_that_completes_after_the_window_is_in_it():
     result = simulate(num_users=20, duration=20, device_profile="sata-ssd")
     assert result["window"]["measured_seconds"] == pytest.approx(18)

@@ -106,8 +106,16 @@ def test_cancelling_reports_what_was_moved():
     ],
 )
 def test_a_wrong_profile_is_refused_in_one_line(tmp_path, text, message):
+    refused_profile(tmp_path, text.encode(), message)
+
+
+def test_a_profile_that_is_not_text_is_refused_with_the_remedy(tmp_path):
+    refused_profile(tmp_path, b"\xff\xfe\x00", "cannot be read: it is not text; give a YAML file as in docs")
+
+
+def refused_profile(tmp_path, content, message):
     path = tmp_path / "profile.yaml"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(UsageError) as caught:
         load_profile(str(path))
     assert message in str(caught.value)
