@@ -203,6 +203,11 @@ class OwnModel(Group):
         for name in needed:
             if getattr(self, name) < 1:
                 raise ValueError(f"attention {self.attention} needs {name}; give it as a positive number")
+        for name in ("lora_rank", "rope_dim"):
+            if self.attention != "mla" and getattr(self, name):
+                raise ValueError(
+                    f"{name} belongs to attention mla, not {self.attention}; leave one of them out"
+                )
         return self
 
     def spec(self, name: str) -> ModelSpec:

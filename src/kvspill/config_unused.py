@@ -92,6 +92,12 @@ IDLE: Final[tuple[Idle, ...]] = (
         "Give --autoscaler-mode qos as well, or leave it out.",
     ),
     Idle(
+        ("min_tokens_per_sec",),
+        lambda config: config.performance_profile != "throughput",
+        "the latency profile has no target of throughput",
+        "Give --performance-profile throughput as well, or leave it out.",
+    ),
+    Idle(
         ("rag_num_docs",),
         lambda config: not config.enable_rag,
         "nothing is retrieved",

@@ -33,6 +33,7 @@ ERRORS = [
     ),
     ("run --io-size big", "--io-size big: not a size; write it like 4MiB, 1M or 65536"),
     ("run --num-user 5", "--num-user: unknown flag; did you mean --num-users?"),
+    ("run --num-us 5", "--num-us: unknown flag; did you mean --num-users?"),
     ("run --num_users 5", "--num_users: unknown flag; did you mean --num-users?"),
     ("run --frobnicate", "--frobnicate: unknown flag; `kvspill run --help` lists all flags"),
     ("run 50", "50: unexpected; values follow a flag, as in --num-users 50"),

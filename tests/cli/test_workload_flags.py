@@ -212,6 +212,7 @@ UNUSED = [
     ),
     ("--rate-process poisson", "no rate is given"),
     ("--rag-num-docs 4", "nothing is retrieved"),
+    ("--min-tokens-per-sec 5", "the latency profile has no target of throughput"),
     ("--prefill-us-per-token 100", "only --generation-mode deterministic is calibrated by it"),
     ("--decode-ms-per-token 5", "only --generation-mode deterministic is calibrated by it"),
     (

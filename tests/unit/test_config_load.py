@@ -92,6 +92,12 @@ def test_own_models_come_from_the_file(tmp_path: Path) -> None:
     assert load_config({}, {}, write(tmp_path / "c.yaml", text)).bytes_per_token == 1280
 
 
+def test_a_model_of_two_kinds_is_refused(tmp_path: Path) -> None:
+    mine = "{layers: 4, kv_heads: 4, head_dim: 64, lora_rank: 3}"
+    message = refused_file(tmp_path, f"models:\n  mine: {mine}\n")
+    assert "lora_rank belongs to attention mla, not gqa; leave one of them out" in message
+
+
 @pytest.mark.parametrize(
     ("text", "field", "value"),
     [

@@ -117,6 +117,7 @@ def _help(name: str, text: str, default: Any) -> str:
     if name == "io_size":
         default = "4MiB"
     if default is not None and not isinstance(default, bool) and _section(name) != "later":
+        default = ", ".join(default) if isinstance(default, tuple) else default
         text += f" [{default:g}]" if isinstance(default, float) else f" [{default}]"
     return text.replace("%", "%%")
 
@@ -152,7 +153,8 @@ def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     word = first.split("=", 1)[0]
     if not word.startswith("-"):
         return f"{shown(word)}: unexpected; values follow a flag, as in --num-users 50"
-    flags = [flag for action in parser._actions for flag in action.option_strings]
+    lacking = {flag_of(name) for name in unavailable_fields()} | set(FOREIGN_FLAGS)
+    flags = [flag for action in parser._actions for flag in action.option_strings if flag not in lacking]
     near = difflib.get_close_matches(word.replace("_", "-"), flags, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` lists all flags"
     return f"{shown(word)}: unknown flag; {hint}"

@@ -103,7 +103,7 @@ def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
     target = measured.settings.min_tokens_per_sec
     actual = values["avg_throughput_tokens_per_sec"]
     passed = None if target is None or actual is None else actual >= target
-    name = "Throughput, no target" if target is None else f"Throughput >= {target:g} tok/s"
+    name = "Throughput, no target" if target is None else f"Throughput >= {target:,.10g} tok/s"
     modelled = measured.facts.simulated
     return [Criterion(name, "avg_throughput_tokens_per_sec", target, actual, "tokens/s", passed, modelled)]
 

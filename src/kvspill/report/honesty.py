@@ -150,6 +150,9 @@ def _offered_load(measured: Measured, ceiling: Ceiling | None) -> dict[str, floa
     capacity = ratio(measured.settings.servers, mean_seconds)
     limits = [limit for limit in (capacity, ceiling.requests_per_sec if ceiling else None) if limit]
     null_capacity = min(limits) if limits else None
+    if null_capacity is None and facts.simulated and requests.completed:
+        # In virtual time nothing but generation takes time without a device: without it there is no limit.
+        return {"arrivals_per_sec": offered, "null_capacity_requests_per_sec": None, "ratio": 0.0}
     return {
         "arrivals_per_sec": offered,
         "null_capacity_requests_per_sec": null_capacity,

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
+from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
@@ -149,7 +150,9 @@ def _criterion(criterion: Mapping[str, Any], simulated: bool) -> Text:
         text = f"{actual:.1%}"
     else:
         text = f"{actual:,.2f} {criterion['unit']}"
-    suffix = (" (simulated)" if simulated else " (modelled)") if criterion["modelled"] else ""
+    # The tiers' latencies below are whole operations: the same name must not stand for two figures.
+    inside = " in the device" if "_device_" in criterion["metric"] and actual is not None else ""
+    suffix = inside + ((" (simulated)" if simulated else " (modelled)") if criterion["modelled"] else "")
     return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion['name']}: {text}{suffix}")
 
 
@@ -248,6 +251,8 @@ def _qos(result: Mapping[str, Any]) -> Iterator[Part]:
             )
         )
     yield grid(("class", "requests", "unfinished", "mean wait", "P95", "target P95", "within", "SLA"), rows)
+    if any(row[-1] == "no verdict" for row in rows):
+        yield indent(Text(f"no verdict: fewer than {MIN_COMPLETIONS} requests, and no certain miss"))
     for line in result["summary"]["priority_inversions"]:
         yield indent(Text(f"Priority inversion: {line}"))
 

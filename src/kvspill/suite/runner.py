@@ -90,7 +90,7 @@ def _unused(config: Config) -> list[Caution]:
     if config.ignored_keys:
         keys = ", ".join(config.ignored_keys)
         message = f"Keys of --config that this version leaves unused: {keys}."
-        warnings.append(caution("ignored_keys", message, "None needed."))
+        warnings.append(caution("ignored_keys", message, "Make sure that the run needs none of them."))
     return warnings
 
 

@@ -48,7 +48,7 @@ def test_figures_are_those_of_the_result() -> None:
     assert "40.00 tok/s" in text
     assert "Approximate mean queue wait: 2.00s" in text
     assert "Verdict: FAIL (latency profile, 1 of 4 criteria met)" in text
-    assert "[FAIL] NVMe Read P95 < 200ms: 1,000.00 ms" in text
+    assert "[FAIL] NVMe Read P95 < 200ms: 1,000.00 ms in the device" in text
     assert "[PASS] Cache Hit Rate > 30%: 60.0%" in text
     assert "60.0% (3 hits, 2 misses)" in text
     assert "Seed    42" in text

@@ -188,6 +188,9 @@ def test_offered_load_is_arrivals_over_what_the_servers_could_do_on_a_null_devic
     }
     assert "overload" in codes(overloaded)
     relaxed = result(config=Config(num_users=3))
+    # A fixed amount of work that was meant to come within 2 s, however long the device took for it.
+    fixed = result(run=facts(arrivals_end_ns=facts().load_start_ns + ns(2)), config=Config(num_users=1))
+    assert fixed["honesty"]["offered_load"]["arrivals_per_sec"] == 5.5
     assert relaxed["honesty"]["offered_load"]["ratio"] == pytest.approx(2 / 3)
     assert "overload" not in codes(relaxed)
 

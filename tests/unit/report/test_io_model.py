@@ -55,7 +55,9 @@ def said(**changes):
 def test_inflation_bounds_and_break_even_are_said():
     rows = said()
     assert rows["Read inflation"].startswith("1.00 x")
-    assert rows["Bytes found"] == "39.0%; LRU of this size 40.0%, foresight 50.0%, unlimited 60.0%"
+    assert rows["Bytes found"] == (
+        "39.0%; one request at a time: LRU of this size 40.0%, foresight 50.0%, unlimited 60.0%"
+    )
     assert "0.667 GiB/s" in rows["Break-even (modelled)"]
     assert "3 of 4" in rows["Break-even (modelled)"]
     assert "  not written" not in rows

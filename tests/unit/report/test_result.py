@@ -189,6 +189,18 @@ def test_a_class_that_is_starved_shows_its_wait_and_no_verdict_on_a_handful() ->
     assert (few["met"], few["verdict"]) == (True, "no verdict")
 
 
+@pytest.mark.parametrize(("late", "verdict"), [(2, "no verdict"), (3, "missed")])
+def test_a_miss_is_said_of_few_requests_where_more_could_not_have_prevented_it(
+    late: int, verdict: str
+) -> None:
+    """Of 50 requests a P95 allows 2 that are late: the third is a miss, however many are still lacking."""
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=14.99))
+    waits = facts(unfinished_ages_ns=(ns(9),) * late, unfinished_qos=(QoS.BATCH,) * late)
+    sla = result(recorder, waits)["summary"]["qos_metrics"]["batch"]["sla"]
+    assert (sla["violations"], sla["verdict"]) == (late, verdict)
+
+
 def test_an_inversion_of_priority_is_named_where_enough_waited() -> None:
     recorder = empty_recorder()
     classes = (QoS.INTERACTIVE,) * 50 + (QoS.BATCH,) * 50
