@@ -118,11 +118,8 @@ class BatchingCache(Cache):
             if source is not None
         }
         if copied:
-            self._begin()
-            try:
+            with self._in_flight:
                 answers = await above.backend.read([entry.ref for entry in copied])
-            finally:
-                self._end()
             completions |= dict(zip(copied, answers, strict=True))
         self._report_all(above, Verb.READ, Purpose.DEMOTION, [*completions], [*completions.values()])
         return {entry: completion.error for entry, completion in completions.items()}
@@ -133,11 +130,8 @@ class BatchingCache(Cache):
         """Write the entries below; from here on they count as they are stored there."""
         if not entries:
             return {}
-        self._begin()
-        try:
+        with self._in_flight:
             answers = await below.backend.write([WriteItem(entry.ref, sources[entry]) for entry in entries])
-        finally:
-            self._end()
         for entry in entries:
             entry.stored_bytes = below.backend.stored_bytes(entry.ref.nbytes)
         self._report_all(below, Verb.WRITE, Purpose.DEMOTION, entries, answers)

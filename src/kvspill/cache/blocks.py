@@ -134,11 +134,8 @@ class BlockCache(BatchingCache):
             places.setdefault(entry.tier, []).append(place)
 
         async def read(tier: TierState, at: list[int]) -> list[Completion]:
-            self._begin()
-            try:
+            with self._in_flight:
                 return await tier.backend.read([entries[place].ref for place in at])
-            finally:
-                self._end()
 
         answers = await gather([read(tier, at) for tier, at in places.items()])
         found = {
@@ -232,11 +229,8 @@ class BlockCache(BatchingCache):
 
     async def _write_many(self, tier: TierState, entries: Sequence[Entry], purpose: Purpose) -> Stored:
         """Write entries that have their room, as one batch; what fails leaves nothing behind."""
-        self._begin()
-        try:
+        with self._in_flight:
             completions = await tier.backend.write([WriteItem(entry.ref) for entry in entries])
-        finally:
-            self._end()
         errors = [completion.error for completion in completions]
         self._report_writes(tier, purpose, entries, completions)
         # The end of a chain settles in first, so that it is the coldest of it.

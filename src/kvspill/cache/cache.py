@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from kvspill.cache.flight import InFlight
 from kvspill.cache.gathering import gather
 from kvspill.cache.lost import LostKeys
 from kvspill.cache.options import CacheOptions, Put
@@ -49,7 +50,7 @@ class Cache:
         self._generation = 0
         self._lost = LostKeys()
         self._shared: set[str] = set()
-        """Prompts and chunks that have been written once."""
+        """Prompts and chunks that have been there: whoever misses one writes it again."""
         self.errors: Counter[tuple[Tier, Verb, str]] = Counter()
         """Every operation that failed, by kind, whenever it was."""
         self.on_error: Callable[[], None] = lambda: None
@@ -57,9 +58,7 @@ class Cache:
         limit = self._options.max_concurrent_allocs
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._background: set[asyncio.Task[None]] = set()
-        self._in_flight = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._in_flight = InFlight()
 
     def find(self, key: str) -> Entry | None:
         """The entry of that key, wherever it is, without counting as a lookup."""
@@ -100,10 +99,11 @@ class Cache:
     async def put(self, key: str, nbytes: int, purpose: Purpose, pin: bool = False) -> Put:
         """Write an entry to the fastest tier that may hold it; an existing key is overwritten (C3)."""
         async with self._slots or nullcontext():
+            level = self._level_for(key, purpose)
             old = self._index.get(key)
             if old is not None:
                 self._doom(old)
-            tier = await self._place(nbytes, self._level_for(key, purpose))
+            tier = await self._place(nbytes, level)
             if tier is None:
                 return Put(None, self._misfit(nbytes))
             self._generation += 1
@@ -125,6 +125,8 @@ class Cache:
             self._settle(entry)
             return Put(None, completion.error)
         entry.state = State.READY
+        if purpose in _SHARED:
+            self._shared.add(key)
         self._lost.found_again(key)
         if not entry.doomed:
             tier.settle_in(entry)
@@ -179,7 +181,7 @@ class Cache:
         """The run is over: cut short what is in flight, and wait until its end was reported."""
         for tier in self.tiers:
             tier.backend.cancel()
-        await self._quiet.wait()
+        await self._in_flight.over()
 
     # Room
 
@@ -189,11 +191,13 @@ class Cache:
         With more room it would still be read from the last tier, for nothing is promoted. Written to the top,
         a prompt would be the faster for having been evicted, and a smaller capacity would raise a score (C3).
         """
-        again = purpose is Purpose.HISTORY
-        if purpose in _SHARED:
-            again = key in self._shared
-            self._shared.add(key)
-        return len(self.tiers) - 1 if again else 0
+        if purpose not in _REBUILDS:
+            return 0
+        there = self._index.get(key)
+        if there is not None:
+            # Somebody else missed it too and was faster.
+            return self.tiers.index(there.tier)
+        return len(self.tiers) - 1 if purpose is Purpose.HISTORY or key in self._shared else 0
 
     def _fits(self, tier: TierState, nbytes: int) -> bool:
         return tier.backend.stored_bytes(nbytes) <= tier.usable_bytes
@@ -366,27 +370,12 @@ class Cache:
     # Small things
 
     async def _read(self, tier: TierState, ref: ObjectRef) -> Completion:
-        self._begin()
-        try:
+        with self._in_flight:
             return (await tier.backend.read([ref]))[0]
-        finally:
-            self._end()
 
     async def _write(self, tier: TierState, ref: ObjectRef, source: Source | None) -> Completion:
-        self._begin()
-        try:
+        with self._in_flight:
             return (await tier.backend.write([WriteItem(ref, source)]))[0]
-        finally:
-            self._end()
-
-    def _begin(self) -> None:
-        self._in_flight += 1
-        self._quiet.clear()
-
-    def _end(self) -> None:
-        self._in_flight -= 1
-        if self._in_flight == 0:
-            self._quiet.set()
 
     async def _settled(self, entry: Entry) -> None:
         if entry.settled is None:

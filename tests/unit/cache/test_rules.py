@@ -114,6 +114,34 @@ def test_c1_a_prompt_seen_for_the_first_time_is_a_new_entry(purpose):
     assert play(script)[2] is Tier.GPU
 
 
+def test_c1_a_prompt_that_two_write_for_the_first_time_at_once_is_new_to_both():
+    async def script(cache, _oracle):
+        await asyncio.gather(*(cache.put("prompt", KIB4, Purpose.PROMPT) for _ in range(2)))
+        return where(cache, "prompt")
+
+    _cache, oracle, place = play(script)
+    assert place is Tier.GPU
+    assert {op.tier for op in oracle.ops} == {Tier.GPU}
+
+
+def test_c3_whoever_overwrites_a_prompt_that_another_has_just_written_leaves_it_where_it_is():
+    """Both missed it; the one that waited for a slot finds it there."""
+
+    async def script(cache, _oracle):
+        async def two_miss_it():
+            await asyncio.gather(*(cache.put("prompt", 5 * KIB4, Purpose.PROMPT) for _ in range(2)))
+            return where(cache, "prompt")
+
+        new = await two_miss_it()
+        for key in "abc":
+            await put(cache, key, 10)
+        assert where(cache, "prompt") is None
+        return new, await two_miss_it()
+
+    options = CacheOptions(max_concurrent_allocs=1)
+    assert play(script, options=options)[2] == (Tier.GPU, Tier.STORAGE)
+
+
 @pytest.mark.parametrize("purpose", [Purpose.PROMPT, Purpose.RAG, Purpose.HISTORY])
 def test_c3_an_evicted_entry_is_rebuilt_where_it_fell_out(purpose):
     """Nothing promotes an entry, being evicted neither: a smaller capacity must not make it faster."""
