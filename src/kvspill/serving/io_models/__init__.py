@@ -79,25 +79,31 @@ class Service:
         """Await a cache call before the first token; its whole wall time is storage I/O (S1)."""
         started_ns = self.clock_ns()
         try:
-            return await call
+            result = await call
         finally:
             self.prefill_ns += self._over(started_ns)
+        self._go_on()
+        return result
 
     async def decode(self, call: Awaitable[T]) -> T:
         """Await a cache call of the decode phase."""
         started_ns = self.clock_ns()
         try:
-            return await call
+            result = await call
         finally:
             self.decode_ns += self._over(started_ns)
+        self._go_on()
+        return result
 
     def _over(self, started_ns: int) -> int:
         """A cache call has ended: tells it, and returns how long it took."""
         ended_ns = self.clock_ns()
         self.on_call(started_ns, ended_ns)
+        return ended_ns - started_ns
+
+    def _go_on(self) -> None:
         if self.halted():
             raise asyncio.CancelledError
-        return ended_ns - started_ns
 
     def reuse(self, nbytes: int) -> None:
         """What was there already has been read."""
