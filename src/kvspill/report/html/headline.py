@@ -69,7 +69,7 @@ HEADLINES = (
     Headline(
         "storage_throughput_tokens_per_sec", "Throughput over storage I/O time", "tokens/s", (LOAD, STORAGE)
     ),
-    Headline("decode_bytes_read_gb", "Decode bytes read", "GiB", (LOAD, STORAGE)),
+    Headline("decode_bytes_read_gb", "Decode bytes read", "GiB", (STORAGE,)),
     Headline("tier_storage_read_bandwidth_gbps", "Storage read bandwidth", "GiB/s", (STORAGE,), 3),
     Headline("tier_storage_write_bandwidth_gbps", "Storage write bandwidth", "GiB/s", (STORAGE,), 3),
     Headline("end_to_end_latency_ms.p95", "End-to-end latency, p95", "ms", (LATENCY,)),

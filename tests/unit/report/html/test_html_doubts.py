@@ -69,6 +69,15 @@ def with_modelled(name: Tier, serves: bool = True) -> dict[str, Any]:
     return sample.result(recorder, sample.facts(tiers=tiers))
 
 
+def test_requests_half_done_put_in_doubt_what_counts_when_they_are_done_and_no_bytes() -> None:
+    found = badges(warned("half_done"))
+    assert [title for title, doubts in found.items() if doubts] == [
+        "Throughput, wall clock",
+        "Throughput over storage I/O time",
+        "Requests completed",
+    ]
+
+
 def test_a_modelled_tier_is_in_the_figures_that_it_served_and_in_no_other() -> None:
     found = badges(with_modelled(Tier.GPU))
     for title in (
