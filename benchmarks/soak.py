@@ -23,11 +23,11 @@ from kvspill.config import Config
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan
+from kvspill.run.trial import run_trial
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.engine import Engine
-from kvspill.suite.progress import Progress
-from kvspill.suite.runner import make_plan
-from kvspill.suite.trial import run_trial
 from kvspill.world import World
 
 HOUR_SECONDS = 3600.0

@@ -13,7 +13,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.cli.quick import DEFAULTS, capped, safe_capacity_gb
-from kvspill.config_load import load_config
+from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
 
@@ -29,14 +29,14 @@ def test_quick_takes_at_most_4_gib_and_a_tenth_of_the_free_space(free_gib: float
 def test_quick_takes_a_small_model_where_there_is_little_space(
     free_gib: float, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("kvspill.storage.preflight.free_bytes", lambda _dirs: int(free_gib * GIB))
+    monkeypatch.setattr("kvspill.run.preflight.free_bytes", lambda _dirs: int(free_gib * GIB))
     flags = {"cache_dir": ("--cache-dir", [str(tmp_path)])}
     config = capped(load_config(flags, defaults=DEFAULTS))
     assert (config.model, config.num_users, config.duration, config.cpu_mem_gb) == (model, 10, 30, 0.5)
 
 
 def test_quick_refuses_a_nearly_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("kvspill.storage.preflight.free_bytes", lambda _dirs: GIB)
+    monkeypatch.setattr("kvspill.run.preflight.free_bytes", lambda _dirs: GIB)
     flags = {"cache_dir": ("--cache-dir", [str(tmp_path)])}
     with pytest.raises(UsageError, match=r"a tenth of the free space is 0\.1 GiB, too little"):
         capped(load_config(flags, defaults=DEFAULTS))

@@ -8,7 +8,7 @@ import pytest
 
 from kvspill.cli.doctor import print_checks
 from kvspill.cli.main import main
-from kvspill.suite.doctor import Check, Status
+from kvspill.doctor.doctor import Check, Status
 
 
 def test_json_has_a_verdict_and_a_remedy_for_every_fault(

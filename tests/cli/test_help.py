@@ -12,9 +12,9 @@ from kvspill.cli.quick import EXAMPLES as QUICK_EXAMPLES
 from kvspill.cli.run import EXAMPLES as RUN_EXAMPLES
 from kvspill.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
 from kvspill.config import Config
-from kvspill.config_fields import extra_of
-from kvspill.config_later import unavailable_fields
-from kvspill.config_load import flag_fields
+from kvspill.config.fields import extra_of
+from kvspill.config.later import unavailable_fields
+from kvspill.config.load import flag_fields
 
 HEAVY = ("numpy", "rich", "asyncio", "yaml", "hdrh", "kvspill.suite")
 

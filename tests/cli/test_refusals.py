@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.cli import measuring
 from kvspill.cli.main import main
-from kvspill.suite import runner, trial
+from kvspill.run import trial
 
 Printed = pytest.CaptureFixture[str]
 SMALL = "--model tiny-1b --num-users 2 --max-requests 4 --generation-mode none --cpu-mem-gb 0.25"
@@ -47,7 +48,7 @@ WRONG = [
 def test_every_refusal_comes_first_and_alone(
     command: str, flags: str, start: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:
-    monkeypatch.setattr(runner, "run_trials", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(measuring, "run_trials", lambda *_: pytest.fail("it was measured"))
     monkeypatch.setattr(trial, "open_backends", lambda *_: pytest.fail("it was prepared"))
     device = ["--cache-dir", "disk"] if command == "run" else []
     assert main([command, *SMALL.split(), *device, *flags.split()]) == 2

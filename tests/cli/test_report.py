@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kvspill.cli.main import main
-from unit.report import sample
 from unit.report.compare.made import legacy, write
+from unit.result import sample
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.cli import measuring
 from kvspill.cli.main import main
-from kvspill.suite import runner
 
 RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode", "none", "--quiet"]
 
@@ -16,7 +16,7 @@ RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_measured(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(runner, "run_trials", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(measuring, "run_trials", lambda *_: pytest.fail("it was measured"))
     (tmp_path / "file").write_text("x")
     assert main([*RUN, "--output", str(tmp_path)]) == 2
     assert main([*RUN, "--output", str(tmp_path / "file" / "r.json")]) == 2
@@ -28,15 +28,15 @@ def test_a_result_whose_place_became_unwritable_is_kept_elsewhere_and_the_error_
 ):
     full = tmp_path / "out"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(runner.tempfile, "tempdir", None)
-    real_run = runner.run_trials
+    monkeypatch.setattr(measuring.tempfile, "tempdir", None)
+    real_run = measuring.run_trials
 
     def run_then_fill(*arguments):
         result = real_run(*arguments)
         full.write_text("a file where the directory should be made")
         return result
 
-    monkeypatch.setattr(runner, "run_trials", run_then_fill)
+    monkeypatch.setattr(measuring, "run_trials", run_then_fill)
     assert main([*RUN, "--output", str(full / "r.json")]) == 1
     line = capsys.readouterr().err
     kept = re.search(r"the result of this run is in (\S+)", line)
@@ -46,7 +46,9 @@ def test_a_result_whose_place_became_unwritable_is_kept_elsewhere_and_the_error_
 
 def test_two_runs_of_the_same_second_both_keep_their_result(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runner, "result_path", lambda _config: Path("kvspill-results/20260101-000000-m.json"))
+    monkeypatch.setattr(
+        measuring, "result_path", lambda _config: Path("kvspill-results/20260101-000000-m.json")
+    )
     for _ in range(3):
         assert main(RUN) == 0
     names = sorted(os.listdir(tmp_path / "kvspill-results"))

@@ -6,9 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from kvspill.config import Config
-from kvspill.config_load import to_yaml
-from kvspill.suite import trial
-from kvspill.suite.progress import Progress
+from kvspill.config.load import to_yaml
+from kvspill.run import trial
+from kvspill.run.progress import Progress
 
 _SAMPLE_BYTES = 6000
 PROFILE = b"storage: {read_gib_per_sec: 2, write_gib_per_sec: 1.5, read_latency_us: 100, concurrency: 8}\n"

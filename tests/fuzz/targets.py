@@ -15,7 +15,7 @@ from unittest import mock
 
 from kvspill.cli.main import main
 from kvspill.config import Config
-from kvspill.config_load import load_config
+from kvspill.config.load import load_config
 from kvspill.errors import KvspillError
 from kvspill.storage.profiles import load_profile
 from kvspill.workload.registry import make_workload
@@ -96,9 +96,9 @@ def command(argv: Sequence[str], root: Path) -> int:
         guarded(root),
         redirect_stdout(out),
         redirect_stderr(err),
-        mock.patch("kvspill.suite.runner.run_trials", _no_load),
+        mock.patch("kvspill.cli.measuring.run_trials", _no_load),
         mock.patch("kvspill.suite.campaign.run_trials", _no_load),
-        mock.patch("kvspill.suite.runner.check_machine", _no_machine),
+        mock.patch("kvspill.run.runner.check_machine", _no_machine),
     ):
         try:
             code = main(list(argv))

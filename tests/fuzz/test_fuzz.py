@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fuzz.mutations import mangled, retyped
 from fuzz.seeds import seeds
 from fuzz.targets import TARGETS, Escape, fuzz_page, fuzz_words, guarded, sandbox
-from kvspill.config_fields import flag_of
-from kvspill.config_load import flag_fields
+from kvspill.config.fields import flag_of
+from kvspill.config.load import flag_fields
 
 EXAMPLES = int(os.environ.get("KVSPILL_FUZZ_EXAMPLES", "60"))
 FUZZ = settings(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kvspill.cli.main import main
-from kvspill.report.reading import load_result
+from kvspill.result.reading import load_result
 from unit.report.html.hostile import PAYLOAD, poisoned
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")

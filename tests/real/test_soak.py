@@ -11,9 +11,9 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC
-from kvspill.suite.progress import Progress
-from kvspill.suite.runner import make_plan
-from kvspill.suite.trial import run_trial
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan
+from kvspill.run.trial import run_trial
 
 SAMPLES = 30
 

@@ -7,11 +7,11 @@ import numpy as np
 
 from kvspill.config import Config
 from kvspill.records import GIB, NS_PER_SEC, OpRecord, QoS, RequestRecord, Tier, Verb
+from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.suite.assembly import build_cache, build_engine, build_workload
-from kvspill.suite.progress import Progress
-from kvspill.suite.trial import Plan, run_trial
 from kvspill.world import World, run_virtual
 
 UNLIMITED_BYTES = 1 << 60

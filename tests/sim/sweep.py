@@ -21,11 +21,11 @@ if __package__ in (None, ""):
 from kvspill.cache.policies import LEAF_FIRST_NAMES, POLICY_NAMES
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
-from kvspill.report.result import build_result
+from kvspill.result.result import build_result
+from kvspill.run import trial
+from kvspill.run.progress import Progress
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.suite import trial
-from kvspill.suite.progress import Progress
 from kvspill.world import World
 from sim.auditor import Auditor
 from sim.hazards import HazardousDevice, Hazards, Outage

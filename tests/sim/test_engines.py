@@ -5,9 +5,9 @@ from typing import get_args
 import pytest
 
 from kvspill.config import Config
-from kvspill.config_blocks import EngineName
-from kvspill.suite.progress import Progress
-from kvspill.suite.trial import Plan, run_trial
+from kvspill.config.blocks import EngineName
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
 
 NAMES = get_args(EngineName)
 SETTINGS = {

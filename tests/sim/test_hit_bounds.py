@@ -3,8 +3,8 @@
 import pytest
 
 from kvspill.config import Config
-from kvspill.suite.progress import Progress
-from kvspill.suite.trial import Plan, run_trial
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
 
 LOADS = {
     "cut off": {"num_users": 30},

@@ -7,7 +7,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.records import NS_PER_SEC, Tier
-from kvspill.suite import trial
+from kvspill.run import trial
 from sim.hazards import HazardousDevice, Hazards, Outage
 
 RUN = ["simulate", "--model", "tiny-1b", "--num-users", "5", "--cpu-mem-gb", "0", "--duration", "20"]

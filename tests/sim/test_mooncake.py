@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kvspill.config import Config
-from kvspill.suite.progress import Progress
-from kvspill.suite.trial import Plan, run_trial
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
 
 TRACE = Path(__file__).parents[3] / "shared" / "data" / "mooncake" / "conversation_trace.jsonl"
 TOKEN_BYTES = 131_072

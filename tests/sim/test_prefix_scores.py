@@ -7,8 +7,8 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import Tier
-from kvspill.suite import trial
-from kvspill.suite.progress import Progress
+from kvspill.run import trial
+from kvspill.run.progress import Progress
 from sim.faults import FaultyBackend
 
 NOISE = 0.02

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kvspill.config import Config
 from kvspill.records import Tier
-from kvspill.suite import trial
-from kvspill.suite.progress import Progress
+from kvspill.run import trial
+from kvspill.run.progress import Progress
 from sim.faults import FaultyBackend, PickyBackend
 
 SCORES = (

@@ -6,12 +6,12 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import MIB, NS_PER_SEC, QoS, Request, Tier
-from kvspill.serving.autoscaler.baseline import probe_unloaded
-from kvspill.serving.autoscaler.monitor import WindowMonitor
-from kvspill.serving.autoscaler.stage import StageMeasure
+from kvspill.run.backends import open_backends
+from kvspill.run.build import build_cache, build_engine, build_workload, tier_limits
+from kvspill.run.search.baseline import probe_unloaded
+from kvspill.run.search.monitor import WindowMonitor
+from kvspill.run.search.stage import StageMeasure
 from kvspill.serving.population import LoadLimits, OpenPopulation
-from kvspill.suite.assembly import build_cache, build_engine, build_workload, tier_limits
-from kvspill.suite.backends import open_backends
 from kvspill.world import World, run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search
 

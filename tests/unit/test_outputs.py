@@ -11,8 +11,8 @@ import pytest
 
 from kvspill.errors import UsageError
 from kvspill.outputs import check_place, write_whole
-from kvspill.report.result import write_result
 from kvspill.report.tables import write_csv, write_xlsx
+from kvspill.result.result import write_result
 from kvspill.suite.manifest import write_json
 
 

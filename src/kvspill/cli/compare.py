@@ -180,7 +180,7 @@ def _compare(
 
 def _emit(options: argparse.Namespace, text: str) -> int:
     from kvspill.outputs import write_whole
-    from kvspill.report.reading import refuse_overwriting
+    from kvspill.result.reading import refuse_overwriting
 
     if options.output is None:
         sys.stdout.write(text)

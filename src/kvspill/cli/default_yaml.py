@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config_fields import GROUPS, extra_of
-from kvspill.config_groups import PERSONA_PRESETS
-from kvspill.config_later import unavailable_fields
+from kvspill.config.fields import GROUPS, extra_of
+from kvspill.config.groups import PERSONA_PRESETS
+from kvspill.config.later import unavailable_fields
 
 HEAD = """\
 # Every setting of kvspill with its default. Use it with: kv-cache.py --config config.yaml

@@ -10,7 +10,7 @@ from kvspill.cli.options import Parser
 from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
-    from kvspill.suite.doctor import Check
+    from kvspill.doctor.doctor import Check
 
 PROBLEM_FOUND = 1
 EXAMPLES = """\
@@ -43,7 +43,7 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
     options = parser.parse_args(list(argv))
     if "" in (options.cache_dir or ()):
         raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
-    from kvspill.suite.doctor import Status, as_json, examine, verdict
+    from kvspill.doctor.doctor import Status, as_json, examine, verdict
 
     cache_dirs = list(dict.fromkeys(options.cache_dir)) if options.cache_dir else None
     checks = examine(cache_dirs)
@@ -59,7 +59,7 @@ def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from kvspill.suite.doctor import Status
+    from kvspill.doctor.doctor import Status
 
     serious = (Status.WARNING, Status.PROBLEM)
     styles = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}

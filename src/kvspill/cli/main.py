@@ -144,7 +144,7 @@ def _unread(debug: bool) -> int:
 
     # What stdout still holds must go somewhere, or the exit itself would fail.
     mute(sys.stdout)
-    interrupts = sys.modules.get("kvspill.suite.interrupts")
+    interrupts = sys.modules.get("kvspill.run.signals")
     if interrupts is not None and interrupts.Interrupts.came:
         return _fail("interrupted; the reader of the output is gone, the result is kept", INTERRUPTED, debug)
     return 1

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from kvspill.cli.options import Parser
-from kvspill.config_checks import size_text
-from kvspill.config_load import load_config
+from kvspill.config.checks import size_text
+from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.models import ModelSpec, all_models
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from kvspill.config import Config
-from kvspill.config_errors import choices, shown
-from kvspill.config_fields import GROUPS, extra_of, flag_of
-from kvspill.config_later import FOREIGN_FLAGS, UNAVAILABLE, refusal, unavailable_fields
-from kvspill.config_load import flag_fields, load_config
+from kvspill.config.fields import GROUPS, extra_of, flag_of
+from kvspill.config.later import FOREIGN_FLAGS, UNAVAILABLE, refusal, unavailable_fields
+from kvspill.config.load import flag_fields, load_config
+from kvspill.config.messages import choices, shown
 from kvspill.errors import UsageError
 
 

@@ -39,8 +39,8 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
         print(parser.format_help(), end="")
         return 0
     config = capped(parse_config(parser, argv, defaults=DEFAULTS))
+    from kvspill.cli.measuring import run_command
     from kvspill.suite.refusals import refuse_early
-    from kvspill.suite.runner import run_command
 
     refuse_early(config, simulated=False)
     return run_command(config, simulated=False)
@@ -51,7 +51,7 @@ def capped(config: Config, here: Path | None = None) -> Config:
     on_files = config.storage_tier == "on" and config.storage_backend == "files"
     if not on_files or config.storage_capacity_gb is not None:
         return config
-    from kvspill.storage.preflight import cache_dirs, free_bytes
+    from kvspill.run.preflight import cache_dirs, free_bytes
 
     dirs = cache_dirs(config, here or Path.cwd())
     capacity_gb = safe_capacity_gb(free_bytes(dirs))

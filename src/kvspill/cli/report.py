@@ -51,7 +51,7 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
-    from kvspill.report.reading import load_result, refuse_overwriting, refuse_replacing
+    from kvspill.result.reading import load_result, refuse_overwriting, refuse_replacing
 
     for target in (options.output, options.csv, options.xlsx):
         if target is not None:
@@ -71,8 +71,8 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
 
 
 def _tables(options: argparse.Namespace, named: Sequence[tuple[str, dict[str, object]]]) -> list[Path]:
-    from kvspill.report.reading import refusing_damage
     from kvspill.report.tables import row_of, write_csv, write_xlsx
+    from kvspill.result.reading import refusing_damage
 
     rows = []
     for name, result in named:

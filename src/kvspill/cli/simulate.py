@@ -24,8 +24,8 @@ def main(argv: Sequence[str], prog: str = "kvspill simulate") -> int:
         print(parser.format_help(), end="")
         return 0
     config = parse_config(parser, argv)
+    from kvspill.cli.measuring import run_command
     from kvspill.suite.refusals import refuse_early
-    from kvspill.suite.runner import run_command
 
     refuse_early(config, simulated=True)
     return run_command(config, simulated=True)

@@ -34,9 +34,9 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     options = _parser(prog, tuple(OPTIONS), TRIALS_MIN).parse_args(list(argv))
     if options.option is None:
         raise UsageError(f"--option: missing; give one of {', '.join(OPTIONS)}")
+    from kvspill.run.progress import Progress
     from kvspill.suite.campaign import SUBMISSION, run_folder
     from kvspill.suite.manifest import new_manifest
-    from kvspill.suite.progress import Progress
     from kvspill.suite.scenario import to_config
 
     trials = _trials(options)
@@ -78,8 +78,8 @@ def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:
 def _trials(options: argparse.Namespace) -> "list[Scenario]":
     """One row per trial, all alike."""
     from kvspill.suite.order import assignment
-    from kvspill.suite.plan import quick_seconds
     from kvspill.suite.scenario import Scenario
+    from kvspill.suite.sizing import quick_seconds
     from kvspill.suite.submission import OPTIONS
 
     option = OPTIONS[options.option]

@@ -149,7 +149,7 @@ def _words(options: argparse.Namespace) -> list[str]:
 def _order(options: argparse.Namespace) -> "Order":
     """The command line as the suite understands it."""
     from kvspill.suite.order import Order, assignment
-    from kvspill.suite.plan import SECONDS, Wishes
+    from kvspill.suite.sizing import SECONDS, Wishes
 
     changes = dict(assignment(text) for text in options.set)
     given = {"seed": options.seed, "trials": options.trials}
@@ -180,10 +180,10 @@ def _order(options: argparse.Namespace) -> "Order":
 
 def _start(options: argparse.Namespace) -> int:
     """Derive, say how, and run."""
+    from kvspill.run.progress import Progress
     from kvspill.suite.campaign import PROBE, run_folder
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.order import prepare
-    from kvspill.suite.progress import Progress
 
     progress = Progress(options.quiet)
     _refuse_taken(options.output_dir)
@@ -284,9 +284,9 @@ def _refuse_taken(output_dir: str | None) -> None:
 
 def _resume(options: argparse.Namespace) -> int:
     """Go on where a suite was interrupted, with its own parameters."""
+    from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
     from kvspill.suite.manifest import load, settle
-    from kvspill.suite.progress import Progress
 
     if options.what or options.workloads is not None:
         raise UsageError("--resume: goes on with the scenarios of that suite; leave the names out")

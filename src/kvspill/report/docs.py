@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from kvspill.report.catalog_cache import CACHE_METRICS
-from kvspill.report.catalog_requests import COUNTS, EFFICIENCY, LATENCIES, THROUGHPUT
-from kvspill.report.catalog_tiers import TIERS, VOLUMES
-from kvspill.report.metrics import AXES, Metric
+from kvspill.result.catalog_cache import CACHE_METRICS
+from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, LATENCIES, THROUGHPUT
+from kvspill.result.catalog_tiers import TIERS, VOLUMES
+from kvspill.result.metrics import AXES, Metric
 
 _HEAD = """\
 # Metrics

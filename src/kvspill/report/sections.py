@@ -6,12 +6,12 @@ from typing import Any
 from rich.text import Text
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.report.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 from kvspill.report.honesty_section import honesty_section
-from kvspill.report.io_model import io_model_rows
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
+from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
+from kvspill.result.io_model import io_model_rows
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")

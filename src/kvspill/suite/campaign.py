@@ -11,14 +11,14 @@ from typing import IO, Any
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import mute
-from kvspill.report.result import write_result
+from kvspill.result.result import write_result
+from kvspill.run.glance import fitted
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.signals import by_signal
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
-from kvspill.suite.glance import fitted
-from kvspill.suite.interrupts import by_signal
 from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, read_result, save, write_json
-from kvspill.suite.progress import Progress
-from kvspill.suite.runner import make_plan, run_trials
 from kvspill.suite.scenario import missing_flags, missing_text, to_config
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import print_report

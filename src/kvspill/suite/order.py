@@ -8,13 +8,12 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
+from kvspill.machine.hardware import detect
 from kvspill.models import all_models
-from kvspill.storage.preflight import cache_dirs
+from kvspill.run.preflight import cache_dirs
+from kvspill.run.progress import Progress
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
 from kvspill.suite.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
-from kvspill.suite.hardware import detect
-from kvspill.suite.plan import Sizes, Wishes, derive
-from kvspill.suite.progress import Progress
 from kvspill.suite.scenario import (
     NINE,
     Scenario,
@@ -25,6 +24,7 @@ from kvspill.suite.scenario import (
     select,
     to_config,
 )
+from kvspill.suite.sizing import Sizes, Wishes, derive
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
 from kvspill.outputs import check_place
 from kvspill.report.tables import check_table
-from kvspill.storage.preflight import check_output
-from kvspill.suite.assembly import build_workload, tier_limits
-from kvspill.suite.progress import Progress
-from kvspill.suite.runner import make_plan
+from kvspill.run.build import build_workload, tier_limits
+from kvspill.run.preflight import check_output
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan
 from kvspill.workload.registry import recording
-from kvspill.workload.trace_files import open_bytes
+from kvspill.workload.traces.files import open_bytes
 from kvspill.world import World
 
 

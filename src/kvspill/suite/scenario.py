@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config_errors import shown
-from kvspill.config_fields import extra_of, flag_of
-from kvspill.config_groups import Rag
-from kvspill.config_later import UNAVAILABLE
-from kvspill.config_load import load_config
-from kvspill.config_yaml import YamlFile, read_yaml
+from kvspill.config.fields import extra_of, flag_of
+from kvspill.config.groups import Rag
+from kvspill.config.later import UNAVAILABLE
+from kvspill.config.load import load_config
+from kvspill.config.messages import shown
+from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
 from kvspill.models import all_models
 from kvspill.records import GIB
-from kvspill.suite.plan import Sizes, quick_seconds
+from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
 NINE = (

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from kvspill.config import Config
-from kvspill.config_fields import flag_of
+from kvspill.config.fields import flag_of
 from kvspill.measure.statistics import coefficient_of_variation
-from kvspill.report.trials import incomplete_reason
+from kvspill.result.trials import incomplete_reason
 
 SEED: Final = 42
 TRIALS_MIN: Final = 3

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config_checks import size_text
+from kvspill.config.checks import size_text
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
 from kvspill.workload.base import Workload

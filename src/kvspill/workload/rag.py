@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config_checks import size_text
+from kvspill.config.checks import size_text
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
 from kvspill.workload.base import Workload

@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 
 from kvspill.config import Config
 from kvspill.workload.base import Workload
-from kvspill.workload.trace import RowReader, TraceWorkload, row_source
+from kvspill.workload.traces.replay import RowReader, TraceWorkload, row_source
 from kvspill.world import World
 
 ROW_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "azure": "kvspill.workload.azure",
-        "bailian": "kvspill.workload.bailian",
-        "burstgpt": "kvspill.workload.burstgpt",
-        "mooncake": "kvspill.workload.mooncake",
+        "azure": "kvspill.workload.traces.azure",
+        "bailian": "kvspill.workload.traces.bailian",
+        "burstgpt": "kvspill.workload.traces.burstgpt",
+        "mooncake": "kvspill.workload.traces.mooncake",
     }
 )
 """Formats with a request per row: the module whose `rows` reads them."""
@@ -90,12 +90,12 @@ def _asked(config: Config, world: World, hold_bytes: int) -> Workload:
 def _replay(config: Config, world: World, replayed: Recording) -> Workload:
     kind, path, flag = replayed
     if kind == "sharegpt":
-        from kvspill.workload.sharegpt import ShareGptWorkload
+        from kvspill.workload.traces.sharegpt import ShareGptWorkload
 
         return ShareGptWorkload(config, world, path, flag)
     closed = config.arrival == "closed"
     if kind == "weka":
-        from kvspill.workload import weka
+        from kvspill.workload.traces import weka
 
         return TraceWorkload(config, weka.source(path, flag, config.num_users, closed), kind, path)
     rows: RowReader = import_module(ROW_FORMATS[kind]).rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config_groups import Persona
+from kvspill.config.groups import Persona
 from kvspill.records import HitType, QoS, Request, SharedPrefix
 from kvspill.workload.draws import between, qos_of, think_ns, usual_think_ns, weighted
 from kvspill.world import World

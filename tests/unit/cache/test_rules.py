@@ -7,7 +7,7 @@ import pytest
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import POLICY_NAMES, make_policy
 from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
-from kvspill.suite.assembly import usable_bytes
+from kvspill.run.build import usable_bytes
 from kvspill.world import run_virtual
 from sim.harness import check_quiet, make_cache
 

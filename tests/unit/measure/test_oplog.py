@@ -5,8 +5,8 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import OpLog, requests_path
-from kvspill.suite.progress import Progress
-from kvspill.suite.trial import Plan, run_trial
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

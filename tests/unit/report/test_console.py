@@ -9,7 +9,7 @@ from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.report.console import print_summary, render_summary
 from unit.measure.rows import ns, request
-from unit.report.sample import empty_recorder, facts, filled_recorder, result, tier
+from unit.result.sample import empty_recorder, facts, filled_recorder, result, tier
 
 TITLES = (
     "OVERALL PERFORMANCE",

@@ -9,7 +9,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.report.tables import check_table, csv_text, row_of, write_csv, write_table, write_xlsx
-from unit.report import sample
+from unit.result import sample
 
 openpyxl = pytest.importorskip("openpyxl")
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, QoS, Request, Tier
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.suite.progress import Progress
-from kvspill.suite.trial import Plan, run_trial
 from kvspill.world import run_virtual
 from sim.harness import Oracle, make_tier
 

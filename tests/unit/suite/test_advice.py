@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from kvspill.config import Config
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, TierFigures, figures
-from kvspill.suite.progress import Progress
-from kvspill.suite.runner import make_plan, run_trials
 
 
 def tier(

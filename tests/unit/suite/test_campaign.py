@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kvspill.errors import KvspillError, UsageError
+from kvspill.run.progress import Progress
 from kvspill.suite import campaign
 from kvspill.suite.campaign import finish, run_rows
 from kvspill.suite.manifest import Manifest, RowStatus, load, locked, new_manifest, read_result, save
-from kvspill.suite.progress import Progress
 from kvspill.suite.scenario import Scenario
 
 QUIET = Progress(quiet=True)

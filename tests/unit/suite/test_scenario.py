@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvspill.config import Config
-from kvspill.config_later import UNAVAILABLE, Later
+from kvspill.config.later import UNAVAILABLE, Later
 from kvspill.errors import KvspillError, UsageError
 from kvspill.suite import scenario as module
-from kvspill.suite.plan import Sizes
 from kvspill.suite.scenario import (
     FURTHER,
     NINE,
@@ -24,7 +23,8 @@ from kvspill.suite.scenario import (
     select,
     to_config,
 )
-from unit.suite.test_plan import sizes
+from kvspill.suite.sizing import Sizes
+from unit.suite.test_sizing import sizes
 
 
 def filled(name: str, found: Sizes | None = None) -> list[module.Scenario]:

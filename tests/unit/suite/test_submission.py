@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.suite.progress import Progress
-from kvspill.suite.runner import make_plan, run_trials
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.submission import (
     OPTIONS,
     aggregate,

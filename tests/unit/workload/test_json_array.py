@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvspill.errors import UsageError
-from kvspill.workload import json_array
-from kvspill.workload.json_array import array_elements
+from kvspill.workload.traces import json_array
+from kvspill.workload.traces.json_array import array_elements
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12),

@@ -13,8 +13,8 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import Request
 from kvspill.workload.registry import make_workload
-from kvspill.workload.sharegpt import ShareGptWorkload
 from kvspill.workload.tokens import make_counter
+from kvspill.workload.traces.sharegpt import ShareGptWorkload
 from kvspill.world import World
 
 

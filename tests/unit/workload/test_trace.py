@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import NS_PER_SEC, Request
-from kvspill.workload import trace
 from kvspill.workload.registry import make_workload
-from kvspill.workload.trace import Row, in_order
-from kvspill.workload.trace_files import RowLog
+from kvspill.workload.traces import replay as trace
+from kvspill.workload.traces.files import RowLog
+from kvspill.workload.traces.replay import Row, in_order
 from kvspill.world import World
 
 UNLIMITED = 1 << 60

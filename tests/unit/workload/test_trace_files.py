@@ -11,9 +11,10 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.workload import azure, bailian, burstgpt, mooncake, trace_files
-from kvspill.workload.trace import TraceWorkload, row_source
-from kvspill.workload.trace_files import RowLog
+from kvspill.workload.traces import azure, bailian, burstgpt, mooncake
+from kvspill.workload.traces import files as trace_files
+from kvspill.workload.traces.files import RowLog
+from kvspill.workload.traces.replay import TraceWorkload, row_source
 
 MOONCAKE_ROW = b'{"timestamp": 1000, "input_length": 700, "output_length": 5, "hash_ids": [7, 8]}\n'
 

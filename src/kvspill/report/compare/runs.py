@@ -11,9 +11,9 @@ from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite
 from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, KVSPILL, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
-from kvspill.report.reading import check_size, checked_ours, is_ours, read_json, refusing_damage
 from kvspill.report.settings import flatten, other_settings
-from kvspill.report.trials import incomplete_reason
+from kvspill.result.reading import check_size, checked_ours, is_ours, read_json, refusing_damage
+from kvspill.result.trials import incomplete_reason
 
 _SUFFIXES = (".json", *TABLE_SUFFIXES)
 _SAME_WORK = 0.99

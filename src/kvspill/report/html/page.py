@@ -19,7 +19,7 @@ from kvspill.report.html.figures import Figure, figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_rows, subtitle, verdict
 from kvspill.report.html.specs import CONFIG, Spec
-from kvspill.report.reading import refusing_damage
+from kvspill.result.reading import refusing_damage
 
 MAX_RESULTS = 8
 """One colour each; more would be told apart by nobody."""

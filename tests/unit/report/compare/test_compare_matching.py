@@ -14,8 +14,8 @@ from kvspill.report.compare.render import Table, markdown
 from kvspill.report.compare.run import Run
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.tables import row_of, write_csv, write_xlsx
-from unit.report import sample
 from unit.report.compare.made import run, write
+from unit.result import sample
 
 
 def of_users(*users: int, value: float = 100.0) -> list[Run]:

@@ -11,11 +11,11 @@ from kvspill.errors import UsageError
 from kvspill.report.columns import STORAGE_THROUGHPUT
 from kvspill.report.compare.run import KV_CACHE_PY, config_in_name
 from kvspill.report.compare.runs import read_runs
-from kvspill.report.reading import load_result
 from kvspill.report.tables import row_of, write_csv, write_xlsx
-from kvspill.report.trials import combine
-from unit.report import sample
+from kvspill.result.reading import load_result
+from kvspill.result.trials import combine
 from unit.report.compare.made import legacy, write
+from unit.result import sample
 
 
 def refusal(path: Path) -> str:

@@ -8,7 +8,7 @@ import pytest
 from kvspill.errors import UsageError
 from kvspill.records import GIB, Purpose, Tier, Verb
 from unit.measure.rows import op
-from unit.report import sample
+from unit.result import sample
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")

@@ -9,8 +9,8 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from unit.report import sample
 from unit.report.html.hostile import PAYLOAD, poisoned
+from unit.result import sample
 
 pytest.importorskip("jinja2")
 vl_convert = pytest.importorskip("vl_convert")
@@ -185,7 +185,7 @@ def test_hit_rates_stand_beside_their_bounds() -> None:
 
 
 def test_trials_give_the_median_with_its_interval() -> None:
-    from kvspill.report.trials import combine
+    from kvspill.result.trials import combine
 
     text = build_page([("mine", combine([sample.result(), sample.result(), sample.result()]))])
     assert "3 of 3 trials complete" in text

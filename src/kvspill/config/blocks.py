@@ -1,0 +1,120 @@
+"""The settings of blocks: how engines cut, find, write, admit and evict them, and what recomputing costs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from kvspill.config.fields import DEFAULT_IO_SIZE, Group, OnOff, opt
+from kvspill.errors import UsageError
+from kvspill.records import GIB
+
+PolicyName = Literal["lru", "lfu", "fifo", "s3-fifo", "none"]
+
+PREFILL_SECONDS_OF_64K = 12.0
+"""Published: a prompt of 65,536 tokens takes 12 s to recompute with an 8B model."""
+RECOMPUTE_US_PER_TOKEN = round(PREFILL_SECONDS_OF_64K / 65_536 * 1e6, 1)
+
+
+EngineName = Literal[
+    "vllm-fs", "vllm-slot", "llm-d", "lmcache", "sglang", "mooncake-bucket", "kvbm", "flexkv"
+]
+_ALIGNMENT = 4096
+_ENGINES = Path(__file__).parent.parent / "engines"
+
+
+def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a named engine sets, from its YAML file, beside what is given."""
+    import yaml
+
+    settings: dict[str, Any] = yaml.safe_load((_ENGINES / f"{name}.yaml").read_text(encoding="utf-8"))
+    if settings.get("io_size") == "block":
+        settings["io_size"] = _block_io_size({**settings, **(given or {})})
+    return settings
+
+
+def _block_io_size(data: Mapping[str, Any]) -> int:
+    """Bytes of a whole block, so that one system call moves it whatever the model."""
+    from kvspill.config.groups import OwnModel
+    from kvspill.models import find_model
+
+    try:
+        own = [
+            OwnModel.model_validate(model).spec(str(name)) for name, model in data.get("models", {}).items()
+        ]
+        spec = find_model(str(data.get("model", "llama3.1-8b")), own)
+        block_bytes = int(data["block_tokens"]) * spec.bytes_per_token(int(data.get("tensor_parallel", 1)))
+    except (ValueError, TypeError, AttributeError, UsageError):
+        # What is wrong with them is said where they are checked.
+        return DEFAULT_IO_SIZE
+    return min(max(1, -(-block_bytes // _ALIGNMENT)) * _ALIGNMENT, GIB)
+
+
+def with_engine(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The given values, and where nothing is given those of the engine; unknown names are refused later."""
+    name = data.get("engine")
+    if name not in get_args(EngineName):
+        return dict(data)
+    return {**engine_settings(str(name), data), **data}
+
+
+class BlockFields(Group):
+    """The fields of Config that belong to --io-model prefix and stream and to --engine."""
+
+    engine: EngineName | None = opt(
+        None,
+        "storage I/O of a named engine: blocks, layout, threads, admission and eviction; what is given "
+        "beside it wins",
+        group="blocks",
+    )
+    layout: Literal["files", "tree", "slots", "buckets"] = opt(
+        "files",
+        "a file per entry, the same under two levels of directories, slots of a block in one preallocated "
+        "file, or files of many blocks",
+        group="io",
+    )
+    write_threads: Annotated[int, Field(ge=0, le=1024)] = opt(
+        0, "threads that only write, beside --io-threads; 0: reads and writes share those", group="io"
+    )
+    block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        256, "tokens per block of --io-model prefix, unless a trace lists its own blocks", group="blocks"
+    )
+    promote: Annotated[Literal["on", "off"], OnOff] = opt(
+        "on", "copy blocks that were read from storage into DRAM", group="blocks"
+    )
+    write_policy: Literal["back", "through"] = opt(
+        "back",
+        "back: new blocks go to the fastest tier and sink; through: to storage at once, with a copy in DRAM",
+        group="blocks",
+    )
+    write_queue_blocks: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
+        16_384, "new blocks that may wait to be written; more are dropped and counted", group="blocks"
+    )
+    write_workers: Annotated[int, Field(ge=1, le=1024)] = opt(
+        4, "batches of new blocks written at once behind the reads", group="blocks"
+    )
+    write_max_wait: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
+        None, "seconds after which a block in that queue is dropped", group="blocks", advanced=True
+    )
+    admit_uses: Annotated[int, Field(ge=1, le=1000)] = opt(
+        1, "a block goes to storage when it is used for this time", group="blocks", advanced=True
+    )
+    prefetch_min_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = opt(
+        0, "a shorter resident prefix is recomputed instead of loaded", group="blocks", advanced=True
+    )
+    storage_eviction_policy: PolicyName | None = opt(
+        None, "which entry storage gives up first (default: as --eviction-policy)", group="blocks"
+    )
+    storage_usable_share: Annotated[float, Field(gt=0, le=1)] = opt(
+        1.0, "part of the storage tier beyond which it evicts", group="blocks", advanced=True
+    )
+    stream_tokens_per_read: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        1, "--io-model stream: generated tokens per read of the whole KV", group="blocks", advanced=True
+    )
+    recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] = opt(
+        RECOMPUTE_US_PER_TOKEN,
+        "GPU microseconds to recompute a context token, for the break-even; "
+        "the default is that of an 8B model at 64K tokens in 12 s",
+        group="blocks",
+    )

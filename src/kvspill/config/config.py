@@ -1,0 +1,376 @@
+"""The one configuration of a run: flags, YAML and the echo in the result all come from this class."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from kvspill.config.blocks import BlockFields, PolicyName, with_engine
+from kvspill.config.checks import check_config
+from kvspill.config.fields import (
+    DEFAULT_IO_SIZE,
+    Listed,
+    NullWord,
+    OnOff,
+    PathText,
+    Size,
+    ZeroIsNone,
+    internal,
+    opt,
+    yaml_only,
+)
+from kvspill.config.groups import (
+    TRACE_FORMATS,
+    OwnModel,
+    Persona,
+    Prefix,
+    Qos,
+    Rag,
+    ShareGpt,
+    merged_personas,
+)
+from kvspill.config.limits import AutoscalingFields, closed_by_default
+from kvspill.models import ModelSpec, find_model
+from kvspill.records import GIB, MIB
+
+WEEK_SECONDS = 604_800
+MAX_GB = 1_048_576
+GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "realistic": 30.0}
+
+_NOTHING = ("", "0", "f", "false", "n", "no", "off")
+
+PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
+Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+
+
+class Config(BlockFields, AutoscalingFields):
+    """Everything that decides what a run does. Valid once it exists."""
+
+    # Help needs the fields but no validator: build that when the first value comes.
+    model_config = ConfigDict(defer_build=True)
+
+    num_users: int = opt(50, "simulated users", group="load", alias_flags=("--users",), ge=1, le=1_000_000)
+    duration: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] | None = opt(
+        60.0, "seconds of load, warm-up included (no limit where --max-requests is given)", group="load"
+    )
+    max_requests: Annotated[Count | None, ZeroIsNone] = opt(
+        None, "stop after the first N requests by intended time; 0: no such end", group="load"
+    )
+    warmup: Annotated[float, Field(ge=0, le=WEEK_SECONDS)] | None = opt(
+        None,
+        "seconds at the start that are not measured (default: 10 % of --duration, at most 30)",
+        group="load",
+    )
+    precondition: bool = opt(
+        False, "first write to the storage tier, uncounted, until its speed is steady", group="load"
+    )
+    arrival: Literal["open", "closed"] = opt(
+        "open", "open: intended times don't wait for answers; closed: users wait, then think", group="load"
+    )
+    servers: Annotated[int, Field(ge=1, le=10_000)] | None = opt(
+        None, "requests served at once (default: as many as users, at most 500)", group="load"
+    )
+    max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
+        1_000_000, "longest backlog; later arrivals are shed and counted", group="load"
+    )
+    max_errors: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
+        10_000, "failed operations that end the run", group="load"
+    )
+    max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = opt(
+        120.0, "seconds that an I/O thread may hang before that ends the run", group="load", advanced=True
+    )
+    max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
+        0, "entries being written at once, 0 for no limit", group="load"
+    )
+    request_rate: Annotated[Positive | None, ZeroIsNone] = opt(
+        None, "requests per second of all users together; 0: at their own times", group="load"
+    )
+    rate_process: Literal["constant", "poisson"] = opt(
+        "constant", "how the requests of --request-rate follow each other", group="load"
+    )
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = opt(42, "same seed, same requests", group="load")
+    trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
+
+    model: Annotated[str, Field(min_length=1)] = opt(
+        "llama3.1-8b",
+        "model whose KV cache is moved; `kvspill models` lists them",
+        group="model",
+        metavar="NAME",
+    )
+    tensor_parallel: Annotated[int, Field(ge=1, le=4096)] = opt(
+        1, "ranks that share the KV heads; sizes are those of one rank", group="model"
+    )
+    models: dict[str, OwnModel] = yaml_only({}, "own models by name")
+
+    workload_preset: Literal["2025-11", "2026-02"] = opt(
+        "2025-11", "ranges of the personas; 2026-02 has longer contexts", group="workload"
+    )
+    personas: dict[str, Persona] = yaml_only({}, "personas, laid over those of the preset")
+    qos: Qos = yaml_only(Qos(), "service classes: shares and latency targets")
+    prefix: Prefix = yaml_only(Prefix(), "shared prompts")
+    conversation_end_probability: Annotated[float, Field(ge=0, le=1)] = opt(
+        0.2, "chance that a conversation ends after a turn", group="workload", advanced=True
+    )
+    max_turns: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        50, "longest conversation in turns", group="workload", advanced=True
+    )
+    disable_multi_turn: bool = opt(False, "every request is a conversation of its own", group="workload")
+    disable_prefix_caching: bool = opt(False, "no request begins with a shared prompt", group="workload")
+    history: Literal["previous", "all"] = opt(
+        "previous", "earlier turns that a request reads back", group="workload"
+    )
+    prefill_only: bool = opt(
+        False, "a prefill node: requests write their entry and read nothing", group="workload"
+    )
+    decode_only: bool = opt(
+        False, "a decode node: entries are stored before the load, requests only read them", group="workload"
+    )
+    populate_entries: Annotated[int, Field(ge=1, le=10_000_000)] | None = opt(
+        None,
+        "entries stored before the load of a decode node (default: as many as users, where they fit)",
+        group="workload",
+        advanced=True,
+    )
+    enable_rag: bool = opt(False, "some requests retrieve chunks of ingested documents", group="workload")
+    rag_num_docs: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        10, "documents to ingest before the load", group="workload"
+    )
+    rag: Rag = yaml_only(Rag(), "documents, their chunks and their retrieval")
+    io_model: Literal["mlperf", "prefix", "stream"] = opt(
+        "mlperf", "how requests become reads and writes", group="workload"
+    )
+    decode_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        32, "generated tokens per read of the entry while decoding", group="workload", advanced=True
+    )
+    prefill_only_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
+        10_000, "context tokens from which a request only prefills", group="workload", advanced=True
+    )
+
+    dataset_path: PathText | None = opt(
+        None, "replay the conversations of a ShareGPT file", group="traces", metavar="FILE"
+    )
+    max_conversations: Count = opt(500, "conversations taken from that file", group="traces")
+    sharegpt: ShareGpt = yaml_only(ShareGpt(), "how the texts of conversations are counted")
+    trace: PathText | None = opt(
+        None,
+        f"replay a recording; formats: {', '.join(TRACE_FORMATS)}; the path `sample` is one of ours",
+        group="traces",
+        metavar="FORMAT:PATH",
+    )
+    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces")
+    burst_trace_path: PathText | None = opt(
+        None, "that trace, as --trace burstgpt:PATH", group="traces", metavar="FILE"
+    )
+    trace_speedup: Positive = opt(1.0, "replay so many times faster than recorded", group="traces")
+    replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
+        0,
+        "passes over a recording; 0: until --duration or --max-requests ends them, else one",
+        group="traces",
+    )
+    skip_bad_rows: bool = opt(False, "skip and count rows that cannot be read", group="traces")
+
+    generation_mode: Literal["none", "fast", "realistic", "deterministic"] = opt(
+        "realistic", "time per generated token: 0, 2 or 30 ms, or a calibrated one", group="generation"
+    )
+    decode_ms_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
+        30.0, "deterministic mode: milliseconds per generated token", group="generation"
+    )
+    prefill_us_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
+        0.0, "deterministic mode: microseconds per context token", group="generation"
+    )
+
+    gpu_mem_gb: Gb | None = opt(None, "GPU tier in GiB, modelled and labelled so (default 0)", group="tiers")
+    gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = opt(
+        "auto", "kind of GPU tier", group="tiers"
+    )
+    cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
+    storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(
+        "on", "off: the last memory tier drops its coldest entries", group="tiers"
+    )
+    storage_capacity_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
+        None, "storage tier in GiB (default, and with 0: 80 % of the free space)", group="tiers"
+    )
+    cache_dir: Annotated[tuple[PathText, ...] | None, Listed] = opt(
+        None,
+        "directory of the storage tier; repeat it to spread over several (default: a private one here)",
+        group="tiers",
+        metavar="DIR",
+    )
+    placement: Literal["waterfall", "spill"] = opt(
+        "waterfall",
+        "waterfall demotes the coldest to make room; spill takes the first tier with room",
+        group="tiers",
+    )
+    eviction_policy: PolicyName = opt(
+        "lru", "which entry is given up first; with none, what does not fit is not kept", group="tiers"
+    )
+
+    io_engine: Literal["threads", "io_uring"] = opt("threads", "how I/O reaches the kernel", group="io")
+    io_size: Annotated[Size, Field(ge=4096, le=256 * MIB, multiple_of=4096)] = opt(
+        DEFAULT_IO_SIZE, "bytes per system call, such as 4MiB, 1M or 65536", group="io", metavar="SIZE"
+    )
+    io_threads: Annotated[int, Field(ge=1, le=1024)] = opt(32, "I/O threads", group="io")
+    sync: Literal["none", "data"] = opt("none", "data: fdatasync every entry", group="io")
+    direct: Annotated[Literal["auto", "on", "off"], OnOff] = opt(
+        "auto", "O_DIRECT; auto falls back to buffered and says so", group="io"
+    )
+    verify: Annotated[Literal["off", "stamp", "full"], OnOff] = opt(
+        "stamp", "what is checked of every block that is read", group="io"
+    )
+    storage_backend: Annotated[Literal["files", "null", "modelled"], NullWord] = opt(
+        "files", "what stands behind the storage tier; null is infinitely fast", group="io", advanced=True
+    )
+    device_profile: PathText | None = opt(
+        None, "speeds of modelled tiers: a name or a YAML file", group="io", metavar="NAME|FILE"
+    )
+
+    performance_profile: Literal["latency", "throughput"] = opt(
+        "latency", "what the assessment judges", group="criteria"
+    )
+    min_tokens_per_sec: Positive | None = opt(
+        None, "target of the throughput profile; without it there is no verdict", group="criteria"
+    )
+    device_bandwidth_gbps: Positive | None = opt(
+        None, "the device's bandwidth on paper in GiB/s, to state the efficiency", group="criteria"
+    )
+
+    output: PathText | None = opt(
+        None, "result file (default: a new one under ./kvspill-results)", group="output", metavar="FILE"
+    )
+    log_ops: PathText | None = opt(
+        None,
+        "write one row per operation (.parquet), and one per request to FILE-requests.parquet beside it",
+        group="output",
+        metavar="FILE",
+    )
+    xlsx_output: PathText | None = opt(
+        None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
+    )
+    quiet: bool = opt(False, "print errors only", group="output")
+    debug: bool = opt(False, "print a traceback with an error", group="output")
+
+    sources: dict[str, str] = internal({}, "where each value that was set came from")
+    ignored_keys: tuple[str, ...] = internal((), "keys of the YAML file that this version leaves unused")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        data = with_engine(data)
+        given = data.get("personas", {})
+        if isinstance(given, Mapping):
+            data["personas"] = merged_personas(str(data.get("workload_preset", "2025-11")), given)
+        replayed = (data.get(name) for name in ("dataset_path", "trace", "use_burst_trace"))
+        replays = any(str(value or "").lower() not in _NOTHING for value in replayed)
+        counted = str(data.get("max_requests") or "0") != "0"
+        if (counted or replays) and "duration" not in data:
+            data["duration"] = None
+        if "arrival" not in data and closed_by_default(data):
+            data["arrival"] = "closed"
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_config(self)
+        return self
+
+    def changed(self, **changes: Any) -> Self:
+        """A validated copy with these fields changed."""
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+    @property
+    def own_models(self) -> tuple[ModelSpec, ...]:
+        return tuple(model.spec(name) for name, model in self.models.items())
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        return find_model(self.model, self.own_models)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """KV bytes of one token on one rank."""
+        return self.model_spec.bytes_per_token(self.tensor_parallel)
+
+    @property
+    def recording(self) -> tuple[str, str, str] | None:
+        """What is replayed in place of synthetic users: its format, its path and the flag that names it."""
+        if self.dataset_path is not None:
+            return "sharegpt", self.dataset_path, "--dataset-path"
+        if self.use_burst_trace:
+            return "burstgpt", str(self.burst_trace_path), "--burst-trace-path"
+        if self.trace is None:
+            return None
+        kind, _, path = self.trace.partition(":")
+        return kind.lower(), path, "--trace"
+
+    @property
+    def context_is_known(self) -> bool:
+        """False where a recording decides how long contexts are: that is known row by row only."""
+        return self.recording is None or self.recording[0] == "sharegpt"
+
+    @property
+    def max_context_tokens(self) -> int:
+        """The longest context that any user can have; 0 where only the recording knows."""
+        if self.recording is not None:
+            return self.sharegpt.max_context_tokens if self.context_is_known else 0
+        return max(persona.context[1] for persona in self.personas.values() if persona.weight > 0)
+
+    @property
+    def largest_entry_bytes(self) -> int:
+        """The largest KV entry that this run can ask for; 0 where only the recording knows."""
+        if self.io_model == "prefix" and self.recording is None:
+            tokens = [self.block_tokens, self.rag.chunk_tokens if self.enable_rag else 0]
+            return max(tokens) * self.bytes_per_token
+        tokens = [self.max_context_tokens]
+        if self.recording is not None:
+            return tokens[0] * self.bytes_per_token
+        if self.enable_rag:
+            tokens.append(self.rag.chunk_tokens)
+        if self.prefix.probability > 0 and not self.disable_prefix_caching:
+            tokens += [prompt.tokens for prompt in self.prefix.prompts]
+        return max(tokens) * self.bytes_per_token
+
+    @property
+    def server_count(self) -> int:
+        return self.servers if self.servers is not None else min(self.num_users, 500)
+
+    @property
+    def warmup_seconds(self) -> float:
+        """Seconds that are not measured (S3); none by default where there is no duration."""
+        if self.warmup is not None:
+            return self.warmup
+        return 0.0 if self.duration is None else min(self.duration * 0.1, 30.0)
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Budget of the GPU tier. Without a real GPU tier the default is none (L6)."""
+        return 0 if self.gpu_tier == "off" else gib_to_bytes(self.gpu_mem_gb or 0.0)
+
+    @property
+    def cpu_bytes(self) -> int:
+        return gib_to_bytes(self.cpu_mem_gb)
+
+    @property
+    def storage_bytes(self) -> int | None:
+        """Capacity of the storage tier: 0 where it is off, None where the free space decides (L7)."""
+        if self.storage_tier == "off":
+            return 0
+        return None if self.storage_capacity_gb is None else gib_to_bytes(self.storage_capacity_gb)
+
+    @property
+    def generation_ms_per_token(self) -> float:
+        if self.generation_mode == "deterministic":
+            return self.decode_ms_per_token
+        return GENERATION_MS_PER_TOKEN[self.generation_mode]
+
+    @property
+    def generation_us_per_prefill_token(self) -> float:
+        return self.prefill_us_per_token if self.generation_mode == "deterministic" else 0.0
+
+
+def gib_to_bytes(gib: float) -> int:
+    """Bytes of a --*-gb flag (S6)."""
+    return int(gib * GIB)

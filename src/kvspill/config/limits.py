@@ -1,0 +1,118 @@
+"""The settings of the limit finder: what it searches for, how fast, within which bounds."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from kvspill.config.fields import Group, opt
+
+AUTO_INTERVALS = 240
+"""A run is cut into so many intervals where nobody says how long they are."""
+INTERVAL_SECONDS_MIN, INTERVAL_SECONDS_MAX = 0.2, 5.0
+STAGE_INTERVALS = 6
+"""Intervals that a stage is measured at least."""
+STAGE_STRETCH = 4
+"""A stage whose window leaves doubt may last so many times as long."""
+
+ServiceClass = Literal["interactive", "responsive", "batch"]
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class AutoscalingFields(Group):
+    """The fields of Config that belong to --enable-autoscaling."""
+
+    enable_autoscaling: bool = opt(
+        False, "search for a limit within --duration, from --num-users on", group="autoscaling"
+    )
+    autoscaler_mode: Literal["qos", "capacity", "slo"] = opt(
+        "qos",
+        "qos: most users below --target-saturation; capacity: highest throughput; "
+        "slo: most users within --slo-target-ms",
+        group="autoscaling",
+    )
+    target_saturation: Annotated[float, Field(gt=0, lt=1)] = opt(
+        0.8, "1 - idle p95 / p95 of storage reads that qos accepts at most", group="autoscaling"
+    )
+    min_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        1, "never fewer users than this", group="autoscaling", advanced=True
+    )
+    max_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+        10_000, "never more users than this", group="autoscaling"
+    )
+    scale_up_factor: Annotated[float, Field(gt=1, le=10)] = opt(
+        1.2, "qos: step up near the target", group="autoscaling", advanced=True
+    )
+    scale_down_factor: Annotated[float, Field(gt=0, lt=1)] = opt(
+        0.8, "qos: step down near the target", group="autoscaling", advanced=True
+    )
+    autoscaler_interval: Annotated[float, Field(gt=0, le=3600)] | None = opt(
+        None,
+        "seconds between two looks at the window (default: duration / 240, from 0.2 to 5)",
+        group="autoscaling",
+        metavar="SECONDS",
+        advanced=True,
+    )
+    autoscaler_stage: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
+        None,
+        "seconds that a stage is measured at least, four times that at most (default: 6 intervals)",
+        group="autoscaling",
+        metavar="SECONDS",
+    )
+    autoscaler_cooldown: Annotated[int, Field(ge=1, le=1000)] = opt(
+        3, "intervals to wait after users were retired", group="autoscaling", advanced=True
+    )
+    capacity_metric: Literal["storage", "generated"] = opt(
+        "storage",
+        "throughput that capacity maximises: KV tokens moved on the storage tier, or tokens generated",
+        group="autoscaling",
+    )
+    slo_latency: Literal["end-to-end", "queue-wait", "storage-ttft"] = opt(
+        "end-to-end", "latency that slo keeps within the target", group="autoscaling"
+    )
+    slo_percentile: Annotated[float, Field(gt=0, lt=100)] = opt(
+        95.0, "percentile of that latency", group="autoscaling"
+    )
+    slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
+        None,
+        "the target in milliseconds (default: the p95 target of each class)",
+        group="autoscaling",
+        metavar="MS",
+    )
+    slo_classes: Annotated[
+        tuple[ServiceClass, ...], BeforeValidator(_split), Field(min_length=1, max_length=3)
+    ] = opt(
+        ("interactive", "responsive", "batch"),
+        "classes that must keep the target, each on its own",
+        group="autoscaling",
+        metavar="CLASS,CLASS",
+    )
+
+    @property
+    def searches_latency(self) -> bool:
+        """True where users wait for their answers by default (L2)."""
+        return self.enable_autoscaling and self.autoscaler_mode != "capacity"
+
+
+def interval_seconds(fields: AutoscalingFields, duration: float) -> float:
+    """Seconds between two looks at the window."""
+    if fields.autoscaler_interval is not None:
+        return fields.autoscaler_interval
+    return min(INTERVAL_SECONDS_MAX, max(INTERVAL_SECONDS_MIN, duration / AUTO_INTERVALS))
+
+
+def stage_intervals(fields: AutoscalingFields, duration: float) -> tuple[int, int]:
+    """Shortest and longest stage in intervals."""
+    shortest = STAGE_INTERVALS
+    if fields.autoscaler_stage is not None:
+        shortest = max(1, round(fields.autoscaler_stage / interval_seconds(fields, duration)))
+    return shortest, shortest * STAGE_STRETCH
+
+
+def closed_by_default(data: dict[str, Any]) -> bool:
+    """L2: the qos and slo searches use closed arrivals unless told otherwise."""
+    asked = str(data.get("enable_autoscaling", False)).lower() in ("true", "1", "yes", "on", "y", "t")
+    replays = any(data.get(name) for name in ("trace", "use_burst_trace", "request_rate"))
+    return asked and data.get("autoscaler_mode", "qos") != "capacity" and not replays

@@ -1,0 +1,192 @@
+"""From flags, environment and YAML to one Config: flag > environment > YAML > default."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from kvspill.config import Config
+from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
+from kvspill.config.later import UNAVAILABLE, refusal, unavailable_fields
+from kvspill.config.legacy import SECTIONS, Translation, shown_path, translate
+from kvspill.config.messages import Location, problem, shown
+from kvspill.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvspill.config.yaml_text import YamlFile
+
+ENVIRONMENT_PREFIX = "KVSPILL_"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as the user gave it, and the words under which they will recognise it."""
+
+    value: Any
+    source: Literal["flag", "environment", "file"]
+    label: str
+
+    def says(self) -> str:
+        """The setting as the user wrote it."""
+        if self.value is True and self.source == "flag":
+            return self.label
+        values = self.value if isinstance(self.value, list) else [self.value]
+        joint = "=" if self.source == "environment" else " "
+        return f"{self.label}{joint}{' '.join(shown(value) for value in values)}"
+
+
+def load_config(
+    flags: Mapping[str, tuple[str, Any]] | None = None,
+    environ: Mapping[str, str] | None = None,
+    config_file: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Config:
+    """Resolve a configuration.
+
+    flags: field name -> (flag as typed, raw value). defaults: a command's own, weaker than everything given.
+    """
+    environ = environ or {}
+    config_file = config_file or environ.get(ENVIRONMENT_PREFIX + "CONFIG") or None
+    file = _read(config_file) if config_file else None
+    translation = translate(file) if file else Translation({})
+    given = _from_file(file, translation) if file else {}
+    given |= _from_environment(environ)
+    given |= {name: Given(value, "flag", label) for name, (label, value) in (flags or {}).items()}
+    _refuse_unavailable(given)
+    _refuse_preset_over_personas(given)
+    data = {**(defaults or {}), **{name: item.value for name, item in given.items()}}
+    if "max_requests" in given and "duration" not in given:
+        data.pop("duration", None)
+    data["ignored_keys"] = tuple(translation.ignored)
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
+    return config.model_copy(update={"sources": _sources(config, given, config_file, defaults or {})})
+
+
+def _sources(
+    config: Config, given: Mapping[str, Given], config_file: str | None, defaults: Mapping[str, Any]
+) -> dict[str, str]:
+    """Where each value that is not the default came from."""
+    usual, values = Config().model_dump(), config.model_dump()
+    sources = dict.fromkeys(defaults, "default of the command")
+    for name, item in given.items():
+        sources[name] = str(config_file) if item.source == "file" else item.label
+    return {name: source for name, source in sources.items() if values[name] != usual[name]}
+
+
+def _read(path: str) -> "YamlFile":
+    # Reading YAML is rare, and its parser is slow to import.
+    from kvspill.config.yaml_text import read_yaml
+
+    return read_yaml(path)
+
+
+def flag_fields() -> dict[str, Any]:
+    """The fields that have a flag, in the order in which Config declares them."""
+    return {name: info for name, info in Config.model_fields.items() if is_flag(info)}
+
+
+def echo(config: Config) -> dict[str, Any]:
+    """The resolved configuration as it stands in the result, without what this version cannot do."""
+    return config.model_dump(mode="json", exclude=set(unavailable_fields()))
+
+
+def to_yaml(config: Config) -> str:
+    """The configuration as a file that `--config` reads back."""
+    import yaml
+
+    data = config.model_dump(mode="json", exclude={*unavailable_fields(), "sources", "ignored_keys"})
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _file_keys() -> list[str]:
+    return [name for name, info in Config.model_fields.items() if not extra_of(info).get("internal")]
+
+
+def _from_file(file: "YamlFile", translation: Translation) -> dict[str, Given]:
+    known = _file_keys()
+    given = {}
+    for key, value in translation.data.items():
+        if key not in known:
+            near = _near(key, [*known, *SECTIONS])
+            raise UsageError(f"{file.where((key,))}: {shown_path((key,))}: unknown key; {near}")
+        old = translation.origins.get((key,), (key,))
+        given[key] = Given(value, "file", f"{file.where(old)}: {'.'.join(old)}")
+    return given
+
+
+def _near(key: str, known: list[str]) -> str:
+    for name, info in Config.model_fields.items():
+        if flag_of(key) in extra_of(info).get("alias_flags", []):
+            return f"did you mean {name}?"
+    near = difflib.get_close_matches(key.replace("-", "_"), known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else "config.yaml beside kv-cache.py shows all keys"
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    names: dict[str, str] = {}
+    for field, info in flag_fields().items():
+        for flag in (*reversed(extra_of(info)["alias_flags"]), flag_of(field)):
+            names[ENVIRONMENT_PREFIX + flag[2:].replace("-", "_").upper()] = field
+    given = {}
+    for name, field in names.items():
+        if name in environ:
+            value: Any = environ[name]
+            if field == "cache_dir":
+                value = value.split(":")
+            given[field] = Given(value, "environment", name)
+    for name in environ:
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name != "KVSPILL_CONFIG":
+            # Other programs may use the prefix; a name this near to one of ours is a slip.
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
+            if near:
+                raise UsageError(f"{name}={shown(environ[name])}: unknown variable; did you mean {near[0]}?")
+    return given
+
+
+def _refuse_unavailable(given: Mapping[str, Given]) -> None:
+    for name, item in given.items():
+        later = UNAVAILABLE.get(name)
+        if later is None or not later.refuses(item.value):
+            continue
+        if item.source == "file" and item.value == Config.model_fields[name].default:
+            continue
+        raise UsageError(refusal(item.says(), later.feature, later.remedy))
+
+
+def _refuse_preset_over_personas(given: Mapping[str, Given]) -> None:
+    preset, personas = given.get("workload_preset"), given.get("personas")
+    if preset is not None and personas is not None and preset.source != "file":
+        raise UsageError(f"{preset.says()}: contradicts {personas.label}; leave one of them out")
+
+
+def _explain(
+    location: Location,
+    details: Any,
+    given: Mapping[str, Given],
+    file: "YamlFile | None",
+    translation: Translation,
+) -> str:
+    """The line for one validation error."""
+    item = given.get(str(location[0])) if location else None
+    what = problem(details, location)
+    if item is not None and item.source != "file":
+        return f"{item.says()}: {what}"
+    path: KeyPath = tuple(str(part) for part in location if isinstance(part, str))
+    old = next(
+        (
+            translation.origins[path[:n]] + path[n:]
+            for n in range(len(path), 0, -1)
+            if path[:n] in translation.origins
+        ),
+        path,
+    )
+    where = f"{file.where(old)}: " if file is not None and item is not None else ""
+    value = details["input"]
+    simple = isinstance(value, str | int | float) and details["type"] not in ("missing", "extra_forbidden")
+    return f"{where}{shown_path(old)}{' ' + shown(value) if simple else ''}: {what}"

@@ -1,0 +1,1 @@
+"""What this machine can measure and what would spoil it."""

@@ -1,0 +1,109 @@
+"""The doctor: what this machine can measure and what would spoil it, one checked line each."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kvspill import __version__
+from kvspill.machine.hardware import Hardware, detect
+from kvspill.machine.mounts import Kernel
+
+SCHEMA_VERSION = 1
+
+
+class Status(StrEnum):
+    """How serious a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's answer. A finding that is not ok has a remedy."""
+
+    group: str
+    name: str
+    status: Status
+    finding: str
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        assert (self.status is Status.OK) == (not self.remedy), f"{self.name}: a remedy belongs to a fault"
+
+
+def ok(group: str, name: str, finding: str) -> Check:
+    return Check(group, name, Status.OK, finding)
+
+
+def warning(group: str, name: str, finding: str, remedy: str) -> Check:
+    return Check(group, name, Status.WARNING, finding, remedy)
+
+
+def problem(group: str, name: str, finding: str, remedy: str) -> Check:
+    return Check(group, name, Status.PROBLEM, finding, remedy)
+
+
+def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None) -> list[Check]:
+    """All checks of this machine, in the order in which they are printed."""
+    from kvspill.doctor.hardware import hardware_checks
+    from kvspill.doctor.storage import storage_checks
+    from kvspill.doctor.system import system_checks
+
+    kernel = kernel or Kernel()
+    hardware = detect(cache_dirs, kernel)
+    # Without a choice by the user, only the directory that a run would take matters.
+    places = hardware.places if cache_dirs else hardware.places[:1]
+    checks = [*system_checks(hardware, kernel)]
+    for place in places:
+        checks += storage_checks(place, kernel)
+    return [*checks, *hardware_checks(hardware), *measurable(hardware, checks)]
+
+
+def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
+    """What a run on this machine would measure, tier by tier."""
+    from kvspill.suite.sizing import safe_cpu_bytes
+
+    group = "what can be measured"
+    by_name = {check.name: check for check in checks}
+    direct = by_name.get("O_DIRECT")
+    lines = []
+    if direct is not None and direct.status is Status.OK:
+        lines.append(
+            ok(group, "storage tier", "device and host time of every operation, past the page cache")
+        )
+    else:
+        lines.append(
+            warning(
+                group,
+                "storage tier",
+                "no device times past the page cache in this directory",
+                "name a directory on a local disk with --cache-dir",
+            )
+        )
+    lines.append(ok(group, "DRAM tier", f"real, up to {safe_cpu_bytes(hardware) / 2**30:.1f} GiB"))
+    if hardware.gpus and by_name["GPU software"].status is Status.OK:
+        lines.append(ok(group, "GPU tier", f"real, on {hardware.gpus[0].name}"))
+    else:
+        lines.append(ok(group, "GPU tier", "modelled only, and labelled so in every result"))
+    return lines
+
+
+def verdict(checks: Iterable[Check]) -> Status:
+    """The worst status of all."""
+    order = list(Status)
+    return max((check.status for check in checks), key=order.index, default=Status.OK)
+
+
+def as_json(checks: Sequence[Check], cache_dirs: Sequence[str] | None) -> Mapping[str, Any]:
+    """The answer as plain data."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kvspill_version": __version__,
+        "verdict": verdict(checks).value,
+        "cache_dirs": list(cache_dirs) if cache_dirs else [str(Path.cwd())],
+        "checks": [{**asdict(check), "status": check.status.value} for check in checks],
+    }

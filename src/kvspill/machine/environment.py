@@ -1,0 +1,69 @@
+"""Facts about the machine and the software, for the result: what doesn't change while a run goes on."""
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from kvspill.machine.mounts import Kernel, find_block_device, find_mount, read_text
+
+_PACKAGES = ("hdrhistogram", "numpy", "pydantic", "PyYAML", "rich")
+
+
+def environment(directories: Iterable[Path | str] = (), kernel: Kernel | None = None) -> dict[str, Any]:
+    """Plain data; None where this machine doesn't tell. Equal from run to run on an unchanged machine."""
+    kernel = kernel or Kernel()
+    return {
+        "hostname": socket.gethostname(),
+        "kernel": platform.release(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cpu_model": _after(read_text(kernel.proc / "cpuinfo"), "model name"),
+        "cpu_count": os.cpu_count(),
+        "cpu_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "memory_bytes": _memory_bytes(kernel),
+        "python": sys.version.split()[0],
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "directories": [_directory(Path(directory), kernel) for directory in directories],
+    }
+
+
+def _after(text: str | None, name: str) -> str | None:
+    """The value of the first `name : value` line."""
+    for line in (text or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon and key.strip() == name:
+            return value.strip() or None
+    return None
+
+
+def _memory_bytes(kernel: Kernel) -> int | None:
+    total = _after(read_text(kernel.proc / "meminfo"), "MemTotal")
+    return int(total.split()[0]) * 1024 if total else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _directory(directory: Path, kernel: Kernel) -> dict[str, Any]:
+    mount = find_mount(directory, kernel)
+    device = find_block_device(mount, kernel) if mount else None
+    return {
+        "path": str(directory),
+        "filesystem": mount.kind if mount else None,
+        "mount_point": mount.point if mount else None,
+        "mount_source": mount.source if mount else None,
+        "device": device.name if device else None,
+        "disks": list(device.disks) if device else None,
+        "model": device.model if device else None,
+        "rotational": device.rotational if device else None,
+        "scheduler": device.scheduler if device else None,
+    }

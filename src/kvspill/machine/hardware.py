@@ -1,0 +1,224 @@
+"""What this machine has: GPUs, processors, memory, and the places where a storage tier could lie."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from kvspill.machine.memory import Available, available_memory
+from kvspill.machine.mounts import (
+    MEMORY_FILE_SYSTEMS,
+    Kernel,
+    Loop,
+    Mount,
+    find_block_device,
+    find_mount,
+    read_text,
+)
+from kvspill.records import MIB
+
+GPU_LIBRARIES = ("torch", "cupy")
+USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
+"""Where the drive under test is mounted by convention; the current directory comes after them."""
+NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.", "9p")
+VIRTUAL_FILE_SYSTEMS = (
+    *("proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "pstore", "bpf"),
+    *("configfs", "mqueue", "binfmt_misc", "efivarfs", "fusectl", "fuse.lxcfs", "nsfs", "rpc_pipefs"),
+)
+"""Views into the kernel, which store no files."""
+KERNEL_VIEW = "kernel view"
+MEMORY = "memory"
+_MEMORY_DISKS = ("ram", "zram")
+_LAYERED = ("overlay", "aufs", "virtiofs")
+_VIRTUAL_MODELS = ("virtual", "qemu", "vmware", "msft", "persistentdisk")
+_REMOTE_MODELS = ("elastic block store", "persistentdisk", "iscsi", "lio-org")
+_QUERY_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One card as its driver reports it."""
+
+    name: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory that could hold the storage tier, and the device behind it."""
+
+    path: Path
+    filesystem: str
+    disks: tuple[str, ...]
+    model: str | None
+    rotational: bool | None
+    scheduler: str | None
+    kind: str
+    """nvme, ssd, hard disk, virtual disk, remote disk, network, memory, layered, kernel view or unknown."""
+    free_bytes: int
+    writable: bool
+    loops: tuple[Loop, ...] = ()
+    """Loop devices between the file system and the disks."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether a run could keep its files here at all."""
+        return self.writable and self.kind != KERNEL_VIEW
+
+    def describe(self) -> str:
+        """The device in words: "ext4 on vda (virtual disk)"."""
+        model = f", {self.model}" if self.model else ""
+        on = f" on {'+'.join(self.disks)}" if self.disks else ""
+        through = "".join(f" through {loop.name}" for loop in self.loops if loop.name not in self.disks)
+        return f"{self.filesystem or 'unknown file system'}{on}{through} ({self.kind}{model})"
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The machine as far as it can be told without measuring."""
+
+    cpu_count: int
+    cpu_model: str | None
+    memory_total_bytes: int | None
+    memory_available: Available | None
+    gpus: tuple[Gpu, ...]
+    gpu_software: tuple[str, ...]
+    """Installed libraries that can drive a card."""
+    places: tuple[Place, ...]
+    """The best place first; the suite uses that one."""
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Memory of the first card, which the GPU tier uses; 0 where no library can drive it."""
+        return self.gpus[0].memory_bytes if self.gpus and self.gpu_software else 0
+
+
+def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None) -> Hardware:
+    """Look at the machine. Given directories come instead of the usual places."""
+    kernel = kernel or Kernel()
+    wanted = [Path(name) for name in cache_dirs] if cache_dirs else [*_usable_usual(), Path.cwd()]
+    return Hardware(
+        cpu_count=usable_cpus(),
+        cpu_model=field_of(kernel.proc / "cpuinfo", "model name"),
+        memory_total_bytes=_memory_total(kernel),
+        memory_available=available_memory(kernel.proc, kernel.sys / "fs" / "cgroup"),
+        gpus=detect_gpus(),
+        gpu_software=tuple(name for name in GPU_LIBRARIES if find_spec(name) is not None),
+        places=tuple(look_at(path, kernel) for path in wanted),
+    )
+
+
+def _usable_usual() -> list[Path]:
+    return [path for path in USUAL_PLACES if path.is_dir() and os.access(path, os.W_OK | os.X_OK)]
+
+
+def usable_cpus() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def field_of(path: Path, name: str) -> str | None:
+    """The value of the first `name : value` line of a kernel file."""
+    for line in (read_text(path) or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon and key.strip() == name:
+            return value.strip() or None
+    return None
+
+
+def _memory_total(kernel: Kernel) -> int | None:
+    total = field_of(kernel.proc / "meminfo", "MemTotal")
+    return int(total.split()[0]) * 1024 if total else None
+
+
+def detect_gpus(ask: Callable[[], str | None] | None = None) -> tuple[Gpu, ...]:
+    """The NVIDIA cards that the driver's own tool lists; none where it is absent or fails."""
+    found = []
+    for line in ((ask or _ask_nvidia)() or "").splitlines():
+        name, comma, mebibytes = line.rpartition(",")
+        if comma and mebibytes.strip().isdigit():
+            found.append(Gpu(name.strip(), int(mebibytes) * MIB))
+    return tuple(found)
+
+
+def _ask_nvidia() -> str | None:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        # A driver that does not answer has no card to offer.
+        return None
+    return answer.stdout if answer.returncode == 0 else None
+
+
+def look_at(path: Path, kernel: Kernel) -> Place:
+    """What lies behind a directory."""
+    mount = find_mount(path, kernel)
+    device = find_block_device(mount, kernel) if mount else None
+    disks = device.disks if device else ()
+    model = device.model if device else None
+    return Place(
+        path=path,
+        filesystem=mount.kind if mount else "",
+        disks=disks,
+        model=model,
+        rotational=device.rotational if device else None,
+        scheduler=device.scheduler if device else None,
+        kind=kind_of(
+            mount, disks, model, device.rotational if device else None, device.loops if device else ()
+        ),
+        free_bytes=_free(path),
+        writable=path.is_dir() and os.access(path, os.W_OK | os.X_OK),
+        loops=device.loops if device else (),
+    )
+
+
+def kind_of(
+    mount: Mount | None,
+    disks: tuple[str, ...],
+    model: str | None,
+    rotational: bool | None,
+    loops: tuple[Loop, ...] = (),
+) -> str:
+    """What kind of storage this is, from names alone: nothing is measured here."""
+    if mount is None:
+        return "unknown"
+    if mount.kind in VIRTUAL_FILE_SYSTEMS:
+        return KERNEL_VIEW
+    if mount.kind in MEMORY_FILE_SYSTEMS or any(disk.startswith(_MEMORY_DISKS) for disk in disks):
+        return MEMORY
+    if any(loop.filesystem in MEMORY_FILE_SYSTEMS for loop in loops):
+        return MEMORY
+    if mount.kind.startswith(NETWORK_FILE_SYSTEMS):
+        return "network"
+    if mount.kind in _LAYERED:
+        return "layered"
+    words = (model or "").lower()
+    if any(word in words for word in _REMOTE_MODELS) or any(disk.startswith("rbd") for disk in disks):
+        return "remote disk"
+    if any(word in words for word in _VIRTUAL_MODELS) or any(
+        disk.startswith(("vd", "xvd")) for disk in disks
+    ):
+        return "virtual disk"
+    if disks and all(disk.startswith("nvme") for disk in disks):
+        return "nvme"
+    if disks and all(disk.startswith("loop") for disk in disks):
+        # Its file cannot be seen from here, and a loop device tells nothing of what lies below.
+        return "unknown"
+    return {True: "hard disk", False: "ssd", None: "unknown"}[rotational]
+
+
+def _free(path: Path) -> int:
+    try:
+        figures = os.statvfs(path)
+    except OSError:
+        return 0
+    return figures.f_bavail * figures.f_frsize

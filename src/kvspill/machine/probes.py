@@ -1,0 +1,139 @@
+"""Probes of the machine around the window: device, process, NFS and CPU counters before and after."""
+
+import resource
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Kernel, find_block_device, find_mount, read_text
+
+SECTOR_BYTES = 512
+Counters = dict[str, int]
+
+_DISK_FIELDS = {"reads": 3, "read_bytes": 5, "read_ms": 6, "writes": 7, "written_bytes": 9, "write_ms": 10}
+_NFS_FIELDS = {"read_bytes": 4, "written_bytes": 5}
+"""Bytes that the client asked of the server, page cache and direct I/O together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counters at one moment; None where this machine doesn't tell."""
+
+    block_device: Counters | None
+    process_io: Counters | None
+    nfs: Counters | None
+    cpu_seconds: float
+    resident_bytes: int | None
+    peak_resident_bytes: int | None
+
+
+class Probe:
+    """Looks at the devices behind some directories and at this process."""
+
+    def __init__(self, directories: Iterable[Path | str] = (), kernel: Kernel | None = None):
+        self._kernel = kernel or Kernel()
+        found = [find_mount(Path(directory), self._kernel) for directory in directories]
+        mounts = [mount for mount in found if mount is not None]
+        devices = [find_block_device(mount, self._kernel) for mount in mounts]
+        # A directory in memory has no device and moves no byte of one; of other kinds nobody can tell.
+        uncounted = [
+            mount
+            for mount, device in zip(mounts, devices, strict=True)
+            if device is None and mount.kind not in MEMORY_FILE_SYSTEMS
+        ]
+        self._complete = any(devices) and len(mounts) == len(found) and not uncounted
+        self.devices = sorted({device.name for device in devices if device is not None})
+        self.disks = sorted({disk for device in devices if device is not None for disk in device.disks})
+        self._nfs = [mount for mount in mounts if mount.kind.startswith("nfs")]
+        self._all_nfs = bool(self._nfs) and len(self._nfs) == len(found)
+
+    def snapshot(self) -> Snapshot:
+        """Read all counters now."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        status = _fields(read_text(self._kernel.proc / "self" / "status"))
+        return Snapshot(
+            block_device=self._disk_counters() if self._complete else None,
+            process_io=_process_io(self._kernel),
+            nfs=self._nfs_counters() if self._all_nfs else None,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            resident_bytes=_kib(status.get("VmRSS")),
+            peak_resident_bytes=_kib(status.get("VmHWM")),
+        )
+
+    def difference(self, before: Snapshot, after: Snapshot) -> dict[str, Any]:
+        """What happened between two snapshots, as plain data for the result."""
+        block_device: dict[str, Any] | None = _grown(before.block_device, after.block_device)
+        if block_device is not None:
+            block_device = {"devices": self.devices, "disks": self.disks, **block_device}
+        return {
+            "block_device": block_device,
+            "process_io": _grown(before.process_io, after.process_io),
+            "nfs": _grown(before.nfs, after.nfs),
+            "cpu_seconds": after.cpu_seconds - before.cpu_seconds,
+            "resident_bytes": after.resident_bytes,
+            "peak_resident_bytes": after.peak_resident_bytes,
+        }
+
+    def _disk_counters(self) -> Counters | None:
+        text = read_text(self._kernel.proc / "diskstats")
+        rows = {fields[2]: fields for fields in map(str.split, (text or "").splitlines()) if len(fields) > 10}
+        if any(name not in rows for name in self.devices):
+            return None
+        counters = {
+            key: sum(int(rows[name][place]) for name in self.devices) for key, place in _DISK_FIELDS.items()
+        }
+        counters["read_bytes"] *= SECTOR_BYTES
+        counters["written_bytes"] *= SECTOR_BYTES
+        return counters
+
+    def _nfs_counters(self) -> Counters | None:
+        text = read_text(self._kernel.proc / "self" / "mountstats") or ""
+        totals = dict.fromkeys(_NFS_FIELDS, 0)
+        for point in {mount.point for mount in self._nfs}:
+            counted = _mount_bytes(text, point)
+            if counted is None:
+                return None
+            for key, place in _NFS_FIELDS.items():
+                totals[key] += counted[place]
+        return totals
+
+
+def _mount_bytes(mountstats: str, point: str) -> list[int] | None:
+    """The `bytes:` numbers of one mount in /proc/self/mountstats."""
+    inside = False
+    for line in mountstats.splitlines():
+        if line.startswith("device "):
+            inside = f" mounted on {point} with fstype nfs" in line
+        elif inside and line.strip().startswith("bytes:"):
+            return [int(number) for number in line.split()[1:]]
+    return None
+
+
+def _process_io(kernel: Kernel) -> Counters | None:
+    fields = _fields(read_text(kernel.proc / "self" / "io"))
+    if not fields:
+        return None
+    return {
+        "read_bytes": int(fields["read_bytes"]),
+        "written_bytes": int(fields["write_bytes"]),
+        "read_calls": int(fields["syscr"]),
+        "write_calls": int(fields["syscw"]),
+        "asked_read_bytes": int(fields["rchar"]),
+        "asked_written_bytes": int(fields["wchar"]),
+    }
+
+
+def _fields(text: str | None) -> dict[str, str]:
+    pairs = (line.partition(":") for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+
+
+def _kib(text: str | None) -> int | None:
+    return int(text.split()[0]) * 1024 if text else None
+
+
+def _grown(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> dict[str, int] | None:
+    if before is None or after is None:
+        return None
+    return {name: after[name] - before[name] for name in after}

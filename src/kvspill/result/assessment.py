@@ -1,0 +1,126 @@
+"""The storage performance assessment: PASS, FAIL or no target, criterion by criterion (S10)."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kvspill.result.metrics import Measured
+
+PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"
+NOT_MEASURED, INCOMPLETE = "NOT MEASURED", "INCOMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One criterion of the latency profile: a metric and its bound."""
+
+    name: str
+    metric: str
+    target: float
+    unit: str
+    above: bool = False
+    """True where the metric must be above the target."""
+    tier: str | None = None
+
+    def holds(self, actual: float) -> bool:
+        return actual > self.target if self.above else actual < self.target
+
+
+LATENCY_LIMITS = (
+    Limit("NVMe Write P95 < 500ms", "storage_write_device_p95_ms", 500, "ms", tier="storage"),
+    Limit("NVMe Read P95 < 200ms", "storage_read_device_p95_ms", 200, "ms", tier="storage"),
+    Limit("CPU RAM P95 < 150ms", "cpu_read_p95_ms", 150, "ms", tier="cpu"),
+    Limit("Cache Hit Rate > 30%", "cache_hit_rate", 0.3, "ratio", above=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """How one criterion came out."""
+
+    name: str
+    metric: str
+    target: float | None
+    actual: float | None
+    unit: str
+    passed: bool | None
+    """None where it was not measured, has no target, or was met while something failed."""
+    modelled: bool = False
+
+
+def assess(measured: Measured, values: dict[str, Any]) -> dict[str, Any]:
+    """The verdict of the chosen profile, with what stands behind it.
+
+    Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
+    that judged other tiers than the storage alone.
+    """
+    profile = measured.settings.performance_profile
+    criteria = _throughput(measured, values) if profile == "throughput" else _latency(measured, values)
+    failures = _failures(measured)
+    judged = [criterion for criterion in criteria if criterion.passed is not None]
+    return {
+        "overall_status": _status(measured, criteria, failures),
+        "performance_profile": profile,
+        "criteria": [asdict(criterion) for criterion in criteria],
+        "passed_count": sum(1 for criterion in judged if criterion.passed),
+        "total_count": len(judged),
+        "failures": failures,
+    }
+
+
+def _status(measured: Measured, criteria: list[Criterion], failures: list[str]) -> str:
+    verdicts = [criterion.passed for criterion in criteria if criterion.passed is not None]
+    if failures or False in verdicts:
+        return FAIL
+    if measured.facts.interrupted is not None:
+        return INCOMPLETE
+    if verdicts:
+        judged = measured.recorder.requests.completed and _judges_storage(measured, criteria)
+        return PASS if judged else NOT_MEASURED
+    has_target = any(criterion.target is not None for criterion in criteria)
+    return NOT_MEASURED if has_target or not criteria else NO_TARGET
+
+
+def _judges_storage(measured: Measured, criteria: list[Criterion]) -> bool:
+    """Whether a verdict says something of the storage; the throughput profile judges the whole."""
+    if measured.settings.performance_profile == "throughput":
+        return True
+    of_storage = {limit.metric for limit in LATENCY_LIMITS if limit.tier == "storage"}
+    return any(row.passed is not None for row in criteria if row.metric in of_storage)
+
+
+def _failures(measured: Measured) -> list[str]:
+    failed = measured.recorder.requests.failed_count
+    errors = sum(lane.error_count for lane in measured.recorder.lanes())
+    texts = []
+    if failed:
+        texts.append(f"{failed} requests failed")
+    if errors:
+        texts.append(f"{errors} operations failed")
+    return texts
+
+
+def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
+    target = measured.settings.min_tokens_per_sec
+    actual = values["avg_throughput_tokens_per_sec"]
+    passed = None if target is None or actual is None else actual >= target
+    name = "Throughput, no target" if target is None else f"Throughput >= {target:,.10g} tok/s"
+    modelled = measured.facts.simulated
+    return [Criterion(name, "avg_throughput_tokens_per_sec", target, actual, "tokens/s", passed, modelled)]
+
+
+def _latency(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
+    criteria, failed = [], bool(_failures(measured))
+    for limit in LATENCY_LIMITS:
+        tier = measured.tier(limit.tier) if limit.tier else None
+        if limit.tier and tier is None:
+            continue
+        actual = values[limit.metric]
+        passed = None if actual is None else limit.holds(actual)
+        if passed and failed:
+            # What failed is in no percentile: the figure may be good because the large ones are missing.
+            passed = None
+        modelled = measured.facts.simulated or (tier is not None and tier.modelled)
+        criteria.append(
+            Criterion(limit.name, limit.metric, limit.target, actual, limit.unit, passed, modelled)
+        )
+    return criteria

@@ -1,0 +1,300 @@
+"""Metrics of requests: throughput, completions and where a request's time goes (S1, S3, S7, S10)."""
+
+from kvspill.measure.histograms import Histogram, merged
+from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
+from kvspill.result.metrics import Measured, Metric, Value, gib, ratio
+
+
+def _storage_tokens_per_sec(m: Measured) -> Value:
+    """Without the share, faults that take out the requests with the most I/O would raise it."""
+    requests = m.recorder.requests
+    ended = requests.completed + requests.failed_count
+    served = requests.completed / ended if ended else 1.0
+    return ratio(requests.tokens * served, m.storage_io_seconds)
+
+
+def _tokens_per_sec(m: Measured) -> Value:
+    return m.per_second(m.recorder.requests.tokens)
+
+
+def _storage_tokens(m: Measured) -> int | None:
+    if m.tier("storage") is None:
+        return None
+    lanes = (m.recorder.lane(Tier.STORAGE, verb) for verb in (Verb.READ, Verb.WRITE))
+    return sum(lane.byte_count for lane in lanes) // m.recorder.bytes_per_token
+
+
+def _queue_wait(m: Measured) -> Value:
+    ages = Histogram()
+    ages.record_all(m.facts.unfinished_ages_ns)
+    return merged((m.recorder.requests.parts["queue"], ages)).statistics_ms()
+
+
+def _all_bytes(m: Measured) -> int:
+    return m.bytes_moved(Verb.READ) + m.bytes_moved(Verb.WRITE)
+
+
+def _all_ops(m: Measured) -> int:
+    return m.ops(Verb.READ) + m.ops(Verb.WRITE)
+
+
+def _io_time_bandwidth(m: Measured) -> float | None:
+    return ratio(gib(_all_bytes(m)), m.storage_io_seconds)
+
+
+def _tier_bandwidth(m: Measured) -> float | None:
+    if m.tier("storage") is None:
+        return None
+    lanes = (m.recorder.lane(Tier.STORAGE, verb) for verb in (Verb.READ, Verb.WRITE))
+    return m.per_second(gib(sum(lane.byte_count for lane in lanes)))
+
+
+THROUGHPUT = (
+    Metric(
+        "avg_throughput_tokens_per_sec",
+        "tokens/s",
+        "generated tokens of requests completed in the window / window seconds",
+        "Compare systems under the same load, above all with no memory tier (storage only).",
+        "With a load that the system can follow it shows the load, not the device: see offered load.",
+        _tokens_per_sec,
+        headline=True,
+    ),
+    Metric(
+        "total_tokens_per_sec",
+        "tokens/s",
+        "the same as avg_throughput_tokens_per_sec, under its other name",
+        "Where a tool looks for this name.",
+        "As avg_throughput_tokens_per_sec.",
+        _tokens_per_sec,
+    ),
+    Metric(
+        "storage_throughput_tokens_per_sec",
+        "tokens/s",
+        "generated tokens / total_storage_io_time; where requests failed, times the share of those that "
+        "did not",
+        "Compare tiers or drives where the cache is mixed (some DRAM) and concurrency is equal.",
+        "Waiting requests add up: where N wait at once, it is an N-th of the throughput by the clock. Not "
+        "comparable between different numbers of users.",
+        _storage_tokens_per_sec,
+        headline=True,
+    ),
+    Metric(
+        "requests_per_second",
+        "requests/s",
+        "requests completed in the window / window seconds",
+        "The service rate, next to the rate at which requests arrive.",
+        "Requests differ in size: compare only equal seeds and workloads.",
+        lambda m: m.per_second(m.recorder.requests.completed),
+        headline=True,
+    ),
+    Metric(
+        "nvme_throughput",
+        "tokens/s",
+        "nvme_tokens_processed / window seconds",
+        "What the storage tier moved, in tokens' worth of KV: the drive's own figure.",
+        "Read amplification makes it many times the generated tokens; that is the workload, not an error.",
+        lambda m: m.per_second(_storage_tokens(m)),
+        headline=True,
+    ),
+    Metric(
+        "nvme_tokens_processed",
+        "tokens",
+        "(bytes read + bytes written on the storage tier, demotions included) / KV bytes per token",
+        "The volume behind nvme_throughput.",
+        "Grows with the duration.",
+        _storage_tokens,
+    ),
+)
+
+COUNTS = (
+    Metric(
+        "elapsed_time",
+        "s",
+        "length of the measured window: warm-up, preparation and drain are outside",
+        "The divisor of every rate.",
+        "An interrupted run has a shorter one, and is marked incomplete.",
+        lambda m: m.wall_seconds,
+    ),
+    Metric(
+        "total_requests",
+        "requests",
+        "requests completed in the window (the meaning that readers of kv-cache.py results expect)",
+        "The number of values behind the request latencies.",
+        "Failed, shed and unfinished requests are not in it: they have their own counts.",
+        lambda m: m.recorder.requests.completed,
+    ),
+    Metric(
+        "requests_completed",
+        "requests",
+        "requests served without failure whose end lies in the window",
+        "Compare with the requests that arrived.",
+        "Counts the window only; the whole run's count is in honesty.",
+        lambda m: m.recorder.requests.completed,
+    ),
+    Metric(
+        "requests_failed",
+        "requests",
+        "requests that failed in the window; their tokens don't count",
+        "Anything but zero needs an explanation before any other figure is read.",
+        "A failed request ends early, so latencies of the others may look better.",
+        lambda m: m.recorder.requests.failed_count,
+    ),
+    Metric(
+        "requests_unfinished",
+        "requests",
+        "requests that had arrived and were not done when the run ended",
+        "The backlog: a large one says that the system was overloaded.",
+        "Some are always in flight at the end of a timed run.",
+        lambda m: len(m.facts.unfinished_ages_ns),
+    ),
+    Metric(
+        "requests_shed",
+        "requests",
+        "arrivals refused because the backlog had reached --max-queue, over the whole run",
+        "Overload beyond the bound.",
+        "What was shed appears in no latency.",
+        lambda m: m.facts.shed,
+    ),
+    Metric(
+        "total_tokens",
+        "tokens",
+        "generated tokens of requests completed in the window",
+        "The numerator of the token rates.",
+        "A request's tokens count all at once, when it completes.",
+        lambda m: m.recorder.requests.tokens,
+    ),
+    Metric(
+        "total_storage_io_time",
+        "s",
+        "wall time inside cache calls that lies in the window, summed over all requests: failed ones and "
+        "those not done at its end included",
+        "The divisor of storage_throughput_tokens_per_sec.",
+        "A sum over concurrent requests: larger than the window where many wait at once.",
+        lambda m: m.storage_io_seconds,
+    ),
+    Metric(
+        "total_generation_time",
+        "s",
+        "sum over completed requests of the time spent generating (simulated compute)",
+        "How much of the load was compute.",
+        "Zero with --generation-mode none.",
+        lambda m: m.recorder.requests.generation_ns / NS_PER_SEC,
+    ),
+)
+
+
+def _latency(name: str, part: str, formula: str, use: str, misleads: str) -> Metric:
+    return Metric(name, "ms", formula, use, misleads, lambda m: m.request_ms(part))
+
+
+LATENCIES = (
+    _latency(
+        "end_to_end_latency_ms",
+        "end_to_end",
+        "queue wait + storage I/O + generation + other, from the intended time to the end, per request",
+        "What the user feels.",
+        "Under overload it grows with the duration and describes the backlog, not the device.",
+    ),
+    Metric(
+        "queue_wait_ms",
+        "ms",
+        "intended time to first service, the wait for the turn before included; requests that never "
+        "finished enter with their age at the end, as a lower bound",
+        "Overload: if it dominates, requests arrive faster than they are served.",
+        "With unfinished requests every statistic is a lower bound.",
+        _queue_wait,
+    ),
+    _latency(
+        "queue_wait_completed_ms",
+        "queue",
+        "the same for completed requests only, so that the four parts add up to end-to-end",
+        "The breakdown of completed requests.",
+        "Under overload only the lucky ones complete.",
+    ),
+    _latency(
+        "storage_io_latency_ms",
+        "storage",
+        "wall time inside cache calls per request (the union where they overlap): allocation slots, space, "
+        "demotions and the backend's queue included",
+        "The whole storage path as one request sees it.",
+        "Not the device's own time: for that see storage_read_device_p95_ms.",
+    ),
+    _latency(
+        "generation_latency_ms",
+        "generation",
+        "tokens to generate x the mode's time per token",
+        "The compute that paces the I/O.",
+        "Simulated compute, whatever the machine.",
+    ),
+    _latency(
+        "other_ms",
+        "other",
+        "end-to-end - queue wait - storage I/O - generation",
+        "The harness itself: should be next to nothing.",
+        "Where it is large, the client is the bottleneck.",
+    ),
+    _latency(
+        "prefill_latency_ms",
+        "prefill",
+        "time in cache calls for prompt, history and the write of this turn's entry, per request",
+        "The write side of a request.",
+        "Zero where a request wrote nothing.",
+    ),
+    _latency(
+        "decode_latency_ms",
+        "decode",
+        "time in cache calls of the decode reads, per request",
+        "The read side of a request.",
+        "Zero where a request only prefills.",
+    ),
+)
+
+EFFICIENCY = (
+    Metric(
+        "io_time_bandwidth_gib_per_sec",
+        "GiB/s",
+        "bytes read and written on all tiers / total_storage_io_time",
+        "The bandwidth that one waiting request sees.",
+        "Divides by summed waiting time: not the device's bandwidth. For that see the tiers' bandwidths.",
+        _io_time_bandwidth,
+    ),
+    Metric(
+        "io_time_bandwidth_efficiency",
+        "ratio",
+        "io_time_bandwidth_gib_per_sec / --device-bandwidth-gbps",
+        "To compare with figures that others compute in this way.",
+        "As io_time_bandwidth_gib_per_sec.",
+        lambda m: ratio(_io_time_bandwidth(m), m.settings.device_bandwidth_gbps),
+    ),
+    Metric(
+        "device_bandwidth_efficiency",
+        "ratio",
+        "(storage tier's bytes read + written / window seconds) / --device-bandwidth-gbps",
+        "How much of the device's theoretical bandwidth the workload drew.",
+        "A light load leaves a fast device idle: low is not slow.",
+        lambda m: ratio(_tier_bandwidth(m), m.settings.device_bandwidth_gbps),
+    ),
+    Metric(
+        "io_time_per_op_ms",
+        "ms",
+        "total_storage_io_time / entry operations (reads + writes, demotions included)",
+        "A sanity check of latency against volume.",
+        "Includes waits for slots and space; entries differ in size.",
+        lambda m: _milliseconds(ratio(m.storage_io_seconds, _all_ops(m))),
+    ),
+    Metric(
+        "io_time_per_gib_ms",
+        "ms/GiB",
+        "total_storage_io_time / GiB read and written on all tiers",
+        "Latency made comparable between models and context sizes.",
+        "Includes waits for slots and space.",
+        lambda m: _milliseconds(ratio(m.storage_io_seconds * GIB, _all_bytes(m))),
+    ),
+)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000
+
+
+REQUEST_METRICS = THROUGHPUT + COUNTS + LATENCIES + EFFICIENCY

@@ -1,0 +1,285 @@
+"""Metrics of tiers: bytes, bandwidths and latencies per tier, demotions and pieces (S2, S4-S6, C6)."""
+
+from kvspill.measure.histograms import Histogram
+from kvspill.records import Purpose, Verb
+from kvspill.result.metrics import Measured, Metric, Value, gib, ratio
+
+REUSE_READS = (Purpose.DECODE, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
+PREFILL_WRITES = (Purpose.PREFILL, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
+REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
+
+
+def _tier_bytes(m: Measured, tier: str, verb: str) -> Value:
+    lane = m.lane(tier, verb)
+    return gib(lane.byte_count) if lane else None
+
+
+def _tier_bandwidth(m: Measured, tier: str, verb: str) -> Value:
+    lane = m.lane(tier, verb)
+    return m.per_second(gib(lane.byte_count)) if lane else None
+
+
+def _statistic(m: Measured, histogram: Histogram | None, stat: str) -> Value:
+    statistics = m.statistics_ms(histogram) if histogram else None
+    return statistics[stat] if statistics else None
+
+
+def _tier_latency(m: Measured, tier: str, verb: str, component: str, stat: str) -> Value:
+    lane = m.lane(tier, verb)
+    name = component.removeprefix("_") or "total"
+    return _statistic(m, lane.latencies.component(name) if lane else None, stat)
+
+
+def _delete_latency(m: Measured, tier: str, stat: str) -> Value:
+    lane = m.lane(tier, "delete")
+    return _statistic(m, lane.latencies.total if lane else None, stat)
+
+
+def _piece_latency(m: Measured, tier: str, verb: str, stat: str) -> Value:
+    lane = m.lane(tier, verb)
+    return _statistic(m, lane.pieces if lane else None, stat)
+
+
+def _demotion_latency(m: Measured, tier: str, verb: str, component: str, stat: str) -> Value:
+    lane = m.lane(tier, verb)
+    name = component.removeprefix("_") or "total"
+    return _statistic(m, lane.demotion_latencies.component(name) if lane else None, stat)
+
+
+def _demotion_bytes(m: Measured, tier: str, verb: str) -> Value:
+    lane = m.lane(tier, verb)
+    return gib(lane.nbytes[Purpose.DEMOTION]) if lane else None
+
+
+def _demotion_ops(m: Measured, tier: str, verb: str) -> Value:
+    lane = m.lane(tier, verb)
+    return lane.ops[Purpose.DEMOTION] if lane else None
+
+
+def _ops(m: Measured, tier: str, verb: str) -> Value:
+    lane = m.lane(tier, verb)
+    return lane.op_count if lane else None
+
+
+def _errors(m: Measured, tier: str, verb: str) -> Value:
+    lane = m.lane(tier, verb)
+    return lane.error_count if lane else None
+
+
+VOLUMES = (
+    Metric(
+        "decode_bytes_read_gb",
+        "GiB",
+        "bytes read for decode, history, prompts and RAG on any tier, in the window",
+        "Compare drives with no memory tier: the most sensitive figure there.",
+        "Grows with the duration; compare equal durations only.",
+        lambda m: gib(m.bytes_moved(Verb.READ, *REUSE_READS)),
+        "cache_stats",
+        headline=True,
+    ),
+    Metric(
+        "prefill_bytes_written_gb",
+        "GiB",
+        "bytes written for new entries and for rebuilt ones on any tier, demotions not included",
+        "The write side of the workload.",
+        "With a small capacity evicted entries are written again: see rebuilt_bytes_written_gib.",
+        lambda m: gib(m.bytes_moved(Verb.WRITE, *PREFILL_WRITES)),
+        "cache_stats",
+    ),
+    Metric(
+        "rebuilt_bytes_written_gib",
+        "GiB",
+        "bytes written because a history, prompt or RAG entry had been evicted",
+        "What a too small cache costs.",
+        "Part of prefill_bytes_written_gb, not on top of it.",
+        lambda m: gib(m.bytes_moved(Verb.WRITE, *REBUILDS)),
+        "cache_stats",
+    ),
+    Metric(
+        "total_read_bytes",
+        "bytes",
+        "logical bytes read on all tiers, demotions included",
+        "The sum of the tiers.",
+        "A demotion is read on one tier and written on the next.",
+        lambda m: m.bytes_moved(Verb.READ),
+        "cache_stats",
+    ),
+    Metric(
+        "total_write_bytes",
+        "bytes",
+        "logical bytes written on all tiers, demotions included",
+        "The sum of the tiers.",
+        "A demotion is read on one tier and written on the next.",
+        lambda m: m.bytes_moved(Verb.WRITE),
+        "cache_stats",
+    ),
+    Metric(
+        "total_read_gb",
+        "GiB",
+        "total_read_bytes / 2^30",
+        "As total_read_bytes.",
+        "As total_read_bytes.",
+        lambda m: gib(m.bytes_moved(Verb.READ)),
+        "cache_stats",
+    ),
+    Metric(
+        "total_write_gb",
+        "GiB",
+        "total_write_bytes / 2^30",
+        "As total_write_bytes.",
+        "As total_write_bytes.",
+        lambda m: gib(m.bytes_moved(Verb.WRITE)),
+        "cache_stats",
+    ),
+    Metric(
+        "read_write_ratio",
+        "ratio",
+        "total_read_bytes / total_write_bytes",
+        "The character of the workload.",
+        "Set by the I/O model: engines that read each block once are far below it.",
+        lambda m: ratio(m.bytes_moved(Verb.READ), m.bytes_moved(Verb.WRITE)),
+        "cache_stats",
+    ),
+    Metric(
+        "read_iops",
+        "operations/s",
+        "entry reads completed on all tiers / window seconds",
+        "The rate of whole-entry reads.",
+        "Entries, not device commands: an entry of 256 MiB is one operation.",
+        lambda m: m.per_second(m.ops(Verb.READ)),
+        "cache_stats",
+    ),
+    Metric(
+        "write_iops",
+        "operations/s",
+        "entry writes completed on all tiers / window seconds",
+        "The rate of whole-entry writes.",
+        "Entries, not device commands.",
+        lambda m: m.per_second(m.ops(Verb.WRITE)),
+        "cache_stats",
+    ),
+    Metric(
+        "decode_reads",
+        "operations",
+        "entry reads for decode, history, prompts and RAG",
+        "The count behind decode_bytes_read_gb.",
+        "Grows with the duration.",
+        lambda m: m.ops(Verb.READ, *REUSE_READS),
+        "cache_stats",
+    ),
+    Metric(
+        "prefill_writes",
+        "operations",
+        "entry writes for new and rebuilt entries",
+        "The count behind prefill_bytes_written_gb.",
+        "Grows with the duration.",
+        lambda m: m.ops(Verb.WRITE, *PREFILL_WRITES),
+        "cache_stats",
+    ),
+)
+
+TIERS = (
+    Metric(
+        "tier_{tier}_kv_bytes_read_gb",
+        "GiB",
+        "logical bytes read on that tier, demotions included",
+        "Which tier did the work.",
+        "Grows with the duration.",
+        lambda m, tier: _tier_bytes(m, tier, "read"),
+        "cache_stats",
+    ),
+    Metric(
+        "tier_{tier}_kv_bytes_written_gb",
+        "GiB",
+        "logical bytes written on that tier, demotions included",
+        "Which tier did the work.",
+        "Grows with the duration.",
+        lambda m, tier: _tier_bytes(m, tier, "write"),
+        "cache_stats",
+    ),
+    Metric(
+        "tier_{tier}_{verb}_bandwidth_gbps",
+        "GiB/s",
+        "that tier's bytes, demotions included / window seconds",
+        "The bandwidth the tier sustained: compare drives by storage read and write.",
+        "A light load gives a low figure on any drive; compare with the device bytes in honesty.",
+        _tier_bandwidth,
+        "cache_stats",
+        headline=True,
+    ),
+    Metric(
+        "{tier}_{verb}{component}_{stat}_ms",
+        "ms",
+        "per entry: total (no suffix) from submission to completion; device = union of the pieces' time "
+        "inside system calls; host = total - device; queue = submission until a thread took it up",
+        "device tells drives apart; host and queue say what the software added.",
+        "Entries differ in size: compare equal workloads, or io_time_per_gib_ms.",
+        _tier_latency,
+        "cache_stats",
+    ),
+    Metric(
+        "{tier}_delete_{stat}_ms",
+        "ms",
+        "per deleted entry, from submission to completion",
+        "Whether deletes (unlink, trim) load the device.",
+        "Deletes run behind the requests, on their own threads.",
+        _delete_latency,
+        "cache_stats",
+    ),
+    Metric(
+        "piece_{tier}_{verb}_{stat}_ms",
+        "ms",
+        "per system call (one piece of --io-size or less)",
+        "To compare with fio's completion latency at the same block size.",
+        "Modelled tiers have no pieces: null.",
+        _piece_latency,
+        "cache_stats",
+    ),
+    Metric(
+        "{tier}_{verb}_ops",
+        "operations",
+        "entry operations completed without error on that tier, demotions included",
+        "The count behind the tier's latencies.",
+        "Grows with the duration.",
+        _ops,
+        "cache_stats",
+    ),
+    Metric(
+        "{tier}_{verb}_errors",
+        "operations",
+        "operations that failed on that tier, by any cause",
+        "Anything but zero needs an explanation.",
+        "Kinds are listed in honesty.",
+        _errors,
+        "cache_stats",
+    ),
+    Metric(
+        "demotion_{tier}_{verb}_gib",
+        "GiB",
+        "bytes of demotions on that tier: read on the tier above, written on the tier below",
+        "How much of a tier's traffic is moving entries down.",
+        "Part of the tier's bytes, not on top of them.",
+        _demotion_bytes,
+        "cache_stats",
+    ),
+    Metric(
+        "demotion_{tier}_{verb}_ops",
+        "operations",
+        "demotion operations on that tier",
+        "The count behind demotion latencies.",
+        "Part of the tier's operations.",
+        _demotion_ops,
+        "cache_stats",
+    ),
+    Metric(
+        "demotion_{tier}_{verb}{component}_{stat}_ms",
+        "ms",
+        "as the tier's latencies, demotions only",
+        "What a put pays for making room.",
+        "Part of the tier's latencies.",
+        _demotion_latency,
+        "cache_stats",
+    ),
+)
+
+TIER_METRICS = VOLUMES + TIERS

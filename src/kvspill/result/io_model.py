@@ -1,0 +1,130 @@
+"""What the summary says of the I/O model: inflation, bounds of the hit rate, break-even, blocks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvspill.records import GIB
+from kvspill.result.warnings import Caution, caution
+
+_NAMES = {
+    "mlperf": "mlperf: the turn's entry is read again while decoding",
+    "prefix": "prefix: each resident block is loaded once, as engines do",
+    "stream": "stream: every decode step reads the whole KV, as offline streaming does",
+}
+
+
+def io_model_rows(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values, over the whole load; nothing where the run says nothing of its model."""
+    if not block:
+        return
+    yield "Model", _NAMES.get(block["name"], block["name"])
+    inflation = block["read_inflation"]
+    least = f"{block['least_read_bytes'] / GIB:,.2f} GiB"
+    if inflation is None:
+        yield "Read inflation", "no request shares a beginning with an earlier one"
+    else:
+        yield "Read inflation", f"{inflation:,.2f} x the {least} that an unlimited prefix cache reads"
+    yield from _bounds(block)
+    yield from _break_even(block)
+    if "blocks_asked" in block:
+        yield from _blocks(block)
+
+
+def _bounds(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    bounds = block["hit_rate_bounds"]
+    if bounds is None:
+        return
+    foresight = "foresight" if bounds["belady_exact"] else "foresight at most"
+    yield (
+        "Bytes found",
+        f"{block['byte_hit_rate']:.1%}; one request at a time: LRU of this size {bounds['lru']:.1%}, "
+        f"{foresight} {bounds['belady']:.1%}, unlimited {bounds['infinite']:.1%}",
+    )
+    if bounds["truncated"]:
+        yield "  of the first", f"{bounds['requests']:,} requests, as many as were kept"
+
+
+def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    even = block["break_even"]
+    if even is None:
+        return
+    ttft = block["storage_ttft_ms"]
+    if ttft is not None:
+        yield "Storage TTFT (queue + load)", f"mean {ttft['mean']:,.1f} ms, P95 {ttft['p95']:,.1f} ms"
+    if even["requests_that_loaded"] == 0:
+        yield "Break-even", "nothing was loaded"
+        return
+    yield (
+        "GPU seconds saved (modelled)",
+        f"{even['net_gpu_seconds_saved']:,.1f} = {even['recompute_seconds_avoided']:,.1f} not recomputed - "
+        f"{even['load_seconds']:,.1f} loading",
+    )
+    speed = "instantly" if even["load_gib_per_sec"] is None else f"at {even['load_gib_per_sec']:,.3f} GiB/s"
+    yield (
+        "Break-even (modelled)",
+        f"a load pays from {even['break_even_gib_per_sec']:,.3f} GiB/s on; requests loaded {speed}, which "
+        f"paid for {even['requests_where_loading_paid']:,} of {even['requests_that_loaded']:,}",
+    )
+
+
+def _blocks(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield (
+        "Blocks",
+        f"{block['blocks_asked']:,} asked, {block['blocks_loaded']:,} loaded, "
+        f"{block.get('blocks_written', 0):,} written",
+    )
+    lost = {
+        "queue full": block.get("blocks_dropped_full", 0),
+        "waited too long": block.get("blocks_dropped_late", 0),
+        "no room": block.get("blocks_refused", 0),
+        "write failed": block.get("blocks_failed", 0),
+        "not yet used often enough": block["blocks_not_admitted"],
+    }
+    told = ", ".join(f"{count:,} {reason}" for reason, count in lost.items() if count)
+    if told:
+        yield "  not written", told
+
+
+def io_model_cautions(block: Mapping[str, Any]) -> list[Caution]:
+    """Doubts that the model's own counts raise."""
+    found = []
+    if block.get("name") == "prefix" and not block.get("prefill_us_per_token"):
+        found.append(
+            caution(
+                "free_recompute",
+                "Recomputing took no time in this run: whoever finds fewer blocks loads less and looks "
+                "faster.",
+                "Compare GPU seconds saved, or give --generation-mode deterministic --prefill-us-per-token.",
+            )
+        )
+    failed = block.get("blocks_failed", 0)
+    if failed:
+        found.append(
+            caution(
+                "block_writes_failed",
+                f"{failed:,} blocks could not be written behind the requests; for every such batch the next "
+                "request counts as failed.",
+                "Look at the errors of the storage tier, and don't compare this run's speed.",
+            )
+        )
+    refused = block.get("blocks_refused", 0)
+    if refused:
+        found.append(
+            caution(
+                "blocks_refused",
+                f"{refused:,} of {block['blocks_offered']:,} new blocks found no room on storage, which was "
+                "full and gives nothing up: its capacity bounds this result.",
+                "Raise --storage-capacity-gb, or give --storage-eviction-policy lru.",
+            )
+        )
+    dropped = block.get("blocks_dropped_full", 0)
+    if dropped:
+        found.append(
+            caution(
+                "block_writes_dropped",
+                f"{dropped:,} of {block['blocks_offered']:,} new blocks were dropped because "
+                "--write-queue-blocks waited already: the device does not keep up with writing.",
+                "Offer less load, or compare the hit rate and GPU seconds saved instead of latency.",
+            )
+        )
+    return found

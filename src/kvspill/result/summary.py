@@ -1,0 +1,142 @@
+"""The `summary` block: the names and the shape that readers of kv-cache.py results expect."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvspill.measure.histograms import Histogram, merged
+from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
+from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
+from kvspill.result.metrics import Measured, ratio
+
+_LATE_SHARE = 0.05
+"""A P95 is held where no larger share of the requests is above it."""
+
+
+def summary_block(
+    measured: Measured,
+    metrics: Mapping[str, Mapping[str, Any]],
+    health: Mapping[str, Any],
+    autoscaling: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Metrics by their block, with the sections that have a shape of their own."""
+    in_summary = {name: item["value"] for name, item in metrics.items() if item["block"] == "summary"}
+    in_cache = {name: item["value"] for name, item in metrics.items() if item["block"] == "cache_stats"}
+    return {
+        **in_summary,
+        "storage_health": health,
+        "cache_stats": {**in_cache, "storage_health": health},
+        "qos_metrics": {qos.name.lower(): _qos(measured, qos) for qos in QoS},
+        "priority_inversions": _inversions(measured),
+        "prefix_cache_stats": _prefixes(measured),
+        "autoscaling_stats": [dict(step) for step in autoscaling],
+        "autoscaling_summary": dict(autoscaling[-1]) if autoscaling else None,
+        "peak_throughput": autoscaling[-1].get("peak_throughput") if autoscaling else None,
+        "multi_turn_stats": multi_turn(measured),
+        "seed": measured.settings.seed,
+    }
+
+
+def _qos(measured: Measured, qos: QoS) -> dict[str, Any]:
+    requests = measured.recorder.requests
+    histogram = requests.by_qos[qos]
+    latency = measured.statistics_ms(histogram)
+    unfinished_ns = _unfinished_ns(measured, qos)
+    counts = {
+        "failed_requests": requests.failed_by_qos[qos],
+        "unfinished_requests": None if unfinished_ns is None else len(unfinished_ns),
+    }
+    waits = {
+        # Whoever still waits counts with the wait so far, as in the queue_wait_ms of all.
+        "queue_wait_ms": _waits(measured, qos).statistics_ms(),
+        "queue_wait_completed_ms": measured.statistics_ms(requests.queue_by_qos[qos]),
+    }
+    if latency is None:
+        return {"no_data": True, **counts, **waits}
+    return {
+        "total_requests": histogram.count,
+        **counts,
+        "latency_ms": latency,
+        **waits,
+        "sla": _sla(measured, qos, latency, unfinished_ns or []),
+    }
+
+
+def _waits(measured: Measured, qos: QoS) -> Histogram:
+    unfinished = Histogram()
+    unfinished.record_all(_unfinished_ns(measured, qos) or ())
+    return merged((measured.recorder.requests.queue_by_qos[qos], unfinished))
+
+
+def _inversions(measured: Measured) -> list[str]:
+    """Whoever still waits counts, too."""
+    waits = {qos: _waits(measured, qos) for qos in QoS}
+    return priority_inversions(
+        {
+            qos: (wait.mean_ns or 0.0) / NS_PER_MS
+            for qos, wait in waits.items()
+            if wait.count >= MIN_COMPLETIONS
+        }
+    )
+
+
+def _sla(
+    measured: Measured, qos: QoS, latency: Mapping[str, float], unfinished_ns: list[int]
+) -> dict[str, Any]:
+    """Targets against what happened. A failed request never met its target, and an unfinished one
+    that has already waited longer than the target never will."""
+    requests = measured.recorder.requests
+    histogram = requests.by_qos[qos]
+    target_p95_ms, target_p99_ms = measured.settings.qos_targets_ms[qos]
+    late = sum(age_ns > target_p95_ms * NS_PER_MS for age_ns in unfinished_ns)
+    lost = requests.failed_by_qos[qos] + late
+    violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + lost
+    total = histogram.count + lost
+    met = violations <= _LATE_SHARE * total and latency["p99"] <= target_p99_ms and not lost
+    # Of few requests only a miss is certain that those still lacking could not have prevented.
+    certain = total >= MIN_COMPLETIONS or violations > _LATE_SHARE * MIN_COMPLETIONS
+    return {
+        "target_p95_ms": target_p95_ms,
+        "actual_p95_ms": latency["p95"],
+        "target_p99_ms": target_p99_ms,
+        "actual_p99_ms": latency["p99"],
+        "compliance": 1 - violations / total,
+        "violations": violations,
+        "met": met,
+        "verdict": ("met" if met else "missed") if certain else "no verdict",
+    }
+
+
+def _unfinished_ns(measured: Measured, qos: QoS) -> list[int] | None:
+    """Waits of this class's unfinished requests, or None where their classes are not known."""
+    facts = measured.facts
+    if len(facts.unfinished_qos) != len(facts.unfinished_ages_ns):
+        return None
+    pairs = zip(facts.unfinished_qos, facts.unfinished_ages_ns, strict=True)
+    return [age_ns for owner, age_ns in pairs if owner is qos]
+
+
+def _prefixes(measured: Measured) -> dict[str, int]:
+    """Patterns seen in completed requests; what was found resident is in system_prompt_hits."""
+    requests = measured.recorder.requests
+    seen = sum(requests.prefixes.values())
+    return {
+        "prefix_hits": seen,
+        "prefix_misses": requests.completed - seen,
+        "system_prompt_reuse": measured.looked_up(HitType.SYSTEM),
+        "common_phrase_reuse": measured.looked_up(HitType.COMMON),
+        "bytes_saved": measured.bytes_moved(Verb.READ, Purpose.PROMPT),
+    }
+
+
+def multi_turn(measured: Measured) -> dict[str, Any]:
+    """Lookups of earlier turns."""
+    counts = dict.fromkeys(Outcome, 0)
+    for (outcome, _, hit_type, _), number in measured.recorder.lookups.items():
+        if hit_type is HitType.MULTI_TURN:
+            counts[outcome] += number
+    return {
+        "cache_hits": counts[Outcome.HIT],
+        "cache_misses": counts[Outcome.MISS],
+        "cache_errors": counts[Outcome.ERROR],
+        "hit_rate": ratio(counts[Outcome.HIT], sum(counts.values())),
+    }

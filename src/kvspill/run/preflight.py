@@ -1,0 +1,256 @@
+"""Before anything is written: can this machine hold the run, and may the directories be used?"""
+
+import math
+import os
+import stat
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvspill.config import Config
+from kvspill.config.checks import check_fit, size_text, stored_bytes
+from kvspill.errors import UsageError
+from kvspill.machine.memory import Available, available_memory
+from kvspill.outputs import check_place
+from kvspill.records import GIB, MIB
+from kvspill.storage.rundir import clean
+
+FREE_SPACE_SHARE = 0.8
+UNLIMITED_BYTES = 1 << 60
+"""Capacity of a storage tier without a device behind it, where none is given."""
+PRECONDITION_PASSES_MAX = 10
+"""How many times over a device that does not settle is written before the load."""
+PROCESS_BYTES = 384 * MIB
+"""What the program itself takes beside tiers and I/O buffers."""
+
+_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+_SHARED_MEMORY = Path("/dev/shm")
+_MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What the checks found out about the machine."""
+
+    cache_dirs: tuple[Path, ...]
+    """Directories for the storage tier; empty where it has no files."""
+    storage_bytes: int
+    """Capacity of the storage tier; 0 where it is off."""
+    statement: str
+    """What the run may hold and write at most (L7)."""
+
+
+def check_machine(config: Config, here: Path | None = None, memory: Available | None = None) -> Preflight:
+    """Refuse, with the numbers and the remedy, a run that this machine cannot hold."""
+    memory = memory or available_memory()
+    left_bytes = _check_memory(config, memory)
+    check_output(config.output)
+    if config.device_profile is not None:
+        from kvspill.storage.profiles import load_profile
+
+        load_profile(config.device_profile)
+    dirs: tuple[Path, ...] = ()
+    storage_bytes = UNLIMITED_BYTES if config.storage_bytes is None else config.storage_bytes
+    if config.storage_tier == "on" and config.storage_backend == "files":
+        dirs = cache_dirs(config, here or Path.cwd())
+        storage_bytes = _check_space(config, dirs, left_bytes)
+        if config.storage_bytes is None:
+            _check_disk(config, dirs, storage_bytes)
+    check_fit(config, storage_bytes)
+    return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
+
+
+def _check_memory(config: Config, memory: Available | None) -> int:
+    """Bytes that remain after the DRAM tier and the program itself."""
+    if memory is None:
+        return UNLIMITED_BYTES
+    buffers = 2 * config.io_threads * config.io_size if config.storage_tier == "on" else 0
+    room = memory.nbytes - PROCESS_BYTES - buffers
+    if config.cpu_bytes <= room:
+        return room - config.cpu_bytes
+    has = f"{memory.limited_by} has {size_text(memory.nbytes)} to give"
+    if room <= 0:
+        raise UsageError(
+            f"--io-size {config.io_size} with --io-threads {config.io_threads}: {has}, and the buffers alone "
+            f"take {size_text(buffers)}; give smaller or fewer ones"
+        )
+    fits = math.floor(room / GIB * 10) / 10
+    raise UsageError(
+        f"--cpu-mem-gb {config.cpu_mem_gb:g}: {has}, of which the program needs "
+        f"{size_text(PROCESS_BYTES + buffers)}; give at most --cpu-mem-gb {fits:g}"
+    )
+
+
+def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
+    """The directories that the storage tier may use, each checked."""
+    if config.cache_dir is None:
+        path = _check_directory(here, f"current directory {here}", "name another with --cache-dir DIR")
+        if file_system(path) in _MEMORY_FILE_SYSTEMS:
+            raise UsageError(
+                f"current directory {here}: lies in memory ({file_system(path)}); "
+                "name a directory on a disk with --cache-dir, or this one if you mean it"
+            )
+        return (path,)
+    found: list[Path] = []
+    for text in config.cache_dir:
+        path = _check_directory(here / text, f"--cache-dir {text}", "name another directory")
+        if path in found:
+            raise UsageError(f"--cache-dir {text}: is the same directory as another one; name each once")
+        found.append(path)
+    return tuple(found)
+
+
+def _check_directory(path: Path, label: str, remedy: str) -> Path:
+    try:
+        real = path.resolve(strict=True)
+        mode = real.stat().st_mode
+    except FileNotFoundError:
+        raise UsageError(f"{label}: does not exist; make it with: mkdir -p {path}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{label}: cannot be reached ({reason}); {remedy}") from error
+    if not stat.S_ISDIR(mode):
+        raise UsageError(f"{label}: is not a directory; {remedy}")
+    if _is_system(real):
+        raise UsageError(f"{label}: is a system directory ({real}); {remedy}")
+    if not os.access(real, os.W_OK | os.X_OK):
+        raise UsageError(f"{label}: is not writable; {remedy} or change its permissions")
+    return real
+
+
+def _is_system(path: Path) -> bool:
+    if path == Path("/"):
+        return True
+    if path == _SHARED_MEMORY or _SHARED_MEMORY in path.parents:
+        return False
+    roots = [Path(name) for name in _SYSTEM]
+    return any(path == root or root in path.parents for root in roots)
+
+
+def _check_space(config: Config, dirs: tuple[Path, ...], memory_left: int) -> int:
+    """The storage tier's capacity in bytes: as asked if it fits, else 80 % of the free space (L7)."""
+    for path in dirs:
+        # What a killed run left there is not in the way of this one.
+        clean(path)
+    room = free_bytes(dirs, memory_left)
+    if config.storage_bytes is None:
+        return int(room * FREE_SPACE_SHARE)
+    if config.storage_bytes > room:
+        fits = math.floor(room / GIB * 10) / 10
+        raise UsageError(
+            f"--storage-capacity-gb {config.storage_capacity_gb:g}: only {size_text(room)} are free in "
+            f"{', '.join(map(str, dirs))}; give at most --storage-capacity-gb {fits:g} or another --cache-dir"
+        )
+    return config.storage_bytes
+
+
+def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> None:
+    """Refuse a disk on which the largest entry does not fit, where nobody gave a capacity."""
+    needed = stored_bytes(config.largest_entry_bytes)
+    if not config.context_is_known or needed <= storage_bytes:
+        return
+    flag = "--cache-dir" if config.cache_dir is not None else "current directory"
+    tokens = config.largest_entry_bytes // config.bytes_per_token
+    raise UsageError(
+        f"{flag} {', '.join(map(str, dirs))}: {size_text(free_bytes(dirs))} are free, of which a run takes "
+        f"80 % at most, but the largest entry takes {size_text(needed)} ({tokens:,} tokens of "
+        f"{config.model}); name a directory with more room with --cache-dir, or a smaller --model"
+    )
+
+
+def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES) -> int:
+    """Bytes that entries spread evenly over these directories can take; the fullest file system decides."""
+    devices = {path: path.stat().st_dev for path in dirs}
+    shares = Counter(devices.values())
+    rooms = []
+    for path, device in devices.items():
+        figures = os.statvfs(path)
+        free = figures.f_bavail * figures.f_frsize
+        if file_system(path) in _MEMORY_FILE_SYSTEMS:
+            free = min(free, memory_left)
+        rooms.append(free * len(dirs) // shares[device])
+    return min(rooms)
+
+
+def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
+    """The type of the file system that a path is on, or "" where it cannot be told."""
+    try:
+        lines = mountinfo.read_text().splitlines()
+    except OSError:
+        return ""
+    best, kind = -1, ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        mount = Path(before.split()[4].encode().decode("unicode_escape"))
+        # The last of equal mount points covers the ones before it.
+        if (mount == path or mount in path.parents) and len(mount.parts) >= best:
+            best, kind = len(mount.parts), after.split()[0]
+    return kind
+
+
+def check_output(output: str | None) -> None:
+    """Refuse a result file that could not be written at the end of the run."""
+    if output is not None:
+        check_place(output, f"--output {output}")
+    else:
+        check_place(Path("kvspill-results") / "result.json", f"current directory {Path.cwd()}")
+
+
+def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str:
+    """What a run may hold and write at most, in one sentence (L7)."""
+    holds = []
+    if dirs:
+        holds.append(f"{size_text(storage_bytes)} in {', '.join(map(str, dirs))}")
+    if config.cpu_bytes:
+        holds.append(f"{size_text(config.cpu_bytes)} of memory")
+    if not holds:
+        return "This run holds nothing on a device."
+    text = f"This run holds at most {' and '.join(holds)}"
+    if dirs and config.precondition:
+        first = size_text(PRECONDITION_PASSES_MAX * storage_bytes)
+        text += f", writes {size_text(storage_bytes)} to {first} before the load to precondition the device"
+    if dirs and config.recording is not None:
+        return f"{text}, and writes what the recording asks for; entries too large for that fail."
+    if not dirs:
+        return f"{text}."
+    text += f", and writes at most about {size_text(offered_write_bytes(config))}"
+    if config.enable_autoscaling:
+        return f"{text}, which is with --max-users {config.max_users} all the time; a search with fewer less."
+    return f"{text}."
+
+
+def offered_write_bytes(config: Config) -> int:
+    """KV bytes that the users of a run ask to be written, at most; a slow device writes less."""
+    if config.enable_autoscaling:
+        # Nobody knows before how many users a search will start.
+        most = max(config.num_users, config.max_users)
+        config = config.changed(enable_autoscaling=False, num_users=most)
+    if config.max_requests is not None:
+        limit = config.max_requests * config.largest_entry_bytes or UNLIMITED_BYTES
+        if config.duration is None:
+            return limit
+    else:
+        limit = UNLIMITED_BYTES
+    seconds = config.duration or 0.0
+    people = [persona for persona in config.personas.values() if persona.weight > 0]
+    weights = sum(persona.weight for persona in people)
+    tokens_per_sec = requests_per_sec = generated = 0.0
+    for persona in people:
+        share = persona.weight / weights
+        rate = share * _mean_inverse(*persona.think)
+        requests_per_sec += rate
+        # A request draws between a quarter of its user's value and the value.
+        tokens_per_sec += rate * 0.625 * sum(persona.context) / 2
+        generated += rate * 0.625 * sum(persona.generate) / 2
+    offered = config.num_users * tokens_per_sec * seconds
+    busy = generated / requests_per_sec * config.generation_ms_per_token / 1000
+    if busy > 0:
+        served = config.server_count * seconds / busy + config.server_count
+        offered = min(offered, served * tokens_per_sec / requests_per_sec)
+    return min(limit, math.ceil(offered) * config.bytes_per_token)
+
+
+def _mean_inverse(low: float, high: float) -> float:
+    """Mean of 1/x for x drawn evenly between low and high."""
+    low, high = max(low, 0.001), max(high, 0.001)
+    return 1 / low if high - low < 1e-9 else math.log(high / low) / (high - low)

@@ -1,0 +1,122 @@
+"""What a person sees while a run goes on: one refreshed block on a terminal, a line every 10 s elsewhere."""
+
+import atexit
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING
+
+from kvspill.cache.cache import Cache
+from kvspill.config import Config
+from kvspill.measure.recorder import Recorder
+from kvspill.outputs import mute
+from kvspill.records import NS_PER_SEC
+from kvspill.run.glance import Recent, block, fitted, line, look
+from kvspill.serving.engine import Engine
+from kvspill.world import World
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+TERMINAL_SECONDS = 1.0
+PLAIN_SECONDS = 10.0
+_WIDE_GAP = re.compile(" {4,}")
+
+
+class Progress:
+    """Writes to stderr, so that the summary on stdout stays clean."""
+
+    def __init__(self, quiet: bool, stream: IO[str] | None = None):
+        self._stream = sys.stderr if stream is None else stream
+        self._quiet = quiet
+        self._on_terminal = not quiet and self._stream.isatty()
+        self._live: Live | None = None
+        self._said_often = 0
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        if not self._quiet:
+            self._end_block()
+            try:
+                print(text, file=self._stream, flush=True)
+            except OSError:
+                # `2>&1 | tee` at Ctrl-C: the reader is gone, but what was measured must still be kept.
+                self._quiet = True
+                mute(self._stream)
+
+    def say_often(self, text: str) -> None:
+        """Called about once a second: refreshes the block on a terminal, one line in ten elsewhere."""
+        if self._on_terminal:
+            self._refresh([text])
+        elif self._said_often % round(PLAIN_SECONDS) == 0:
+            self.say(text)
+        self._said_often += 1
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Called by backends while they get ready."""
+        if total <= 0 or self._quiet:
+            return
+        text = f"preparing {what}: {100 * done // total} %"
+        if self._on_terminal:
+            self._refresh([text])
+        elif done >= total:
+            self.say(text)
+
+    async def watch(
+        self, world: World, config: Config, engine: Engine, recorder: Recorder, cache: Cache
+    ) -> None:
+        """Show the state of the run until cancelled."""
+        start_ns, recent = world.now_ns(), Recent()
+
+        def lines() -> list[str]:
+            now = look(world, start_ns, config, engine, recorder, cache)
+            return block(now, recent.before(now)) if self._on_terminal else [line(now)]
+
+        await self._show(world, lines)
+
+    async def follow(self, world: World, text: Callable[[], str]) -> None:
+        """Show a text, as it is then, again and again until cancelled; a log gets it on one line."""
+        await self._show(world, lambda: text().splitlines())
+
+    async def _show(self, world: World, lines: Callable[[], Sequence[str]]) -> None:
+        if self._quiet or world.virtual:
+            return
+        interval_ns = round((TERMINAL_SECONDS if self._on_terminal else PLAIN_SECONDS) * NS_PER_SEC)
+        try:
+            while True:
+                await world.sleep_ns(interval_ns)
+                if self._on_terminal:
+                    self._refresh(lines())
+                else:
+                    # The block's columns mean nothing on one line.
+                    self.say(_WIDE_GAP.sub(" ", "   ".join(lines())))
+        finally:
+            self._end_block()
+
+    def _refresh(self, lines: Sequence[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        if self._live is None:
+            console = Console(file=self._stream, highlight=False)
+            # No thread of its own and nothing redirected: the event loop alone decides when it costs time.
+            self._live = Live(
+                console=console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+            # Whatever ends the program, the terminal gets its cursor back.
+            atexit.register(self._end_block)
+        text = fitted(lines, self._live.console.width)
+        self._live.update(Text(text, no_wrap=True), refresh=True)
+
+    def _end_block(self) -> None:
+        """Take the block off the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            atexit.unregister(self._end_block)

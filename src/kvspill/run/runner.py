@@ -1,0 +1,85 @@
+"""From a configuration to a combined result: check the machine, run the trials."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.config.checks import check_fit
+from kvspill.config.unused import unused_settings
+from kvspill.machine.hardware import MEMORY, look_at
+from kvspill.machine.mounts import Kernel
+from kvspill.result.trials import combine
+from kvspill.result.warnings import Caution, caution
+from kvspill.run.preflight import check_machine
+from kvspill.run.progress import Progress
+from kvspill.run.signals import Interrupts
+from kvspill.run.trial import Plan, run_trial
+
+_SIMULATED_UNLIMITED_BYTES = 1 << 60
+
+
+def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
+    """Check that the run can be done here, before anything is written."""
+    if simulated:
+        given = config.storage_bytes
+        storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
+        check_fit(config, storage_bytes)
+        return Plan(config, True, storage_bytes, warnings=_unused(config))
+    machine = check_machine(config)
+    progress.say(machine.statement)
+    warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
+    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings)
+
+
+def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
+    """Directories without a device behind them: on tmpfs, on a RAM disk, on a loop device in one of them."""
+    for path in cache_dirs:
+        if look_at(path, kernel).kind == MEMORY:
+            yield caution(
+                "memory_directory",
+                f"--cache-dir {path} lies in memory: the figures are of DRAM, not of a device",
+                "Name a directory on the device to be measured.",
+            )
+
+
+def _unused(config: Config) -> list[Caution]:
+    """What was given and changes nothing: nothing of that may pass in silence."""
+    warnings = [
+        caution("unused_setting", f"{item.said} has no effect: {item.reason}.", item.remedy)
+        for item in unused_settings(config)
+    ]
+    if config.ignored_keys:
+        keys = ", ".join(config.ignored_keys)
+        message = f"Keys of --config that this version leaves unused: {keys}."
+        warnings.append(caution("ignored_keys", message, "Make sure that the run needs none of them."))
+    return warnings
+
+
+def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None = None) -> dict[str, Any]:
+    """All trials of a plan; an interrupted one ends them and is set aside, those before it are kept."""
+    results: list[Mapping[str, Any]] = []
+    interrupts, trials = Interrupts(), plan.config.trials
+    with interrupts.handled():
+        for number in range(trials):
+            if trials > 1:
+                progress.say(f"trial {number + 1} of {trials}")
+            if number + 1 == trials:
+                plan = replace(plan, closing_seconds_max=closing_seconds_max)
+            try:
+                results.append(run_trial(plan, progress, interrupts))
+            except KeyboardInterrupt:
+                if not results:
+                    raise
+                break
+            if results[-1]["incomplete"] or interrupts.reason is not None:
+                break
+    if trials == 1:
+        return dict(results[0])
+    whole = combine(results, trials)
+    if len(results) < trials:
+        whole["incomplete"] = True
+    if whole["incomplete"]:
+        whole["interrupted"] = whole["interrupted"] or results[-1]["interrupted"] or interrupts.stopped_by
+    return whole

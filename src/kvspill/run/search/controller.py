@@ -1,0 +1,291 @@
+"""The controller: holds the load at one level after another and keeps the account of every step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kvspill.records import NS_PER_SEC
+from kvspill.run.search.lever import Lever
+from kvspill.run.search.options import SearchOptions
+from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
+from kvspill.run.search.stage import StageMeasure
+from kvspill.run.search.windows import StageWindows
+from kvspill.world import World
+
+BATCHES = 10
+CONFIRM_FACTOR = 2
+"""The last stage is held this many times as long as the others: its window is the result."""
+SETTLE_STAGES_MAX = 2
+"""Settling takes at most this many times the longest stage; whatever hasn't settled by then is marked."""
+
+DESCEND = "descend"
+"""The action of a stage that asks whether fewer users do as well: no backlog of more may help them."""
+
+
+class TimeUp(Exception):  # noqa: N818 - a condition, not a failure
+    """The load ends before the stage could be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found."""
+
+    level: int | None
+    """None where no level was found that can be named."""
+    measure: StageMeasure | None
+    reason: str
+    concluded: bool = True
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Further figures of the last entry of autoscaling_stats."""
+    stages_left: int = 0
+    """Where it is not concluded: at least so many stages were still to be held."""
+
+
+class Mode(Protocol):
+    """One way to search. `search` holds stages until it knows; `so_far` answers where the time is up."""
+
+    async def search(self, stages: "Stages") -> Answer: ...
+
+    def so_far(self) -> Answer: ...
+
+    def line(self, measure: StageMeasure) -> str:
+        """A few words about the present window, for the live line and the steps."""
+        ...
+
+
+class Gate(Protocol):
+    """The way in for open arrivals; the engine is one."""
+
+    @property
+    def in_service(self) -> int: ...
+
+    @property
+    def leaving(self) -> int:
+        """Closed users who were retired and still wait for their last answer."""
+        ...
+
+    def send_away(self) -> int:
+        """Send away whoever waits and hold back whoever would come; returns how many were sent away."""
+        ...
+
+    def let_in(self) -> None:
+        """Arrivals go on where they were held back."""
+        ...
+
+
+class Stages:
+    """What a mode works with: one call holds a level until its window says enough."""
+
+    def __init__(
+        self,
+        world: World,
+        lever: Lever,
+        windows: StageWindows,
+        options: SearchOptions,
+        gate: Gate,
+    ):
+        self._world = world
+        self._lever = lever
+        self._windows = windows
+        self._options = options
+        self._gate = gate
+        self._pace = options.pace
+        self._round_ns = 0.0
+        self._settling_ns = 0
+        self._sent_away = 0
+        self.steps: list[dict[str, Any]] = []
+        self.status = "starting"
+        self.line: Callable[[StageMeasure], str] = lambda _measure: ""
+
+    async def hold(
+        self,
+        level: int,
+        action: str,
+        reason: str,
+        done: Callable[[StageMeasure], bool],
+        patient: Callable[[StageMeasure], bool] = lambda _measure: False,
+    ) -> StageMeasure:
+        """Hold a level: settle, then measure until `done`, at most `longest` intervals.
+
+        While `patient` says so, the window may last three times as long.
+        """
+        started_ns = self._world.now_ns()
+        settled = await self._settle(level, action)
+        self._settling_ns = max(self._settling_ns, self._world.now_ns() - started_ns)
+        self._windows.open(self._world.now_ns())
+        factor = CONFIRM_FACTOR if action == "confirm" else 1
+        shortest, longest = self._pace.shortest * factor, self._pace.longest * factor
+        intervals = 0
+        while True:
+            if intervals >= self._pace.shortest and not self._time_for_another():
+                measure = self._windows.monitor.measure(self._world.now_ns(), BATCHES)
+                break
+            await self._tick()
+            intervals += 1
+            if self._world.virtual and intervals < shortest:
+                continue  # Nobody looks at the live line.
+            measure = self._windows.monitor.measure(self._world.now_ns(), BATCHES)
+            self._say(level, f"measured {intervals} of {shortest}-{longest} intervals, {self.line(measure)}")
+            limit = longest * 3 if patient(measure) else longest
+            if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
+                break
+        self._windows.close(self._world.now_ns())
+        self._note_round()
+        self.steps.append(self._step(level, action, reason, measure, started_ns, settled))
+        return measure
+
+    def _step(
+        self, level: int, action: str, reason: str, measure: StageMeasure, started_ns: int, settled: bool
+    ) -> dict[str, Any]:
+        options, now_ns = self._options, self._world.now_ns()
+        return {
+            "time_seconds": (now_ns - options.start_ns) / NS_PER_SEC,
+            self._lever.name: self._lever.value(level),
+            "action": action,
+            "reason": reason,
+            **measure.to_dict(),
+            "stage_seconds": (now_ns - started_ns) / NS_PER_SEC,
+            "settled": settled,
+            "sent_away": self._sent_away,
+            "qos": qos_block(measure, options.sla_ms),
+            "no_verdict": without_verdict(measure),
+            "priority_inversions": inversions(measure),
+        }
+
+    async def _settle(self, level: int, action: str) -> bool:
+        """Change the load and let it settle: one mean round of a user, an interval at least (three after
+        users left). False where that takes longer than the run can wait."""
+        fewer = level < self._lever.level
+        self._windows.stage(self._world.now_ns())
+        await self._empty(level, action)
+        if level != self._lever.level:
+            self._lever.set(level)
+        self._gate.let_in()
+        started_ns = self._world.now_ns()
+        least = self._pace.cooldown if fewer else 1
+        most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
+        while True:
+            self._say(level, "settling" if action != "confirm" else "settling for the confirmation")
+            await self._tick()
+            now_ns = self._world.now_ns()
+            elapsed_ns = now_ns - started_ns
+            early = now_ns < self._options.first_stage_ns or elapsed_ns < least * self._pace.interval_ns
+            # Whoever leaves still holds a server, for which those who stay would wait.
+            if not early and not self._gate.leaving and self._has_settled(elapsed_ns):
+                return True
+            if not early and elapsed_ns >= most_ns:
+                return False
+
+    async def _empty(self, level: int, action: str) -> None:
+        """Open arrivals: let nobody in until nobody of the stage before is left.
+
+        Whoever joins a congestion only prolongs it, and a load that is borne from an empty start may never
+        come out of one. A confirmation of the level that was just held is its continuation.
+        """
+        self._sent_away = 0
+        if not self._options.drain or not self.steps:
+            return
+        if action == "confirm" and level == self._lever.level:
+            return
+        if self._options.mode == "capacity" and action != DESCEND:
+            # A backlog keeps the device busy, which is all that a search for the highest throughput needs.
+            return
+        self._sent_away = self._gate.send_away()
+        while self._gate.in_service:
+            self._say(level, f"waiting for {self._gate.in_service} requests of the stage before")
+            await self._tick()
+        self._windows.stage(self._world.now_ns())
+
+    def _has_settled(self, elapsed_ns: int) -> bool:
+        """One mean round has passed since the load changed."""
+        round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)
+        # Those who are served first had the shortest rounds: the stage before says how long one can be.
+        return round_ns is not None and elapsed_ns >= max(round_ns, min(self._round_ns, 2 * round_ns))
+
+    def _note_round(self) -> None:
+        round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)
+        self._round_ns = round_ns if round_ns is not None else self._round_ns
+
+    async def _tick(self) -> None:
+        if not self._time_for_another():
+            raise TimeUp
+        await self._world.sleep_ns(self._pace.interval_ns)
+
+    def _time_for_another(self) -> bool:
+        """Whether another interval ends before the load does: what ends with it can't be closed any more."""
+        return self._world.now_ns() + self._pace.interval_ns < self._options.end_ns
+
+    def time_for(self, stages: int, confirmation: bool) -> bool:
+        """Whether so many stages of the longest kind, and the confirmation, surely fit into what is left."""
+        number = stages + (CONFIRM_FACTOR if confirmation else 0)
+        settling_ns = (stages + confirmation) * max(self._settling_ns, self._pace.interval_ns)
+        needed_ns = number * self._pace.longest * self._pace.interval_ns + settling_ns
+        return self._world.now_ns() + needed_ns < self._options.end_ns
+
+    def _say(self, level: int, text: str) -> None:
+        self.status = f"{self._options.mode}: {self._lever.text(level)}, {text}"
+
+
+class Controller:
+    """Runs a mode beside the engine and turns what it found into autoscaling_stats."""
+
+    def __init__(self, mode: Mode, stages: Stages, lever: Lever, options: SearchOptions):
+        self._mode = mode
+        self._stages = stages
+        self._lever = lever
+        self._options = options
+        self._answer: Answer | None = None
+        stages.line = mode.line
+
+    async def run(self, finish: Callable[[], None]) -> None:
+        """Search; `finish` ends the load once the answer is known."""
+        try:
+            self._answer = await self._mode.search(self._stages)
+        except TimeUp:
+            return
+        finish()
+
+    @property
+    def status(self) -> str:
+        """One line about what is going on."""
+        return self._stages.status
+
+    def entries(self, interrupted: str | None = None) -> list[dict[str, Any]]:
+        """autoscaling_stats: every step, the answer last; interrupted says why the load ended early."""
+        answer = self._answer or self._mode.so_far()
+        missing_seconds = None
+        if not answer.concluded and interrupted is None:
+            missing_seconds = self._missing_seconds(answer)
+        missing = f"The run was {interrupted}."
+        if missing_seconds is not None:
+            missing = f"The time was too short: at least {missing_seconds:.0f} s more were needed."
+        measured = {} if answer.measure is None else answer.measure.to_dict()
+        last_seconds = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
+        final = {
+            "time_seconds": last_seconds,
+            self._lever.name: None if answer.level is None else self._lever.value(answer.level),
+            "action": "stop",
+            "reason": answer.reason if answer.concluded else f"{answer.reason} {missing}",
+            "mode": self._options.mode,
+            "concluded": answer.concluded,
+            "missing_seconds": missing_seconds,
+            **measured,
+            **answer.facts,
+        }
+        if answer.measure is not None:
+            final["qos"] = qos_block(answer.measure, self._options.sla_ms)
+            final["no_verdict"] = without_verdict(answer.measure)
+            final["priority_inversions"] = inversions(answer.measure)
+        return [*self._stages.steps, final]
+
+    def _missing_seconds(self, answer: Answer) -> float:
+        """How much longer the run would have had to be, by the stages held so far."""
+        lengths = [float(step["stage_seconds"]) for step in self._stages.steps]
+        pace = self._options.pace
+        settling_ns = max(2 * pace.interval_ns, self._options.round_ns)
+        known = (settling_ns + pace.shortest * pace.interval_ns) / NS_PER_SEC
+        used = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
+        left = (self._options.end_ns - self._options.start_ns) / NS_PER_SEC - used
+        # A stage that was begun when the time was up takes longer than what it had.
+        typical = sum(lengths) / len(lengths) if lengths else max(known, left)
+        return max(typical, answer.stages_left * typical - left)

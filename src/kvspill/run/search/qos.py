@@ -1,0 +1,99 @@
+"""The qos mode: the most users for which the storage tier's reads keep their saturation under the target."""
+
+from dataclasses import replace
+from typing import Any
+
+from kvspill.measure.priorities import MIN_COMPLETIONS
+from kvspill.run.search.controller import Answer, Stages
+from kvspill.run.search.options import SearchOptions
+from kvspill.run.search.search import BracketSearch, Held, Judgement
+from kvspill.run.search.stage import MIN_READS, StageMeasure, saturation
+
+UP_MAX = 2.0
+DOWN_MIN = 0.5
+
+
+class QosMode:
+    """Saturation = 1 - p95 of the window's storage reads on the idle device / their p95 in the window."""
+
+    def __init__(self, options: SearchOptions):
+        self._options = options
+        self._target = options.target_saturation
+        self._search = BracketSearch(options, self.judge, self._factor)
+
+    def judge(self, measure: StageMeasure) -> Judgement:
+        found = measure.saturation
+        if found is None:
+            return self._without_saturation(measure)
+        text = f"saturation {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        clear = found.high <= self._target or found.low > self._target
+        return Judgement(
+            passes=found.mean <= self._target, clear=clear, enough=True, waiting=False, text=text
+        )
+
+    def _without_saturation(self, measure: StageMeasure) -> Judgement:
+        """Too few reads for a p95: the stage is held on. What was seen says where to go, not where to end."""
+        unused = measure.stored.mean == 0
+        if unused and measure.requests >= MIN_COMPLETIONS:
+            return Judgement(passes=True, clear=True, enough=True, waiting=False, text="storage idle")
+        rows = measure.rows
+        if measure.reads and rows.unloaded_ns is not None:
+            passes = saturation(rows.read_ns, rows.unloaded_ns) <= self._target
+        else:
+            # Bytes move, and nobody is served: there are too many already.
+            passes = unused or measure.requests > 0
+        only_written = measure.reads == 0 and measure.requests >= MIN_COMPLETIONS
+        text = (
+            "the storage is written and never read, which a saturation of reads cannot judge"
+            if only_written
+            else f"{measure.reads} storage reads of {measure.requests} requests, too few for a verdict"
+        )
+        return Judgement(passes, clear=only_written, enough=False, waiting=not only_written, text=text)
+
+    def _factor(self, measure: StageMeasure, passed: bool) -> float:
+        """x1.2 and x0.8 near the target, up to twice and half where it is far away.
+
+        Below saturation the utilisation grows with the users, above it the latency does: either says how
+        far the target is on a device that shares its time.
+        """
+        if measure.saturation is None and measure.stored.mean > 0:
+            return self._options.up if passed else self._options.down
+        found = 0.0 if measure.saturation is None else measure.saturation.mean
+        if passed:
+            far = self._target / found if found > 0 else UP_MAX
+            return max(self._options.up, min(UP_MAX, far))
+        return min(self._options.down, max(DOWN_MIN, (1 - found) / (1 - self._target)))
+
+    async def search(self, stages: Stages) -> Answer:
+        held = await self._search.run(stages)
+        if held is None:
+            high = self._search.high
+            assert high is not None, "a search that ends without a pass has a failure"
+            reason = f"Even the lowest load exceeds the target saturation {self._target:g}"
+            return Answer(high.level, high.measure, reason, facts=self._facts(high))
+        if not held.judgement.enough:
+            reason = f"No verdict: {held.judgement.text} (a p95 needs {MIN_READS} reads)."
+            return Answer(None, held.measure, reason, False, self._facts(held), stages_left=2)
+        if held.level >= self._options.highest:
+            reason = f"The highest load allowed stays below the target saturation {self._target:g}"
+        else:
+            reason = f"Largest load with saturation <= {self._target:g}, confirmed: {self._evidence(held)}"
+        return Answer(held.level, held.measure, reason, facts=self._facts(held))
+
+    def _evidence(self, held: Held) -> str:
+        number = self._search.windows_of_answer
+        return held.judgement.text + (f" over its {number} windows" if number > 1 else "")
+
+    def so_far(self) -> Answer:
+        answer, low = self._search.answer_so_far(), self._search.low
+        return answer if low is None else replace(answer, facts=self._facts(low))
+
+    def line(self, measure: StageMeasure) -> str:
+        return f"{self.judge(measure).text}, target {self._target:g}"
+
+    def _facts(self, held: Held) -> dict[str, Any]:
+        return {
+            "target_saturation": self._target,
+            "target_met": held.judgement.passes if held.judgement.enough else None,
+            "next_level_that_failed": self._search.next_failed(held),
+        }

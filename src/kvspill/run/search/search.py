@@ -1,0 +1,199 @@
+"""Bracketing and bisection: the largest level whose window passes, shared by qos and slo."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvspill.run.search.controller import Answer, Stages
+from kvspill.run.search.options import SearchOptions
+from kvspill.run.search.stage import StageMeasure, pooled
+
+TOLERANCE = 0.04
+"""The bracket is narrow enough once it is this share of the level, or one."""
+LOOSE = 0.1
+"""Where time is short, a bracket of this share is confirmed as it is."""
+VISITS_MAX = 6
+"""A failure that is in doubt and decides the answer is measured so often, where time allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a window says about its level."""
+
+    passes: bool
+    clear: bool
+    """The interval leaves no doubt."""
+    enough: bool
+    """There were enough rows for a verdict."""
+    waiting: bool
+    """More time would bring the rows that are missing."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A level that was held, and what came of it."""
+
+    level: int
+    measure: StageMeasure
+    judgement: Judgement
+
+
+Judge = Callable[[StageMeasure], Judgement]
+Factor = Callable[[StageMeasure, bool], float]
+
+
+class BracketSearch:
+    """Goes up while it passes and down while it doesn't, then halves the gap, then confirms.
+
+    Levels near the limit can come out either way by chance: a failure in doubt is measured again, and all
+    windows of a level are judged together. A confirmation that fails clearly needs no company.
+    """
+
+    def __init__(self, options: SearchOptions, judge: Judge, factor: Factor):
+        self._options = options
+        self._judge = judge
+        self._factor = factor
+        """How far to go from a level that passed (True) or not, before both ends are known."""
+        self.held: dict[int, Held] = {}
+        self._windows: dict[int, list[StageMeasure]] = {}
+        self.confirmed: Held | None = None
+        self.windows_of_answer = 0
+
+    @property
+    def low(self) -> Held | None:
+        """The largest level below every failure that passes."""
+        high = self.high
+        found = [
+            held
+            for held in self.held.values()
+            if held.judgement.passes and (high is None or held.level < high.level)
+        ]
+        return max(found, key=lambda held: held.level, default=None)
+
+    @property
+    def high(self) -> Held | None:
+        """The smallest level that fails."""
+        found = [held for held in self.held.values() if not held.judgement.passes]
+        return min(found, key=lambda held: held.level, default=None)
+
+    async def run(self, stages: Stages) -> Held | None:
+        """The confirmed answer, or None where not even the lowest level passes."""
+        while True:
+            step = None if self._hurry(stages) else self._next() or self._recheck(stages)
+            if step is not None:
+                await self._hold(stages, *step)
+                continue
+            low = self.low
+            if low is None:
+                return None
+            # A confirmation that fails widens the bracket downwards, and the search goes on from there.
+            if await self._confirm(stages, low):
+                return self.confirmed
+
+    async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> Held:
+        def done(measure: StageMeasure) -> bool:
+            judgement = self._judge(measure)
+            return judgement.clear and (judgement.enough or action != "confirm")
+
+        def patient(measure: StageMeasure) -> bool:
+            judgement = self._judge(measure)
+            return judgement.waiting or (action == "confirm" and not judgement.enough)
+
+        measure = await stages.hold(level, action, reason, done, patient)
+        windows = self._windows.setdefault(level, [])
+        windows.append(measure)
+        alone = Held(level, measure, self._judge(measure))
+        if action == "confirm" and alone.judgement.clear and not alone.judgement.passes:
+            # The device is no longer what it was: what it did before says nothing.
+            windows[:] = [measure]
+        together = pooled(windows)
+        self.held[level] = Held(level, together, self._judge(together))
+        return alone
+
+    async def _confirm(self, stages: Stages, low: Held) -> bool:
+        """Return to the answer once; a failure of all its windows together sends the search on."""
+        held = await self._hold(stages, low.level, "confirm", f"largest that passed: {low.judgement.text}")
+        together = self.held[low.level].judgement
+        if together.passes:
+            self.confirmed = Held(low.level, held.measure, together)
+            self.windows_of_answer = len(self._windows[low.level])
+        return together.passes
+
+    def _next(self) -> tuple[int, str, str] | None:
+        """The next level to hold, or None where the bracket is narrow enough or a bound was reached."""
+        options, low, high = self._options, self.low, self.high
+        if not self.held:
+            return options.start, "start", "first stage"
+        if low is not None and high is not None:
+            if high.level - low.level <= max(1, math.floor(TOLERANCE * low.level)):
+                return None
+            level = max(low.level + 1, min(high.level - 1, round(math.sqrt(low.level * high.level))))
+            return level, "bisect", f"between {self._told(low)} and {self._told(high)}"
+        if low is not None:
+            if low.level >= options.highest:
+                return None
+            level = max(low.level + 1, math.ceil(low.level * self._factor(low.measure, True)))
+            reason = f"{low.judgement.text} at {options.shown(low.level)}: room left"
+            return min(level, options.highest), "scale_up", reason
+        assert high is not None, "a level was held"
+        if high.level <= options.lowest:
+            return None
+        level = min(high.level - 1, math.floor(high.level * self._factor(high.measure, False)))
+        reason = f"{high.judgement.text} at {options.shown(high.level)}: too much"
+        return max(level, options.lowest), "scale_down", reason
+
+    def _told(self, held: Held) -> str:
+        return f"{self._options.shown(held.level)} ({held.judgement.text})"
+
+    def next_failed(self, held: Held) -> int | float | None:
+        """The smallest load above that failed, as the reader knows it."""
+        high = self.high
+        return None if high is None or high.level == held.level else self._options.value(high.level)
+
+    def _hurry(self, stages: Stages) -> bool:
+        """Both ends are near each other, and another stage would leave no time for the confirmation."""
+        low, high = self.low, self.high
+        if low is None or high is None or high.level - low.level > max(1, LOOSE * low.level):
+            return False
+        return not stages.time_for(1, confirmation=True)
+
+    def _recheck(self, stages: Stages) -> tuple[int, str, str] | None:
+        """Measure the failure next to the answer again, where chance may have decided and time is left."""
+        high = self.high
+        if high is None or high.judgement.clear or self.low is None:
+            return None
+        if len(self._windows[high.level]) >= VISITS_MAX or not stages.time_for(1, confirmation=True):
+            return None
+        return high.level, "recheck", f"in doubt at {self._options.shown(high.level)}: {high.judgement.text}"
+
+    def stages_left(self) -> int:
+        """At least so many stages are still to be held, the confirmation (twice as long) included."""
+        low, high = self.low, self.high
+        if low is None or high is None:
+            return 4
+        gap, narrow = high.level - low.level, max(1, math.floor(TOLERANCE * low.level))
+        return 2 + max(0, math.ceil(math.log2(gap / narrow)))
+
+    def bracket(self) -> str:
+        """What is known so far, in words."""
+        low, high = self.low, self.high
+        shown = self._options.shown
+        parts = [f"{shown(low.level)} {_verdict(low, 'passed')}"] if low is not None else []
+        parts += [f"{shown(high.level)} {_verdict(high, 'did not')}"] if high is not None else []
+        return ", ".join(parts) or "nothing was measured"
+
+    def answer_so_far(self) -> Answer:
+        low = self.low
+        reason = f"Not concluded: {self.bracket()}."
+        judged = low is not None and low.judgement.enough
+        level = low.level if low is not None and judged else None
+        measure = low.measure if low is not None else None
+        return Answer(level, measure, reason, concluded=False, stages_left=self.stages_left())
+
+
+def _verdict(held: Held, word: str) -> str:
+    """What came of a level. A clear failure is one, however few rows it had; a pass needs enough of them."""
+    judgement = held.judgement
+    judged = judgement.enough or (judgement.clear and not judgement.passes)
+    return f"{word if judged else 'has no verdict'} ({judgement.text})"

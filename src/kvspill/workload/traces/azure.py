@@ -1,0 +1,46 @@
+"""Azure LLM inference traces: CSV with a wall-clock time, context tokens and generated tokens per row."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+
+from kvspill.records import NS_PER_SEC
+from kvspill.workload.traces.files import RowError, RowLog, csv_rows, tokens_of
+from kvspill.workload.traces.replay import Row
+
+COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+_DAY_SECONDS = 86_400
+
+
+def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
+    """The rows of the file in its own order."""
+    return csv_rows(path, flag, log, COLUMNS, _row)
+
+
+def _row(record: Mapping[str, str]) -> Row | None:
+    context_tokens = tokens_of(record, "ContextTokens")
+    row = Row(
+        at_ns=wall_clock_ns(record["TIMESTAMP"]),
+        context_tokens=context_tokens,
+        generate_tokens=tokens_of(record, "GeneratedTokens"),
+    )
+    return row if context_tokens else None
+
+
+def wall_clock_ns(text: str) -> int:
+    """Nanoseconds of a time such as 2023-11-16 18:15:46.6805900; a time zone is left out of account."""
+    try:
+        day, clock = text.strip().replace("T", " ").split(" ", 1)
+        clock = clock.split("+")[0].rstrip("Z ")
+        hours, minutes, seconds = clock.split(":")
+        whole, _, fraction = seconds.partition(".")
+        total = _day_number(day) * _DAY_SECONDS + int(hours) * 3600 + int(minutes) * 60 + int(whole)
+        return total * NS_PER_SEC + int(fraction.ljust(9, "0")[:9])
+    except ValueError:
+        raise RowError(f"TIMESTAMP {text[:40]!r} is not a time like 2023-11-16 18:15:46.6805900") from None
+
+
+@lru_cache(maxsize=64)
+def _day_number(text: str) -> int:
+    return date.fromisoformat(text).toordinal()

@@ -1,0 +1,28 @@
+"""Mooncake traces: JSON lines with times in milliseconds and global hashes of 512-token blocks."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kvspill.workload.traces.files import RowLog, hash_ids_of, json_rows, time_ns_of, tokens_of
+from kvspill.workload.traces.replay import Row
+
+BLOCK_TOKENS = 512
+_NS_PER_MS = 1_000_000
+
+
+def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
+    """The rows of the file in its own order."""
+    return json_rows(path, flag, log, _row)
+
+
+def _row(record: Mapping[str, Any]) -> Row | None:
+    context_tokens = tokens_of(record, "input_length")
+    row = Row(
+        at_ns=time_ns_of(record, "timestamp", _NS_PER_MS),
+        context_tokens=context_tokens,
+        generate_tokens=tokens_of(record, "output_length"),
+        blocks=hash_ids_of(record),
+        block_tokens=BLOCK_TOKENS,
+    )
+    return row if context_tokens else None

@@ -1,0 +1,86 @@
+"""Engine presets: one YAML each, valid, weaker than what is given beside them."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import kvspill
+from kvspill.config import Config
+from kvspill.config.blocks import EngineName, engine_settings
+from kvspill.errors import UsageError
+
+NAMES = get_args(EngineName)
+FILES = Path(kvspill.__file__).parent / "engines"
+
+
+def test_every_engine_has_its_file_and_every_file_its_engine():
+    assert sorted(path.stem for path in FILES.glob("*.yaml")) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_is_the_configuration_that_its_file_says(name):
+    config = Config(engine=name)
+    settings = Config(**engine_settings(name))
+    assert config.io_model == "prefix"
+    assert config.model_dump(exclude={"engine"}) == settings.model_dump(exclude={"engine"})
+
+
+def test_what_is_given_beside_an_engine_wins():
+    assert Config(engine="lmcache").block_tokens == 256
+    assert Config(engine="lmcache", block_tokens=64).block_tokens == 64
+
+
+def test_a_changed_copy_keeps_what_was_given():
+    config = Config(engine="lmcache", block_tokens=64).changed(num_users=3)
+    assert (config.block_tokens, config.io_threads) == (64, 4)
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(ValueError, match="engine"):
+        Config(engine="nobody")
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("vllm-fs", "block_tokens", 16),
+        ("vllm-fs", "storage_eviction_policy", "none"),
+        ("vllm-fs", "layout", "tree"),
+        ("vllm-slot", "layout", "slots"),
+        ("vllm-slot", "io_threads", 1),
+        ("vllm-slot", "write_threads", 1),
+        ("llm-d", "write_max_wait", 30),
+        ("llm-d", "io_threads", 64),
+        ("lmcache", "io_threads", 4),
+        ("sglang", "prefetch_min_tokens", 256),
+        ("mooncake-bucket", "layout", "buckets"),
+        ("kvbm", "admit_uses", 2),
+        ("flexkv", "storage_usable_share", 0.7),
+    ],
+)
+def test_what_makes_an_engine_itself(name, field, value):
+    assert getattr(Config(engine=name), field) == value
+
+
+@pytest.mark.parametrize("name", ["vllm-fs", "vllm-slot", "lmcache"])
+@pytest.mark.parametrize("model", ["tiny-1b", "llama3.1-8b", "llama3.1-70b-instruct", "own"])
+def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(name, model):
+    own = {"own": {"layers": 33, "kv_heads": 7, "head_dim": 101}}
+    config = Config(engine=name, model=model, models=own, block_tokens=300)
+    block_bytes = 300 * config.bytes_per_token
+    assert block_bytes <= config.io_size < block_bytes + 4096
+    assert Config(engine=name, model=model, models=own, io_size="1MiB").io_size == 1 << 20
+
+
+def test_a_wrong_model_beside_an_engine_is_refused_as_ever():
+    with pytest.raises(UsageError, match="nobody"):
+        Config(engine="lmcache", model="nobody")
+    with pytest.raises(ValueError, match="block_tokens"):
+        Config(engine="lmcache", block_tokens="many")
+
+
+def test_a_policy_that_knows_no_chains_is_refused_for_blocks():
+    with pytest.raises(UsageError, match="s3-fifo"):
+        Config(io_model="prefix", eviction_policy="s3-fifo")
+    assert Config(io_model="mlperf", eviction_policy="s3-fifo").eviction_policy == "s3-fifo"

@@ -1,0 +1,212 @@
+"""Claims about where values come from, and about files that are wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.default_yaml import default_yaml
+from kvspill.config import Config
+from kvspill.config.later import unavailable_fields
+from kvspill.config.load import echo, load_config
+from kvspill.errors import UsageError
+
+ROOT = Path(__file__).parents[3]
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def refused(**given: object) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_config(**given)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def refused_file(tmp_path: Path, text: str) -> str:
+    path = write(tmp_path / "c.yaml", text)
+    return refused(config_file=path).replace(f"{tmp_path}/", "")
+
+
+def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.yaml", "num_users: 3\nseed: 3\ntensor_parallel: 2\n")
+    environ = {"KVSPILL_NUM_USERS": "4", "KVSPILL_SEED": "4"}
+    config = load_config({"num_users": ("--users", "5")}, environ, path)
+    assert (config.num_users, config.seed, config.tensor_parallel, config.cpu_mem_gb) == (5, 4, 2, 4)
+    assert config.sources == {"num_users": "--users", "seed": "KVSPILL_SEED", "tensor_parallel": path}
+
+
+def test_values_that_equal_the_default_have_no_source() -> None:
+    assert load_config({"num_users": ("--num-users", "50")}).sources == {}
+
+
+def test_environment_knows_the_aliases_of_flags() -> None:
+    assert load_config({}, {"KVSPILL_USERS": "7", "KVSPILL_CPU_MEMORY_GB": "1"}).num_users == 7
+
+
+def test_environment_takes_several_directories() -> None:
+    assert load_config({}, {"KVSPILL_CACHE_DIR": "/a:/b"}).cache_dir == ("/a", "/b")
+
+
+def test_environment_can_name_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.yaml", "num_users: 3\n")
+    assert load_config({}, {"KVSPILL_CONFIG": path}).num_users == 3
+
+
+def test_a_slip_in_a_variable_is_named_and_foreign_variables_are_left_alone() -> None:
+    line = refused(environ={"KVSPILL_NUM_USER": "3"})
+    assert line == "KVSPILL_NUM_USER=3: unknown variable; did you mean KVSPILL_NUM_USERS?"
+    assert load_config({}, {"KVSPILL_HOME": "/opt"}) == Config()
+
+
+def test_the_shipped_file_holds_exactly_the_defaults() -> None:
+    text = (ROOT / "config.yaml").read_text()
+    assert text == default_yaml(), "run: python -m kvspill.cli.default_yaml > config.yaml"
+    assert load_config({}, {}, str(ROOT / "config.yaml")) == Config()
+
+
+def test_the_shipped_file_leaves_max_requests_without_a_duration() -> None:
+    config = load_config({"max_requests": ("--max-requests", "9")}, {}, str(ROOT / "config.yaml"))
+    assert config.duration is None
+
+
+def test_the_shipped_file_allows_another_preset() -> None:
+    flags = {"workload_preset": ("--workload-preset", "2026-02")}
+    config = load_config(flags, {}, str(ROOT / "config.yaml"))
+    assert config.personas["coding"].context == (4096, 25000)
+
+
+def test_a_command_default_is_weaker_than_anything_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.yaml", "num_users: 3\n")
+    defaults = {"num_users": 10, "duration": 30.0}
+    config = load_config({}, {}, path, defaults)
+    assert (config.num_users, config.duration) == (3, 30)
+    assert load_config({"max_requests": ("--max-requests", "5")}, {}, None, defaults).duration is None
+
+
+def test_own_models_come_from_the_file(tmp_path: Path) -> None:
+    mine = "{layers: 10, attention: mla, lora_rank: 100, rope_dim: 28, dtype: fp8}"
+    text = f"model: mine\nmodels:\n  mine: {mine}\n"
+    assert load_config({}, {}, write(tmp_path / "c.yaml", text)).bytes_per_token == 1280
+
+
+def test_a_model_of_two_kinds_is_refused(tmp_path: Path) -> None:
+    mine = "{layers: 4, kv_heads: 4, head_dim: 64, lora_rank: 3}"
+    message = refused_file(tmp_path, f"models:\n  mine: {mine}\n")
+    assert "lora_rank belongs to attention mla, not gqa; leave one of them out" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("storage_tier: off\n", "storage_tier", "off"),
+        ("storage_tier: on\n", "storage_tier", "on"),
+        ("direct: off\n", "direct", "off"),
+        ("verify: off\n", "verify", "off"),
+        ("gpu_tier: off\n", "gpu_tier", "off"),
+        ("storage_backend: null\n", "storage_backend", "null"),
+        ("generation_mode: none\n", "generation_mode", "none"),
+        ("io_size: 1M\n", "io_size", 1 << 20),
+        ("cache_dir: /a\n", "cache_dir", ("/a",)),
+        ("cache_dir: [/a, /b]\n", "cache_dir", ("/a", "/b")),
+    ],
+)
+def test_words_that_yaml_reads_its_own_way_mean_what_they_say(
+    tmp_path: Path, text: str, field: str, value: object
+) -> None:
+    assert getattr(load_config({}, {}, write(tmp_path / "c.yaml", text)), field) == value
+
+
+WRONG_FILES = [
+    ("num_user: 3\n", "c.yaml:1: num_user: unknown key; did you mean num_users?"),
+    ("users: 3\n", "c.yaml:1: users: unknown key; did you mean num_users?"),
+    ("sources: {}\n", "c.yaml:1: sources: unknown key; config.yaml beside kv-cache.py shows all keys"),
+    ("\nnum_users: 0\n", "c.yaml:2: num_users 0: out of range; give 1 to 1,000,000"),
+    ("num_users: many\n", "c.yaml:1: num_users many: not a whole number; give 1 to 1,000,000"),
+    ("duration: .nan\n", "c.yaml:1: duration nan: not a finite number; give more than 0, at most 604,800"),
+    (
+        "a: 1\n b: 2\n",
+        "--config c.yaml:2: broken YAML (mapping values are not allowed here); correct that line",
+    ),
+    ("a: 1\na: 2\n", "--config c.yaml:2: broken YAML (key 'a' stands twice); correct that line"),
+    ("- 1\n", "--config c.yaml: holds a list, not keys with values; write lines like num_users: 50"),
+    (
+        "qos:\n  interactiv: {share: 0.1}\n",
+        "c.yaml:2: qos.interactiv: unknown key; did you mean interactive?",
+    ),
+    (
+        "qos:\n  interactive:\n    share: 0.5\n",
+        "c.yaml:1: qos: the shares of the three classes add up to 1.35; make them add up to 1",
+    ),
+    (
+        "personas:\n  coding:\n    context: [9, 1]\n",
+        "c.yaml:2: personas.coding: context [9, 1] runs backwards; put the smaller number first",
+    ),
+    ("personas:\n  new: {context: [1, 2]}\n", "c.yaml:2: personas.new.generate: missing; give it a value"),
+    ("personas: 5\n", "c.yaml:1: personas 5: has no keys below it; indent them under it"),
+    (
+        "models:\n  m: {layers: 3, attention: gpa}\n",
+        "c.yaml:2: models.m.attention gpa: unknown; did you mean gqa? choose mha, gqa or mla",
+    ),
+    ("num_users: true\n", "c.yaml:1: num_users true: not a whole number; give 1 to 1,000,000"),
+    ("cpu_mem_gb: false\n", "c.yaml:1: cpu_mem_gb false: not a number; give 0 to 1,048,576"),
+    ("max_requests: false\n", "c.yaml:1: max_requests false: not a whole number; give 1 to 1,000,000,000, or "
+     "0 for the default"),
+    ("rag:\n  top_k: true\n", "c.yaml:2: rag.top_k true: not a whole number; give 1 to 10,000"),
+    ("personas:\n  chatbot: {context: [true, 9]}\n", "c.yaml:2: personas.chatbot.context: not a whole "
+     "number; give 1 to 10,000,000"),
+    ("gpu_tier: real\n", "c.yaml:1: gpu_tier real: not available in this version (a real GPU tier); "
+     "use --gpu-tier modelled"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG_FILES)
+def test_a_wrong_file_is_named_by_line_key_and_remedy(tmp_path: Path, text: str, line: str) -> None:
+    assert refused_file(tmp_path, text) == line
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    assert refused(config_file="/nope/c.yaml") == (
+        "--config /nope/c.yaml: cannot be read (No such file or directory); name a readable YAML file"
+    )
+    assert "Is a directory" in refused(config_file=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: 2025-13-45\n",
+        "[" * 3000,
+        "x: !!python/object:os.system {}\n",
+        "\tx: 1\n",
+        "x: &a [*a]\n",
+        "? [1]\n: 2\n",
+    ],
+)
+def test_strange_yaml_is_refused_without_a_traceback(tmp_path: Path, text: str) -> None:
+    refused_file(tmp_path, text)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00\xd8\x00")
+    message = refused(config_file=str(tmp_path / "c.yaml"))
+    assert "broken YAML" in message
+    assert message.endswith("; correct the file")
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    assert load_config({}, {}, write(tmp_path / "c.yaml", "# nothing\n")) == Config()
+
+
+def test_a_preset_flag_over_personas_in_the_file_is_a_contradiction(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.yaml", "personas:\n  coding: {weight: 2}\n")
+    line = refused(flags={"workload_preset": ("--workload-preset", "2026-02")}, config_file=path)
+    assert line == f"--workload-preset 2026-02: contradicts {path}:1: personas; leave one of them out"
+
+
+def test_the_echo_has_every_available_field_and_no_other() -> None:
+    shown = echo(load_config({"num_users": ("--users", "5")}))
+    assert set(shown) == set(Config.model_fields) - unavailable_fields()
+    assert shown["sources"] == {"num_users": "--users"}

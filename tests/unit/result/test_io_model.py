@@ -1,0 +1,102 @@
+"""What the summary says of the I/O model."""
+
+import pytest
+
+from kvspill.result.io_model import io_model_cautions, io_model_rows
+
+BOUNDS = {
+    "looked_up_bytes": 100,
+    "infinite": 0.6,
+    "belady": 0.5,
+    "lru": 0.4,
+    "belady_exact": True,
+    "requests": 7,
+    "truncated": False,
+}
+EVEN = {
+    "recompute_us_per_token": 183.1,
+    "requests_that_loaded": 4,
+    "requests_where_loading_paid": 3,
+    "loaded_tokens": 100,
+    "recomputed_tokens": 50,
+    "load_seconds": 1.0,
+    "recompute_seconds_avoided": 3.0,
+    "net_gpu_seconds_saved": 2.0,
+    "load_gib_per_sec": 2.0,
+    "break_even_gib_per_sec": 0.667,
+    "storage_may_be_slower_by": 3.0,
+}
+PREFIX = {
+    "name": "prefix",
+    "prefill_us_per_token": 183.0,
+    "read_bytes": 1 << 30,
+    "least_read_bytes": 1 << 30,
+    "read_inflation": 1.0,
+    "byte_hit_rate": 0.39,
+    "hit_rate_bounds": BOUNDS,
+    "break_even": EVEN,
+    "storage_ttft_ms": {"mean": 1.0, "p95": 2.0},
+    "blocks_asked": 10,
+    "blocks_loaded": 4,
+    "blocks_written": 5,
+    "blocks_offered": 9,
+    "blocks_not_admitted": 0,
+    "blocks_dropped_full": 0,
+    "blocks_dropped_late": 0,
+    "blocks_refused": 0,
+    "blocks_failed": 0,
+}
+
+
+def said(**changes):
+    return dict(io_model_rows({**PREFIX, **changes}))
+
+
+def test_inflation_bounds_and_break_even_are_said():
+    rows = said()
+    assert rows["Read inflation"].startswith("1.00 x")
+    assert rows["Bytes found"] == (
+        "39.0%; one request at a time: LRU of this size 40.0%, foresight 50.0%, unlimited 60.0%"
+    )
+    assert "0.667 GiB/s" in rows["Break-even (modelled)"]
+    assert "3 of 4" in rows["Break-even (modelled)"]
+    assert "  not written" not in rows
+
+
+def test_foresight_over_entries_of_many_sizes_is_called_an_upper_bound():
+    assert "at most 50.0%" in said(hit_rate_bounds={**BOUNDS, "belady_exact": False})["Bytes found"]
+
+
+def test_what_was_recomputed_alone_has_no_break_even():
+    rows = said(break_even={**EVEN, "requests_that_loaded": 0})
+    assert rows["Break-even"] == "nothing was loaded"
+
+
+def test_no_shared_beginning_has_no_inflation():
+    assert "no request" in said(read_inflation=None)["Read inflation"]
+
+
+def test_blocks_that_were_not_written_are_named_with_their_reason():
+    assert said(blocks_refused=3, blocks_dropped_late=2)["  not written"] == "2 waited too long, 3 no room"
+
+
+def test_a_run_without_facts_says_nothing():
+    assert list(io_model_rows({})) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "code"),
+    [("blocks_failed", "block_writes_failed"), ("blocks_dropped_full", "block_writes_dropped")],
+)
+def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
+    assert io_model_cautions(PREFIX) == []
+    (found,) = io_model_cautions({**PREFIX, count: 3})
+    assert found["code"] == code
+    assert "3" in found["message"]
+    assert found["remedy"]
+
+
+def test_a_run_that_recomputes_for_free_is_doubted():
+    (found,) = io_model_cautions({**PREFIX, "prefill_us_per_token": 0.0})
+    assert found["code"] == "free_recompute"
+    assert io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0}) == []

@@ -1,0 +1,135 @@
+"""Trials: medians and spread of complete runs; an incomplete run is named and enters no average."""
+
+from typing import Any
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.report.console import render_summary
+from kvspill.result.trials import HEADLINES, aggregate, combine, incomplete_reason
+from unit.measure.rows import request
+from unit.result.sample import codes, empty_recorder, facts, result
+
+
+def trial(tokens: int, **changes: Any) -> dict[str, Any]:
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=12, storage=1, tokens=tokens))
+    return result(recorder, facts(**changes))
+
+
+def test_the_headlines_are_the_figures_that_drives_are_compared_by() -> None:
+    assert {
+        "avg_throughput_tokens_per_sec",
+        "storage_throughput_tokens_per_sec",
+        "nvme_throughput",
+        "decode_bytes_read_gb",
+        "tier_storage_read_bandwidth_gbps",
+        "tier_storage_write_bandwidth_gbps",
+    } <= set(HEADLINES)
+
+
+def test_median_p95_spread_and_interval_of_three() -> None:
+    found = aggregate([trial(90), trial(110), trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
+    assert found["median"] == found["mean"] == 10.0
+    assert found["p95"] == pytest.approx(10.9)
+    assert found["cv"] == pytest.approx(0.1)
+    assert (found["min"], found["max"]) == (9.0, 11.0)
+    assert found["ci95_high"] - 10.0 == pytest.approx(4.3027 / 3**0.5, rel=1e-3)
+    assert found["unit"] == "tokens/s"
+
+
+def test_an_interval_of_two_distant_trials_ends_at_zero() -> None:
+    found = aggregate([trial(10), trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
+    assert found["ci95_low"] == 0
+
+
+def test_trials_that_never_began_are_counted_as_asked_for() -> None:
+    ended = trial(100, interrupted="stopped by SIGINT")
+    assert "1 complete of 3" in render_summary(combine([trial(100), ended], asked=3))
+
+
+def test_one_trial_has_a_median_but_no_spread() -> None:
+    found = aggregate([trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
+    assert found["median"] == 10.0
+    assert found["cv"] is None
+    assert found["ci95_low"] is None
+
+
+def test_an_incomplete_trial_is_named_and_enters_no_average() -> None:
+    block = aggregate([trial(100), trial(10_000, interrupted="stopped by SIGINT"), trial(100)])
+    assert (block["count"], block["complete"]) == (3, 2)
+    assert block["set_aside"] == [{"trial": 2, "reason": "ended early (stopped by SIGINT)"}]
+    assert block["metrics"]["avg_throughput_tokens_per_sec"]["max"] == 10.0
+    assert len(block["rows"]) == 3
+
+
+def test_a_trial_with_fewer_requests_than_asked_for_is_incomplete() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15))
+    built = result(recorder, config=Config(max_requests=2))
+    assert incomplete_reason(built) == "completed 1 of 2 requests"
+    assert incomplete_reason(result(recorder, config=Config(max_requests=1))) is None
+    assert incomplete_reason(result(empty_recorder())) == "completed no request"
+
+
+def test_a_metric_that_a_trial_did_not_measure_has_no_statistics() -> None:
+    missing = trial(100)
+    missing["metrics"]["nvme_throughput"]["value"] = None
+    assert "nvme_throughput" not in aggregate([trial(100), missing])["metrics"]
+
+
+def test_the_trial_in_the_middle_stands_for_all() -> None:
+    combined = combine([trial(300), trial(100), trial(200)])
+    assert combined["summary"]["total_tokens"] == 200
+    assert combined["trials"]["complete"] == 3
+    assert "few_trials" not in codes(combined)
+
+
+def test_set_aside_trials_are_warned_of_by_name() -> None:
+    combined = combine([trial(1, interrupted="x"), trial(2), trial(3)])
+    assert {"incomplete_trials", "few_trials"} <= codes(combined)
+    assert combined["summary"]["total_tokens"] == 2
+    message = next(item["message"] for item in combined["warnings"] if item["code"] == "incomplete_trials")
+    assert "trial 1 ended early (x)" in message
+
+
+def test_nothing_but_incomplete_trials_is_still_a_result() -> None:
+    combined = combine([trial(1, interrupted="x")])
+    assert combined["incomplete"] is True
+    assert combined["trials"]["metrics"] == {}
+
+
+def test_trials_that_planned_other_work_are_said_to_differ() -> None:
+    assert "different_work" in codes(combine([trial(1), trial(2, digest="e" * 64)]))
+    assert "different_work" not in codes(combine([trial(1), trial(2)]))
+
+
+def test_no_trial_at_all_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no trial"):
+        combine([])
+
+
+def test_the_console_shows_the_trials() -> None:
+    text = render_summary(combine([trial(90), trial(110), trial(100)]))
+    assert "TRIALS: 3 complete of 3" in text
+    row = next(line for line in text.splitlines() if "avg_throughput_tokens_per_sec" in line)
+    assert row.split()[1:3] == ["10.00", "10.90"]
+    assert row.endswith("10.0%")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_faults_of_every_trial_are_named_not_only_those_of_the_middle_one() -> None:
+    """A trial with failed operations that is not the one in the middle must not vanish among the others."""
+    faulty = trial(50)
+    faulty["warnings"].append({"code": "errors", "message": "Operations failed: 21.", "remedy": "Look."})
+    faulty["honesty"]["errors"] = [{"tier": "storage", "verb": "read", "kind": "torn", "count": 21}]
+    combined = combine([faulty, trial(200), trial(100)])
+    messages = [item["message"] for item in combined["warnings"] if item["code"] == "errors"]
+    assert messages == ["Trial 1: Operations failed: 21."]
+    assert [row["failed_operations"] for row in combined["trials"]["rows"]] == [21, 0, 0]
+
+
+def test_what_all_trials_are_warned_of_is_said_once() -> None:
+    combined = combine([trial(90), trial(110), trial(100)])
+    assert len(combined["warnings"]) == len({item["code"] for item in combined["warnings"]})
+    assert not any(item["message"].startswith("Trial") for item in combined["warnings"])

@@ -1,0 +1,98 @@
+"""Preconditioning writes at least one capacity, stops when the speed is steady, and leaves nothing."""
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from kvspill.errors import KvspillError
+from kvspill.records import GIB
+from kvspill.run.precondition import Preconditioner, precondition, preconditioning_cautions
+from kvspill.run.progress import Progress
+from kvspill.storage.base import Capabilities
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from kvspill.world import run_virtual
+
+
+class FadingBackend(ModelledBackend):
+    """A drive with a fast cache: its writes slow down step by step for the first 20 GiB."""
+
+    written_bytes = 0
+
+    async def write(self, batch):
+        for item in batch:
+            self.written_bytes += item.ref.nbytes
+        slow = 1 + 4 * min(1.0, self.written_bytes / (20 * GIB))
+        self._model = DeviceModel(2.0, 2.0 / slow)
+        return await super().write(batch)
+
+
+def run(backend_type, capacity_bytes):
+    async def main(world):
+        backend = backend_type("modelled", DeviceModel(2.0, 2.0), world.now_ns)
+        text = io.StringIO()
+        done = await Preconditioner(world, backend, capacity_bytes, Progress(False, text)).run()
+        return done, backend, text.getvalue()
+
+    return run_virtual(main, seed=1)
+
+
+def test_an_even_device_gets_its_capacity_written_once():
+    done, backend, text = run(ModelledBackend, 60 * GIB)
+    assert done.steady
+    assert 60 * GIB <= done.written_bytes < 66 * GIB
+    assert backend._objects == set()
+    assert "first pass over in" in text
+
+
+def test_a_fading_device_is_written_until_its_speed_has_settled():
+    done, backend, _text = run(FadingBackend, 8 * GIB)
+    assert done.steady
+    assert done.written_bytes > 20 * GIB
+    assert backend._objects == set()
+
+
+class RestlessBackend(ModelledBackend):
+    """A device that is slow for two GiB, fast for two, and so on for as long as it is written."""
+
+    written_bytes = 0
+
+    async def write(self, batch):
+        self.written_bytes += sum(item.ref.nbytes for item in batch)
+        self._model = DeviceModel(2.0, 2.0 if self.written_bytes // (2 * GIB) % 2 else 0.5)
+        return await super().write(batch)
+
+
+def test_a_device_that_never_settles_is_written_ten_times_over_and_not_more():
+    done, backend, text = run(RestlessBackend, 4 * GIB)
+    assert not done.steady
+    assert done.written_bytes == backend.written_bytes == 40 * GIB
+    assert "s more at most" in text
+
+
+def test_a_capacity_that_is_written_in_less_than_two_seconds_settles_too():
+    done, _backend, _text = run(ModelledBackend, GIB)
+    assert done.steady
+    assert done.seconds < 2
+    assert done.written_bytes <= 10 * GIB
+
+
+def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result():
+    async def main(world):
+        backend = RestlessBackend("files", DeviceModel(2.0, 2.0), world.now_ns)
+        backend.__class__ = type("Real", (RestlessBackend,), {"capabilities": Capabilities("files", False)})
+        return await precondition(world, backend, 4 * GIB, Progress(False, io.StringIO()))
+
+    (warning,) = preconditioning_cautions(run_virtual(main, seed=1))
+    assert warning["code"] == "not_preconditioned"
+    assert "not steady yet" in warning["message"]
+
+
+def test_a_failing_device_ends_it_with_the_reason():
+    class FailingBackend(ModelledBackend):
+        async def write(self, batch):
+            return [replace(completion, error="EIO") for completion in await super().write(batch)]
+
+    with pytest.raises(KvspillError, match="writing failed with EIO"):
+        run(FailingBackend, 8 * GIB)

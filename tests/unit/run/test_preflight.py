@@ -1,0 +1,254 @@
+"""Claims about what is checked on the machine before a run writes anything."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.machine.memory import Available, available_memory
+from kvspill.records import GIB, MIB
+from kvspill.run import preflight
+from kvspill.run.preflight import check_machine, file_system, free_bytes, offered_write_bytes
+
+PLENTY = Available(64 * GIB, "this machine")
+
+
+def refused(config: Config, here: Path, memory: Available = PLENTY) -> str:
+    before = sorted(here.rglob("*"))
+    with pytest.raises(UsageError) as caught:
+        check_machine(config, here, memory)
+    assert sorted(here.rglob("*")) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on something that counts as a disk with 10 GiB free."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(preflight, "file_system", lambda _path: "ext4")
+    monkeypatch.setattr(preflight, "free_bytes", lambda _dirs, _left=0: 10 * GIB)
+    return tmp_path
+
+
+def test_the_default_capacity_is_80_percent_of_the_free_space_as_l7_says(here: Path) -> None:
+    found = check_machine(Config(), here, PLENTY)
+    assert found.storage_bytes == 8 * GIB
+    assert found.cache_dirs == (here,)
+
+
+def test_the_run_says_what_it_may_hold_and_write_as_l7_says(here: Path) -> None:
+    config = Config(max_requests=10, storage_capacity_gb=2, cpu_mem_gb=0.5)
+    assert check_machine(config, here, PLENTY).statement == (
+        f"This run holds at most 2.00 GiB in {here} and 512 MiB of memory, "
+        "and writes at most about 10.00 GiB."
+    )
+
+
+def test_a_budget_beyond_the_memory_is_refused_with_the_value_that_fits(here: Path) -> None:
+    line = refused(Config(cpu_mem_gb=32), here, Available(8 * GIB, "this machine"))
+    assert line == (
+        "--cpu-mem-gb 32: this machine has 8.00 GiB to give, of which the program needs 640 MiB; "
+        "give at most --cpu-mem-gb 7.3"
+    )
+    check_machine(Config(cpu_mem_gb=7.3), here, Available(8 * GIB, "this machine"))
+
+
+def test_buffers_beyond_the_memory_are_refused(here: Path) -> None:
+    line = refused(Config(io_size=256 * MIB, cpu_mem_gb=0), here, Available(8 * GIB, "this machine"))
+    assert line.startswith("--io-size 268435456 with --io-threads 32: this machine has 8.00 GiB to give")
+
+
+def test_a_capacity_beyond_the_free_space_is_refused_with_the_value_that_fits(here: Path) -> None:
+    assert refused(Config(storage_capacity_gb=50), here) == (
+        f"--storage-capacity-gb 50: only 10.00 GiB are free in {here}; "
+        "give at most --storage-capacity-gb 10 or another --cache-dir"
+    )
+
+
+def test_a_disk_too_small_for_one_entry_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "free_bytes", lambda _dirs, _left=0: GIB)
+    line = refused(Config(cache_dir=["."]), here)
+    assert line == (
+        f"--cache-dir {here}: 1.00 GiB are free, of which a run takes 80 % at most, but the largest "
+        "entry takes 1.00 GiB (8,192 tokens of llama3.1-8b); name a directory with more room with "
+        "--cache-dir, or a smaller --model"
+    )
+    assert refused(Config(), here) == line.replace("--cache-dir", "current directory", 1)
+
+
+def test_a_missing_directory_is_refused_with_the_command_that_makes_it(here: Path) -> None:
+    assert refused(Config(cache_dir=["/nope/x"]), here) == (
+        "--cache-dir /nope/x: does not exist; make it with: mkdir -p /nope/x"
+    )
+
+
+def test_a_file_is_refused_as_cache_directory(here: Path) -> None:
+    (here / "f").touch()
+    assert (
+        refused(Config(cache_dir=["f"]), here) == "--cache-dir f: is not a directory; name another directory"
+    )
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/usr/bin", "/proc", "/sys", "/dev", "/boot", "/bin"])
+def test_a_system_directory_is_refused(here: Path, path: str) -> None:
+    real = Path(path).resolve()
+    if not real.exists():
+        pytest.skip(f"no {path} here")
+    assert refused(Config(cache_dir=[path]), here) == (
+        f"--cache-dir {path}: is a system directory ({real}); name another directory"
+    )
+
+
+def test_a_link_into_a_system_directory_is_refused(here: Path) -> None:
+    (here / "link").symlink_to("/etc")
+    assert "is a system directory (/etc)" in refused(Config(cache_dir=["link"]), here)
+
+
+def test_an_unwritable_directory_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "d").mkdir(mode=0o500)
+    if os.geteuid() == 0:
+        # Root may write anywhere, so the answer of the kernel has to be given for it.
+        monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+        monkeypatch.setattr(preflight, "check_output", lambda _output: None)
+    assert refused(Config(cache_dir=["d"]), here) == (
+        "--cache-dir d: is not writable; name another directory or change its permissions"
+    )
+
+
+def test_what_a_killed_run_left_is_not_in_the_way_of_the_next(here: Path) -> None:
+    left = here / "kvspill-123-0123abcd"
+    left.mkdir()
+    check_machine(Config(storage_capacity_gb=2), here, PLENTY)
+    assert not left.exists()
+
+
+def test_one_directory_under_two_names_is_refused(here: Path) -> None:
+    assert refused(Config(cache_dir=[".", str(here)]), here) == (
+        f"--cache-dir {here}: is the same directory as another one; name each once"
+    )
+
+
+def test_memory_is_no_default_place_but_may_be_named_as_l6_says(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "file_system", lambda _path: "tmpfs")
+    assert "lies in memory (tmpfs)" in refused(Config(), here)
+    assert check_machine(Config(cache_dir=["."]), here, PLENTY).cache_dirs == (here,)
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (".", "--output .: is a directory; name a file in it"),
+        ("f/x.json", "--output f/x.json: {here}/f is not a directory; name a file in a writable directory"),
+    ],
+)
+def test_a_result_file_that_cannot_be_written_is_refused(here: Path, output: str, line: str) -> None:
+    (here / "f").touch()
+    assert refused(Config(output=output), here) == line.format(here=here)
+
+
+def test_a_result_in_a_directory_that_is_yet_to_be_made_is_fine(here: Path) -> None:
+    check_machine(Config(output="a/b/c.json"), here, PLENTY)
+    assert list(here.iterdir()) == []
+
+
+def test_an_unknown_device_profile_is_refused(here: Path) -> None:
+    assert refused(Config(device_profile="floppy"), here).startswith("--device-profile floppy: neither")
+
+
+@pytest.mark.parametrize("fields", [{"storage_backend": "null"}, {"storage_tier": "off", "cpu_mem_gb": 2}])
+def test_a_run_without_files_needs_no_directory(here: Path, fields: dict[str, object]) -> None:
+    found = check_machine(Config(**fields), here, PLENTY)  # type: ignore[arg-type]
+    assert found.cache_dirs == ()
+
+
+def test_what_preconditioning_writes_is_said_beforehand_l7(here: Path) -> None:
+    said = check_machine(Config(precondition=True, storage_capacity_gb=2), here, PLENTY).statement
+    assert ", writes 2.00 GiB to 20.00 GiB before the load to precondition the device, and writes at" in said
+
+
+def test_directories_on_one_file_system_share_its_space(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    both = free_bytes((tmp_path / "a", tmp_path / "b"))
+    assert both == pytest.approx(free_bytes((tmp_path,)), rel=0.05)
+
+
+def test_the_file_system_is_that_of_the_innermost_and_latest_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "1 0 8:1 / / rw - ext4 /dev/sda rw\n"
+        "2 1 8:2 / /mnt/my\\040disk rw shared:1 - ext3 /dev/sdb rw\n"
+        "3 1 0:9 / /mnt/my\\040disk rw - xfs /dev/sdc rw\n"
+    )
+    assert file_system(Path("/mnt/my disk/x"), mounts) == "xfs"
+    assert file_system(Path("/mnt/my"), mounts) == "ext4"
+
+
+def test_generation_bounds_what_is_written() -> None:
+    free, paced = Config(generation_mode="none"), Config(generation_mode="realistic")
+    assert offered_write_bytes(paced) < offered_write_bytes(free) / 5
+    assert offered_write_bytes(Config(max_requests=3)) == 3 * paced.largest_entry_bytes
+
+
+def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
+    asked = {"generation_mode": "none", "duration": 60.0, "storage_capacity_gb": 2, "num_users": 4}
+    search = Config(**asked, enable_autoscaling=True, max_users=40)
+    assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
+    assert "with --max-users 40 all the time" in check_machine(search, here, PLENTY).statement
+
+
+def cgroup_tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_memory_is_what_the_machine_has_without_groups(tmp_path: Path) -> None:
+    proc = cgroup_tree(tmp_path, {"meminfo": "MemTotal: 9 kB\nMemAvailable:    2048 kB\n"})
+    assert available_memory(proc, tmp_path / "none") == Available(2 * MIB, "this machine")
+
+
+def test_a_v2_group_above_the_process_limits_the_memory(tmp_path: Path) -> None:
+    proc = cgroup_tree(
+        tmp_path / "proc", {"meminfo": "MemAvailable: 1048576 kB\n", "self/cgroup": "0::/outer/inner\n"}
+    )
+    groups = cgroup_tree(
+        tmp_path / "cg",
+        {
+            "outer/memory.max": "1000\n",
+            "outer/memory.current": "700\n",
+            "outer/memory.stat": "anon 5\ninactive_file 300\n",
+            "outer/inner/memory.max": "max\n",
+            "outer/inner/memory.current": "10\n",
+        },
+    )
+    assert available_memory(proc, groups) == Available(600, f"the control group {groups}/outer")
+
+
+def test_a_v1_group_limits_the_memory(tmp_path: Path) -> None:
+    proc = cgroup_tree(
+        tmp_path / "proc",
+        {"meminfo": "MemAvailable: 1048576 kB\n", "self/cgroup": "4:memory:/job\n0::/\n"},
+    )
+    groups = cgroup_tree(
+        tmp_path / "cg",
+        {
+            "memory/job/memory.limit_in_bytes": "5000\n",
+            "memory/job/memory.usage_in_bytes": "6000\n",
+            "memory/job/memory.stat": "total_inactive_file 2000\n",
+            "memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "memory/memory.usage_in_bytes": "1\n",
+        },
+    )
+    assert available_memory(proc, groups) == Available(1000, f"the control group {groups}/memory/job")
+
+
+def test_an_unknown_machine_sets_no_limit(tmp_path: Path) -> None:
+    assert available_memory(tmp_path, tmp_path) is None

@@ -1,0 +1,57 @@
+"""Several trials of one plan, and what a signal between or in them leaves."""
+
+import signal
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.run import runner
+from kvspill.run.progress import Progress
+from kvspill.run.signals import by_signal
+from kvspill.run.trial import Plan
+
+
+@pytest.fixture
+def plan() -> Plan:
+    config = Config(model="tiny-1b", num_users=3, duration=5, cpu_mem_gb=0, trials=3)
+    return Plan(config, simulated=True, storage_bytes=1 << 40)
+
+
+def signal_after(monkeypatch, trials: int, when: str) -> list[int]:
+    """Send SIGINT to this process before or after the trial of that number; returns those that ran."""
+    run_trial, ran = runner.run_trial, []
+
+    def with_signal(*arguments):
+        ran.append(len(ran) + 1)
+        if when == "before" and len(ran) == trials:
+            signal.raise_signal(signal.SIGINT)
+        result = run_trial(*arguments)
+        if when == "after" and len(ran) == trials:
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(runner, "run_trial", with_signal)
+    return ran
+
+
+@pytest.mark.parametrize(("when", "ran_last"), [("after", 1), ("before", 2)])
+def test_a_signal_between_trials_ends_them_and_keeps_those_that_were_whole(monkeypatch, plan, when, ran_last):
+    ran = signal_after(monkeypatch, ran_last, when)
+    result = runner.run_trials(plan, Progress(quiet=True))
+    assert ran == list(range(1, ran_last + 1))
+    assert result["incomplete"] is True
+    assert by_signal(result["interrupted"])
+    assert result["trials"]["complete"] == 1
+
+
+def test_a_signal_before_anything_was_measured_ends_the_command(monkeypatch, plan) -> None:
+    signal_after(monkeypatch, 1, "before")
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_trials(plan, Progress(quiet=True))
+
+
+def test_a_signal_after_the_last_trial_changes_nothing(monkeypatch, plan) -> None:
+    signal_after(monkeypatch, 3, "after")
+    result = runner.run_trials(plan, Progress(quiet=True))
+    assert result["incomplete"] is False
+    assert result["interrupted"] is None

@@ -1,0 +1,112 @@
+"""Derived parameters: meaningful, safe, and each explained."""
+
+from pathlib import Path
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.machine.hardware import Gpu, Hardware, Place
+from kvspill.machine.memory import Available
+from kvspill.storage.profiles import PRESETS
+from kvspill.suite.bandwidth import Bandwidth, modelled_bandwidth
+from kvspill.suite.sizing import Sizes, Wishes, appetite, derive, quick_seconds
+from unit.machine.kernel_tree import GIB
+
+
+def machine(memory_gib: float = 24, free_gib: float = 80, gpus: tuple[Gpu, ...] = ()) -> Hardware:
+    place = Place(Path("/x"), "ext4", ("vda",), None, None, None, "virtual disk", int(free_gib * GIB), True)
+    return Hardware(
+        cpu_count=2,
+        cpu_model=None,
+        memory_total_bytes=int(memory_gib * GIB),
+        memory_available=Available(int(memory_gib * GIB), "this machine"),
+        gpus=gpus,
+        gpu_software=("torch",) if gpus else (),
+        places=(place,),
+    )
+
+
+def sizes(gib_per_sec: float = 3.0, **wishes: object) -> Sizes:
+    return derive(Wishes(**wishes), machine(), Bandwidth(gib_per_sec, 1.0, "a probe"))  # type: ignore[arg-type]
+
+
+def test_budgets_never_exceed_half_of_what_the_machine_has() -> None:
+    found = sizes().values
+    assert found["cpu_gb"] <= 12
+    assert found["storage_gb"] <= 40
+    assert found["cpu_small_gb"] <= found["cpu_gb"]
+
+
+def test_quick_keeps_at_most_6_gib_on_disk_and_4_in_memory() -> None:
+    found = sizes(quick=True).values
+    assert (found["storage_gb"], found["cpu_gb"]) == (6.0, 4.0)
+    assert found["tier_seconds"] == 30
+
+
+def test_a_faster_drive_gets_more_users_up_to_fifty() -> None:
+    users = [sizes(speed).values["users"] for speed in (1.0, 3.0, 6.0, 50.0)]
+    assert users == sorted(users)
+    assert users[0] < users[2]
+    assert users[-1] <= 50
+
+
+def test_users_never_need_more_room_than_the_storage_has() -> None:
+    found = derive(Wishes(), machine(free_gib=8), Bandwidth(13.0, 9.0, "a probe")).values
+    mean_entry = appetite(Config(), 13.0).entry_bytes
+    assert found["users_high"] * mean_entry <= found["storage_gb"] * GIB
+
+
+def test_high_load_is_never_below_the_tier_load() -> None:
+    for speed in (0.1, 1.0, 10.0, 100.0):
+        found = sizes(speed).values
+        assert found["users_high"] >= found["users"] >= 1
+
+
+def test_what_the_user_fixes_is_kept_and_said() -> None:
+    found = sizes(
+        users=7, users_high=9, cpu_gb=3.0, storage_gb=5.0, gpu_gb=8.0, seconds={"tier_seconds": 11.0}
+    )
+    wanted = {
+        "users": 7,
+        "users_high": 9,
+        "cpu_gb": 3.0,
+        "storage_gb": 5.0,
+        "gpu_gb": 8.0,
+        "tier_seconds": 11.0,
+    }
+    assert {name: found.values[name] for name in wanted} == wanted
+    assert sum("as asked" in note for note in found.notes) == 4
+
+
+def test_every_budget_is_explained_with_its_number() -> None:
+    found = sizes()
+    text = "\n".join(found.notes)
+    for name in ("users", "users_high", "cpu_gb", "cpu_small_gb", "gpu_gb", "storage_gb"):
+        assert f"{found.values[name]:g}" in text
+    assert "MODELLED" in text
+
+
+def test_a_real_card_gives_its_memory_and_is_not_called_modelled() -> None:
+    hardware = machine(gpus=(Gpu("H200", 100 * GIB),))
+    found = derive(Wishes(), hardware, Bandwidth(3.0, 1.0, "a probe"))
+    assert found.values["gpu_real_gb"] == found.values["gpu_gb"] == 80.0
+    assert not found.gpu_modelled
+    assert "MODELLED" not in "\n".join(found.notes)
+    assert sizes().values["gpu_real_gb"] == 0
+
+
+def test_the_knee_is_where_the_device_is_just_busy() -> None:
+    # A user alone on the device keeps it busy for this share of its time; so many users fill it.
+    wants = appetite(Config(), 3.0)
+    assert sizes().values["users"] == round(1 / wants.busy_share)
+    assert wants.request_bytes > wants.entry_bytes
+
+
+@pytest.mark.parametrize(("given", "quick"), [(120, 30), (20, 15), (10, 10), (600, 75)])
+def test_quick_takes_a_quarter_within_limits(given: float, quick: float) -> None:
+    assert quick_seconds(given) == quick
+
+
+def test_a_profile_stands_for_the_probe_in_simulation() -> None:
+    found = modelled_bandwidth(PRESETS["nvme-gen5"], "nvme-gen5")
+    assert (found.read_gib_per_sec, found.source) == (13.0, "device profile nvme-gen5")
