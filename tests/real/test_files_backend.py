@@ -332,14 +332,14 @@ def test_the_next_run_removes_what_a_killed_one_left_and_nothing_else(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["theirs.npy"]
 
 
-def test_close_sync_in_the_middle_of_writes_ends_soon_and_removes_the_run(tmp_path: Path) -> None:
+def test_close_now_in_the_middle_of_writes_ends_soon_and_removes_the_run(tmp_path: Path) -> None:
     async def main() -> None:
         files = backend(tmp_path)
         await files.prepare(lambda *_: None)
         refs = [ObjectRef(f"k{index}", 1, 64 * MIB) for index in range(8)]
         writing = asyncio.ensure_future(files.write([WriteItem(ref) for ref in refs]))
         await asyncio.sleep(0)
-        files.close_sync()
+        files.close_now()
         answers = await writing
         assert "cancelled" in {answer.error for answer in answers}
         assert files.stuck(answers[0].finished_ns + NS_PER_SEC) == []

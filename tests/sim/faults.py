@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kvspill.records import Completion
-from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.modelled import ModelledBackend
 
 
-class FaultyBackend:
+class FaultyBackend(Backend):
     """Wraps a modelled backend; each operation fails with the given probability, after taking its time."""
 
     def __init__(self, inner: ModelledBackend, rng: random.Random, read=0.0, write=0.0, delete=0.0):

@@ -62,7 +62,7 @@ class Fault:
     finished_ns: int
 
 
-class HazardousDevice:
+class HazardousDevice(Backend):
     """Wraps a modelled backend. Faults are drawn from the given stream only, so that a seed replays them."""
 
     def __init__(self, inner: Backend, hazards: Hazards, rng: random.Random, clock_ns: Callable[[], int]):

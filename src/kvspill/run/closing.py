@@ -4,15 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from kvspill.errors import KvspillError
 from kvspill.result.warnings import Caution, caution
 from kvspill.run.progress import Progress
-from kvspill.storage.base import Backend
-
-_NAMED_MAX = 5
+from kvspill.storage.base import LEFT_BEHIND, Backend
 
 
 async def close_within(
@@ -42,34 +40,20 @@ async def close_within(
 
 async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Caution]:
     """Close every backend; returns a warning where something stays behind. A failure costs no result."""
-    left: list[str] = []
+    left: list[Caution] = []
     for backend in backends:
         try:
             await backend.close()
         except (OSError, KvspillError, MemoryError):
             # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
-            close_all_sync([backend])
-        left += getattr(backend, "left_behind", [])
-    if not left:
-        return []
-    warning = left_behind(left)
-    progress.say(f"warning: {warning['message']} {warning['remedy']}")
-    return [warning]
+            close_all_now([backend])
+        left += [caution(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
+    for warning in left:
+        progress.say(f"warning: {warning['message']} {warning['remedy']}")
+    return left
 
 
-def left_behind(left: list[str]) -> Caution:
-    """The warning about files that stay."""
-    more = f" and {len(left) - _NAMED_MAX:,} more" if len(left) > _NAMED_MAX else ""
-    return caution(
-        "left_behind",
-        f"Not removed at the end: {', '.join(left[:_NAMED_MAX])}{more}.",
-        "Files that are not the run's are yours to keep; for the others run `kvspill clean DIR` later.",
-    )
-
-
-def close_all_sync(backends: Iterable[Backend]) -> None:
-    """Close without a loop what is not closed yet; only backends with files of their own need it."""
+def close_all_now(backends: Iterable[Backend]) -> None:
+    """Close without a loop what is not closed yet."""
     for backend in backends:
-        close: Callable[[], None] | None = getattr(backend, "close_sync", None)
-        if close is not None:
-            close()
+        backend.close_now()

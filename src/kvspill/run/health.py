@@ -1,13 +1,12 @@
 """Ends a run in which too much fails or an I/O thread hangs, and knows how long threads have hung."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Tier, Verb
-from kvspill.storage.base import Backend
 from kvspill.world import World
 
 _INTERVAL_NS = NS_PER_SEC // 4
@@ -60,18 +59,12 @@ class Health:
     def stuck_ages_ns(self) -> tuple[int, ...]:
         """How long each stuck thread has been inside its operation, oldest first."""
         now_ns = self._world.now_ns()
-        ages = (age for tier in self._cache.tiers for age in _stuck(tier.backend, now_ns))
+        ages = (age for tier in self._cache.tiers for age in tier.backend.stuck(now_ns, STUCK_NS))
         return tuple(sorted(ages, reverse=True))
 
     def facts(self) -> Mapping[str, Any]:
         """What the result says of faults, as the load ends."""
         return {"errors": dict(self._cache.errors), "stuck_ages_ns": self.stuck_ages_ns()}
-
-
-def _stuck(backend: Backend, now_ns: int) -> Iterable[int]:
-    # Only backends with threads of their own can tell.
-    stuck: Callable[[int, int], list[int]] | None = getattr(backend, "stuck", None)
-    return () if stuck is None else stuck(now_ns, STUCK_NS)
 
 
 def _named(errors: Counter[tuple[Tier, Verb, str]]) -> str:

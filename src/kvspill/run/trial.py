@@ -33,7 +33,7 @@ from kvspill.run.build import (
     tier_limits,
 )
 from kvspill.run.ceiling import null_ceiling
-from kvspill.run.closing import close_all_sync, close_within
+from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
 from kvspill.run.loadwatch import watch_load
 from kvspill.run.precondition import precondition, preconditioning_cautions
@@ -95,7 +95,7 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
-            fallen_back = engine_warnings(opened, progress)
+            fallen_back = backend_warnings(opened, progress)
             settled = None
             if plan.config.precondition and Tier.STORAGE in backends:
                 storage = backends[Tier.STORAGE]
@@ -117,7 +117,7 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
         finally:
             interrupts.watch(None)
             # Does nothing but where a second signal cut the closing short.
-            close_all_sync(opened)
+            close_all_now(opened)
 
 
 def _search_trial() -> "type[Trial]":
@@ -274,17 +274,9 @@ def skipped_rows(workload: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return [caution("bad_rows", message, "Correct the file, or compare only with runs that skip the same.")]
 
 
-def engine_warnings(backends: Sequence[Backend], progress: Progress) -> list[Caution]:
+def backend_warnings(backends: Sequence[Backend], progress: Progress) -> list[Caution]:
     """Warnings of backends that prepared themselves otherwise than asked."""
-    fallbacks = [getattr(backend, "engine_fallback", None) for backend in backends]
-    warnings = [
-        caution(
-            "io_engine",
-            f"I/O goes by threads instead of --io-engine io_uring: {reason}.",
-            f"{remedy[0].upper()}{remedy[1:]}.",
-        )
-        for reason, remedy in filter(None, fallbacks)
-    ]
+    warnings = [caution(*note) for backend in backends for note in backend.notes()]
     for warning in warnings:
         progress.say(f"warning: {warning['message']} {warning['remedy']}")
     return warnings

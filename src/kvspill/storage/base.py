@@ -1,5 +1,6 @@
 """What a backend is: batches of reads, writes and deletes, each item answered by a Completion."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -48,35 +49,80 @@ class Capabilities:
     """Files opened so far with and without O_DIRECT, as the descriptors themselves say."""
 
 
-class Backend(Protocol):
+LEFT_BEHIND = "left_behind"
+_NAMED_MAX = 5
+
+
+class Note(NamedTuple):
+    """Something about a backend that a reader of the result must know."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+def left_behind(left: Sequence[str]) -> list[Note]:
+    """The note about what could not be removed, where there is such."""
+    if not left:
+        return []
+    more = f" and {len(left) - _NAMED_MAX:,} more" if len(left) > _NAMED_MAX else ""
+    return [
+        Note(
+            LEFT_BEHIND,
+            f"Not removed at the end: {', '.join(left[:_NAMED_MAX])}{more}.",
+            "Files that are not the run's are yours to keep; for the others run `kvspill clean DIR` later.",
+        )
+    ]
+
+
+class Backend(ABC):
     """One place to keep entries. All methods run on the event loop; threads are the backend's own."""
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it is and what it did so far."""
 
+    @abstractmethod
     def stored_bytes(self, nbytes: int) -> int:
         """Bytes that an entry of nbytes takes here, padding included (C7)."""
-        ...
 
-    async def prepare(self, progress: Progress) -> None:
+    async def prepare(self, progress: Progress) -> None:  # noqa: B027 - nothing to prepare is usual
         """Get ready before the load begins: touch memory, make directories."""
-        ...
 
-    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]: ...
+    @abstractmethod
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        """Read every object and check it; one completion each, in order."""
 
-    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]: ...
+    @abstractmethod
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        """Write every object; only one without an error can be read."""
 
-    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]: ...
+    @abstractmethod
+    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        """Remove every object; one that is not there is answered ENOENT."""
 
-    def lend(self, ref: ObjectRef) -> Source | None:
+    def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - most have no memory to lend
         """The object's own memory for a write elsewhere, or None where it has none to lend."""
-        ...
+        return None
 
+    @abstractmethod
     def cancel(self) -> None:
         """The run is over: what is in flight ends early, its completions carry what was moved and
         error "cancelled"; whatever is asked afterwards is answered "cancelled" at once."""
-        ...
+
+    def stuck(self, now_ns: int, older_than_ns: int) -> list[int]:  # noqa: ARG002 - without threads
+        """Ages of the system calls that have not returned for at least older_than_ns, oldest first."""
+        return []
+
+    def notes(self) -> list[Note]:
+        """What went otherwise than asked: a fallback, files that stay behind. Asked after prepare and
+        again after close."""
+        return []
 
     async def close(self) -> None:
         """Stop threads, free memory, remove what this backend created. Safe to call twice."""
-        ...
+        self.close_now()
+
+    def close_now(self) -> None:  # noqa: B027 - without threads and files there is nothing to do
+        """Close without a loop, for a signal or exception path. Safe to call twice; never waits long."""

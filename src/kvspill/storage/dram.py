@@ -12,7 +12,7 @@ from kvspill.errors import UsageError
 from kvspill.records import NS_PER_SEC, Completion
 from kvspill.storage import fastio
 from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource, Pages, pages_of
-from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import Span, Status
 from kvspill.storage.jobs import SpanJob, Worker
@@ -26,7 +26,7 @@ _BURST_PAGES = 2
 """A lane fills this many pages from one sample of the base before it takes the next."""
 
 
-class DramBackend:
+class DramBackend(Backend):
     """An arena of the usable bytes, touched before the load begins."""
 
     def __init__(
@@ -123,9 +123,9 @@ class DramBackend:
         return self._lanes.stuck(now_ns, older_than_ns)
 
     async def close(self) -> None:
-        await on_thread("kvspill-close", self.close_sync)
+        await on_thread("kvspill-close", self.close_now)
 
-    def close_sync(self) -> None:
+    def close_now(self) -> None:
         """End the threads and give the memory back. Safe to call twice."""
         self._lanes.join(self._clock_ns() + _JOIN_NS)
         with self._lock:

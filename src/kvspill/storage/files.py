@@ -8,7 +8,15 @@ from pathlib import Path
 
 from kvspill.errors import KvspillError, UsageError
 from kvspill.records import MIB, NS_PER_SEC, Completion
-from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import (
+    Backend,
+    Capabilities,
+    Note,
+    ObjectRef,
+    Progress,
+    WriteItem,
+    left_behind,
+)
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.filejobs import DeleteJob, ReadJob, Site, Tally, WriteJob
@@ -46,7 +54,7 @@ class FilesOptions:
             raise UsageError(f"--io-engine {self.io_engine}: must be threads or io_uring")
 
 
-class FilesBackend:
+class FilesBackend(Backend):
     """Objects spread over the run directories of one or more roots by a stable hash."""
 
     _levels: tuple[int, ...] = (2,)
@@ -103,6 +111,14 @@ class FilesBackend:
         if self.engine_fallback is not None:
             return [f"threads instead of io_uring: {self.engine_fallback[0]}"]
         return ["io_uring"] if self._engine == "io_uring" else []
+
+    def notes(self) -> list[Note]:
+        notes = left_behind(self.left_behind)
+        if self.engine_fallback is not None:
+            reason, remedy = self.engine_fallback
+            message = f"I/O goes by threads instead of --io-engine io_uring: {reason}."
+            notes.append(Note("io_engine", message, f"{remedy[0].upper()}{remedy[1:]}."))
+        return notes
 
     @property
     def run_paths(self) -> list[Path]:
@@ -191,9 +207,6 @@ class FilesBackend:
         site = self._sites[identity.key_hash % len(self._sites)]
         return site, identity, ref.nbytes, self.stored_bytes(ref.nbytes)
 
-    def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - nothing of a file is in memory
-        return None
-
     def cancel(self) -> None:
         """Stop what is queued and under way: it completes with the error "cancelled"."""
         self._lanes.cancel()
@@ -207,9 +220,9 @@ class FilesBackend:
         )
 
     async def close(self) -> None:
-        await on_thread("kvspill-close", self.close_sync)
+        await on_thread("kvspill-close", self.close_now)
 
-    def close_sync(self) -> None:
+    def close_now(self) -> None:
         """Close without a loop, for a signal or exception path. Safe to call twice and never waits long."""
         with self._closing:
             self._closed = True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from kvspill.records import NS_PER_SEC, Completion, Verb
-from kvspill.storage.base import Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.profiles import DeviceModel
 
 _Key = tuple[str, int]
@@ -251,7 +251,7 @@ class SharedDevice:
         self._arm()
 
 
-class ModelledBackend:
+class ModelledBackend(Backend):
     """A tier whose times come from a DeviceModel. The null preset completes at once."""
 
     def __init__(self, name: str, model: DeviceModel, clock_ns: Callable[[], int], align: int = 4096):

@@ -9,15 +9,18 @@ from dataclasses import replace
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import NS_PER_SEC
+from kvspill.records import NS_PER_SEC, Tier
 from kvspill.run.closing import close_within
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import PRESETS
 from kvspill.world import run_virtual
 
 
-class SlowToClose:
+class SlowToClose(ModelledBackend):
     def __init__(self, world, seconds):
+        super().__init__("null", PRESETS["null"][Tier.STORAGE], world.now_ns)
         self._world = world
         self._seconds = seconds
         self.closed = False

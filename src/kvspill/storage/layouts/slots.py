@@ -90,8 +90,8 @@ class SlotsBackend(ExtentsBackend):
     def _freed(self, extent: Extent) -> None:
         self._free[id(extent.site)].extend(reversed(extent.offsets))
 
-    def close_sync(self) -> None:
-        super().close_sync()
+    def close_now(self) -> None:
+        super().close_now()
         # A thread stuck in a system call may wake up later: its descriptor must not be another file's.
         if not self.stuck(self._clock_ns(), 0):
             for fd in self._fds.values():

@@ -45,8 +45,8 @@ class SplitFilesBackend(FilesBackend):
             ages += self._stores.stuck(now_ns, older_than_ns)
         return sorted(ages, reverse=True)
 
-    def close_sync(self) -> None:
+    def close_now(self) -> None:
         if self._stores is not self._lanes:
             # Before the directories go: what is still being written must not be made anew.
             self._stores.join(self._clock_ns() + _JOIN_NS)
-        super().close_sync()
+        super().close_now()
