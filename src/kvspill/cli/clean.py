@@ -48,5 +48,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
 
 def _wait_for_end(pid: int) -> None:
     """A process that is no child of ours can only be looked at."""
-    while Path(f"/proc/{pid}").exists():
+    from kvspill.machine.kernel import process_exists
+
+    while process_exists(pid):
         time.sleep(_LOOK_SECONDS)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.machine.hardware import Hardware, detect
-from kvspill.machine.mounts import Kernel
+from kvspill.machine.kernel import Kernel
 
 SCHEMA_VERSION = 1
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from kvspill.doctor.doctor import Check, ok, problem, warning
 from kvspill.errors import KvspillError
-from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place
-from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Kernel, Loop, read_text
+from kvspill.machine.cgroups import io_limits
+from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, read_ahead_kib
+from kvspill.machine.kernel import Kernel
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop
 from kvspill.records import GIB
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.rundir import RunDir
@@ -147,11 +149,10 @@ def _queue(group: str, place: Place, kernel: Kernel, direct_io: bool) -> list[Ch
     """Scheduler and read-ahead of each disk."""
     checks = []
     for disk in place.disks:
-        folder = kernel.sys / "block" / disk / "queue"
         checks.append(_scheduler(group, disk, place))
-        text = (read_text(folder / "read_ahead_kb") or "").strip()
-        if text.isdigit():
-            checks.append(_read_ahead(group, disk, int(text), direct_io))
+        kib = read_ahead_kib(disk, kernel)
+        if kib is not None:
+            checks.append(_read_ahead(group, disk, kib, direct_io))
     return checks
 
 
@@ -191,25 +192,8 @@ def _space(group: str, place: Place) -> Check:
 
 def _throttle(group: str, place: Place, kernel: Kernel) -> list[Check]:
     """Limits that a control group sets on the I/O of this process."""
-    root, found = kernel.sys / "fs" / "cgroup", []
-    for line in (read_text(kernel.proc / "self" / "cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        names: tuple[str, ...] = ()
-        folder = root
-        if "blkio" in controllers.split(","):
-            folder = root / "blkio"
-            names = tuple(f"blkio.throttle.{verb}_bps_device" for verb in ("read", "write"))
-        elif not controllers:
-            names = ("io.max",)
-        inner = folder / path.lstrip("/")
-        found += [text for name in names for text in _limits(inner / name, place, kernel)]
+    found = io_limits(place.disks, kernel)
     if not found:
         return [ok(group, "I/O limits", "no control group limits this process")]
     text = f"a control group limits the I/O: {'; '.join(found)}"
     return [warning(group, "I/O limits", text, "lift the limit, or state it with the result")]
-
-
-def _limits(path: Path, place: Place, kernel: Kernel) -> list[str]:
-    numbers = {(read_text(kernel.sys / "block" / disk / "dev") or "").strip(): disk for disk in place.disks}
-    rows = [line.split(maxsplit=1) for line in (read_text(path) or "").splitlines()]
-    return [f"{numbers[row[0]]} {path.name} {row[1]}" for row in rows if len(row) == 2 and row[0] in numbers]

@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kvspill.doctor.doctor import Check, ok, problem, warning
-from kvspill.machine.hardware import Hardware, field_of
-from kvspill.machine.mounts import Kernel, read_text
+from kvspill.machine.cgroups import cpu_limit
+from kvspill.machine.hardware import Hardware, governors, io_uring_disabled, is_virtual, load_average
+from kvspill.machine.kernel import Kernel
+from kvspill.machine.memory import swap
 from kvspill.records import GIB
 
 GROUP = "machine"
@@ -37,7 +39,7 @@ def system_checks(hardware: Hardware, kernel: Kernel) -> list[Check]:
         _helper(),
         _virtual(kernel),
         _governor(kernel),
-        *_cpu_quota(kernel),
+        _cpu_quota(kernel),
         _load(hardware, kernel),
         _memory(hardware),
         _swap(kernel),
@@ -77,49 +79,36 @@ def _helper() -> Check:
 
 
 def _virtual(kernel: Kernel) -> Check:
-    flags = (field_of(kernel.proc / "cpuinfo", "flags") or "").split()
-    if "hypervisor" in flags:
+    if is_virtual(kernel):
         text = "a virtual machine: neighbours can change results, and the first touch of memory is slow"
         return warning(GROUP, "virtual machine", text, "run several trials; use bare metal to judge a drive")
     return ok(GROUP, "virtual machine", "none seen")
 
 
 def _governor(kernel: Kernel) -> Check:
-    folders = (kernel.sys / "devices" / "system" / "cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    governors = {(read_text(path) or "").strip() for path in folders}
-    if not governors:
+    chosen = governors(kernel)
+    if not chosen:
         return ok(GROUP, "CPU governor", "not visible; the host or the firmware decides")
-    text = ", ".join(sorted(governors))
-    if governors != {"performance"}:
+    text = ", ".join(sorted(chosen))
+    if chosen != {"performance"}:
         remedy = "sudo cpupower frequency-set -g performance"
         return warning(GROUP, "CPU governor", f"{text}: clock changes add noise to latencies", remedy)
     return ok(GROUP, "CPU governor", text)
 
 
-def _cpu_quota(kernel: Kernel) -> list[Check]:
+def _cpu_quota(kernel: Kernel) -> Check:
     """A limit on processor time hides as latency."""
-    root = kernel.sys / "fs" / "cgroup"
-    for line in (read_text(kernel.proc / "self" / "cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        inner = path.lstrip("/")
-        if "cpu" in controllers.split(","):
-            quota = (read_text(root / "cpu" / inner / "cpu.cfs_quota_us") or "").strip()
-            period = (read_text(root / "cpu" / inner / "cpu.cfs_period_us") or "").strip()
-        elif not controllers:
-            quota, _, period = (read_text(root / inner / "cpu.max") or "").strip().partition(" ")
-        else:
-            continue
-        if quota.isdigit() and period.isdigit() and int(period):
-            text = f"{int(quota) / int(period):g} processors by a control group"
-            return [warning(GROUP, "CPU limit", text, "lift the limit, or state it with the result")]
-    return [ok(GROUP, "CPU limit", "no control group limits the processors")]
+    limit = cpu_limit(kernel)
+    if limit is None:
+        return ok(GROUP, "CPU limit", "no control group limits the processors")
+    text = f"{limit:g} processors by a control group"
+    return warning(GROUP, "CPU limit", text, "lift the limit, or state it with the result")
 
 
 def _load(hardware: Hardware, kernel: Kernel) -> Check:
-    words = (read_text(kernel.proc / "loadavg") or "").split()
-    if not words:
+    load = load_average(kernel)
+    if load is None:
         return ok(GROUP, "other load", "not visible")
-    load = float(words[0])
     text = f"load {load:.2f} on {hardware.cpu_count} processors"
     if load > BUSY_SHARE * hardware.cpu_count:
         return warning(
@@ -141,13 +130,11 @@ def _memory(hardware: Hardware) -> Check:
 
 
 def _swap(kernel: Kernel) -> Check:
-    rows = [line.split() for line in (read_text(kernel.proc / "swaps") or "").splitlines()[1:]]
-    used_kib = sum(int(row[3]) for row in rows if len(row) > 3 and row[3].isdigit())
-    total_kib = sum(int(row[2]) for row in rows if len(row) > 3 and row[2].isdigit())
-    if not rows:
+    found = swap(kernel)
+    if found is None:
         return ok(GROUP, "swap", "none")
-    text = f"{total_kib / 1024**2:.1f} GiB, {used_kib / 1024**2:.1f} GiB in use"
-    if used_kib:
+    text = f"{found.total_bytes / GIB:.1f} GiB, {found.used_bytes / GIB:.1f} GiB in use"
+    if found.used_bytes:
         return warning(GROUP, "swap", f"{text}: swapped memory adds disk I/O", "sudo swapoff -a during runs")
     return ok(GROUP, "swap", text)
 
@@ -162,7 +149,7 @@ def _open_files() -> Check:
 
 
 def _io_uring(kernel: Kernel) -> Check:
-    disabled = (read_text(kernel.proc / "sys" / "kernel" / "io_uring_disabled") or "").strip()
+    disabled = io_uring_disabled(kernel)
     reason = _try_io_uring()
     if reason is None:
         return ok(GROUP, "io_uring", "works (a ring was set up)")

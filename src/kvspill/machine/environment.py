@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from kvspill.machine.mounts import Kernel, find_block_device, find_mount, read_text
+from kvspill.machine.kernel import Kernel, field_of
+from kvspill.machine.memory import total_memory
+from kvspill.machine.mounts import find_block_device, find_mount
 
 _PACKAGES = ("hdrhistogram", "numpy", "pydantic", "PyYAML", "rich")
 
@@ -22,28 +24,14 @@ def environment(directories: Iterable[Path | str] = (), kernel: Kernel | None = 
         "kernel": platform.release(),
         "system": platform.system(),
         "machine": platform.machine(),
-        "cpu_model": _after(read_text(kernel.proc / "cpuinfo"), "model name"),
+        "cpu_model": field_of(kernel.proc / "cpuinfo", "model name"),
         "cpu_count": os.cpu_count(),
         "cpu_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "memory_bytes": _memory_bytes(kernel),
+        "memory_bytes": total_memory(kernel),
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in _PACKAGES},
         "directories": [_directory(Path(directory), kernel) for directory in directories],
     }
-
-
-def _after(text: str | None, name: str) -> str | None:
-    """The value of the first `name : value` line."""
-    for line in (text or "").splitlines():
-        key, colon, value = line.partition(":")
-        if colon and key.strip() == name:
-            return value.strip() or None
-    return None
-
-
-def _memory_bytes(kernel: Kernel) -> int | None:
-    total = _after(read_text(kernel.proc / "meminfo"), "MemTotal")
-    return int(total.split()[0]) * 1024 if total else None
 
 
 def _version(package: str) -> str | None:
@@ -57,13 +45,18 @@ def _directory(directory: Path, kernel: Kernel) -> dict[str, Any]:
     mount = find_mount(directory, kernel)
     device = find_block_device(mount, kernel) if mount else None
     return {
-        "path": str(directory),
+        "path": _printable(str(directory)),
         "filesystem": mount.kind if mount else None,
-        "mount_point": mount.point if mount else None,
-        "mount_source": mount.source if mount else None,
+        "mount_point": _printable(mount.point) if mount else None,
+        "mount_source": _printable(mount.source) if mount else None,
         "device": device.name if device else None,
         "disks": list(device.disks) if device else None,
         "model": device.model if device else None,
         "rotational": device.rotational if device else None,
         "scheduler": device.scheduler if device else None,
     }
+
+
+def _printable(name: str) -> str:
+    """A name of the file system as text that every reader of the result can decode."""
+    return os.fsencode(name).decode("utf-8", errors="backslashreplace")

@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from kvspill.machine.memory import Available, available_memory
-from kvspill.machine.mounts import (
-    MEMORY_FILE_SYSTEMS,
-    Kernel,
-    Loop,
-    Mount,
-    find_block_device,
-    find_mount,
-    read_text,
-)
+from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
+from kvspill.machine.memory import Available, available_memory, total_memory
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount
 from kvspill.records import MIB
 
 GPU_LIBRARIES = ("torch", "cupy")
@@ -103,8 +96,8 @@ def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None
     return Hardware(
         cpu_count=usable_cpus(),
         cpu_model=field_of(kernel.proc / "cpuinfo", "model name"),
-        memory_total_bytes=_memory_total(kernel),
-        memory_available=available_memory(kernel.proc, kernel.sys / "fs" / "cgroup"),
+        memory_total_bytes=total_memory(kernel),
+        memory_available=available_memory(kernel),
         gpus=detect_gpus(),
         gpu_software=tuple(name for name in GPU_LIBRARIES if find_spec(name) is not None),
         places=tuple(look_at(path, kernel) for path in wanted),
@@ -122,18 +115,32 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def field_of(path: Path, name: str) -> str | None:
-    """The value of the first `name : value` line of a kernel file."""
-    for line in (read_text(path) or "").splitlines():
-        key, colon, value = line.partition(":")
-        if colon and key.strip() == name:
-            return value.strip() or None
-    return None
+def is_virtual(kernel: Kernel) -> bool:
+    """Whether a hypervisor runs this machine, as far as its processors tell."""
+    return "hypervisor" in (field_of(kernel.proc / "cpuinfo", "flags") or "").split()
 
 
-def _memory_total(kernel: Kernel) -> int | None:
-    total = field_of(kernel.proc / "meminfo", "MemTotal")
-    return int(total.split()[0]) * 1024 if total else None
+def governors(kernel: Kernel) -> frozenset[str]:
+    """How the clocks of the processors are chosen; empty where that cannot be seen."""
+    folders = (kernel.sys / "devices" / "system" / "cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    return frozenset(read_word(path) for path in folders)
+
+
+def load_average(kernel: Kernel) -> float | None:
+    """Processes that ran or waited over the last minute."""
+    words = (read_text(kernel.proc / "loadavg") or "").split()
+    return float(words[0]) if words else None
+
+
+def io_uring_disabled(kernel: Kernel) -> str:
+    """The kernel's setting that forbids io_uring; empty where it has none."""
+    return read_word(kernel.proc / "sys" / "kernel" / "io_uring_disabled")
+
+
+def read_ahead_kib(disk: str, kernel: Kernel) -> int | None:
+    """KiB that buffered reads of a disk fetch ahead."""
+    text = read_word(kernel.sys / "block" / disk / "queue" / "read_ahead_kb")
+    return int(text) if text.isdigit() else None
 
 
 def detect_gpus(ask: Callable[[], str | None] | None = None) -> tuple[Gpu, ...]:

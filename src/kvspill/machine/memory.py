@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvspill.machine.cgroups import cgroup_root, control_groups
+from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
+
 
 @dataclass(frozen=True, slots=True)
 class Available:
@@ -12,30 +15,57 @@ class Available:
     limited_by: str
 
 
-def available_memory(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> Available | None:
+def available_memory(kernel: Kernel | None = None) -> Available | None:
     """The tightest of all limits, or None where the machine does not tell."""
-    limits = [limit for limit in (_machine(proc), *_groups(proc, cgroup)) if limit is not None]
+    kernel = kernel or Kernel()
+    limits = [limit for limit in (_machine(kernel), *_groups(kernel)) if limit is not None]
     return min(limits, key=lambda limit: limit.nbytes, default=None)
 
 
-def _machine(proc: Path) -> Available | None:
-    for line in _lines(proc / "meminfo"):
-        if line.startswith("MemAvailable:"):
-            return Available(int(line.split()[1]) * 1024, "this machine")
-    return None
+def total_memory(kernel: Kernel) -> int | None:
+    """Bytes of memory in this machine."""
+    return _kib(field_of(kernel.proc / "meminfo", "MemTotal"))
 
 
-def _groups(proc: Path, cgroup: Path) -> list[Available | None]:
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Room for memory that is moved out to a disk."""
+
+    total_bytes: int
+    used_bytes: int
+
+
+def swap(kernel: Kernel) -> Swap | None:
+    """All swap areas together; None where there is none."""
+    rows = [line.split() for line in (read_text(kernel.proc / "swaps") or "").splitlines()[1:]]
+    sizes = [
+        (int(row[2]), int(row[3])) for row in rows if len(row) > 3 and row[2].isdigit() and row[3].isdigit()
+    ]
+    if not rows:
+        return None
+    return Swap(sum(total for total, _ in sizes) * 1024, sum(used for _, used in sizes) * 1024)
+
+
+def _machine(kernel: Kernel) -> Available | None:
+    nbytes = _kib(field_of(kernel.proc / "meminfo", "MemAvailable"))
+    return None if nbytes is None else Available(nbytes, "this machine")
+
+
+def _kib(text: str | None) -> int | None:
+    return int(text.split()[0]) * 1024 if text else None
+
+
+def _groups(kernel: Kernel) -> list[Available | None]:
+    cgroup = cgroup_root(kernel)
     found: list[Available | None] = []
-    for line in _lines(proc / "self/cgroup"):
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
+    for group in control_groups(kernel):
+        if group.unified:
             for root in (cgroup, cgroup / "unified"):
                 names = ("memory.max", "memory.current", "inactive_file")
-                found += [_group(directory, *names) for directory in _upward(root, path)]
-        elif "memory" in controllers.split(","):
+                found += [_group(directory, *names) for directory in _upward(root, group.path)]
+        elif "memory" in group.controllers:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            found += [_group(directory, *names) for directory in _upward(cgroup / "memory", path)]
+            found += [_group(directory, *names) for directory in _upward(cgroup / "memory", group.path)]
     return found
 
 
@@ -50,7 +80,7 @@ def _group(directory: Path, limit_name: str, usage_name: str, reclaimable_name: 
     if limit is None or usage is None:
         return None
     reclaimable = 0
-    for line in _lines(directory / "memory.stat"):
+    for line in (read_text(directory / "memory.stat") or "").splitlines():
         name, _, value = line.partition(" ")
         if name == reclaimable_name and value.strip().isdigit():
             reclaimable = int(value)
@@ -59,13 +89,5 @@ def _group(directory: Path, limit_name: str, usage_name: str, reclaimable_name: 
 
 
 def _number(path: Path) -> int | None:
-    text = "".join(_lines(path)).strip()
+    text = read_word(path)
     return int(text) if text.isdigit() else None
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        # A file that this kernel does not have sets no limit.
-        return []

@@ -1,19 +1,19 @@
 """Which file system and which block devices lie behind a directory, as the kernel's /proc and /sys tell."""
 
 import os
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from kvspill.machine.kernel import Kernel, read_text
+
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """Where the kernel's files are; tests point it at trees of their own."""
-
-    proc: Path = field(default_factory=lambda: Path("/proc"))
-    sys: Path = field(default_factory=lambda: Path("/sys"))
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+_DELETED = b"//deleted"
+"""What the kernel appends to a mount point whose directory was removed: no path leads there."""
+_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+_SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +52,59 @@ class BlockDevice:
     """The loop devices between the file system and those disks."""
 
 
-def read_text(path: Path) -> str | None:
-    """A kernel file's text, or None where it is absent or closed to us."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-
-
 def find_mount(directory: Path, kernel: Kernel) -> Mount | None:
     """The mount of a directory: by its device number, the longest mount point above it if several match."""
-    text = read_text(kernel.proc / "self" / "mountinfo")
     try:
         device_number = os.stat(directory).st_dev
         resolved = os.path.realpath(directory)
     except OSError:
         return None
     device = f"{os.major(device_number)}:{os.minor(device_number)}"
-    mounts = [mount for mount in _mounts(text or "") if _is_above(mount.point, resolved)]
+    above = [mount for mount in read_mounts(kernel) if _is_above(mount.point, resolved)]
     # Some file systems (btrfs) give files another number than their mount has.
-    matching = [mount for mount in mounts if mount.device == device] or mounts
-    return max(matching, key=lambda mount: len(mount.point), default=None)
+    matching = [mount for mount in above if mount.device == device] or above
+    # The last of equal mount points covers the ones before it.
+    return max(reversed(matching), key=lambda mount: len(mount.point), default=None)
 
 
-def _mounts(text: str) -> Iterator[Mount]:
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) >= 5 and len(tail) >= 2:
-            yield Mount(fields[2], _unescaped(fields[4]), tail[0], _unescaped(tail[1]))
+def file_system(directory: Path, kernel: Kernel | None = None) -> str:
+    """The type of the file system that a directory lies on, or "" where it cannot be told."""
+    mount = find_mount(directory, kernel or Kernel())
+    return "" if mount is None else mount.kind
 
 
-def _unescaped(text: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text
+def is_system(path: Path) -> bool:
+    """Whether a directory belongs to the system, so that no run may keep its files there."""
+    if path == Path("/"):
+        return True
+    if path == _SHARED_MEMORY or _SHARED_MEMORY in path.parents:
+        return False
+    roots = [Path(name) for name in _SYSTEM]
+    return any(path == root or root in path.parents for root in roots)
+
+
+def read_mounts(kernel: Kernel) -> list[Mount]:
+    """The mounts that this process sees, in the kernel's order; lines that are cut short are left out.
+
+    Names are bytes to the kernel: those that are not UTF-8 come as Python's paths do, with surrogates.
+    """
+    try:
+        text = (kernel.proc / "self" / "mountinfo").read_bytes()
+    except OSError:
+        return []
+    found = []
+    for line in text.split(b"\n"):
+        left, _, right = line.partition(b" - ")
+        fields, tail = left.split(b" "), right.split(b" ")
+        if len(fields) >= 5 and len(tail) >= 2 and not fields[4].endswith(_DELETED):
+            words = (fields[2], fields[4], tail[0], tail[1])
+            found.append(Mount(*(os.fsdecode(_unescaped(word)) for word in words)))
+    return found
+
+
+def _unescaped(name: bytes) -> bytes:
+    """A name without the kernel's octal escapes, which stand for blanks, tabs, line feeds, # and \\."""
+    return _ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), name)
 
 
 def _is_above(point: str, directory: str) -> bool:

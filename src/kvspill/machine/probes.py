@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Kernel, find_block_device, find_mount, read_text
+from kvspill.machine.kernel import Kernel, read_text
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
 
 SECTOR_BYTES = 512
 Counters = dict[str, int]

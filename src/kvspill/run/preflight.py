@@ -11,6 +11,7 @@ from kvspill.config import Config
 from kvspill.config.checks import check_fit, size_text, stored_bytes
 from kvspill.errors import UsageError
 from kvspill.machine.memory import Available, available_memory
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import check_place
 from kvspill.records import GIB, MIB
 from kvspill.storage.rundir import clean
@@ -22,10 +23,6 @@ PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
 PROCESS_BYTES = 384 * MIB
 """What the program itself takes beside tiers and I/O buffers."""
-
-_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
-_SHARED_MEMORY = Path("/dev/shm")
-_MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
     """The directories that the storage tier may use, each checked."""
     if config.cache_dir is None:
         path = _check_directory(here, f"current directory {here}", "name another with --cache-dir DIR")
-        if file_system(path) in _MEMORY_FILE_SYSTEMS:
+        if file_system(path) in MEMORY_FILE_SYSTEMS:
             raise UsageError(
                 f"current directory {here}: lies in memory ({file_system(path)}); "
                 "name a directory on a disk with --cache-dir, or this one if you mean it"
@@ -111,20 +108,11 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
         raise UsageError(f"{label}: cannot be reached ({reason}); {remedy}") from error
     if not stat.S_ISDIR(mode):
         raise UsageError(f"{label}: is not a directory; {remedy}")
-    if _is_system(real):
+    if is_system(real):
         raise UsageError(f"{label}: is a system directory ({real}); {remedy}")
     if not os.access(real, os.W_OK | os.X_OK):
         raise UsageError(f"{label}: is not writable; {remedy} or change its permissions")
     return real
-
-
-def _is_system(path: Path) -> bool:
-    if path == Path("/"):
-        return True
-    if path == _SHARED_MEMORY or _SHARED_MEMORY in path.parents:
-        return False
-    roots = [Path(name) for name in _SYSTEM]
-    return any(path == root or root in path.parents for root in roots)
 
 
 def _check_space(config: Config, dirs: tuple[Path, ...], memory_left: int) -> int:
@@ -166,26 +154,10 @@ def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES) -> in
     for path, device in devices.items():
         figures = os.statvfs(path)
         free = figures.f_bavail * figures.f_frsize
-        if file_system(path) in _MEMORY_FILE_SYSTEMS:
+        if file_system(path) in MEMORY_FILE_SYSTEMS:
             free = min(free, memory_left)
         rooms.append(free * len(dirs) // shares[device])
     return min(rooms)
-
-
-def file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
-    """The type of the file system that a path is on, or "" where it cannot be told."""
-    try:
-        lines = mountinfo.read_text().splitlines()
-    except OSError:
-        return ""
-    best, kind = -1, ""
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        mount = Path(before.split()[4].encode().decode("unicode_escape"))
-        # The last of equal mount points covers the ones before it.
-        if (mount == path or mount in path.parents) and len(mount.parts) >= best:
-            best, kind = len(mount.parts), after.split()[0]
-    return kind
 
 
 def check_output(output: str | None) -> None:

@@ -9,7 +9,7 @@ from kvspill.config import Config
 from kvspill.config.checks import check_fit
 from kvspill.config.unused import unused_settings
 from kvspill.machine.hardware import MEMORY, look_at
-from kvspill.machine.mounts import Kernel
+from kvspill.machine.kernel import Kernel
 from kvspill.result.trials import combine
 from kvspill.result.warnings import Caution, caution
 from kvspill.run.preflight import check_machine

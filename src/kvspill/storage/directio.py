@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvspill.errors import UsageError
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.rundir import RunDir
 
@@ -20,7 +21,6 @@ _DIO_OFFSET_ALIGN_AT = 156
 _ALIGNMENT_DEFAULT = 4096
 _ALIGNMENT_MIN = 512
 """A padded block must hold its whole stamp, whatever small alignment a file system accepts."""
-_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,8 +41,8 @@ class Access:
 
 def probe(run: RunDir, wanted: str) -> Access:
     """Find out by trying whether files in the run directory can be opened with O_DIRECT."""
-    filesystem = filesystem_of(run.fd)
-    if filesystem in _MEMORY_FILE_SYSTEMS:
+    filesystem = file_system(run.path) or "unknown"
+    if filesystem in MEMORY_FILE_SYSTEMS:
         if wanted == "on":
             raise UsageError(
                 f"--direct on: {run.root} is {filesystem}, which is memory; name a directory on a device "
@@ -129,15 +129,3 @@ def resident_pages(fd: int, nbytes: int) -> int:
     if failed:
         raise OSError(number, os.strerror(number))
     return int((marks & 1).sum())
-
-
-def filesystem_of(fd: int) -> str:
-    """The type of the file system that an open file or directory lies on."""
-    device = os.fstat(fd).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
-        for line in lines:
-            fields = line.split()
-            if fields[2] == wanted:
-                return fields[fields.index("-") + 1]
-    return "unknown"

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from kvspill.machine.mounts import Kernel
+from kvspill.machine.kernel import Kernel
 
 GIB = 1 << 30
 

@@ -1,11 +1,14 @@
 """Devices behind directories: partitions, dm, md and loop are resolved on trees shaped like the kernel's."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from kvspill.machine.mounts import Kernel, Loop, Mount, find_block_device, find_mount
+from kvspill.machine.environment import environment
+from kvspill.machine.kernel import Kernel
+from kvspill.machine.mounts import Loop, Mount, file_system, find_block_device, find_mount, read_mounts
 
 
 @pytest.fixture
@@ -118,3 +121,78 @@ def test_the_longest_mount_point_with_the_directorys_number_wins(kernel: Kernel,
 
 def test_a_missing_directory_has_no_mount(kernel: Kernel, tmp_path: Path) -> None:
     assert find_mount(tmp_path / "nowhere", kernel) is None
+
+
+def write_mounts(kernel: Kernel, *lines: bytes) -> None:
+    (kernel.proc / "self" / "mountinfo").write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def device_of(path: Path) -> bytes:
+    number = os.stat(path).st_dev
+    return f"{os.major(number)}:{os.minor(number)}".encode()
+
+
+def test_the_file_system_is_that_of_the_innermost_and_latest_mount(kernel: Kernel, tmp_path: Path) -> None:
+    disk = tmp_path / "my disk"
+    disk.mkdir()
+    device, point = device_of(tmp_path), os.fsencode(disk).replace(b" ", b"\\040")
+    write_mounts(
+        kernel,
+        b"1 0 %s / / rw - ext4 /dev/sda rw" % device,
+        b"2 1 %s / %s rw shared:1 - ext3 /dev/sdb rw" % (device, point),
+        b"3 1 %s / %s rw - xfs /dev/sdc rw" % (device, point),
+    )
+    assert file_system(disk, kernel) == "xfs"
+    assert file_system(tmp_path, kernel) == "ext4"
+    assert file_system(tmp_path / "nowhere", kernel) == ""
+
+
+def test_a_mount_point_that_is_not_utf_8_is_found_like_any_other(kernel: Kernel, tmp_path: Path) -> None:
+    raw = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(raw)
+    device = device_of(tmp_path)
+    write_mounts(
+        kernel,
+        b"1 0 %s / / rw - ext4 /dev/a rw" % device,
+        b"2 1 %s / %s rw - xfs /dev/b\xff rw" % (device, raw),
+    )
+    place = Path(os.fsdecode(raw))
+    assert file_system(place, kernel) == "xfs"
+    # What goes into the result must be text that any reader can decode.
+    facts = environment([place], kernel)["directories"][0]
+    json.dumps(facts, ensure_ascii=False).encode("utf-8")
+    assert facts["mount_point"].endswith("caf\\xe9")
+
+
+@pytest.mark.parametrize("character", [" ", "\t", "\n", "\\", "#", "\u00e9", "\u00a0", "\u2028", "\x0b"])
+def test_every_character_of_a_mount_point_survives(kernel: Kernel, tmp_path: Path, character: str) -> None:
+    place = tmp_path / f"a{character}b"
+    place.mkdir()
+    escaped = os.fsencode(place)
+    for byte in b"\\ \t\n#":
+        escaped = escaped.replace(bytes([byte]), b"\\%03o" % byte)
+    device = device_of(tmp_path)
+    write_mounts(
+        kernel,
+        b"1 0 %s / / rw - ext4 /dev/a rw" % device,
+        b"2 1 %s / %s rw - xfs /dev/b rw" % (device, escaped),
+    )
+    assert file_system(place, kernel) == "xfs"
+
+
+def test_a_mount_whose_directory_was_removed_holds_nothing(kernel: Kernel, tmp_path: Path) -> None:
+    device = device_of(tmp_path)
+    write_mounts(
+        kernel,
+        b"1 0 %s / / rw - ext4 /dev/a rw" % device,
+        b"2 1 0:77 / %s//deleted rw - tmpfs none rw" % os.fsencode(tmp_path),
+    )
+    assert [mount.kind for mount in read_mounts(kernel)] == ["ext4"]
+    assert file_system(tmp_path, kernel) == "ext4"
+
+
+def test_lines_that_are_cut_short_are_left_out(kernel: Kernel) -> None:
+    write_mounts(
+        kernel, b"", b"1 0 8:1 /", b"1 0 8:1 / /x rw - ext4", b"2 1 8:1 / /x rw - ext4 /dev/a rw", b" - "
+    )
+    assert [mount.point for mount in read_mounts(kernel)] == ["/x"]

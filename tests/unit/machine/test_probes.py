@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.machine.environment import environment
-from kvspill.machine.mounts import Kernel
+from kvspill.machine.kernel import Kernel
 from kvspill.machine.probes import Probe
 from kvspill.measure.watch import LoopLag, WindowWatch
 from kvspill.world import World, run_virtual

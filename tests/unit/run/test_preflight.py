@@ -7,10 +7,10 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.machine.memory import Available, available_memory
+from kvspill.machine.memory import Available
 from kvspill.records import GIB, MIB
 from kvspill.run import preflight
-from kvspill.run.preflight import check_machine, file_system, free_bytes, offered_write_bytes
+from kvspill.run.preflight import check_machine, free_bytes, offered_write_bytes
 
 PLENTY = Available(64 * GIB, "this machine")
 
@@ -178,17 +178,6 @@ def test_directories_on_one_file_system_share_its_space(tmp_path: Path) -> None:
     assert both == pytest.approx(free_bytes((tmp_path,)), rel=0.05)
 
 
-def test_the_file_system_is_that_of_the_innermost_and_latest_mount(tmp_path: Path) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "1 0 8:1 / / rw - ext4 /dev/sda rw\n"
-        "2 1 8:2 / /mnt/my\\040disk rw shared:1 - ext3 /dev/sdb rw\n"
-        "3 1 0:9 / /mnt/my\\040disk rw - xfs /dev/sdc rw\n"
-    )
-    assert file_system(Path("/mnt/my disk/x"), mounts) == "xfs"
-    assert file_system(Path("/mnt/my"), mounts) == "ext4"
-
-
 def test_generation_bounds_what_is_written() -> None:
     free, paced = Config(generation_mode="none"), Config(generation_mode="realistic")
     assert offered_write_bytes(paced) < offered_write_bytes(free) / 5
@@ -200,55 +189,3 @@ def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
     search = Config(**asked, enable_autoscaling=True, max_users=40)
     assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
     assert "with --max-users 40 all the time" in check_machine(search, here, PLENTY).statement
-
-
-def cgroup_tree(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-def test_memory_is_what_the_machine_has_without_groups(tmp_path: Path) -> None:
-    proc = cgroup_tree(tmp_path, {"meminfo": "MemTotal: 9 kB\nMemAvailable:    2048 kB\n"})
-    assert available_memory(proc, tmp_path / "none") == Available(2 * MIB, "this machine")
-
-
-def test_a_v2_group_above_the_process_limits_the_memory(tmp_path: Path) -> None:
-    proc = cgroup_tree(
-        tmp_path / "proc", {"meminfo": "MemAvailable: 1048576 kB\n", "self/cgroup": "0::/outer/inner\n"}
-    )
-    groups = cgroup_tree(
-        tmp_path / "cg",
-        {
-            "outer/memory.max": "1000\n",
-            "outer/memory.current": "700\n",
-            "outer/memory.stat": "anon 5\ninactive_file 300\n",
-            "outer/inner/memory.max": "max\n",
-            "outer/inner/memory.current": "10\n",
-        },
-    )
-    assert available_memory(proc, groups) == Available(600, f"the control group {groups}/outer")
-
-
-def test_a_v1_group_limits_the_memory(tmp_path: Path) -> None:
-    proc = cgroup_tree(
-        tmp_path / "proc",
-        {"meminfo": "MemAvailable: 1048576 kB\n", "self/cgroup": "4:memory:/job\n0::/\n"},
-    )
-    groups = cgroup_tree(
-        tmp_path / "cg",
-        {
-            "memory/job/memory.limit_in_bytes": "5000\n",
-            "memory/job/memory.usage_in_bytes": "6000\n",
-            "memory/job/memory.stat": "total_inactive_file 2000\n",
-            "memory/memory.limit_in_bytes": "9223372036854771712\n",
-            "memory/memory.usage_in_bytes": "1\n",
-        },
-    )
-    assert available_memory(proc, groups) == Available(1000, f"the control group {groups}/memory/job")
-
-
-def test_an_unknown_machine_sets_no_limit(tmp_path: Path) -> None:
-    assert available_memory(tmp_path, tmp_path) is None

@@ -1,0 +1,39 @@
+"""Where the kernel's files are, and how one of them is read."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The roots of the kernel's files; tests point them at trees of their own."""
+
+    proc: Path = field(default_factory=lambda: Path("/proc"))
+    sys: Path = field(default_factory=lambda: Path("/sys"))
+
+
+def read_text(path: Path) -> str | None:
+    """A kernel file's text, or None where it is absent or closed to us."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def read_word(path: Path) -> str:
+    """The text of a kernel file that holds one value; empty where it cannot be read."""
+    return (read_text(path) or "").strip()
+
+
+def field_of(path: Path, name: str) -> str | None:
+    """The value of the first `name : value` line of a kernel file."""
+    for line in (read_text(path) or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon and key.strip() == name:
+            return value.strip() or None
+    return None
+
+
+def process_exists(pid: int, kernel: Kernel | None = None) -> bool:
+    """Whether a process of that number is there, ours or not."""
+    return ((kernel or Kernel()).proc / str(pid)).exists()
