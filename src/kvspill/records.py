@@ -48,8 +48,6 @@ class Purpose(StrEnum):
     PROMOTION = "promotion"
     """A copy in DRAM of a block that was read from storage."""
     INGEST = "ingest"
-    MAKE_UP = "make_up"
-    """A read in the place of an operation that failed: device traffic, but part of no figure."""
 
 
 class Outcome(StrEnum):

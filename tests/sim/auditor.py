@@ -67,7 +67,7 @@ class Auditor(Recorder):
             device = self._device(record.tier)
             device.unreported_reads[record.key, record.generation] -= 1
             assert device.unreported_reads[record.key, record.generation] >= 0, f"not served: {record}"
-        if record.purpose not in (Purpose.DEMOTION, Purpose.MAKE_UP):
+        if record.purpose is not Purpose.DEMOTION:
             self._reads[Outcome.HIT if record.completion.error is None else Outcome.ERROR] += 1
 
     def lookup(self, lookup: Lookup) -> None:

@@ -62,27 +62,3 @@ class FaultyBackend(Backend):
 
     async def close(self) -> None:
         await self.inner.close()
-
-
-class PickyBackend(FaultyBackend):
-    """Fails at once, and always, what is larger than a limit: a nearly full file system, or a quota."""
-
-    def __init__(self, inner: ModelledBackend, clock_ns, read_bytes_max=None, write_bytes_max=None):
-        super().__init__(inner, random.Random(0))
-        self._clock_ns = clock_ns
-        self._limits = {"read": read_bytes_max, "write": write_bytes_max}
-
-    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return [self._refused("read", ref) or (await self.inner.read([ref]))[0] for ref in batch]
-
-    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        whole = super().write
-        return [self._refused("write", item.ref) or (await whole([item]))[0] for item in batch]
-
-    def _refused(self, verb: str, ref: ObjectRef) -> Completion | None:
-        limit = self._limits[verb]
-        if limit is None or ref.nbytes <= limit:
-            return None
-        self.injected[verb] += 1
-        now_ns = self._clock_ns()
-        return Completion(now_ns, now_ns, now_ns, 0, error="EFBIG" if verb == "write" else "EIO")

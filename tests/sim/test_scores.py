@@ -1,17 +1,14 @@
-"""A smaller capacity and a fault can only lower a score (C3), on a device that reads and writes alike."""
+"""A smaller capacity can only lower a score (C3), on a device that reads and writes alike."""
 
 import itertools
-import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvspill.config import Config
-from kvspill.records import Tier
 from kvspill.run import trial
 from kvspill.run.progress import Progress
-from sim.faults import FaultyBackend, PickyBackend
 
 SCORES = (
     "avg_throughput_tokens_per_sec",
@@ -41,23 +38,13 @@ def reads_as_it_writes(tmp_path_factory, gib_per_sec):
     return str(path)
 
 
-def scores(profile, *, faults=None, names=SCORES, **settings_):
+def scores(profile, **settings_):
     usual = {"model": "tiny-1b", "cpu_mem_gb": 0, "duration": 120, "seed": 0}
     config = Config(device_profile=profile, **usual | settings_)
-    real_open = trial.open_backends
-
-    def open_failing(config_, world, *arguments):
-        backends = real_open(config_, world, *arguments)
-        backends[Tier.STORAGE] = faults(backends[Tier.STORAGE], world)
-        return backends
-
-    with pytest.MonkeyPatch.context() as patch:
-        if faults is not None:
-            patch.setattr(trial, "open_backends", open_failing)
-        plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
-        result = trial.run_trial(plan, Progress(quiet=True))
+    plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
+    result = trial.run_trial(plan, Progress(quiet=True))
     # Where nothing was served there is no score.
-    return {name: result["metrics"][name]["value"] or 0.0 for name in names}
+    return {name: result["metrics"][name]["value"] or 0.0 for name in SCORES}
 
 
 LOADS = st.fixed_dictionaries(
@@ -132,79 +119,3 @@ def test_requests_that_wait_for_room_to_the_end_make_storage_look_no_faster(even
     for name in SCORES:
         most, some, least = (one[name] for one in found)
         assert least <= some * (1 + NOISE) <= most * (1 + NOISE) ** 2, name
-
-
-@settings(max_examples=8, deadline=None, derandomize=True)
-@given(load=LOADS, read=st.floats(0, 0.5), write=st.floats(0, 0.9), delete=st.floats(0, 0.9))
-def test_no_fault_at_random_raises_a_throughput(even_device, load, read, write, delete):
-    def at_random(inner, _world):
-        return FaultyBackend(inner, random.Random(load["seed"]), read, write, delete)
-
-    faulty = scores(even_device, faults=at_random, **load)
-    clean = scores(even_device, **load)
-    for name in SCORES:
-        assert faulty[name] <= clean[name] * (1 + NOISE), name
-
-
-@settings(max_examples=8, deadline=None, derandomize=True)
-@given(load=LOADS, verb=st.sampled_from(["read", "write"]), tokens=st.sampled_from([300, 800, 2000, 5000]))
-def test_no_fault_of_the_large_ones_alone_raises_a_throughput(even_device, load, verb, tokens):
-    """They fail at once and spare the device: a disk that is nearly full, a quota, a limit of file sizes."""
-    limit = {f"{verb}_bytes_max": tokens * 24_576}
-    faulty = scores(
-        even_device, faults=lambda inner, world: PickyBackend(inner, world.now_ns, **limit), **load
-    )
-    clean = scores(even_device, **load)
-    for name in SCORES:
-        assert faulty[name] <= clean[name] * (1 + NOISE), name
-
-
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.3])
-@pytest.mark.parametrize("generation", ["realistic", "deterministic"])
-def test_blocks_that_cannot_be_read_raise_no_throughput(even_device, generation, share):
-    """Whoever finds fewer blocks must not look faster. Seeds differ by chance, so several are summed."""
-    load = {"num_users": 30, "generation_mode": generation, "arrival": "closed", "io_model": "prefix"}
-    load |= {"model": "llama3.1-8b", "storage_capacity_gb": 60}
-    if generation == "deterministic":
-        load["prefill_us_per_token"] = 183.0
-    names = (*SCORES, "tier_storage_read_bandwidth_gbps", "tier_storage_write_bandwidth_gbps")
-    totals = {"faulty": dict.fromkeys(names, 0.0), "clean": dict.fromkeys(names, 0.0)}
-    for seed in range(6):
-        faults = {
-            "faulty": lambda inner, _world: FaultyBackend(inner, random.Random(1), read=share),
-            "clean": None,
-        }
-        for kind, failing in faults.items():
-            found = scores(even_device, faults=failing, seed=seed, names=names, **load)
-            for name in names:
-                totals[kind][name] += found[name]
-    for name in names:
-        assert totals["faulty"][name] <= totals["clean"][name] * (1 + NOISE), name
-
-
-def test_what_a_fault_made_necessary_raises_no_bandwidth_either(even_device):
-    """An entry that cannot be read is written again for the next turn: traffic, but nobody's merit."""
-    load = {"num_users": 20, "generation_mode": "none", "arrival": "closed", "seed": 3}
-    names = ("tier_storage_write_bandwidth_gbps",)
-    faulty = scores(
-        even_device,
-        names=names,
-        faults=lambda inner, _world: FaultyBackend(inner, random.Random(1), read=0.05),
-        **load,
-    )
-    clean = scores(even_device, names=names, **load)
-    assert faulty[names[0]] <= clean[names[0]] * (1 + NOISE)
-
-
-@pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])
-@pytest.mark.parametrize("share", [0.01, 0.05])
-def test_room_that_deletes_fail_to_give_back_raises_no_throughput(even_device, io_model, share):
-    """What can't be deleted fills the tier, until nothing is stored and nothing read any more."""
-    load = {"num_users": 8, "generation_mode": "none", "arrival": "closed", "seed": 303_710}
-    load |= {"io_model": io_model, "storage_capacity_gb": 1}
-    faulty = scores(
-        even_device, faults=lambda inner, _world: FaultyBackend(inner, random.Random(1), delete=share), **load
-    )
-    clean = scores(even_device, **load)
-    for name in SCORES:
-        assert faulty[name] <= clean[name] * (1 + NOISE), name

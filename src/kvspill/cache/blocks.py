@@ -84,17 +84,6 @@ class BlockCache(BatchingCache):
         if entry.state in (State.WRITING, State.MOVING):
             await self._settled(entry)
 
-    def lost_beyond(self, keys: Sequence[str]) -> int:
-        """How many of these blocks could be loaded, had no fault taken the first of them and others."""
-        if not keys or keys[0] not in self._lost:
-            return 0
-        found = 0
-        for key in keys:
-            if key not in self._lost and self.block(key) is None:
-                break
-            found += 1
-        return found
-
     def missed(self, kinds: Sequence[Kind]) -> None:
         """Count blocks that were asked for and are not there."""
         now_ns = self._clock_ns()
@@ -158,7 +147,7 @@ class BlockCache(BatchingCache):
                 if self._seen is not None:
                     self._seen.note(entry.ref.key)
             elif not entry.doomed and completion.error != "cancelled":
-                self._lose(entry)
+                self._doom(entry)
             outcomes.append(Outcome.HIT if completion.error is None else Outcome.ERROR)
             if completion.error != "cancelled":
                 ended_ns.append((completion.finished_ns, outcomes[-1]))
@@ -166,28 +155,6 @@ class BlockCache(BatchingCache):
             count = sum(1 for _time in times)
             self._observer.lookup(Lookup(at_ns, purpose, hit_type, outcome, tier.name, count))
         return outcomes
-
-    async def make_up_blocks(self, count: int) -> None:
-        """Read so many blocks of the last tier, all at once, as the load that a fault prevents would have.
-
-        One after another they would leave the device to others: few transfers have a small share of it.
-        """
-        tier = self.tiers[-1]
-        entries: list[Entry] = []
-        while len(entries) < count and (entry := tier.some_entry()) is not None:
-            tier.pin(entry)
-            entries.append(entry)
-        if not entries:
-            return
-        try:
-            completions = await self._read_many(entries)
-            for entry, completion in zip(entries, completions, strict=True):
-                if completion.error not in (None, "cancelled") and not entry.doomed:
-                    self._lose(entry)
-        finally:
-            for entry in entries:
-                self.release(entry)
-        self._report_all(tier, Verb.READ, Purpose.MAKE_UP, entries, completions)
 
     # Storing
 
@@ -232,7 +199,7 @@ class BlockCache(BatchingCache):
         with self._in_flight:
             completions = await tier.backend.write([WriteItem(entry.ref) for entry in entries])
         errors = [completion.error for completion in completions]
-        self._report_writes(tier, purpose, entries, completions)
+        self._report_all(tier, Verb.WRITE, purpose, entries, completions)
         # The end of a chain settles in first, so that it is the coldest of it.
         for entry, error in zip(reversed(entries), reversed(errors), strict=True):
             if error is None:
@@ -243,31 +210,12 @@ class BlockCache(BatchingCache):
                 self._forget(entry)
                 entry.state = State.GONE
                 tier.take(-entry.stored_bytes)
-                if error != "cancelled" and purpose is Purpose.PREFILL:
-                    self._lost.note(entry.ref.key, was_there=False)
             self._settle(entry)
             if error is None:
                 self.release(entry)
         written = errors.count(None)
         cancelled = errors.count("cancelled")
         return Stored(written, len(errors) - written - cancelled, cancelled=cancelled > 0)
-
-    def _report_writes(
-        self, tier: TierState, purpose: Purpose, entries: Sequence[Entry], completions: Sequence[Completion]
-    ) -> None:
-        """Report a batch of writes; what is written again because of a fault alone raises no figure."""
-        if not len(self._lost) or purpose is not Purpose.PREFILL:
-            self._report_all(tier, Verb.WRITE, purpose, entries, completions)
-            return
-        again = [self._lost.was_there(entry.ref.key) for entry in entries]
-        for made_up, places in groupby(range(len(entries)), key=again.__getitem__):
-            at = [*places]
-            some = slice(at[0], at[-1] + 1)
-            why = Purpose.MAKE_UP if made_up else purpose
-            self._report_all(tier, Verb.WRITE, why, entries[some], completions[some])
-        for entry, completion in zip(entries, completions, strict=True):
-            if completion.error is None:
-                self._lost.found_again(entry.ref.key)
 
     # Copies in DRAM
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from kvspill.cache.flight import InFlight
 from kvspill.cache.gathering import gather
-from kvspill.cache.lost import LostKeys
 from kvspill.cache.options import CacheOptions, Put
 from kvspill.cache.tier import Entry, State, TierState
 from kvspill.records import (
@@ -27,8 +26,6 @@ from kvspill.storage.base import ObjectRef, Source, WriteItem
 
 _REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 _SHARED = (Purpose.PROMPT, Purpose.RAG, Purpose.INGEST)
-_MAKE_UP_FAILURES_MAX = 64
-"""A device on which even the reads that make up for failures fail is not asked for ever."""
 
 
 class Cache:
@@ -48,9 +45,8 @@ class Cache:
         self._options = options or CacheOptions()
         self._index: dict[str, Entry] = {}
         self._generation = 0
-        self._lost = LostKeys()
         self._shared: set[str] = set()
-        """Prompts and chunks that have been there: whoever misses one writes it again."""
+        """Prompts and chunks that have been there: a request that misses one writes it again."""
         self.errors: Counter[tuple[Tier, Verb, str]] = Counter()
         """Every operation that failed, by kind, whenever it was."""
         self.on_error: Callable[[], None] = lambda: None
@@ -87,7 +83,7 @@ class Cache:
         tier = entry.tier
         completion = await self._read(tier, entry.ref)
         if completion.error is not None and not entry.doomed and completion.error != "cancelled":
-            self._lose(entry)
+            self._doom(entry)
         elif not entry.doomed:
             tier.policy.touch(entry.ref.key)
         self._report(tier, Verb.READ, purpose, entry, completion)
@@ -114,9 +110,6 @@ class Cache:
                 self._doom(newer)
             self._index[key] = entry
             completion = await self._write(tier, ref, None)
-        if purpose in _REBUILDS and self._lost.was_there(key):
-            # It is written again because of a fault alone: traffic that may raise no figure.
-            purpose = Purpose.MAKE_UP
         self._report(tier, Verb.WRITE, purpose, entry, completion)
         if completion.error is not None:
             self._forget(entry)
@@ -127,7 +120,6 @@ class Cache:
         entry.state = State.READY
         if purpose in _SHARED:
             self._shared.add(key)
-        self._lost.found_again(key)
         if not entry.doomed:
             tier.settle_in(entry)
         self._settle(entry)
@@ -145,32 +137,6 @@ class Cache:
         if not entry.doomed:
             self._doom(entry)
         self.release(entry)
-
-    async def make_up(self, nbytes: int) -> None:
-        """Read as many bytes of the last tier as a failed operation did not move.
-
-        An operation that fails at once spares the device, and the others would be served the faster for it.
-        So its load is made up for, with whatever is kept: a fault must never raise a score.
-        """
-        tier, failures = self.tiers[-1], 0
-        while nbytes > 0 and failures < _MAKE_UP_FAILURES_MAX:
-            entry = tier.some_entry()
-            if entry is None:
-                return
-            tier.pin(entry)
-            try:
-                completion = await self._read(tier, entry.ref)
-                if completion.error is None:
-                    nbytes -= entry.ref.nbytes
-                elif completion.error != "cancelled":
-                    failures += 1
-                    if not entry.doomed:
-                        self._lose(entry)
-            finally:
-                self.release(entry)
-            self._report(tier, Verb.READ, Purpose.MAKE_UP, entry, completion)
-            if completion.error == "cancelled":
-                return
 
     async def drain(self) -> None:
         """Wait for the deletes that nobody waits for."""
@@ -343,11 +309,6 @@ class Cache:
             entry.claim = None
         entry.doomed = True
         self._bury(entry)
-
-    def _lose(self, entry: Entry) -> None:
-        """A read found the entry broken."""
-        self._lost.note(entry.ref.key, was_there=True)
-        self._doom(entry)
 
     def _bury(self, entry: Entry) -> None:
         if entry.doomed and entry.pins == 0 and entry.state is State.READY:

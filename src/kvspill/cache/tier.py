@@ -1,7 +1,6 @@
 """One tier: its ledger of bytes, its entries' order of eviction, and the line of those who need room."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -72,7 +71,6 @@ class TierState:
         self.turn = asyncio.Lock()
         """Reservations are served in the order of their coming (C4)."""
         self._changed: asyncio.Future[None] | None = None
-        self._round: Iterator[Entry] = iter(())
 
     @property
     def free_bytes(self) -> int:
@@ -166,20 +164,6 @@ class TierState:
             entry.claim = None
             self.idle_bytes += entry.stored_bytes
             self.policy.touch(entry.ref.key)
-
-    def some_entry(self) -> Entry | None:
-        """An entry that can be read now, another one each time until all were named; None where none can."""
-        for _attempt in range(2):
-            for entry in self._round:
-                if (
-                    entry.state is State.READY
-                    and entry.tier is self
-                    and not entry.doomed
-                    and entry.claim is None
-                ):
-                    return entry
-            self._round = iter(list(self.residents.values()))
-        return None
 
     async def wait_for_change(self) -> None:
         """Wait until bytes were freed or an entry became idle."""

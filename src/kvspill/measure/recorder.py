@@ -89,9 +89,6 @@ class Recorder:
         if completion.error is not None:
             self._failed_op(lane, record, finished_inside)
             return
-        if record.purpose is Purpose.MAKE_UP:
-            lane.failed_moved_bytes += record.times * record.stored_bytes if finished_inside else 0
-            return
         if record.verb is not Verb.DELETE:
             self._count_bytes(lane, record)
         if finished_inside:

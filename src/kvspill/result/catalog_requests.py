@@ -6,11 +6,7 @@ from kvspill.result.metrics import Measured, Metric, Value, gib, ratio
 
 
 def _storage_tokens_per_sec(m: Measured) -> Value:
-    """Without the share, faults that take out the requests with the most I/O would raise it."""
-    requests = m.recorder.requests
-    ended = requests.completed + requests.failed_count
-    served = requests.completed / ended if ended else 1.0
-    return ratio(requests.tokens * served, m.storage_io_seconds)
+    return ratio(m.recorder.requests.tokens, m.storage_io_seconds)
 
 
 def _tokens_per_sec(m: Measured) -> Value:
@@ -70,8 +66,7 @@ THROUGHPUT = (
     Metric(
         "storage_throughput_tokens_per_sec",
         "tokens/s",
-        "generated tokens / total_storage_io_time; where requests failed, times the share of those that "
-        "did not",
+        "generated tokens / total_storage_io_time",
         "Compare tiers or drives where the cache is mixed (some DRAM) and concurrency is equal.",
         "Waiting requests add up: where N wait at once, it is an N-th of the throughput by the clock. Not "
         "comparable between different numbers of users.",

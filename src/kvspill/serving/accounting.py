@@ -11,8 +11,6 @@ from kvspill.serving.chains import chain_of
 from kvspill.serving.io_models import IoModel
 
 _KEYS_MAX = 1_000_000
-_NOT_THE_MODELS = (Purpose.DEMOTION, Purpose.MAKE_UP)
-"""Reads that no I/O model asks for."""
 
 
 class Accountant:
@@ -55,7 +53,7 @@ class Accountant:
         if record.purpose is Purpose.INGEST:
             for one in record.each():
                 self._log.preload(one.key, one.nbytes, one.completion.finished_ns)
-        elif self._counting and record.verb is Verb.READ and record.purpose not in _NOT_THE_MODELS:
+        elif self._counting and record.verb is Verb.READ and record.purpose is not Purpose.DEMOTION:
             self._read_bytes += record.times * record.nbytes
 
     def lookup(self, lookup: Lookup) -> None:

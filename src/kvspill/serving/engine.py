@@ -261,11 +261,11 @@ class Engine:
         await self._io_model.serve(service, self._cache)
         self.prefix_matches += request.prefix is not None
         self.prefix_bytes_saved += service.prefix_hit_bytes
-        # A failed request holds its server as long as its answer would have taken: a fault saves nothing.
+        # A failed request holds its server as long as its answer would have taken: users don't come sooner.
         generating_ns = self._world.now_ns()
         generated_tokens = 0 if service.only_prefills else request.generate_tokens
         prefilled = service.recomputed_tokens
-        prefill_tokens = request.context_tokens if prefilled is None else prefilled - service.made_up_tokens
+        prefill_tokens = request.context_tokens if prefilled is None else prefilled
         duration_ns = self._generation.duration_ns(generated_tokens, prefill_tokens)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)

@@ -48,6 +48,8 @@ class Reservation:
     keys: Sequence[str]
     parents: Sequence[str | None] = ()
     nbytes: int = 0
+    fail: Callable[[str], None] = lambda _reason: None
+    """Fails the request that made them; without effect once it is over (S13)."""
     over: asyncio.Future[None] | None = None
     """Resolved at the end; made when somebody waits for it."""
 
@@ -74,7 +76,6 @@ class WriteBehind:
         self._queued = 0
         self._ended = 0
         self._working = 0
-        self._unanswered = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._failure: BaseException | None = None
@@ -92,9 +93,15 @@ class WriteBehind:
                 reservation.over = asyncio.get_running_loop().create_future()
             await asyncio.shield(reservation.over)
 
-    def reserve(self, keys: Sequence[str], parents: Sequence[str | None], nbytes: int) -> Reservation:
+    def reserve(
+        self,
+        keys: Sequence[str],
+        parents: Sequence[str | None],
+        nbytes: int,
+        fail: Callable[[str], None] = lambda _reason: None,
+    ) -> Reservation:
         """Announce new blocks, parents first: whoever asks for them waits instead of making them, too."""
-        reservation = Reservation(keys, parents, nbytes)
+        reservation = Reservation(keys, parents, nbytes, fail)
         for key in keys:
             self._pending[key] = reservation
         return reservation
@@ -121,7 +128,13 @@ class WriteBehind:
         now_ns = self._clock_ns()
         for first in range(0, kept, size):
             last = min(first + size, kept)
-            job = _Job(keys[first:last], parents[first:last], reservation.nbytes, submitted_ns=now_ns)
+            job = _Job(
+                keys[first:last],
+                parents[first:last],
+                reservation.nbytes,
+                reservation.fail,
+                submitted_ns=now_ns,
+            )
             for key in job.keys:
                 self._pending[key] = job
             self._enqueue(job)
@@ -189,7 +202,7 @@ class WriteBehind:
             return
         level = len(self._cache.tiers) - 1 if self._options.through else 0
         stored = await self._cache.store(job.keys, job.parents, job.nbytes, level)
-        self._note(stored)
+        self._note(job, stored)
         if stored.cancelled:
             # The run is over: whoever still waits is told so by the end of this job.
             self._stopped = True
@@ -203,17 +216,12 @@ class WriteBehind:
         promoted = await self._cache.promote(keys)
         self.counts.promoted += promoted
 
-    def take_failure(self) -> bool:
-        """True once for every batch that could not be written whole: somebody has to answer for it."""
-        if self._unanswered == 0:
-            return False
-        self._unanswered -= 1
-        return True
-
-    def _note(self, stored: Stored) -> None:
+    def _note(self, job: _Job, stored: Stored) -> None:
         # Room that can't be made although things are evicted is room that faults have taken.
         lost = stored.refused > 0 and self._cache.evicts
-        self._unanswered += stored.failed > 0 or lost
+        if stored.failed or lost:
+            # C3: a failed put fails the request that made it, as long as that is not over.
+            job.fail("block write")
         self.counts.written += stored.written
         self.counts.failed += stored.failed
         self.counts.refused += stored.refused

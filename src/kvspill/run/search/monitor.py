@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kvspill.records import NS_PER_SEC, Eviction, Lookup, OpRecord, Purpose, QoS, RequestRecord, Tier, Verb
+from kvspill.records import NS_PER_SEC, Eviction, Lookup, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead
 from kvspill.run.search.stage import ClassRows, Rows, StageMeasure, summarise
 
@@ -84,8 +84,6 @@ class WindowMonitor:
     def op(self, record: OpRecord) -> None:
         completion = record.completion
         if record.tier is not Tier.STORAGE or completion.error is not None or record.verb is Verb.DELETE:
-            return
-        if record.purpose is Purpose.MAKE_UP:
             return
         count = record.times
         self._moved_finished_ns.extend([completion.finished_ns] * count)

@@ -68,8 +68,6 @@ class Service:
     loaded_tokens: int = 0
     recomputed_tokens: int | None = None
     """Context tokens that the cache could not give; None where the model does not say."""
-    made_up_tokens: int = 0
-    """Those of them that faults took: made up for on the device, so they take no time of the GPU as well."""
 
     @property
     def storage_ns(self) -> int:

@@ -30,7 +30,6 @@ class DecodeNodeModel(InTheOpen):
                 service.read_bytes += nbytes
             elif outcome is Outcome.ERROR:
                 service.fail("decode read")
-                await service.decode(cache.make_up(nbytes))
             else:
                 service.fail("the stored entry is gone")
                 await service.decode(cache.put(stored.key, nbytes, Purpose.PREFILL))

@@ -60,12 +60,10 @@ class MlperfModel(InTheOpen):
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail(f"{purpose} read")
-            await service.prefill(cache.make_up(nbytes))
         elif outcome is Outcome.MISS:
             put = await service.prefill(cache.put(key, nbytes, purpose))
             if put.entry is None:
                 service.fail(f"{purpose} rebuild: {put.failure}")
-                await service.prefill(cache.make_up(nbytes))
         return outcome is Outcome.HIT
 
     def _earlier(self, request: Request) -> list[_Earlier]:

@@ -13,13 +13,11 @@ async def serve_own(
 ) -> None:
     """Write the request's entry, read it so many times, to the end even where a read fails, and give it up.
 
-    A request whose write failed has failed (C3); it makes up for the write and the reads it meant to do.
+    A request whose write failed has failed (C3), and there is nothing to read.
     """
     put = await service.prefill(cache.put(service.request.key, nbytes, Purpose.PREFILL, pin=True))
     if put.entry is None:
         service.fail(f"write: {put.failure}")
-        await service.prefill(cache.make_up(nbytes))
-        await service.decode(cache.make_up(nbytes * reads))
         return
     try:
         for _ in range(reads):
@@ -28,6 +26,5 @@ async def serve_own(
                 service.read_bytes += nbytes
             else:
                 service.fail("decode read")
-                await service.decode(cache.make_up(nbytes))
     finally:
         give_up(put.entry)

@@ -70,38 +70,20 @@ class PrefixModel:
         # A prefill node skips what is there already, but reads none of it.
         loads = bool(entries) and not self._options.prefill_only
         service.only_prefills = self._options.prefill_only
-        new = self._announce(cache, writer, chain, len(entries))
+        new = self._announce(service, cache, writer, chain, len(entries))
         try:
             loaded = await self._load(service, cache, writer, chain, entries) if loads else 0
-            if not self._options.prefill_only:
-                await self._make_up(service, cache, chain, len(entries), loaded)
             service.load_ns = service.clock_ns() - started_ns
             self._account(service, cache, chain, len(entries), loaded)
             await writer.submit(new)
         finally:
             writer.abandon(new)
-        if writer.take_failure():
-            # C3: a failed put fails a request. Its own may be long over, so the next one answers for it:
-            # otherwise a device that keeps nothing would spare all reads and look fast.
-            service.fail("block write")
-
-    async def _make_up(
-        self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int
-    ) -> None:
-        """What a fault took would have been loaded, too: the load on the device stays what it would be.
-
-        Otherwise those who find less would wait less, and the device would look the faster for its faults.
-        """
-        lost = cache.lost_beyond(chain.keys[matched:])
-        await service.prefill(cache.make_up_blocks(lost))
-        service.made_up_tokens = min(matched - loaded + lost, len(chain.keys) - loaded) * chain.block_tokens
 
     def _account(self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int) -> None:
         cache.missed(chain.kinds()[matched:])
         self.counts.asked += len(chain.keys)
         service.loaded_tokens = min(loaded * chain.block_tokens, chain.context_tokens)
         service.recomputed_tokens = chain.context_tokens - service.loaded_tokens
-        service.made_up_tokens = min(service.made_up_tokens, service.recomputed_tokens)
         shared_tokens = min(loaded, chain.shared) * chain.block_tokens
         service.prefix_hit_bytes = shared_tokens * self._options.bytes_per_token
 
@@ -141,12 +123,13 @@ class PrefixModel:
         service.reuse((len(entries) - errors) * block_bytes)
         if errors:
             service.fail("block read")
-            await service.prefill(cache.make_up_blocks(errors))
         writer.promote(below)
         # A block is of use only behind all those before it.
         return next((at for at, outcome in enumerate(outcomes) if outcome is not Outcome.HIT), len(outcomes))
 
-    def _announce(self, cache: BlockCache, writer: WriteBehind, chain: Chain, matched: int) -> Reservation:
+    def _announce(
+        self, service: Service, cache: BlockCache, writer: WriteBehind, chain: Chain, matched: int
+    ) -> Reservation:
         """Say which new blocks this request will make; those that exist or are on their way are not new."""
         keys, parents = chain.keys, chain.parents()
         new = [
@@ -159,7 +142,9 @@ class PrefixModel:
             self.counts.not_admitted += len(new) - len(admitted)
             new = admitted
         nbytes = chain.block_tokens * self._options.bytes_per_token
-        return writer.reserve([keys[place] for place in new], [parents[place] for place in new], nbytes)
+        return writer.reserve(
+            [keys[place] for place in new], [parents[place] for place in new], nbytes, service.fail
+        )
 
     async def _read_chunk(self, service: Service, cache: BlockCache, chunk: SharedPrefix) -> None:
         """A retrieved chunk is an entry of its own, wherever it stands in the context."""
@@ -169,12 +154,10 @@ class PrefixModel:
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail("rag read")
-            await service.prefill(cache.make_up(nbytes))
         else:
             put = await service.prefill(cache.put(chunk.key, nbytes, Purpose.RAG))
             if put.entry is None:
                 service.fail(f"rag rebuild: {put.failure}")
-                await service.prefill(cache.make_up(nbytes))
 
 
 def _leading(cache: BlockCache, writer: WriteBehind, keys: Sequence[str]) -> tuple[list[Entry], str | None]:
