@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from kvspill.config import Config
 from kvspill.run.ceiling import null_ceiling
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.files import FilesBackend, FilesOptions
-from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL
 from kvspill.world import World, run_real
 from lib.machine import end_orderly, is_memory, say, skip, table, wait_quiet

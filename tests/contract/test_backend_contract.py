@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kvspill.records import MIB, Completion
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.files import FilesBackend, FilesOptions
 from kvspill.storage.layouts import Layout, make_layout
-from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
 from kvspill.storage.ring import Ring, RingError
 from kvspill.world import World, run_real, run_virtual

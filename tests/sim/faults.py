@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kvspill.records import Completion
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
-from kvspill.storage.modelled import ModelledBackend
 
 
 class FaultyBackend(Backend):

@@ -17,7 +17,7 @@ from kvspill.records import (
     Tier,
     Verb,
 )
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from sim.faults import FaultyBackend
 

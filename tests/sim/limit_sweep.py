@@ -10,7 +10,7 @@ from kvspill.records import GIB, NS_PER_SEC, OpRecord, QoS, RequestRecord, Tier,
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 

@@ -10,7 +10,7 @@ from kvspill.records import QoS, Request, Tier
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, IoOptions, make_io_model
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
 from kvspill.world import run_virtual
 from sim.harness import Oracle

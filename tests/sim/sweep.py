@@ -24,7 +24,7 @@ from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
 from kvspill.run import trial
 from kvspill.run.progress import Progress
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World
 from sim.auditor import Auditor

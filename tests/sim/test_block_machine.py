@@ -12,7 +12,7 @@ from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
 from kvspill.cache.tier import State, TierState
 from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import VirtualLoop, World
 from sim.faults import FaultyBackend

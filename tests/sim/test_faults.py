@@ -12,8 +12,8 @@ from kvspill.records import Outcome, Purpose, Tier, Verb
 from kvspill.run import trial
 from kvspill.run.progress import Progress
 from kvspill.serving.generation import Generation
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
-from kvspill.storage.modelled import ModelledBackend
 from sim.faults import FaultyBackend
 from sim.replay import SLOW, replay, request
 

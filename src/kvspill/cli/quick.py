@@ -48,10 +48,10 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
 
 def capped(config: Config, here: Path | None = None) -> Config:
     """The configuration with a safe storage capacity, and a small model where the space is small."""
-    on_files = config.storage_tier == "on" and config.storage_backend == "files"
-    if not on_files or config.storage_capacity_gb is not None:
+    from kvspill.run.preflight import cache_dirs, free_bytes, needs_directories
+
+    if config.storage_capacity_gb is not None or not needs_directories(config):
         return config
-    from kvspill.run.preflight import cache_dirs, free_bytes
 
     dirs = cache_dirs(config, here or Path.cwd())
     capacity_gb = safe_capacity_gb(free_bytes(dirs))

@@ -1,71 +1,59 @@
-"""Which backend stands behind each tier: real ones under the real clock, modelled ones in virtual time."""
+"""Which backend stands behind each tier: plug-ins by name, or by the scheme of the storage's address."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
 
 from kvspill.config import Config
+from kvspill.plugins import Found, Kind, Plugin, find_plugins
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
-from kvspill.storage.base import Backend
-from kvspill.storage.modelled import ModelledBackend
-from kvspill.storage.profiles import DEFAULT_PRESET, NULL, PRESETS, load_profile
+from kvspill.storage.addresses import choose_storage
+from kvspill.storage.base import VIRTUAL, Backend, BackendContext
 from kvspill.world import World
 
-if TYPE_CHECKING:
-    from kvspill.storage.buffers import DataPlane
+_MODEL = "modelled"
+_MEMORY: Mapping[Tier, str] = MappingProxyType({Tier.GPU: _MODEL, Tier.CPU: "dram"})
+"""There is no real backend for the GPU yet, so that tier is modelled and labelled so (L6)."""
 
 
 def open_backends(
-    config: Config, world: World, limits: dict[Tier, int], roots: Sequence[Path], simulated: bool
+    config: Config, world: World, limits: Mapping[Tier, int], roots: Sequence[Path], simulated: bool
 ) -> dict[Tier, Backend]:
     """A backend for every tier of the run."""
-    if simulated:
-        return {tier: modelled_backend(config, world, tier) for tier in limits}
-    from kvspill.storage.buffers import DataPlane
+    found = find_plugins(Kind.BACKEND)
+    settings = MappingProxyType(dict(config))
+    plane = None
+    if not simulated:
+        from kvspill.storage.buffers import DataPlane
 
-    # One source of data for all: an entry demoted from memory carries the stamps that files expect.
-    plane = DataPlane(config.io_size, max(config.io_threads, config.write_threads))
-    return {tier: _real(config, world, tier, limit, roots, plane) for tier, limit in limits.items()}
+        # One source of data for all: an entry demoted from memory carries the stamps that files expect.
+        plane = DataPlane(config.io_size, max(config.io_threads, config.write_threads))
+    backends: dict[Tier, Backend] = {}
+    for tier, limit_bytes in limits.items():
+        plugin = _plugin(found, config, tier, simulated)
+        context = BackendContext(
+            tier=tier,
+            clock_ns=world.now_ns,
+            limit_bytes=limit_bytes,
+            usable_bytes=usable_bytes(tier, limit_bytes),
+            unit_bytes=config.block_tokens * config.bytes_per_token,
+            settings=settings,
+            roots=tuple(roots) if tier is Tier.STORAGE else (),
+            addresses=(config.cache_dir or ()) if tier is Tier.STORAGE else (),
+            plane=plane,
+            options=MappingProxyType({option.name: option.default for option in plugin.options}),
+        )
+        backends[tier] = plugin.make(context)
+    return backends
 
 
-def modelled_backend(config: Config, world: World, tier: Tier) -> Backend:
-    """A device model in the tier's place, as fast as the profile says."""
-    if tier is Tier.STORAGE and config.storage_backend == "null":
-        return ModelledBackend("null", PRESETS["null"][tier], world.now_ns)
-    model = load_profile(config.device_profile or DEFAULT_PRESET)[tier]
-    if tier is Tier.STORAGE and config.engine is not None and model is not NULL:
-        # A named engine keeps no more in flight than it has threads.
-        threads = config.io_threads + config.write_threads
-        model = replace(model, concurrency=min(model.concurrency or threads, threads))
-    return ModelledBackend("modelled", model, world.now_ns)
-
-
-def _real(
-    config: Config, world: World, tier: Tier, limit_bytes: int, roots: Sequence[Path], plane: "DataPlane"
-) -> Backend:
-    """The real thing; there is none for the GPU yet, so that tier is modelled and labelled so (L6)."""
-    if tier is Tier.GPU or (tier is Tier.STORAGE and config.storage_backend != "files"):
-        return modelled_backend(config, world, tier)
-    if tier is Tier.CPU:
-        from kvspill.storage.dram import DramBackend
-
-        return DramBackend(usable_bytes(tier, limit_bytes), config.verify, plane=plane)
-    from kvspill.storage.files import FilesBackend, FilesOptions
-
-    options = FilesOptions(
-        io_size=config.io_size,
-        io_threads=config.io_threads,
-        direct=config.direct,
-        sync=config.sync,
-        verify=config.verify,
-        io_engine=config.io_engine,
-    )
-    if config.layout == "files" and config.write_threads == 0:
-        return FilesBackend(roots, options, plane=plane)
-    from kvspill.storage.layouts import Layout, make_layout
-
-    unit_bytes = config.block_tokens * config.bytes_per_token
-    layout = Layout(config.layout, unit_bytes, limit_bytes, config.write_threads)
-    return make_layout(layout, roots, options, plane)
+def _plugin(found: Found, config: Config, tier: Tier, simulated: bool) -> Plugin:
+    if tier is not Tier.STORAGE:
+        chosen = found.get(_MEMORY[tier], f"--{tier.value}-mem-gb")
+    elif simulated:
+        # Nothing is stored anywhere, so that addresses have no say.
+        chosen = found.get(config.storage_backend, "--storage-backend")
+    else:
+        chosen = choose_storage(found, config.storage_backend, config.cache_dir)
+    return found.get(_MODEL, "simulate") if simulated and VIRTUAL not in chosen.can else chosen

@@ -8,7 +8,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.records import GIB, NS_PER_SEC, Request, SharedPrefix, Tier, Verb
 from kvspill.result.honesty import Ceiling
 from kvspill.run.build import build_cache, build_engine
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL
 from kvspill.workload.base import Workload
 from kvspill.workload.registry import make_workload

@@ -13,7 +13,9 @@ from kvspill.errors import UsageError
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import check_place
+from kvspill.plugins import Kind, Need, find_plugins
 from kvspill.records import GIB, MIB
+from kvspill.storage.addresses import choose_storage, directory_of
 from kvspill.storage.rundir import clean
 
 FREE_SPACE_SHARE = 0.8
@@ -48,7 +50,7 @@ def check_machine(config: Config, here: Path | None = None, memory: Available | 
         load_profile(config.device_profile)
     dirs: tuple[Path, ...] = ()
     storage_bytes = UNLIMITED_BYTES if config.storage_bytes is None else config.storage_bytes
-    if config.storage_tier == "on" and config.storage_backend == "files":
+    if needs_directories(config):
         dirs = cache_dirs(config, here or Path.cwd())
         storage_bytes = _check_space(config, dirs, left_bytes)
         if config.storage_bytes is None:
@@ -78,6 +80,14 @@ def _check_memory(config: Config, memory: Available | None) -> int:
     )
 
 
+def needs_directories(config: Config) -> bool:
+    """Whether the storage tier lies in directories; an address that no backend answers for is refused."""
+    if config.storage_tier == "off":
+        return False
+    chosen = choose_storage(find_plugins(Kind.BACKEND), config.storage_backend, config.cache_dir)
+    return Need.DIRECTORY in chosen.needs
+
+
 def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
     """The directories that the storage tier may use, each checked."""
     if config.cache_dir is None:
@@ -90,7 +100,7 @@ def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
         return (path,)
     found: list[Path] = []
     for text in config.cache_dir:
-        path = _check_directory(here / text, f"--cache-dir {text}", "name another directory")
+        path = _check_directory(here / directory_of(text), f"--cache-dir {text}", "name another directory")
         if path in found:
             raise UsageError(f"--cache-dir {text}: is the same directory as another one; name each once")
         found.append(path)

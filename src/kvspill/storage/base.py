@@ -1,14 +1,22 @@
 """What a backend is: batches of reads, writes and deletes, each item answered by a Completion."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kvspill.records import Completion
+from kvspill.records import Completion, Tier
+
+if TYPE_CHECKING:
+    from kvspill.storage.buffers import DataPlane
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being prepared, bytes done and bytes in all."""
+
+VIRTUAL: Final = "virtual"
+"""Ability of a backend that keeps model time: it may stand in a simulated run."""
 
 
 class ObjectRef(NamedTuple):
@@ -47,6 +55,31 @@ class Capabilities:
     files_opened_direct: int = 0
     files_opened_buffered: int = 0
     """Files opened so far with and without O_DIRECT, as the descriptors themselves say."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendContext:
+    """All that a backend may need to be made; a plug-in's `make` gets one of these."""
+
+    tier: Tier
+    clock_ns: Callable[[], int]
+    """The run's clock; in a real run the monotonic one."""
+    limit_bytes: int
+    """Size of the tier."""
+    usable_bytes: int
+    """What entries may take of it (C1)."""
+    unit_bytes: int
+    """The usual object: a block of KV."""
+    settings: Mapping[str, Any]
+    """Every setting of the run by its name."""
+    roots: tuple[Path, ...] = ()
+    """Checked directories, for one that needs directories."""
+    addresses: tuple[str, ...] = ()
+    """What --cache-dir named, for one that needs an address."""
+    plane: "DataPlane | None" = None
+    """Data that objects are made of, shared by the tiers; None in virtual time."""
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """The plug-in's own options by name."""
 
 
 LEFT_BEHIND = "left_behind"
@@ -114,6 +147,10 @@ class Backend(ABC):
     def stuck(self, now_ns: int, older_than_ns: int) -> list[int]:  # noqa: ARG002 - without threads
         """Ages of the system calls that have not returned for at least older_than_ns, oldest first."""
         return []
+
+    def facts(self) -> Mapping[str, int | float | str]:
+        """Counters of its own for the result, by name with the unit: requests, retries, bytes sent."""
+        return {}
 
     def notes(self) -> list[Note]:
         """What went otherwise than asked: a fallback, files that stay behind. Asked after prepare and

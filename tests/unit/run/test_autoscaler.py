@@ -9,7 +9,7 @@ from kvspill.records import NS_PER_SEC, QoS, Tier
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config

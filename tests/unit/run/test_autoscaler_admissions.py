@@ -24,7 +24,7 @@ from kvspill.run.search.stage import StageMeasure
 from kvspill.run.search_trial import SearchTrial
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config

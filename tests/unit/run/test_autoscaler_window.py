@@ -15,7 +15,7 @@ from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.run.search.search import Judgement
 from kvspill.run.search.stage import pooled, share_interval
 from kvspill.run.search.windows import StageWindows
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
 from unit.run.autoscaler_rows import read, served

@@ -13,7 +13,7 @@ from kvspill.records import NS_PER_SEC, Tier
 from kvspill.run.closing import close_within
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import PRESETS
 from kvspill.world import run_virtual
 

@@ -9,8 +9,8 @@ from kvspill.errors import KvspillError
 from kvspill.records import GIB
 from kvspill.run.precondition import Preconditioner, precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Capabilities
-from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
 

@@ -12,7 +12,7 @@ from kvspill.run.trial import Plan, run_trial
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
 from sim.harness import Oracle, make_tier

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kvspill.errors import UsageError
 from kvspill.records import GIB, NS_PER_SEC
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
-from kvspill.storage.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel, load_profile
 from kvspill.world import run_virtual
 

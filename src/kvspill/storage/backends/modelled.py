@@ -4,11 +4,21 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 
-from kvspill.records import NS_PER_SEC, Completion, Verb
-from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
-from kvspill.storage.profiles import DeviceModel
+from kvspill.plugins import Plugin
+from kvspill.records import NS_PER_SEC, Completion, Tier, Verb
+from kvspill.storage.base import (
+    VIRTUAL,
+    Backend,
+    BackendContext,
+    Capabilities,
+    ObjectRef,
+    Progress,
+    WriteItem,
+)
+from kvspill.storage.profiles import DEFAULT_PRESET, NULL, DeviceModel, load_profile
 
 _Key = tuple[str, int]
 
@@ -325,14 +335,11 @@ class ModelledBackend(Backend):
             )
         return batch
 
-    def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - there is no memory to lend
-        return None
-
     def cancel(self) -> None:
         self._cancelled = True
         self._device.cancel()
 
-    async def close(self) -> None:
+    def close_now(self) -> None:
         self.cancel()
         self._objects.clear()
 
@@ -344,3 +351,22 @@ def _no_work(_nbytes: int) -> float:
 def _finish_all(transfers: Sequence[_Transfer], at_ns: float) -> None:
     for transfer in transfers:
         transfer.finish(at_ns)
+
+
+def make(context: BackendContext) -> Backend:
+    """A device model in the tier's place, as fast as the profile says."""
+    settings = context.settings
+    model = load_profile(settings["device_profile"] or DEFAULT_PRESET)[context.tier]
+    if context.tier is Tier.STORAGE and settings["engine"] is not None and model is not NULL:
+        # A named engine keeps no more in flight than it has threads.
+        threads = settings["io_threads"] + settings["write_threads"]
+        model = replace(model, concurrency=min(model.concurrency or threads, threads))
+    return ModelledBackend("modelled", model, context.clock_ns)
+
+
+PLUGIN = Plugin(
+    name="modelled",
+    help="a device model with the bandwidth and latency of --device-profile; no byte moves",
+    make=make,
+    can=frozenset({VIRTUAL}),
+)

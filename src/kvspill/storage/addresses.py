@@ -1,0 +1,52 @@
+"""What --cache-dir names: a directory, or an address whose scheme chooses the backend."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from kvspill.errors import UsageError
+from kvspill.plugins import Found, Plugin
+
+FILE_SCHEME = "file"
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+def scheme_of(text: str) -> str:
+    """The scheme of an address; a plain path has that of files."""
+    match = _ADDRESS.fullmatch(text)
+    return FILE_SCHEME if match is None else match[1].lower()
+
+
+def directory_of(text: str) -> str:
+    """The directory that a plain path or file:///path names."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or match[1].lower() != FILE_SCHEME:
+        return text
+    host, slash, path = match[2].partition("/")
+    if not slash or host not in ("", "localhost"):
+        raise UsageError(f"--cache-dir {text}: names no directory of this machine; write file:///path")
+    return "/" + unquote(path)
+
+
+def choose_storage(found: Found, name: str, addresses: Sequence[str] | None) -> Plugin:
+    """The backend of the storage tier: by the scheme of its addresses, or by name where they are plain."""
+    schemes = {scheme_of(text): text for text in addresses or ()}
+    if len(schemes) > 1:
+        one, other = list(schemes.values())[:2]
+        raise UsageError(f"--cache-dir {one} and {other}: are of different kinds; name places of one kind")
+    named = found.get(name, "--storage-backend")
+    if not schemes:
+        return named
+    ((scheme, text),) = schemes.items()
+    if scheme == FILE_SCHEME:
+        return named
+    chosen = found.by_scheme(scheme)
+    if chosen is None:
+        known = ", ".join(f"{known}://" for known in found.schemes)
+        raise UsageError(f"--cache-dir {text}: no backend for {scheme}://; known are {known} and plain paths")
+    if named is not chosen and FILE_SCHEME not in named.schemes:
+        raise UsageError(
+            f"--storage-backend {name} contradicts --cache-dir {text}, which is for {chosen.name}; "
+            "leave one of them out"
+        )
+    return chosen
