@@ -13,6 +13,7 @@ NEEDED = {
     "numpy": "numpy",
     "pydantic": "pydantic",
     "rich": "rich",
+    "scipy": "scipy",
     "yaml": "PyYAML",
 }
 """What this command imports, by module, and the package that holds it."""

@@ -13,11 +13,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from kvspill.measure.statistics import percentile
 from lib import bpf
 from lib.machine import end_orderly, say, skip, table, wait_quiet
 from lib.peer import IoOptions, Kvspill, scratch
 from lib.shape import MIB, Cell
-from lib.stats import quantile
 
 TOLERANCE = 0.05
 TINY_BYTES = 64 << 10
@@ -81,7 +81,7 @@ def block_text(seen: bpf.Seen, *verbs: str) -> str:
         if not durations:
             texts.append("not seen")
             continue
-        texts.append(f"{fmean(durations) / 1e6:.3f}, {quantile(durations, 0.95) / 1e6:.3f}")
+        texts.append(f"{fmean(durations) / 1e6:.3f}, {percentile(durations, 95) / 1e6:.3f}")
     return f"{texts[0]} ({texts[1]})"
 
 
@@ -96,7 +96,7 @@ def compare_cell(root: Path, worker: Kvspill, cell: Cell, seconds: float) -> Row
         beside["all_mean_ns"] / 1e6,
         fmean(seen.calls) / 1e6,
         beside["all_p95_ns"] / 1e6,
-        quantile(seen.calls, 0.95) / 1e6,
+        percentile(seen.calls, 95) / 1e6,
         block_text(seen, "read", "write"),
     )
 
@@ -129,7 +129,7 @@ def compare_run(root: Path, requests: int) -> list[Row]:
             stats[f"piece_storage_{verb}_mean_ms"],
             fmean(calls) / 1e6,
             stats[f"piece_storage_{verb}_p95_ms"],
-            quantile(calls, 0.95) / 1e6,
+            percentile(calls, 95) / 1e6,
             block_text(seen, verb),
         )
         for verb, calls in (("read", seen.read), ("write", seen.write))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -18,7 +18,6 @@ from lib import throttle
 from lib.machine import end_orderly, say, skip, table, tool_missing, wait_quiet
 from lib.peer import IoOptions, Kvspill, run_fio, scratch, settle
 from lib.shape import MIB, Cell
-from lib.stats import variation
 
 DEVICE_BYTES = 8 << 30
 CAPACITY_GIB = 4
@@ -137,7 +136,7 @@ def variation_rows(answers: Sequence[AtSpeed]) -> list[tuple[list[str], bool]]:
     for at in answers:
         for name in METRICS if len(at.fixed) >= 2 else ():
             values = [one[name] for one in at.fixed]
-            spread = variation(values)
+            spread = stdev(values) / fmean(values)
             good = spread <= VARIATION_MAX
             words = [f"{at.mib_per_sec:g}", name, str(len(values)), f"{median(values):.4g}", f"{spread:.2%}"]
             rows.append(([*words, f"{'PASS' if good else 'MISS'} (<= {VARIATION_MAX:.0%})"], good))

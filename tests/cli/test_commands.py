@@ -94,7 +94,9 @@ def bare(checkout: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 def test_the_drop_in_command_says_what_is_not_installed(checkout: Path) -> None:
     done = bare(checkout, "--users", "5")
     assert done.returncode == 2
-    assert done.stderr.startswith("kvspill: error: hdrhistogram, numpy, pydantic, rich, PyYAML not installed")
+    assert done.stderr.startswith(
+        "kvspill: error: hdrhistogram, numpy, pydantic, rich, scipy, PyYAML not installed"
+    )
     assert f"{checkout}/.venv/bin/pip install -e {checkout}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -116,7 +118,7 @@ def test_an_environment_that_lacks_them_too_is_not_tried_twice(checkout: Path) -
     python.chmod(0o755)
     done = bare(checkout, "--users", "5")
     assert done.returncode == 2
-    assert "hdrhistogram, numpy, pydantic, rich, PyYAML not installed" in done.stderr
+    assert "hdrhistogram, numpy, pydantic, rich, scipy, PyYAML not installed" in done.stderr
 
 
 def test_the_drop_in_command_looks_for_every_dependency() -> None:

@@ -13,7 +13,7 @@ from kvspill.machine.kernel import Kernel, field_of
 from kvspill.machine.memory import total_memory
 from kvspill.machine.mounts import find_block_device, find_mount
 
-_PACKAGES = ("hdrhistogram", "numpy", "pydantic", "PyYAML", "rich")
+_PACKAGES = ("hdrhistogram", "numpy", "pydantic", "PyYAML", "rich", "scipy")
 
 
 def environment(directories: Iterable[Path | str] = (), kernel: Kernel | None = None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.stats import median_interval, paired_ratio, quantile, variation
+from lib.stats import paired_ratio
 
 
 def test_a_slowdown_that_both_sides_share_cancels_out_of_the_ratio() -> None:
@@ -23,22 +23,8 @@ def test_unpaired_measurements_are_refused() -> None:
         paired_ratio([1.0, 2.0], [1.0])
 
 
-def test_the_interval_is_the_same_for_the_same_values() -> None:
-    values = [0.9, 0.95, 1.0, 1.02, 0.97, 0.99, 1.01, 0.94, 0.96]
-    assert median_interval(values) == median_interval(values)
-
-
 @settings(max_examples=10)
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=12))
 def test_the_interval_holds_the_median_and_stays_among_the_values(values: list[float]) -> None:
     ratio = paired_ratio(values, [1.0] * len(values))
     assert min(values) <= ratio.low <= ratio.median <= ratio.high <= max(values)
-
-
-@pytest.mark.parametrize(("share", "expected"), [(0.95, 95), (0.951, 96), (0.5, 50), (1.0, 100), (0.0, 1)])
-def test_a_quantile_is_the_smallest_value_that_covers_its_share(share: float, expected: int) -> None:
-    assert quantile(list(range(100, 0, -1)), share) == expected
-
-
-def test_variation_is_deviation_over_mean() -> None:
-    assert variation([9.0, 10.0, 11.0]) == pytest.approx(0.1)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean
+from statistics import geometric_mean as _geometric_mean
 from typing import Any
 
 import numpy as np
 
-from kvspill.measure.statistics import mean_interval, student_quantile
+from kvspill.measure.statistics import difference_interval, mean_interval
 from kvspill.report.columns import Better
 
 BETTER = "better"
@@ -36,7 +37,7 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     """None where a value is not positive: a ratio of nothing has no logarithm."""
     if not values or min(values) <= 0:
         return None
-    return math.exp(fmean(map(math.log, values)))
+    return _geometric_mean(values)
 
 
 def ratio_of_samples(first: Sequence[float], second: Sequence[float]) -> Ratio | None:
@@ -44,28 +45,15 @@ def ratio_of_samples(first: Sequence[float], second: Sequence[float]) -> Ratio |
     if not first or not second or min(*first, *second) <= 0:
         return None
     logs_first, logs_second = [math.log(v) for v in first], [math.log(v) for v in second]
-    distance = fmean(logs_second) - fmean(logs_first)
     if len(first) < 2 or len(second) < 2:
-        return Ratio(math.exp(distance))
-    half = _welch_half_width(logs_first, logs_second)
-    return Ratio(math.exp(distance), _exp(distance - half), _exp(distance + half))
+        return Ratio(math.exp(fmean(logs_second) - fmean(logs_first)))
+    found = difference_interval(logs_first, logs_second, CONFIDENCE)
+    return Ratio(math.exp(found.mean), _exp(found.low), _exp(found.high))
 
 
 def _exp(value: float) -> float:
     """Two runs that scatter by orders of magnitude give an interval wider than numbers go."""
     return math.exp(max(-_WIDEST, min(_WIDEST, value)))
-
-
-def _welch_half_width(first: Sequence[float], second: Sequence[float]) -> float:
-    shares = [variance(sample) / len(sample) for sample in (first, second)]
-    error = sum(shares)
-    if error == 0:
-        return 0.0
-    parts = sum(share**2 / (len(sample) - 1) for share, sample in zip(shares, (first, second), strict=True))
-    # Rounded down: fewer degrees of freedom make the interval wider, never too narrow. The square of a tiny
-    # share may be no number any more.
-    freedom = max(1, int(error**2 / parts)) if parts else 1
-    return student_quantile((1 + CONFIDENCE) / 2, freedom) * math.sqrt(error)
 
 
 def ratio_of_pairs(ratios: Sequence[float]) -> Ratio | None:
@@ -89,9 +77,8 @@ def ratio_with_zeros(first: Sequence[float], second: Sequence[float]) -> Ratio |
     mean_first, mean_second = fmean(first), fmean(second)
     if len(first) < 2 or len(second) < 2:
         return Ratio(mean_second / mean_first)
-    half = _welch_half_width(first, second)
-    ends = ((mean_second + sign * half) / mean_first for sign in (-1, 1))
-    low, high = (max(0.0, end) for end in ends)
+    found = difference_interval(first, second, CONFIDENCE)
+    low, high = (max(0.0, 1 + end / mean_first) for end in (found.low, found.high))
     return Ratio(mean_second / mean_first, low, high)
 
 

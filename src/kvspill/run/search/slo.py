@@ -6,18 +6,12 @@ from typing import Any
 import numpy as np
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.measure.statistics import Interval
+from kvspill.measure.statistics import Interval, percentile
 from kvspill.records import NS_PER_MS, QoS
 from kvspill.run.search.controller import Answer, Stages
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.search import BracketSearch, Held, Judgement
-from kvspill.run.search.stage import (
-    Longs,
-    StageMeasure,
-    percentile,
-    rate_interval,
-    share_interval,
-)
+from kvspill.run.search.stage import Longs, StageMeasure, rate_interval, share_interval
 
 UP, DOWN = 2.0, 0.5
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvspill.measure.statistics import Interval, mean_interval, student_quantile
+from kvspill.measure.statistics import Interval, mean_interval, percentile, student_quantile
 from kvspill.records import GIB, NS_PER_MS, QoS
 
 Longs = NDArray[np.int64]
@@ -123,11 +123,6 @@ def percentiles_ms(values_ns: Longs) -> dict[str, float]:
         "mean": float(values_ns.mean()) / NS_PER_MS,
         **{f"p{rank}": percentile(values_ns, rank) / NS_PER_MS for rank in (50, 95, 99)},
     }
-
-
-def percentile(values: NDArray[Any], rank: float) -> float:
-    """The nearest-rank percentile: a value that was measured."""
-    return float(np.percentile(values, rank, method="inverted_cdf"))
 
 
 def rate_interval(amounts: Longs, batch: Longs, rows: Rows) -> Interval:
