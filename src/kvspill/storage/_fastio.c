@@ -184,6 +184,8 @@ static PyObject *exchange(PyObject *self, PyObject *args)
                           &max_pieces))
         return NULL;
     int ok = span_ok(&s, &log, &memory);
+    /* Memory that is written from may hold several pieces: each takes the next, then the first again. */
+    const Py_ssize_t samples = ok && memory.len > s.piece_bytes ? memory.len / s.piece_bytes : 1;
     const int64_t *page = pages.buf;
     if (ok && pages.len < s.pieces * 8)
         ok = 0, PyErr_SetString(PyExc_ValueError, "fewer pages than pieces");
@@ -201,7 +203,7 @@ static PyObject *exchange(PyObject *self, PyObject *args)
             char *here = (char *)arena.buf + page[piece] * s.piece_bytes;
             int64_t start = begin_piece(&s, piece);
             if (write)
-                memcpy(here, memory.buf, nbytes);
+                memcpy(here, (char *)memory.buf + piece % samples * s.piece_bytes, nbytes);
             else
                 memcpy(memory.buf, here, nbytes);
             note_piece(&s, piece, start, now_ns(), nbytes);

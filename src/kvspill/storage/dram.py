@@ -19,11 +19,10 @@ from kvspill.storage.jobs import SpanJob, Worker
 from kvspill.storage.lanes import Lanes, on_thread, post
 from kvspill.storage.stamps import BLOCK_BYTES, Verify, blocks_of, identify
 
-_THREADS_MAX = 4
 _JOIN_NS = 2 * NS_PER_SEC
 _FILL_AHEAD_NS = NS_PER_SEC // 5
-_BURST_PAGES = 2
-"""A lane fills this many pages from one sample of the base before it takes the next."""
+_PAGES_PER_LANE = 4
+"""A lane joins an object only for at least so many pages: waking a thread takes as long as copying a few."""
 
 
 class DramBackend(Backend):
@@ -43,10 +42,10 @@ class DramBackend(Backend):
             )
         self.arena = Arena(usable_bytes // PAGE_BYTES)
         self.verify = Verify[verify.upper()]
-        self._threads = threads or min(_THREADS_MAX, os.cpu_count() or 1)
-        self.plane = plane or DataPlane(PAGE_BYTES, self._threads)
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.plane = plane or DataPlane(PAGE_BYTES, self.threads)
         self._clock_ns = clock_ns
-        self._lanes = Lanes("kvspill-dram", self._threads, clock_ns)
+        self._lanes = Lanes("kvspill-dram", self.threads, clock_ns)
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, int], Pages] = {}
 
@@ -71,7 +70,7 @@ class DramBackend(Backend):
             post(loop, lambda: progress("dram arena", reached, total))
 
         self._lanes.start()
-        touches = (on_thread("kvspill-touch", lambda: self.arena.touch(report)) for _ in range(self._threads))
+        touches = (on_thread("kvspill-touch", lambda: self.arena.touch(report)) for _ in range(self.threads))
         fill_until_ns = self._clock_ns() + _FILL_AHEAD_NS
         fill = on_thread("kvspill-fill", lambda: self.plane.fill_some(fill_until_ns, self._clock_ns))
         await asyncio.gather(fill, *touches)
@@ -150,6 +149,9 @@ class _ReadJob(SpanJob):
             self.fail("short_read", f"{self.ref.key} has {len(self.pages)} pages of {self.span.piece_count}")
         return self.helpers()
 
+    def helpers(self) -> int:
+        return _helpers(self.backend, self.span)
+
     def move(self, worker: Worker) -> None:
         backend, span = self.backend, self.span
         memory = worker.memory(PAGE_BYTES)
@@ -181,18 +183,18 @@ class _WriteJob(SpanJob):
             self.fail("ENOMEM", f"{self.ref.key} needs {self.span.piece_count} pages, {free} are free")
         return self.helpers()
 
+    def helpers(self) -> int:
+        return _helpers(self.backend, self.span)
+
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - writes land in the arena
         if self.source is not None:
             self._copy_lent(self.source)
             return
         backend, pages = self.backend, self.pages
         assert pages is not None
-        status = int(Status.MORE)
-        while status == Status.MORE:
-            sample = backend.plane.sample(PAGE_BYTES)
-            status, _, _ = fastio.exchange(
-                True, sample, backend.arena.memory, pages, self.span, Verify.OFF, fastio.NOTHING, _BURST_PAGES
-            )
+        # One call for all of it: a thread that comes back for more data waits for the interpreter each time.
+        sample = backend.plane.sample(min(self.span.piece_count * PAGE_BYTES, len(backend.plane.base)))
+        fastio.exchange(True, sample, backend.arena.memory, pages, self.span, Verify.OFF, fastio.NOTHING)
 
     def _copy_lent(self, source: Source) -> None:
         assert self.pages is not None
@@ -215,6 +217,11 @@ class _WriteJob(SpanJob):
             self.backend.keep(self.ref, self.pages)
         else:
             self.backend.arena.give_back(self.pages)
+
+
+def _helpers(backend: DramBackend, span: Span) -> int:
+    """All threads may help with a large object: memory is only as fast as many of them together."""
+    return max(0, min(backend.threads, span.piece_count // _PAGES_PER_LANE) - 1)
 
 
 def _span(backend: DramBackend, ref: ObjectRef) -> Span:

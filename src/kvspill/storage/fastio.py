@@ -170,7 +170,10 @@ def exchange(
     base: Bytes,
     max_pieces: int = 0,
 ) -> Answer:
-    """Copy pieces between memory and the arena's pages (one page a piece), as transfer does with a file."""
+    """Copy pieces between memory and the arena's pages (one page a piece), as transfer does with a file.
+
+    Memory that is written from may hold several pieces: each takes the next one, then the first again.
+    """
     if _compiled is None:
         return _exchange_in_python(write, memory, arena, pages, span, verify, base, max_pieces)
     return _compiled.exchange(
@@ -200,7 +203,7 @@ def _exchange_in_python(
     base: Bytes,
     max_pieces: int,
 ) -> Answer:
-    done = 0
+    done, samples = 0, max(1, len(memory) // span.piece_bytes)
     while max_pieces <= 0 or done < max_pieces:
         piece = span.take()
         if piece is None:
@@ -210,7 +213,8 @@ def _exchange_in_python(
         page = arena[here : here + nbytes]
         start_ns = span.begin(piece)
         if write:
-            np.copyto(page, memory[:nbytes])
+            sample = piece % samples * span.piece_bytes
+            np.copyto(page, memory[sample : sample + nbytes])
         else:
             np.copyto(memory[:nbytes], page)
         span.note(piece, start_ns, time.monotonic_ns(), nbytes)
