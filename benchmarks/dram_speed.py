@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
 
@@ -14,6 +14,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.dram import DramBackend
@@ -24,6 +25,8 @@ GIB = 1 << 30
 BAR = 0.85
 COPY_BYTES = 64 * MIB
 """Each thread copies between two regions of this size: far more than its cache holds."""
+SHAPES = ((8, 32), (32, 8), (256, 8))
+"""MiB of an entry and entries in flight."""
 SWITCH_INTERVAL_SECONDS = 0.0005
 """As a run sets it."""
 
@@ -83,7 +86,7 @@ class Tier:
 
         return await self._drive(one, seconds)
 
-    async def _drive(self, one: Callable[[int, int], asyncio.Future[None]], seconds: float) -> float:
+    async def _drive(self, one: Callable[[int, int], Awaitable[None]], seconds: float) -> float:
         until, done = time.monotonic() + seconds, 0
 
         async def stream(number: int) -> None:
@@ -97,7 +100,7 @@ class Tier:
         return done * self.entry_bytes / GIB / (time.monotonic() - began)
 
     @staticmethod
-    async def _check(call: Sequence[object]) -> None:
+    async def _check(call: Awaitable[list[Completion]]) -> None:
         errors = {completion.error for completion in await call} - {None}
         if errors:
             raise RuntimeError(f"operations failed: {errors}")
@@ -121,7 +124,13 @@ async def compare(args: argparse.Namespace) -> list[tuple[str, ...]]:
                 share = median(ours / plain for ours, plain in found)
                 verdict = "pass" if share >= BAR else "FAIL"
                 rows.append(
-                    (f"{name} {entry_mib} MiB x{in_flight}", f"{tier_gib:.1f}", f"{plain_gib:.1f}", f"{share:.2f}", verdict)
+                    (
+                        f"{name} {entry_mib} MiB x{in_flight}",
+                        f"{tier_gib:.1f}",
+                        f"{plain_gib:.1f}",
+                        f"{share:.2f}",
+                        verdict,
+                    )
                 )
                 say("  ".join(rows[-1]))
         finally:
@@ -139,7 +148,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int, help="of both sides (default: processors of this process)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--shapes", type=shape, nargs="+", default=[(2, 32), (32, 8), (256, 8)], metavar="MIBxN")
+    parser.add_argument(
+        "--shapes", type=shape, nargs="+", default=[(2, 32), (32, 8), (256, 8)], metavar="MIBxN"
+    )
     args = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     rows = asyncio.run(compare(args))

@@ -212,6 +212,12 @@ class Config(BlockFields, AutoscalingFields):
         DEFAULT_IO_SIZE, "bytes per system call, such as 4MiB, 1M or 65536", group="io", metavar="SIZE"
     )
     io_threads: Annotated[int, Field(ge=1, le=1024)] = opt(32, "I/O threads", group="io")
+    dram_threads: Annotated[int, Field(ge=1, le=1024)] | None = opt(
+        None,
+        "threads that copy in the DRAM tier (default: as many as this process has processors)",
+        group="io",
+        advanced=True,
+    )
     sync: Literal["none", "data"] = opt("none", "data: fdatasync every entry", group="io")
     direct: Annotated[Literal["auto", "on", "off"], OnOff] = opt(
         "auto", "O_DIRECT; auto falls back to buffered and says so", group="io"

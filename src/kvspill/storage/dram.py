@@ -5,10 +5,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from kvspill.errors import UsageError
+from kvspill.machine.processors import memory_nodes, usable_processors
 from kvspill.records import NS_PER_SEC, Completion
 from kvspill.storage import fastio
 from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource, Pages, pages_of
@@ -42,7 +44,7 @@ class DramBackend(Backend):
             )
         self.arena = Arena(usable_bytes // PAGE_BYTES)
         self.verify = Verify[verify.upper()]
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or usable_processors()
         self.plane = plane or DataPlane(PAGE_BYTES, self.threads)
         self._clock_ns = clock_ns
         self._lanes = Lanes("kvspill-dram", self.threads, clock_ns)
@@ -70,7 +72,16 @@ class DramBackend(Backend):
             post(loop, lambda: progress("dram arena", reached, total))
 
         self._lanes.start()
-        touches = (on_thread("kvspill-touch", lambda: self.arena.touch(report)) for _ in range(self.threads))
+        nodes = memory_nodes()
+
+        def touch(number: int) -> None:
+            # Memory lies near the thread that touches it first: over all nodes their speeds add up.
+            if len(nodes) > 1:
+                os.sched_setaffinity(0, nodes[number % len(nodes)])
+            self.arena.touch(report)
+
+        count = max(self.threads, len(nodes))
+        touches = (on_thread("kvspill-touch", partial(touch, number)) for number in range(count))
         fill_until_ns = self._clock_ns() + _FILL_AHEAD_NS
         fill = on_thread("kvspill-fill", lambda: self.plane.fill_some(fill_until_ns, self._clock_ns))
         await asyncio.gather(fill, *touches)

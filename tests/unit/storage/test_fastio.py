@@ -14,7 +14,7 @@ from kvspill.records import MIB
 from kvspill.storage import fastio
 from kvspill.storage.buffers import fill_random, map_memory
 from kvspill.storage.fastio import NOTHING, Span, Status
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, identify
+from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, Bytes, Verify, identify
 
 pytestmark = pytest.mark.real
 PIECE = 64 * 1024
@@ -196,6 +196,16 @@ def test_arena_pages_hold_what_was_put_in_and_a_foreign_page_is_a_mismatch(base:
         Status.MISMATCH,
         2,
     )
+
+
+@pytest.mark.usefixtures("engine")
+def test_pages_are_written_from_one_sample_after_the_other(base: Bytes) -> None:
+    arena, pages = map_memory(8 * PIECE), np.array([6, 1, 3, 0, 7, 2], dtype=np.int64)
+    fastio.exchange(True, base[: 2 * PIECE], arena, pages, span(), Verify.OFF, NOTHING)
+    rest = slice(8 * STAMP_WORDS, BLOCK_BYTES)
+    for piece, page in enumerate(pages[:5]):
+        sample = base[piece % 2 * PIECE :][rest]
+        assert (arena[page * PIECE :][rest] == sample).all()
 
 
 def test_the_compiled_helper_refuses_memory_that_is_too_small(fd: int, base: Bytes) -> None:

@@ -8,7 +8,14 @@ def make(context: BackendContext) -> Backend:
     """An arena of the tier's usable bytes."""
     from kvspill.storage.dram import DramBackend
 
-    return DramBackend(context.usable_bytes, context.settings["verify"], context.clock_ns, context.plane)
+    settings = context.settings
+    return DramBackend(
+        context.usable_bytes,
+        settings["verify"],
+        context.clock_ns,
+        context.plane,
+        settings["dram_threads"],
+    )
 
 
 PLUGIN = Plugin(

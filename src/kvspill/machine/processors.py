@@ -1,0 +1,35 @@
+"""The processors that this process may use, by the memory that each is near to."""
+
+import os
+from pathlib import Path
+
+from kvspill.machine.kernel import Kernel, read_text
+
+
+def usable_processors() -> int:
+    """How many processors this process may run on: its affinity, which a container or taskset limits."""
+    return len(os.sched_getaffinity(0))
+
+
+def memory_nodes(kernel: Kernel | None = None, usable: frozenset[int] | None = None) -> list[frozenset[int]]:
+    """The usable processors of each NUMA node that has some; one node where the kernel names none."""
+    usable = frozenset(os.sched_getaffinity(0)) if usable is None else usable
+    folder = (kernel or Kernel()).sys / "devices" / "system" / "node"
+    found = [_listed(read_text(path / "cpulist") or "") & usable for path in _nodes(folder)]
+    return [processors for processors in found if processors] or [usable]
+
+
+def _nodes(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.removeprefix("node").isdecimal())
+    except OSError:
+        return []
+
+
+def _listed(text: str) -> frozenset[int]:
+    """Processors from the kernel's notation, such as 0-3,8."""
+    numbers: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
