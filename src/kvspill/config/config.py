@@ -318,11 +318,18 @@ class Config(BlockFields, AutoscalingFields):
         return self.recording is None or self.recording[0] == "sharegpt"
 
     @property
+    def people(self) -> list[tuple[float, Persona]]:
+        """The personas that have users, each with its share of them."""
+        there = [persona for persona in self.personas.values() if persona.weight > 0]
+        weights = sum(persona.weight for persona in there)
+        return [(persona.weight / weights, persona) for persona in there]
+
+    @property
     def max_context_tokens(self) -> int:
         """The longest context that any user can have; 0 where only the recording knows."""
         if self.recording is not None:
             return self.sharegpt.max_context_tokens if self.context_is_known else 0
-        return max(persona.context[1] for persona in self.personas.values() if persona.weight > 0)
+        return max(persona.context[1] for _share, persona in self.people)
 
     @property
     def largest_entry_bytes(self) -> int:

@@ -22,6 +22,11 @@ def _check_range(name: str, bounds: tuple[float, float]) -> None:
         raise ValueError(f"{name} [{low:g}, {high:g}] runs backwards; put the smaller number first")
 
 
+SMALLEST_SHARE: Final = 0.25
+"""A request draws its tokens between this share of its user's value and the value."""
+_MEAN_SHARE = (1 + SMALLEST_SHARE) / 2
+
+
 class Persona(Group):
     """A kind of user. Each user draws its own values from the ranges once."""
 
@@ -40,6 +45,15 @@ class Persona(Group):
         _check_range("generate", self.generate)
         _check_range("think", self.think)
         return self
+
+    @property
+    def mean_context_tokens(self) -> float:
+        """Context tokens of a mean request of a mean user."""
+        return _MEAN_SHARE * sum(self.context) / 2
+
+    @property
+    def mean_generated_tokens(self) -> float:
+        return _MEAN_SHARE * sum(self.generate) / 2
 
 
 def _persona(

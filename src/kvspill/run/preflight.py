@@ -214,16 +214,12 @@ def offered_write_bytes(config: Config) -> int:
     else:
         limit = UNLIMITED_BYTES
     seconds = config.duration or 0.0
-    people = [persona for persona in config.personas.values() if persona.weight > 0]
-    weights = sum(persona.weight for persona in people)
     tokens_per_sec = requests_per_sec = generated = 0.0
-    for persona in people:
-        share = persona.weight / weights
+    for share, persona in config.people:
         rate = share * _mean_inverse(*persona.think)
         requests_per_sec += rate
-        # A request draws between a quarter of its user's value and the value.
-        tokens_per_sec += rate * 0.625 * sum(persona.context) / 2
-        generated += rate * 0.625 * sum(persona.generate) / 2
+        tokens_per_sec += rate * persona.mean_context_tokens
+        generated += rate * persona.mean_generated_tokens
     offered = config.num_users * tokens_per_sec * seconds
     busy = generated / requests_per_sec * config.generation_ms_per_token / 1000
     if busy > 0:

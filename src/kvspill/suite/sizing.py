@@ -31,7 +31,6 @@ SECONDS: Mapping[str, float] = {
     "production_seconds": 180.0,
     "autoscale_seconds": 300.0,
 }
-_SMALLEST_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +95,8 @@ def safe_cpu_bytes(hardware: Hardware) -> int:
 
 def appetite(config: Config, read_gib_per_sec: float) -> Appetite:
     """Estimate from the personas' mean values; good enough to choose a number of users."""
-    people = [persona for persona in config.personas.values() if persona.weight > 0]
-    weight = sum(persona.weight for persona in people)
     entry = moved = busy = written = 0.0
-    for persona in people:
-        share = persona.weight / weight
+    for share, persona in config.people:
         entry_bytes, request_bytes, pause = _request(config, persona)
         device_seconds = request_bytes / (read_gib_per_sec * GIB)
         entry += share * entry_bytes
@@ -112,10 +108,8 @@ def appetite(config: Config, read_gib_per_sec: float) -> Appetite:
 
 def _request(config: Config, persona: Persona) -> tuple[float, float, float]:
     """Bytes of the entry, bytes moved and seconds without I/O of this persona's mean request."""
-    mean_share = (1 + _SMALLEST_SHARE) / 2
-    context = mean_share * sum(persona.context) / 2
-    generated = mean_share * sum(persona.generate) / 2
-    entry_bytes = context * config.bytes_per_token
+    generated = persona.mean_generated_tokens
+    entry_bytes = persona.mean_context_tokens * config.bytes_per_token
     decode_reads = 1 + math.ceil(generated / config.decode_batch_size)
     history_reads = 0.0 if config.disable_multi_turn else 1 - config.conversation_end_probability
     pause = sum(persona.think) / 2 + generated * config.generation_ms_per_token / 1000

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.groups import Persona
+from kvspill.config.groups import SMALLEST_SHARE, Persona
 from kvspill.records import HitType, QoS, Request, SharedPrefix
 from kvspill.workload.draws import between, qos_of, think_ns, usual_think_ns, weighted
 from kvspill.world import World
-
-_SMALLEST_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +118,4 @@ def prompt_key(text: str, kind: str = "system") -> str:
 
 def _part(value: int, chance: float) -> int:
     """Between a quarter of the user's value and the value."""
-    return between(max(1, int(value * _SMALLEST_SHARE)), value, chance)
+    return between(max(1, int(value * SMALLEST_SHARE)), value, chance)
