@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.requests import RequestTally
 from kvspill.measure.timeline import Timeline
@@ -31,14 +32,12 @@ class Recorder:
 
     def __init__(self, window_start_ns: int, window_end_ns: int | None, bytes_per_token: int):
         self.bytes_per_token = bytes_per_token
-        self.open_window(window_start_ns, window_end_ns)
-
-    def open_window(self, start_ns: int, end_ns: int | None) -> None:
-        """Begin anew: whatever was seen before (ingestion, population) is not counted (S3)."""
-        self.window_start_ns = start_ns
-        self.window_end_ns = _FAR_FUTURE_NS if end_ns is None else end_ns
-        self.timeline = Timeline(start_ns)
+        self.window_start_ns = window_start_ns
+        self.window_end_ns = _FAR_FUTURE_NS if window_end_ns is None else window_end_ns
+        self.timeline = Timeline(window_start_ns)
         self.requests = RequestTally()
+        self.storage_ttft = Histogram()
+        """What storage adds to the time to the first token, of requests that say how much they recomputed."""
         self.cache_call_ns = 0
         """Time that requests spent inside cache calls in the window, all of them added up.
 
@@ -49,7 +48,7 @@ class Recorder:
         self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
         self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
         self._lanes = {tier: {verb: Lane(tier, verb) for verb in Verb} for tier in Tier}
-        self._latest_ns = start_ns
+        self._latest_ns = window_start_ns
 
     @property
     def window_seconds(self) -> float:
@@ -216,6 +215,8 @@ class Recorder:
         if record.failure is not None:
             self.timeline.add("failed_requests", record.finished_ns)
             return
+        if record.recomputed_tokens is not None:
+            self.storage_ttft.record(record.storage_ttft_ns)
         self.timeline.add("requests", record.finished_ns)
         self.timeline.add("tokens", record.finished_ns, record.generated_tokens)
 

@@ -143,20 +143,6 @@ def _load(users: int, in_service: int, queued: int, completed: int) -> str:
     return f"users {users:,}   in service {in_service:,}   queued {queued:,}   completed {completed:,}"
 
 
-def search_text(
-    world: World,
-    start_ns: int,
-    config: Config,
-    engine: Engine,
-    recorder: Recorder | None,
-    cache: Cache,
-    status: str,
-) -> str:
-    """A search for a limit: what it is doing, and the state of the stage that is being measured."""
-    now = look(world, start_ns, config, engine, recorder, cache)
-    return "\n".join(search_lines(now, status, recorder is not None, engine.failed))
-
-
 def search_lines(now: Glance, status: str, measuring: bool, failed: int) -> list[str]:
     """The block of a search; rates are those of its present stage."""
     time_text = clock(now.elapsed_seconds)

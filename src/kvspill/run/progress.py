@@ -8,10 +8,10 @@ from typing import IO, TYPE_CHECKING
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
-from kvspill.measure.recorder import Recorder
 from kvspill.outputs import mute
 from kvspill.records import NS_PER_SEC
-from kvspill.run.glance import Recent, block, fitted, line, look
+from kvspill.run.glance import Recent, block, fitted, line, look, search_lines
+from kvspill.run.stages import Policy, Stages
 from kvspill.serving.engine import Engine
 from kvspill.world import World
 
@@ -63,22 +63,22 @@ class Progress:
             self.say(text)
 
     async def watch(
-        self, world: World, config: Config, engine: Engine, recorder: Recorder, cache: Cache
+        self, world: World, config: Config, engine: Engine, stages: Stages, cache: Cache, policy: Policy
     ) -> None:
-        """Show the state of the run until cancelled."""
+        """Show the state of the run until cancelled; of a search, that of the stage under way."""
         start_ns, recent = world.now_ns(), Recent()
 
         def lines() -> list[str]:
+            recorder, status = stages.measuring, policy.status
             now = look(world, start_ns, config, engine, recorder, cache)
+            if status is not None:
+                return search_lines(now, status, recorder is not None, engine.failed)
             return block(now, recent.before(now)) if self._on_terminal else [line(now)]
 
-        await self._show(world, lines)
+        await self.follow(world, lines)
 
-    async def follow(self, world: World, text: Callable[[], str]) -> None:
-        """Show a text, as it is then, again and again until cancelled; a log gets it on one line."""
-        await self._show(world, lambda: text().splitlines())
-
-    async def _show(self, world: World, lines: Callable[[], Sequence[str]]) -> None:
+    async def follow(self, world: World, lines: Callable[[], Sequence[str]]) -> None:
+        """Show lines, as they are then, again and again until cancelled; a log gets them as one."""
         if self._quiet or world.virtual:
             return
         interval_ns = round((TERMINAL_SECONDS if self._on_terminal else PLAIN_SECONDS) * NS_PER_SEC)

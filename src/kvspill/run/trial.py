@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
@@ -16,9 +16,6 @@ from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.probes import Probe
 from kvspill.measure.oplog import OpLog
-from kvspill.measure.recorder import Recorder
-from kvspill.measure.tee import Tee
-from kvspill.measure.watch import WindowWatch
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.result import build_result
@@ -29,20 +26,24 @@ from kvspill.run.build import (
     build_cache,
     build_engine,
     build_workload,
-    tier_facts,
     tier_limits,
 )
 from kvspill.run.ceiling import null_ceiling
 from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
-from kvspill.run.loadwatch import watch_load
 from kvspill.run.precondition import precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
 from kvspill.run.signals import Interrupts
+from kvspill.run.stages import OneStage, Policy, Stage, Stages
+from kvspill.serving.accounting import Accountant
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
 from kvspill.world import World, run_real, run_virtual
+
+if TYPE_CHECKING:
+    from kvspill.run.search.controller import Search
+    from kvspill.run.search.monitor import WindowMonitor
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
@@ -60,6 +61,8 @@ class Plan:
     storage_bytes: int
     cache_dirs: tuple[Path, ...] = ()
     warnings: Sequence[Mapping[str, str]] = ()
+    announced: tuple[str, ...] = ()
+    """What is said before the trial: what it will take of the machine, which trial it is."""
     closing_seconds_max: float | None = None
     """How long the removal of files may hold up the end; None where another run follows in this process."""
     closed_by_seconds: float | None = None
@@ -88,8 +91,10 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
         if interrupts.reason is not None:
             raise asyncio.CancelledError
         limits = tier_limits(plan.config, plan.storage_bytes)
-        # First of all: a recording that cannot be read must not cost the time to prepare the tiers.
+        # First of all: a recording that cannot be read is refused before a word is said.
         workload = build_workload(plan.config, world, limits)
+        for text in plan.announced:
+            progress.say(text)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
         opened.extend(backends.values())
         try:
@@ -100,8 +105,7 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             if plan.config.precondition and Tier.STORAGE in backends:
                 storage = backends[Tier.STORAGE]
                 settled = await precondition(world, storage, plan.storage_bytes, progress)
-            kind = _search_trial() if plan.config.enable_autoscaling else Trial
-            result = await kind(plan, world, backends, limits, progress).run(workload, interrupts)
+            result = await Trial(plan, world, backends, limits, progress).run(workload, interrupts)
         finally:
             seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
             left = await close_within(seconds, opened, plan.cache_dirs, progress)
@@ -120,14 +124,8 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             close_all_now(opened)
 
 
-def _search_trial() -> "type[Trial]":
-    from kvspill.run.search_trial import SearchTrial
-
-    return SearchTrial
-
-
 class Trial:
-    """The load of one trial and what is known of it at the end."""
+    """The load of one trial, held in stages, and what is known of it at the end."""
 
     def __init__(
         self,
@@ -146,103 +144,113 @@ class Trial:
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> dict[str, Any]:
         config, world = self.config, self.world
-        # Nothing before the load is counted (S3): the recorder's window opens when the load starts.
-        recorder = Recorder(0, None, config.bytes_per_token)
+        monitor = await self._monitor()
         log = None if config.log_ops is None else OpLog(Path(config.log_ops))
         accountant = build_accountant(config, self.limits)
-        observer = Tee(recorder, accountant) if log is None else Tee(recorder, accountant, log)
-        cache = build_cache(config, world, observer, self.backends, self.limits)
+        probe = None if self.plan.simulated else Probe(self.plan.cache_dirs)
+        others = (observer for observer in (accountant, log, monitor) if observer is not None)
+        stages = Stages(world, config.bytes_per_token, probe, *others)
+        cache = build_cache(config, world, stages.observer, self.backends, self.limits)
         await self.preload(workload, cache)
         start_ns = world.now_ns()
         if log is not None:
             log.count_from(start_ns)
-        window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
-        accountant.begin(window_start_ns)
-        recorder.open_window(window_start_ns, self._end_ns(start_ns))
-        engine = build_engine(config, world, observer, cache, start_ns, workload)
+        accountant.begin()
+        engine = build_engine(config, world, stages.observer, cache, start_ns, workload)
         interrupts.load_begins(engine.interrupt)
-        facts, probes = await self._measure(engine, recorder, cache, start_ns, window_start_ns)
+        stages.load_begins(engine, cache)
+        search = None
+        if monitor is not None:
+            from kvspill.run.search.build import make_search
+
+            search = make_search(config, world, workload, engine, stages, monitor)
+        window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
+        policy = OneStage(stages, start_ns, window_start_ns) if search is None else search
+        health = Health(world, config, cache)
+        await self._drive(engine, cache, stages, policy, health)
         if log is not None:
             log.close()
+        facts = self._facts(stages.answer, engine, health, workload, accountant)
+        return await self._result(stages.answer, facts, search)
+
+    async def _monitor(self) -> "WindowMonitor | None":
+        """What a search decides by; it needs to know how fast the idle device is."""
+        if not self.config.enable_autoscaling:
+            return None
+        from kvspill.run.search.build import make_monitor
+
+        return await make_monitor(self.config, self.backends.get(Tier.STORAGE), self.progress)
+
+    async def _drive(
+        self, engine: Engine, cache: Cache, stages: Stages, policy: Policy, health: Health
+    ) -> None:
+        """Run the load with the policy beside it; an error of either ends both."""
+
+        async def hold() -> None:
+            try:
+                await policy.run(engine.finish)
+            except BaseException:
+                engine.finish()
+                raise
+
+        holding = asyncio.ensure_future(hold())
+        shown = self.progress.watch(self.world, self.config, engine, stages, cache, policy)
+        beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
+        try:
+            await engine.run(lambda: stages.end(self.world.now_ns()))
+        finally:
+            for task in (*beside, holding):
+                task.cancel()
+        if holding.done() and not holding.cancelled():
+            holding.result()
+
+    def _facts(
+        self, stage: Stage, engine: Engine, health: Health, workload: Workload, accountant: Accountant
+    ) -> RunFacts:
+        """The stage's own counts, and what holds for the whole load."""
+        assert stage.facts is not None, "the answer's window is closed"
         io_facts = {
-            "name": config.io_model,
-            "prefill_us_per_token": config.generation_us_per_prefill_token,
+            "name": self.config.io_model,
+            "prefill_us_per_token": self.config.generation_us_per_prefill_token,
             **accountant.facts(),
+            "storage_ttft_ms": stage.recorder.storage_ttft.statistics_ms(),
             **engine.io_facts,
         }
-        facts = replace(facts, workload=workload.facts(), io_model=io_facts)
+        return replace(
+            stage.facts,
+            finished_ns=self.world.now_ns(),
+            digest=engine.digest,
+            interrupted=engine.interrupted,
+            workload=workload.facts(),
+            io_model=io_facts,
+            **health.facts(),
+        )
+
+    async def _result(self, stage: Stage, facts: RunFacts, search: "Search | None") -> dict[str, Any]:
+        config, simulated = self.config, self.plan.simulated
+        users = None if search is None else stage.users
+        steps = [] if search is None else search.entries(facts.interrupted)
         ceiling = None
-        if not self.plan.simulated and facts.interrupted is None:
-            ceiling = await null_ceiling(config, world, CEILING_SECONDS)
+        if not simulated and facts.interrupted is None:
+            fixed = config if users is None else config.changed(enable_autoscaling=False, num_users=users)
+            ceiling = await null_ceiling(fixed, self.world, CEILING_SECONDS)
         return build_result(
             config,
             facts,
-            recorder,
-            probes,
-            [*self.plan.warnings, *skipped_rows(facts.workload), *io_model_cautions(facts.io_model)],
-            environment=None if self.plan.simulated else environment(self.plan.cache_dirs),
+            stage.recorder,
+            stage.probes,
+            [
+                *self.plan.warnings,
+                *skipped_rows(facts.workload),
+                *io_model_cautions(facts.io_model),
+                *([] if search is None else search.cautions(steps)),
+            ],
+            environment=None if simulated else environment(self.plan.cache_dirs),
             ceiling=ceiling,
+            autoscaling=steps,
+            users=users,
             trials=config.trials,
         )
-
-    def _end_ns(self, start_ns: int) -> int | None:
-        duration = self.config.duration
-        return None if duration is None else start_ns + round(duration * NS_PER_SEC)
-
-    async def _measure(
-        self, engine: Engine, recorder: Recorder, cache: Cache, start_ns: int, window_start_ns: int
-    ) -> tuple[RunFacts, dict[str, Any] | None]:
-        """Run the load; what can only be known at its very end is noted then."""
-        world = self.world
-        watch = None
-        if not self.plan.simulated:
-            watch = WindowWatch(world, Probe(self.plan.cache_dirs), window_start_ns)
-        health = Health(world, self.config, cache)
-        beside = [
-            health.watch(engine.interrupt),
-            self.progress.watch(world, self.config, engine, recorder, cache),
-            watch_load(world, engine, recorder),
-        ]
-        beside += [] if watch is None else [watch.run()]
-        tasks = [asyncio.ensure_future(work) for work in beside]
-        at_end: dict[str, Any] = {}
-
-        def note_the_end() -> None:
-            at_end["probes"] = None if watch is None else watch.finish()
-            at_end["window_end_ns"] = recorder.close_window(world.now_ns())
-            at_end["under_way"] = engine.in_service
-            at_end["unfinished"] = engine.unfinished(at_end["window_end_ns"])
-            at_end["tiers"] = tier_facts(cache)
-            at_end["health"] = health.facts()
-
-        try:
-            await engine.run(note_the_end)
-        finally:
-            for task in tasks:
-                task.cancel()
-        facts = RunFacts(
-            simulated=self.plan.simulated,
-            window_start_ns=window_start_ns,
-            window_end_ns=at_end["window_end_ns"],
-            load_start_ns=start_ns,
-            finished_ns=world.now_ns(),
-            digest=engine.digest,
-            arrived=engine.arrived,
-            completed=engine.completed,
-            failed=engine.failed,
-            shed=engine.shed,
-            unfinished_ages_ns=tuple(wait_ns for _qos, wait_ns in at_end["unfinished"]),
-            unfinished_qos=tuple(qos for qos, _wait_ns in at_end["unfinished"]),
-            under_way=at_end["under_way"],
-            arrivals_end_ns=engine.arrivals_end_ns,
-            lateness_ns=tuple(engine.lateness_ns),
-            tiers=at_end["tiers"],
-            prefix_matches=engine.prefix_matches,
-            prefix_bytes_saved=engine.prefix_bytes_saved,
-            interrupted=engine.interrupted,
-            **at_end["health"],
-        )
-        return facts, at_end["probes"]
 
     async def preload(self, workload: Workload, cache: Cache) -> None:
         """Store what must be there before the load begins, several entries at a time."""

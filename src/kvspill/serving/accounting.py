@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-from kvspill.measure.histograms import Histogram
 from kvspill.records import Eviction, Lookup, OpRecord, Purpose, Request, RequestRecord, Verb
 from kvspill.serving.bounds import Access, AccessLog, hit_bounds
 from kvspill.serving.breakeven import BreakEven
@@ -30,10 +29,9 @@ class Accountant:
         self._block_tokens = block_tokens
         self._capacity_bytes = capacity_bytes
         self._counting = False
-        self._window_start_ns = 0
         self._log = AccessLog(chained)
         self._even = BreakEven(bytes_per_token, recompute_us_per_token * 1000)
-        self._ttft = Histogram()
+        self._in_blocks = False
         self._seen: set[str] = set()
         self._ideal_read_bytes = 0
         self._read_bytes = 0
@@ -42,10 +40,9 @@ class Accountant:
         self._reused_bytes = 0
         """What the requests in the log of accesses found: never more than an unlimited cache has."""
 
-    def begin(self, window_start_ns: int) -> None:
-        """The load begins: nothing before it is counted, and no latency before the window (S3)."""
+    def begin(self) -> None:
+        """The load begins: nothing before it is counted (S3)."""
         self._counting = True
-        self._window_start_ns = window_start_ns
 
     def op(self, record: OpRecord) -> None:
         if record.completion.error is not None:
@@ -69,8 +66,7 @@ class Accountant:
         if record.failure is not None:
             return
         self._even.add(record)
-        if record.recomputed_tokens is not None and record.finished_ns >= self._window_start_ns:
-            self._ttft.record(record.storage_ttft_ns)
+        self._in_blocks |= record.recomputed_tokens is not None
         if self._log.add(self._accesses(record.request), record.started_ns):
             self._reused_bytes += record.reused_bytes
         if len(self._seen) < _KEYS_MAX:
@@ -105,6 +101,5 @@ class Accountant:
             "read_inflation": self._read_bytes_of_ideal / ideal if ideal else None,
             "byte_hit_rate": None if bounds is None else self._reused_bytes / bounds.looked_up_bytes,
             "hit_rate_bounds": None if bounds is None else asdict(bounds),
-            "break_even": self._even.facts() if self._even.loads or self._ttft.count else None,
-            "storage_ttft_ms": self._ttft.statistics_ms(),
+            "break_even": self._even.facts() if self._even.loads or self._in_blocks else None,
         }

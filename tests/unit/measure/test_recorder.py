@@ -1,6 +1,7 @@
 """The recorder counts what completes inside the window, and nothing else (S3-S5, C6)."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -276,14 +277,9 @@ def test_the_sample_of_requests_is_even_and_bounded() -> None:
     assert seen[0] == 0
 
 
-def test_opening_the_window_forgets_what_was_seen_before_s3() -> None:
-    recorder = Recorder(0, None, bytes_per_token=1)
-    recorder.op(op(1, purpose=Purpose.INGEST, verb=Verb.WRITE))
-    recorder.request(request(1))
-    recorder.open_window(ns(10), ns(20))
-    assert sum(lane.op_count + lane.byte_count for lane in recorder.lanes()) == 0
-    assert recorder.requests.completed == 0
-    assert recorder.timeline.columns(ns(20)) == {}
-    recorder.op(op(15))
-    assert recorder.lane(*READ).op_count == 1
-    assert recorder.window_seconds == 10
+def test_storage_ttft_is_that_of_the_window_and_of_requests_that_say_what_they_recomputed() -> None:
+    recorder = Recorder(ns(10), ns(20), bytes_per_token=1)
+    for finished, recomputed in ((9, 3), (15, None), (16, 3), (21, 3)):
+        recorder.request(replace(request(finished), recomputed_tokens=recomputed, load_ns=7))
+    assert recorder.storage_ttft.count == 1
+    assert recorder.storage_ttft.statistics_ms() is not None

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import re
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,14 +13,12 @@ from kvspill.records import MIB, NS_PER_SEC, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
-from kvspill.run import search_trial as search_module
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
 from kvspill.run.search.capacity import CapacityMode, _Stage
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import Pace, SearchOptions
 from kvspill.run.search.stage import StageMeasure
-from kvspill.run.search_trial import SearchTrial
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
@@ -118,26 +115,6 @@ def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path) 
     assert answer["reason"].endswith("The run was interrupted by SIGINT.")
     (warning,) = [item for item in result["warnings"] if item["code"] == "autoscaling_inconclusive"]
     assert warning["remedy"] == "Let it run to its end."
-
-
-@pytest.mark.parametrize("reason", ["interrupted by SIGINT", None])
-def test_nothing_is_measured_after_an_interrupt(tmp_path, monkeypatch, reason) -> None:
-    measured = []
-
-    async def ceiling(*_arguments) -> None:
-        measured.append("ceiling")
-
-    monkeypatch.setattr(search_module, "null_ceiling", ceiling)
-    monkeypatch.setattr(search_module, "environment", lambda _dirs: None)
-    monkeypatch.setattr(search_module, "build_result", lambda *_some, **_more: {})
-    config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
-    trial = SearchTrial(Plan(config, False, UNLIMITED_BYTES), None, {}, {}, Progress(True))
-    facts = SimpleNamespace(interrupted=reason, workload={})
-    account = SimpleNamespace(facts=lambda *_: facts, users=3, probes=None)
-    controller = SimpleNamespace(entries=lambda _reason: [{"concluded": True}])
-    windows, workload = SimpleNamespace(recorder=object()), SimpleNamespace(facts=dict)
-    asyncio.run(trial._result(account, windows, controller, workload))
-    assert measured == ([] if reason else ["ceiling"])
 
 
 def test_the_row_log_has_the_rows_of_every_stage(tmp_path) -> None:

@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 
-from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC, QoS, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead, fit_line, probe_unloaded
 from kvspill.run.search.monitor import WindowMonitor
@@ -14,7 +13,6 @@ from kvspill.run.search.qos import QosMode
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.run.search.search import Judgement
 from kvspill.run.search.stage import pooled, share_interval
-from kvspill.run.search.windows import StageWindows
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import run_virtual
@@ -181,20 +179,6 @@ def test_a_round_is_pause_and_stay() -> None:
     monitor.request(served(1, e2e_ms=100, queue_ms=40, think_ms=500))
     assert monitor.mean_round_ns(with_wait=True) == 600e6
     assert monitor.mean_round_ns(with_wait=False) == 560e6
-
-
-def test_a_stage_that_outlives_the_load_changes_nothing() -> None:
-    """A signal ends the load between a stage's last look and its close."""
-    windows = StageWindows(monitor_of(), lambda at_ns: Recorder(at_ns, None, 1))
-    windows.open(0)
-    windows.close(10)
-    windows.open(20)
-    windows.end(30)
-    windows.close(40)
-    windows.stage(50)
-    windows.open(60)
-    assert windows.recorder is not None
-    assert (windows.recorder.window_start_ns, windows.recorder.window_end_ns) == (0, 10)
 
 
 def judged(monitor: WindowMonitor) -> Judgement:

@@ -9,7 +9,7 @@ def accountant(name="prefix", capacity_bytes=1 << 40, begun=True):
     model = make_io_model(name, IoOptions(bytes_per_token=100, block_tokens=10))
     account = Accountant(model, 100, 10, capacity_bytes, 50.0, chained=name == "prefix")
     if begun:
-        account.begin(1000)
+        account.begin()
     return account
 
 
@@ -63,7 +63,7 @@ def test_nothing_shared_has_no_inflation():
 def test_demotions_failures_and_what_came_before_the_load_are_not_reads_of_the_model():
     account = accountant(begun=False)
     read(account, "early")
-    account.begin(0)
+    account.begin()
     read(account, "a", purpose=Purpose.DEMOTION)
     read(account, "a", error="EIO")
     assert account.facts()["read_bytes"] == 0
@@ -91,7 +91,7 @@ def test_what_was_stored_before_the_load_can_be_found_by_an_unlimited_cache():
     account = accountant(begun=False)
     completion = Completion(0, 0, 1, 1)
     account.op(OpRecord(Tier.STORAGE, Verb.WRITE, Purpose.INGEST, "a", 1000, 1000, completion))
-    account.begin(1000)
+    account.begin()
     served(account, "ab", started_ns=10, loaded=10)
     facts = account.facts()
     assert facts["byte_hit_rate"] == facts["hit_rate_bounds"]["infinite"] == 0.5
@@ -111,10 +111,3 @@ def test_failed_requests_save_nothing():
     account = accountant()
     served(account, "ab", failure="block read", loaded=20)
     assert account.facts()["break_even"] is None
-
-
-def test_latencies_of_the_warm_up_are_not_stated():
-    account = accountant()
-    served(account, "ab", finished_ns=999, load_ns=5_000_000)
-    served(account, "ab", started_ns=100, finished_ns=1000, load_ns=7)
-    assert account.facts()["storage_ttft_ms"]["max"] == 107 / 1e6

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from kvspill.measure.statistics import Interval
-from kvspill.run.search.controller import DESCEND, Answer, Stages
+from kvspill.run.search.controller import DESCEND, Answer, Levels
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.stage import StageMeasure
 
@@ -56,28 +56,28 @@ class CapacityMode:
         what = "KV tok/s on storage" if self._options.by_storage else "tok/s"
         return f"{rate.mean:,.0f} {what} [{rate.low:,.0f}, {rate.high:,.0f}]"
 
-    async def search(self, stages: Stages) -> Answer:
-        reached = await self._climb(stages)
-        await self._descend(stages)
-        await self._refine(stages)
-        while not self._confirmations or self._may_return_again(stages):
+    async def search(self, levels: Levels) -> Answer:
+        reached = await self._climb(levels)
+        await self._descend(levels)
+        await self._refine(levels)
+        while not self._confirmations or self._may_return_again(levels):
             peak = self._peak()
             reason = f"return to the peak of {self.line(peak.measure)}"
-            held = await self._hold(stages, peak.level, "confirm", reason)
+            held = await self._hold(levels, peak.level, "confirm", reason)
             self._confirmations.append(held)
             if self._holds(held):
                 break
         return self._answer(self._confirmations[-1], reached)
 
-    def _may_return_again(self, stages: Stages) -> bool:
-        return len(self._confirmations) < CONFIRMATIONS_MAX and stages.time_for(0, confirmation=True)
+    def _may_return_again(self, levels: Levels) -> bool:
+        return len(self._confirmations) < CONFIRMATIONS_MAX and levels.time_for(0, confirmation=True)
 
-    async def _climb(self, stages: Stages) -> bool:
+    async def _climb(self, levels: Levels) -> bool:
         """Add users until it no longer helps; False where the highest load allowed still helped."""
         level, action, reason = self._options.start, "start", "first stage"
         factor, best, idle_stages = FIRST_FACTOR, 0.0, 0
         while True:
-            held = await self._hold(stages, level, action, reason, best * CLEAR_GAIN or math.inf)
+            held = await self._hold(levels, level, action, reason, best * CLEAR_GAIN or math.inf)
             self._stages.append(held)
             now = self.rate(held.measure)
             if self._falls_clearly(held):
@@ -95,7 +95,7 @@ class CapacityMode:
             reason = f"{self.line(held.measure)} at {self._options.shown(level)}, best so far {best:,.0f}"
             level, action = min(self._options.highest, max(level + 1, math.ceil(level * factor))), "scale_up"
 
-    async def _descend(self, stages: Stages) -> None:
+    async def _descend(self, levels: Levels) -> None:
         """The first stage may have had more users than the peak needs: halve them until throughput falls.
 
         The peak is known already: where the time is short, its confirmation goes first.
@@ -105,7 +105,7 @@ class CapacityMode:
             return
         level, reached = first.level, True
         while reached and level > lowest:
-            if not stages.time_for(1, confirmation=True):
+            if not levels.time_for(1, confirmation=True):
                 self._hurried = True
                 return
             self._descended = True
@@ -113,14 +113,14 @@ class CapacityMode:
                 f"{self.line(first.measure)} at {self._options.shown(first.level)}: fewer may reach it too"
             )
             level = max(lowest, level // 2)
-            self._stages.append(await self._hold(stages, level, DESCEND, reason))
+            self._stages.append(await self._hold(levels, level, DESCEND, reason))
             reached = self._reaches(level)
         fewest = self._peak().level
         middle = round(math.sqrt(level * fewest))
-        if level < middle < fewest and stages.time_for(1, confirmation=True):
+        if level < middle < fewest and levels.time_for(1, confirmation=True):
             shown = self._options.shown
             reason = f"the fewest that reach the peak are between {shown(level)} and {shown(fewest)}"
-            self._stages.append(await self._hold(stages, middle, DESCEND, reason))
+            self._stages.append(await self._hold(levels, middle, DESCEND, reason))
 
     def _reaches(self, level: int, share: float = 1 - SAME) -> bool:
         """Whether a level's interval reaches the mean of all that are as good as the best."""
@@ -130,22 +130,22 @@ class CapacityMode:
         rate = self._rate(level)
         return plateau > 0 and rate.mean >= share * plateau and rate.high >= plateau
 
-    async def _refine(self, stages: Stages) -> None:
+    async def _refine(self, levels: Levels) -> None:
         """A peak that falls off on its far side may lie between two stages: look there once each."""
         if not self._fell:
             return
         peak = max(self._stages, key=lambda held: self.rate(held.measure).mean)
-        levels = sorted(held.level for held in self._stages)
-        place = levels.index(peak.level)
-        for other in (levels[place + 1 : place + 2], levels[max(0, place - 1) : place]):
+        held_levels = sorted(held.level for held in self._stages)
+        place = held_levels.index(peak.level)
+        for other in (held_levels[place + 1 : place + 2], held_levels[max(0, place - 1) : place]):
             middle = round(math.sqrt(peak.level * other[0])) if other else peak.level
-            if middle not in levels and stages.time_for(1, confirmation=True):
+            if middle not in held_levels and levels.time_for(1, confirmation=True):
                 shown = self._options.shown
                 reason = f"the peak may lie between {shown(peak.level)} and {shown(other[0])}"
-                self._stages.append(await self._hold(stages, middle, "refine", reason))
+                self._stages.append(await self._hold(levels, middle, "refine", reason))
 
     async def _hold(
-        self, stages: Stages, level: int, action: str, reason: str, clear: float = math.inf
+        self, levels: Levels, level: int, action: str, reason: str, clear: float = math.inf
     ) -> _Stage:
         """Hold a level until its throughput is known well, or to lie above `clear` for sure."""
 
@@ -154,7 +154,7 @@ class CapacityMode:
             half = rate.relative_half_width
             return rate.low > clear or (half is not None and half <= PRECISION)
 
-        return _Stage(level, await stages.hold(level, action, reason, done))
+        return _Stage(level, await levels.hold(level, action, reason, done))
 
     def _falls_clearly(self, held: _Stage) -> bool:
         """Below the best window, and their intervals don't touch."""

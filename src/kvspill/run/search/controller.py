@@ -1,15 +1,17 @@
-"""The controller: holds the load at one level after another and keeps the account of every step."""
+"""The policy of a search: holds one level after another and keeps the account of every step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kvspill.records import NS_PER_SEC
+from kvspill.result.warnings import Caution, caution
 from kvspill.run.search.lever import Lever
+from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.run.search.stage import StageMeasure
-from kvspill.run.search.windows import StageWindows
+from kvspill.run.stages import Stages
 from kvspill.world import World
 
 BATCHES = 10
@@ -44,7 +46,7 @@ class Answer:
 class Mode(Protocol):
     """One way to search. `search` holds stages until it knows; `so_far` answers where the time is up."""
 
-    async def search(self, stages: "Stages") -> Answer: ...
+    async def search(self, levels: "Levels") -> Answer: ...
 
     def so_far(self) -> Answer: ...
 
@@ -73,20 +75,22 @@ class Gate(Protocol):
         ...
 
 
-class Stages:
+class Levels:
     """What a mode works with: one call holds a level until its window says enough."""
 
     def __init__(
         self,
         world: World,
         lever: Lever,
-        windows: StageWindows,
+        stages: Stages,
+        monitor: WindowMonitor,
         options: SearchOptions,
         gate: Gate,
     ):
         self._world = world
         self._lever = lever
-        self._windows = windows
+        self._stages = stages
+        self._monitor = monitor
         self._options = options
         self._gate = gate
         self._pace = options.pace
@@ -112,24 +116,25 @@ class Stages:
         started_ns = self._world.now_ns()
         settled = await self._settle(level, action)
         self._settling_ns = max(self._settling_ns, self._world.now_ns() - started_ns)
-        self._windows.open(self._world.now_ns())
+        self._monitor.begin(self._world.now_ns())
+        self._stages.open(self._world.now_ns())
         factor = CONFIRM_FACTOR if action == "confirm" else 1
         shortest, longest = self._pace.shortest * factor, self._pace.longest * factor
         intervals = 0
         while True:
             if intervals >= self._pace.shortest and not self._time_for_another():
-                measure = self._windows.monitor.measure(self._world.now_ns(), BATCHES)
+                measure = self._monitor.measure(self._world.now_ns(), BATCHES)
                 break
             await self._tick()
             intervals += 1
             if self._world.virtual and intervals < shortest:
                 continue  # Nobody looks at the live line.
-            measure = self._windows.monitor.measure(self._world.now_ns(), BATCHES)
+            measure = self._monitor.measure(self._world.now_ns(), BATCHES)
             self._say(level, f"measured {intervals} of {shortest}-{longest} intervals, {self.line(measure)}")
             limit = longest * 3 if patient(measure) else longest
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
-        self._windows.close(self._world.now_ns())
+        self._stages.close(self._world.now_ns())
         self._note_round()
         self.steps.append(self._step(level, action, reason, measure, started_ns, settled))
         return measure
@@ -156,7 +161,7 @@ class Stages:
         """Change the load and let it settle: one mean round of a user, an interval at least (three after
         users left). False where that takes longer than the run can wait."""
         fewer = level < self._lever.level
-        self._windows.stage(self._world.now_ns())
+        self._begin()
         await self._empty(level, action)
         if level != self._lever.level:
             self._lever.set(level)
@@ -176,6 +181,11 @@ class Stages:
             if not early and elapsed_ns >= most_ns:
                 return False
 
+    def _begin(self) -> None:
+        """The load changes: whatever was seen until now says nothing of the stage."""
+        self._monitor.begin(self._world.now_ns())
+        self._stages.begin(self._world.now_ns())
+
     async def _empty(self, level: int, action: str) -> None:
         """Open arrivals: let nobody in until nobody of the stage before is left.
 
@@ -194,16 +204,16 @@ class Stages:
         while self._gate.in_service:
             self._say(level, f"waiting for {self._gate.in_service} requests of the stage before")
             await self._tick()
-        self._windows.stage(self._world.now_ns())
+        self._begin()
 
     def _has_settled(self, elapsed_ns: int) -> bool:
         """One mean round has passed since the load changed."""
-        round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)
+        round_ns = self._monitor.mean_round_ns(self._options.with_wait)
         # Those who are served first had the shortest rounds: the stage before says how long one can be.
         return round_ns is not None and elapsed_ns >= max(round_ns, min(self._round_ns, 2 * round_ns))
 
     def _note_round(self) -> None:
-        round_ns = self._windows.monitor.mean_round_ns(self._options.with_wait)
+        round_ns = self._monitor.mean_round_ns(self._options.with_wait)
         self._round_ns = round_ns if round_ns is not None else self._round_ns
 
     async def _tick(self) -> None:
@@ -226,21 +236,21 @@ class Stages:
         self.status = f"{self._options.mode}: {self._lever.text(level)}, {text}"
 
 
-class Controller:
-    """Runs a mode beside the engine and turns what it found into autoscaling_stats."""
+class Search:
+    """The policy of a search: runs a mode, and turns what it found into autoscaling_stats."""
 
-    def __init__(self, mode: Mode, stages: Stages, lever: Lever, options: SearchOptions):
+    def __init__(self, mode: Mode, levels: Levels, lever: Lever, options: SearchOptions):
         self._mode = mode
-        self._stages = stages
+        self._levels = levels
         self._lever = lever
         self._options = options
         self._answer: Answer | None = None
-        stages.line = mode.line
+        levels.line = mode.line
 
     async def run(self, finish: Callable[[], None]) -> None:
         """Search; `finish` ends the load once the answer is known."""
         try:
-            self._answer = await self._mode.search(self._stages)
+            self._answer = await self._mode.search(self._levels)
         except TimeUp:
             return
         finish()
@@ -248,7 +258,7 @@ class Controller:
     @property
     def status(self) -> str:
         """One line about what is going on."""
-        return self._stages.status
+        return self._levels.status
 
     def entries(self, interrupted: str | None = None) -> list[dict[str, Any]]:
         """autoscaling_stats: every step, the answer last; interrupted says why the load ended early."""
@@ -260,7 +270,7 @@ class Controller:
         if missing_seconds is not None:
             missing = f"The time was too short: at least {missing_seconds:.0f} s more were needed."
         measured = {} if answer.measure is None else answer.measure.to_dict()
-        last_seconds = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
+        last_seconds = self._levels.steps[-1]["time_seconds"] if self._levels.steps else 0.0
         final = {
             "time_seconds": last_seconds,
             self._lever.name: None if answer.level is None else self._lever.value(answer.level),
@@ -276,15 +286,47 @@ class Controller:
             final["qos"] = qos_block(answer.measure, self._options.sla_ms)
             final["no_verdict"] = without_verdict(answer.measure)
             final["priority_inversions"] = inversions(answer.measure)
-        return [*self._stages.steps, final]
+        return [*self._levels.steps, final]
+
+    def cautions(self, steps: Sequence[Mapping[str, Any]]) -> list[Caution]:
+        """What a reader of the answer must know."""
+        last, found = steps[-1], []
+        if not last["concluded"]:
+            missing = last["missing_seconds"]
+            longer = "Let it run to its end."
+            if missing is not None:
+                longer = f"Give --duration {missing:.0f} s more, or start nearer with --num-users."
+            found.append(caution("autoscaling_inconclusive", str(last["reason"]), longer))
+        if last.get("no_verdict"):
+            classes = ", ".join(last["no_verdict"])
+            found.append(
+                caution(
+                    "no_verdict",
+                    f"Fewer than 50 requests of these classes completed in the answer's window: {classes}.",
+                    "Give a longer --autoscaler-stage and --duration, or more users of that class.",
+                )
+            )
+        if any(not step.get("settled", True) for step in steps):
+            found.append(
+                caution(
+                    "stage_not_settled",
+                    "Some stages were measured before a mean round of their users had passed.",
+                    "Give a longer --autoscaler-stage and --duration.",
+                )
+            )
+        for text in last.get("priority_inversions", ()):
+            found.append(
+                caution("priority_inversion", f"Priority inversion: {text}.", "Compare with more requests.")
+            )
+        return found
 
     def _missing_seconds(self, answer: Answer) -> float:
         """How much longer the run would have had to be, by the stages held so far."""
-        lengths = [float(step["stage_seconds"]) for step in self._stages.steps]
+        lengths = [float(step["stage_seconds"]) for step in self._levels.steps]
         pace = self._options.pace
         settling_ns = max(2 * pace.interval_ns, self._options.round_ns)
         known = (settling_ns + pace.shortest * pace.interval_ns) / NS_PER_SEC
-        used = self._stages.steps[-1]["time_seconds"] if self._stages.steps else 0.0
+        used = self._levels.steps[-1]["time_seconds"] if self._levels.steps else 0.0
         left = (self._options.end_ns - self._options.start_ns) / NS_PER_SEC - used
         # A stage that was begun when the time was up takes longer than what it had.
         typical = sum(lengths) / len(lengths) if lengths else max(known, left)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.run.search.controller import Answer, Stages
+from kvspill.run.search.controller import Answer, Levels
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.search import BracketSearch, Held, Judgement
 from kvspill.run.search.stage import MIN_READS, StageMeasure, saturation
@@ -64,8 +64,8 @@ class QosMode:
             return max(self._options.up, min(UP_MAX, far))
         return min(self._options.down, max(DOWN_MIN, (1 - found) / (1 - self._target)))
 
-    async def search(self, stages: Stages) -> Answer:
-        held = await self._search.run(stages)
+    async def search(self, levels: Levels) -> Answer:
+        held = await self._search.run(levels)
         if held is None:
             high = self._search.high
             assert high is not None, "a search that ends without a pass has a failure"

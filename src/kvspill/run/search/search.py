@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvspill.run.search.controller import Answer, Stages
+from kvspill.run.search.controller import Answer, Levels
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.stage import StageMeasure, pooled
 
@@ -77,21 +77,21 @@ class BracketSearch:
         found = [held for held in self.held.values() if not held.judgement.passes]
         return min(found, key=lambda held: held.level, default=None)
 
-    async def run(self, stages: Stages) -> Held | None:
+    async def run(self, levels: Levels) -> Held | None:
         """The confirmed answer, or None where not even the lowest level passes."""
         while True:
-            step = None if self._hurry(stages) else self._next() or self._recheck(stages)
+            step = None if self._hurry(levels) else self._next() or self._recheck(levels)
             if step is not None:
-                await self._hold(stages, *step)
+                await self._hold(levels, *step)
                 continue
             low = self.low
             if low is None:
                 return None
             # A confirmation that fails widens the bracket downwards, and the search goes on from there.
-            if await self._confirm(stages, low):
+            if await self._confirm(levels, low):
                 return self.confirmed
 
-    async def _hold(self, stages: Stages, level: int, action: str, reason: str) -> Held:
+    async def _hold(self, levels: Levels, level: int, action: str, reason: str) -> Held:
         def done(measure: StageMeasure) -> bool:
             judgement = self._judge(measure)
             return judgement.clear and (judgement.enough or action != "confirm")
@@ -100,7 +100,7 @@ class BracketSearch:
             judgement = self._judge(measure)
             return judgement.waiting or (action == "confirm" and not judgement.enough)
 
-        measure = await stages.hold(level, action, reason, done, patient)
+        measure = await levels.hold(level, action, reason, done, patient)
         windows = self._windows.setdefault(level, [])
         windows.append(measure)
         alone = Held(level, measure, self._judge(measure))
@@ -111,9 +111,9 @@ class BracketSearch:
         self.held[level] = Held(level, together, self._judge(together))
         return alone
 
-    async def _confirm(self, stages: Stages, low: Held) -> bool:
+    async def _confirm(self, levels: Levels, low: Held) -> bool:
         """Return to the answer once; a failure of all its windows together sends the search on."""
-        held = await self._hold(stages, low.level, "confirm", f"largest that passed: {low.judgement.text}")
+        held = await self._hold(levels, low.level, "confirm", f"largest that passed: {low.judgement.text}")
         together = self.held[low.level].judgement
         if together.passes:
             self.confirmed = Held(low.level, held.measure, together)
@@ -151,19 +151,19 @@ class BracketSearch:
         high = self.high
         return None if high is None or high.level == held.level else self._options.value(high.level)
 
-    def _hurry(self, stages: Stages) -> bool:
+    def _hurry(self, levels: Levels) -> bool:
         """Both ends are near each other, and another stage would leave no time for the confirmation."""
         low, high = self.low, self.high
         if low is None or high is None or high.level - low.level > max(1, LOOSE * low.level):
             return False
-        return not stages.time_for(1, confirmation=True)
+        return not levels.time_for(1, confirmation=True)
 
-    def _recheck(self, stages: Stages) -> tuple[int, str, str] | None:
+    def _recheck(self, levels: Levels) -> tuple[int, str, str] | None:
         """Measure the failure next to the answer again, where chance may have decided and time is left."""
         high = self.high
         if high is None or high.judgement.clear or self.low is None:
             return None
-        if len(self._windows[high.level]) >= VISITS_MAX or not stages.time_for(1, confirmation=True):
+        if len(self._windows[high.level]) >= VISITS_MAX or not levels.time_for(1, confirmation=True):
             return None
         return high.level, "recheck", f"in doubt at {self._options.shown(high.level)}: {high.judgement.text}"
 

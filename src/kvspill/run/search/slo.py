@@ -8,7 +8,7 @@ import numpy as np
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import Interval, percentile
 from kvspill.records import NS_PER_MS, QoS
-from kvspill.run.search.controller import Answer, Stages
+from kvspill.run.search.controller import Answer, Levels
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.search import BracketSearch, Held, Judgement
 from kvspill.run.search.stage import Longs, StageMeasure, rate_interval, share_interval
@@ -77,8 +77,8 @@ class SloMode:
             text = f"{shares[worst]:.1%} of {worst.name.lower()} late, {self._allowed:.1%} allowed"
         return Judgement(passes, clear, enough, waiting, text)
 
-    async def search(self, stages: Stages) -> Answer:
-        held = await self._search.run(stages)
+    async def search(self, levels: Levels) -> Answer:
+        held = await self._search.run(levels)
         target = f"p{self._slo.percentile:g} of {self._slo.latency} within its target"
         if held is None:
             high = self._search.high

@@ -1,0 +1,95 @@
+"""Puts a search together: what it turns, what it decides by, and how long its stages last."""
+
+from kvspill.config import Config
+from kvspill.config.limits import interval_seconds, stage_intervals
+from kvspill.records import MIB, NS_PER_SEC, QoS
+from kvspill.run.progress import Progress
+from kvspill.run.search import make_mode
+from kvspill.run.search.baseline import probe_unloaded
+from kvspill.run.search.controller import Levels, Search
+from kvspill.run.search.lever import SPEED_STEPS, Lever, SpeedLever, UsersLever
+from kvspill.run.search.monitor import WindowMonitor
+from kvspill.run.search.options import Pace, SearchOptions, SloTarget
+from kvspill.run.stages import Stages
+from kvspill.serving.engine import Engine
+from kvspill.storage.base import Backend
+from kvspill.workload.base import Workload
+from kvspill.world import World
+
+_UNKNOWN_ENTRY_BYTES = 64 * MIB
+_SPEED_LOWEST, _SPEED_HIGHEST = 1, 1000 * SPEED_STEPS
+
+
+async def make_monitor(config: Config, storage: Backend | None, progress: Progress) -> WindowMonitor:
+    """What a search decides by, with the speed of the storage tier measured while it is idle."""
+    unloaded = None
+    if storage is not None:
+        progress.say("measuring the idle storage tier")
+        unloaded = await probe_unloaded(storage, config.largest_entry_bytes or _UNKNOWN_ENTRY_BYTES)
+        progress.say(f"a read on the idle storage tier takes {unloaded}")
+    return WindowMonitor(config.bytes_per_token, unloaded, config.slo_latency)
+
+
+def make_search(
+    config: Config, world: World, workload: Workload, engine: Engine, stages: Stages, monitor: WindowMonitor
+) -> Search:
+    """The search that the configuration asks for, over this load."""
+    lever = make_lever(config, workload, engine)
+    options = search_options(config, lever, engine.start_ns)
+    if config.arrival == "open":
+        monitor.waiting = engine.unfinished
+    levels = Levels(world, lever, stages, monitor, options, engine)
+    return Search(make_mode(options), levels, lever, options)
+
+
+def make_lever(config: Config, workload: Workload, engine: Engine) -> Lever:
+    """Users where more can come; the speed of a recording where they can't."""
+    if workload.elastic:
+        return UsersLever(engine, config.num_users)
+    return SpeedLever(engine, config.trace_speedup)
+
+
+def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions:
+    """The configuration as a search needs it."""
+    assert config.duration is not None, "checked with the configuration"
+    shortest, longest = stage_intervals(config, config.duration)
+    pace = Pace(
+        interval_ns=round(interval_seconds(config, config.duration) * NS_PER_SEC),
+        shortest=shortest,
+        longest=longest,
+        cooldown=config.autoscaler_cooldown,
+    )
+    by_users = isinstance(lever, UsersLever)
+    sla_ms = {qos: getattr(config.qos, qos.name.lower()).p95_ms for qos in QoS}
+    limits_ms = {
+        QoS[name.upper()]: config.slo_target_ms or sla_ms[QoS[name.upper()]] for name in config.slo_classes
+    }
+    return SearchOptions(
+        mode=config.autoscaler_mode,
+        start=lever.level,
+        lowest=config.min_users if by_users else _SPEED_LOWEST,
+        highest=config.max_users if by_users else _SPEED_HIGHEST,
+        pace=pace,
+        start_ns=start_ns,
+        end_ns=start_ns + round(config.duration * NS_PER_SEC),
+        first_stage_ns=start_ns + round((config.warmup or 0.0) * NS_PER_SEC),
+        target_saturation=config.target_saturation,
+        up=config.scale_up_factor,
+        down=config.scale_down_factor,
+        by_storage=config.capacity_metric == "storage" and config.storage_tier == "on",
+        slo=SloTarget(config.slo_latency, config.slo_percentile, limits_ms),
+        sla_ms=sla_ms,
+        with_wait=config.arrival == "closed",
+        drain=config.arrival == "open",
+        round_ns=_round_ns(config) if by_users else 0,
+        value=lever.value,
+    )
+
+
+def _round_ns(config: Config) -> int:
+    """A user's mean pause and the generation of its answer, storage apart."""
+    seconds = 0.0
+    for share, persona in config.people:
+        answer_ms = persona.mean_generated_tokens * config.generation_ms_per_token
+        seconds += share * (sum(persona.think) / 2 + answer_ms / 1000)
+    return round(seconds * NS_PER_SEC)

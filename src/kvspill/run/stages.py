@@ -1,0 +1,202 @@
+"""The stages of a trial: each holds the load at one level, with a recorder and counts of its own."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kvspill.cache.cache import Cache
+from kvspill.machine.probes import Probe
+from kvspill.measure.recorder import Recorder
+from kvspill.measure.tee import Tee
+from kvspill.measure.watch import WindowWatch
+from kvspill.records import Observer, RunFacts
+from kvspill.run.build import tier_facts
+from kvspill.run.loadwatch import watch_load
+from kvspill.serving.engine import Engine
+from kvspill.world import World
+
+
+class Policy(Protocol):
+    """Decides which stages a trial holds: it looks at those so far and names the next."""
+
+    async def run(self, finish: Callable[[], None]) -> None:
+        """Hold stages beside the load; `finish` ends the load once nothing is left to hold."""
+        ...
+
+    @property
+    def status(self) -> str | None:
+        """What a search is doing, in a line; None where there is nothing to say."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """What the engine had counted at one moment."""
+
+    at_ns: int
+    arrived: int
+    completed: int
+    failed: int
+    shed: int
+    prefix_matches: int
+    prefix_bytes_saved: int
+    lateness: int
+
+
+@dataclass(slots=True)
+class Stage:
+    """One stage; facts, probes and users are known once its window is closed."""
+
+    recorder: Recorder
+    watch: WindowWatch | None = None
+    beside: list[asyncio.Future[None]] = field(default_factory=list)
+    facts: RunFacts | None = None
+    probes: dict[str, Any] | None = None
+    users: int = 0
+
+
+class Stages:
+    """Opens and closes the windows of a load. The answer is the last stage that was held to its end.
+
+    Two recorders can be listening: that of the last whole stage, which still gets its share of operations
+    that end later (S4), and the one being measured.
+    """
+
+    def __init__(self, world: World, bytes_per_token: int, probe: Probe | None, *others: Observer):
+        """The others see everything, before, between and in the stages."""
+        self._world = world
+        self._bytes_per_token = bytes_per_token
+        self._probe = probe
+        self._others = others
+        self.observer = Tee(*others)
+        self._open: Stage | None = None
+        self._whole: Stage | None = None
+        self._over = False
+
+    def load_begins(self, engine: Engine, cache: Cache) -> None:
+        """What the stages are of."""
+        self._engine = engine
+        self._cache = cache
+        self._start = self._counters(engine.start_ns)
+
+    @property
+    def answer(self) -> Stage:
+        """The last whole stage."""
+        assert self._whole is not None, "the end of the load closes a window"
+        return self._whole
+
+    @property
+    def measuring(self) -> Recorder | None:
+        """The recorder of the stage whose window is open now."""
+        return None if self._open is None else self._open.recorder
+
+    def begin(self, at_ns: int) -> None:
+        """The load changes now; until `open` nothing is measured."""
+        if not self._over:
+            self._abandon()
+            self._start = self._counters(at_ns)
+
+    def open(self, at_ns: int) -> None:
+        """The stage's window begins then, and ends with the load at the latest."""
+        if self._over:
+            return
+        recorder = Recorder(at_ns, self._engine.end_ns, self._bytes_per_token)
+        stage = Stage(recorder)
+        if self._probe is not None:
+            stage.watch = WindowWatch(self._world, self._probe, at_ns)
+            self._beside(stage, stage.watch.run())
+        self._beside(stage, watch_load(self._world, self._engine, recorder))
+        self._open = stage
+        self._listen()
+
+    def _beside(self, stage: Stage, work: Coroutine[Any, Any, None]) -> None:
+        stage.beside.append(asyncio.ensure_future(work))
+
+    def close(self, at_ns: int) -> None:
+        """The stage was held to its end: from now on it is the answer."""
+        if self._over:
+            # The load ended while the stage's last interval was being waited out: end() has seen to it.
+            return
+        stage = self._open
+        assert stage is not None, "a window was opened"
+        stage.probes = None if stage.watch is None else stage.watch.finish()
+        stage.recorder.close_window(at_ns)
+        stage.users = self._engine.users
+        stage.facts = self._facts(stage.recorder)
+        self._whole = stage
+        self._abandon()
+
+    def end(self, at_ns: int) -> None:
+        """The load is over. A stage cut short counts only where no other was held to its end."""
+        if self._whole is None:
+            if self._open is None:
+                self.open(at_ns)
+            self.close(at_ns)
+        else:
+            self._abandon()
+        self._over = True
+
+    def _abandon(self) -> None:
+        for task in () if self._open is None else self._open.beside:
+            task.cancel()
+        self._open = None
+        self._listen()
+
+    def _listen(self) -> None:
+        stages = (self._whole, self._open)
+        self.observer.observers = (*(stage.recorder for stage in stages if stage is not None), *self._others)
+
+    def _counters(self, at_ns: int) -> _Counters:
+        engine = self._engine
+        return _Counters(
+            at_ns,
+            engine.arrived,
+            engine.completed,
+            engine.failed,
+            engine.shed,
+            engine.prefix_matches,
+            engine.prefix_bytes_saved,
+            len(engine.lateness_ns),
+        )
+
+    def _facts(self, recorder: Recorder) -> RunFacts:
+        """Of the stage alone: its load begins when its level was set."""
+        engine, start = self._engine, self._start
+        end = self._counters(recorder.window_end_ns)
+        unfinished = engine.unfinished(recorder.window_end_ns)
+        return RunFacts(
+            simulated=self._world.virtual,
+            window_start_ns=recorder.window_start_ns,
+            window_end_ns=recorder.window_end_ns,
+            load_start_ns=start.at_ns,
+            finished_ns=end.at_ns,
+            digest="",
+            arrived=end.arrived - start.arrived,
+            completed=end.completed - start.completed,
+            failed=end.failed - start.failed,
+            shed=end.shed - start.shed,
+            unfinished_ages_ns=tuple(wait_ns for _qos, wait_ns in unfinished),
+            unfinished_qos=tuple(qos for qos, _wait_ns in unfinished),
+            under_way=engine.in_service,
+            arrivals_end_ns=engine.arrivals_end_ns,
+            lateness_ns=tuple(engine.lateness_ns[start.lateness :]),
+            tiers=tier_facts(self._cache),
+            prefix_matches=end.prefix_matches - start.prefix_matches,
+            prefix_bytes_saved=end.prefix_bytes_saved - start.prefix_bytes_saved,
+        )
+
+
+class OneStage:
+    """The policy of a plain run: one stage, from the end of the warm-up to the end of the load."""
+
+    status = None
+
+    def __init__(self, stages: Stages, start_ns: int, window_start_ns: int):
+        self._stages = stages
+        self._start_ns = start_ns
+        self._window_start_ns = window_start_ns
+
+    async def run(self, finish: Callable[[], None]) -> None:  # noqa: ARG002 - the load ends by itself
+        self._stages.begin(self._start_ns)
+        self._stages.open(self._window_start_ns)

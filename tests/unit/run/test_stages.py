@@ -1,0 +1,111 @@
+"""A search says of its answer's stage all that a plain run says of itself."""
+
+import asyncio
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kvspill.cache.cache import Cache
+from kvspill.config import Config
+from kvspill.records import Tier
+from kvspill.run import trial as trial_module
+from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.progress import Progress
+from kvspill.run.stages import Stages
+from kvspill.run.trial import Plan, Trial, run_trial
+from kvspill.serving.engine import Engine
+from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from kvspill.world import World, run_virtual
+from sim.limit_sweep import UNLIMITED_BYTES, search_config
+
+
+@cache
+def trial(search: bool) -> dict[str, Any]:
+    config = Config(
+        num_users=10,
+        duration=60.0,
+        cpu_mem_gb=0,
+        io_model="prefix",
+        generation_mode="realistic",
+        quiet=True,
+        enable_autoscaling=search,
+        **({"autoscaler_mode": "capacity"} if search else {}),
+    )
+    return run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
+
+
+def test_a_search_has_the_account_of_its_io_model() -> None:
+    plain, found = trial(False)["io_model"], trial(True)["io_model"]
+    assert found.keys() == plain.keys()
+    assert found["name"] == "prefix"
+    assert found["blocks_asked"] > 0
+    assert found["storage_ttft_ms"]["mean"] > 0
+    assert found["hit_rate_bounds"] is not None
+
+
+def test_the_timeline_of_a_search_has_users_and_queue() -> None:
+    plain, found = trial(False)["timeline"]["columns"], trial(True)["timeline"]["columns"]
+    assert {"users", "queued", "in_service"} <= plain.keys()
+    assert plain.keys() - {"misses"} <= found.keys()
+    assert set(found["users"]) == {trial(True)["window"]["users"]}
+
+
+def test_a_search_whose_requests_were_half_done_says_so() -> None:
+    result = trial(True)
+    stages = [step for step in result["autoscaling_stats"] if "stage_seconds" in step]
+    assert stages, "a stage was held"
+    assert result["honesty"]["requests"]["unfinished"] > 0.05 * result["requests_completed"]
+    assert "half_done" in {warning["code"] for warning in result["warnings"]}
+
+
+def idle_load(world: World, stages: Stages) -> tuple[Engine, Cache]:
+    config = Config(model="tiny-1b", num_users=2, max_requests=4, cpu_mem_gb=0)
+    limits = {Tier.STORAGE: UNLIMITED_BYTES}
+    backend = ModelledBackend("modelled", DeviceModel(4.0, 4.0), world.now_ns)
+    cache = build_cache(config, world, stages.observer, {Tier.STORAGE: backend}, limits)
+    workload = build_workload(config, world, limits)
+    return build_engine(config, world, stages.observer, cache, 0, workload), cache
+
+
+def test_a_stage_that_outlives_the_load_changes_nothing() -> None:
+    """A signal ends the load between a stage's last look and its close."""
+
+    async def main(world: World) -> Stages:
+        stages = Stages(world, 1, None)
+        stages.load_begins(*idle_load(world, stages))
+        stages.open(0)
+        stages.close(10)
+        stages.open(20)
+        stages.end(30)
+        stages.close(40)
+        stages.begin(50)
+        stages.open(60)
+        return stages
+
+    recorder = run_virtual(main, 1).answer.recorder
+    assert (recorder.window_start_ns, recorder.window_end_ns) == (0, 10)
+
+
+@pytest.mark.parametrize("reason", ["interrupted by SIGINT", None])
+@pytest.mark.parametrize("searching", [True, False])
+def test_nothing_is_measured_after_an_interrupt(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, searching: bool, reason: str | None
+) -> None:
+    measured = []
+
+    async def ceiling(*_arguments: Any) -> None:
+        measured.append("ceiling")
+
+    monkeypatch.setattr(trial_module, "null_ceiling", ceiling)
+    monkeypatch.setattr(trial_module, "environment", lambda _dirs: None)
+    monkeypatch.setattr(trial_module, "build_result", lambda *_some, **_more: {})
+    config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
+    trial: Any = Trial(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True))
+    facts = SimpleNamespace(interrupted=reason, workload={}, io_model={})
+    stage = SimpleNamespace(users=3, recorder=object(), probes=None)
+    search = SimpleNamespace(entries=lambda _reason: [], cautions=lambda _steps: [])
+    asyncio.run(trial._result(stage, facts, search if searching else None))
+    assert measured == ([] if reason else ["ceiling"])
