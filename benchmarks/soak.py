@@ -187,7 +187,7 @@ def main() -> int:
     assert config.duration is not None
     progress = SoakProgress(config.duration / SAMPLES)
     started = time.monotonic()
-    plan = make_plan(config, options.kind == "virtual", Progress(quiet=True))
+    plan = make_plan(config, options.kind == "virtual")
     result = run_trial(plan, progress)
     report(progress.samples, result, time.monotonic() - started, options.json)
     return 0

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kvspill.cli import measuring
 from kvspill.cli.main import main
 from kvspill.run import trial
 
@@ -48,7 +47,6 @@ WRONG = [
 def test_every_refusal_comes_first_and_alone(
     command: str, flags: str, start: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:
-    monkeypatch.setattr(measuring, "run_trials", lambda *_: pytest.fail("it was measured"))
     monkeypatch.setattr(trial, "open_backends", lambda *_: pytest.fail("it was prepared"))
     device = ["--cache-dir", "disk"] if command == "run" else []
     assert main([command, *SMALL.split(), *device, *flags.split()]) == 2

@@ -1,5 +1,6 @@
 """What run, simulate and quick share: run what was asked, keep the result, print it, give the exit code."""
 
+import importlib.util
 import sys
 import tempfile
 import time
@@ -11,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.errors import KvspillError
+from kvspill.errors import KvspillError, UsageError
+from kvspill.measure.oplog import requests_path
+from kvspill.outputs import check_place
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.result import write_result
+from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import by_signal
+from kvspill.run.trial import Plan
 
 INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
@@ -25,16 +30,35 @@ _CLOSED_AFTER_SECONDS = 3.8
 """A run ends by its duration and five seconds (S3); starting and writing the result take a part of those."""
 
 
-def run_command(config: Config, *, simulated: bool) -> int:
-    """Run what the configuration asks for, write and print it; returns the exit code."""
-    progress = Progress(config.quiet)
-    started_seconds = time.monotonic()
-    plan = make_plan(config, simulated, progress)
-    path = result_path(config)
+def prepare(config: Config, *, simulated: bool) -> Plan:
+    """Raise a UsageError where this run cannot be done; leaves nothing behind and prints nothing."""
+    plan = make_plan(config, simulated)
+    check_output(config.output)
+    if config.log_ops is not None:
+        _check_log(Path(config.log_ops))
     if config.xlsx_output is not None:
         check_table(config.xlsx_output)
+        check_place(config.xlsx_output, f"--xlsx-output {config.xlsx_output}")
+    return plan
+
+
+def _check_log(path: Path) -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UsageError(f"--log-ops {path}: needs pyarrow, not installed here; pip install 'kvspill[log]'")
+    check_place(path, f"--log-ops {path}")
+    if path.suffix != ".parquet":
+        raise UsageError(f"--log-ops {path}: rows are written as Parquet; name a file that ends in .parquet")
+    requests = requests_path(path)
+    check_place(requests, f"--log-ops {path}: its {requests.name}")
+
+
+def run_command(config: Config, *, simulated: bool) -> int:
+    """Run what the configuration asks for, write and print it; returns the exit code."""
+    plan = prepare(config, simulated=simulated)
+    progress, path = Progress(config.quiet), result_path(config)
     if config.duration is not None and config.trials == 1:
-        plan = replace(plan, closed_by_seconds=started_seconds + config.duration + _CLOSED_AFTER_SECONDS)
+        closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
+        plan = replace(plan, closed_by_seconds=closed_by_seconds)
     result = run_trials(plan, progress, _CLOSING_SECONDS_MAX)
     path = path if config.output is not None else unused(path)
     written = [keep_result(path, result)]

@@ -40,9 +40,7 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
         return 0
     config = capped(parse_config(parser, argv, defaults=DEFAULTS))
     from kvspill.cli.measuring import run_command
-    from kvspill.suite.refusals import refuse_early
 
-    refuse_early(config, simulated=False)
     return run_command(config, simulated=False)
 
 

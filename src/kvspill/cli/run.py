@@ -25,7 +25,5 @@ def main(argv: Sequence[str], prog: str = "kvspill run") -> int:
         return 0
     config = parse_config(parser, argv)
     from kvspill.cli.measuring import run_command
-    from kvspill.suite.refusals import refuse_early
 
-    refuse_early(config, simulated=False)
     return run_command(config, simulated=False)

@@ -20,7 +20,7 @@ from kvspill.run.trial import Plan, run_trial
 _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 
-def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
+def make_plan(config: Config, simulated: bool) -> Plan:
     """Check that the run can be done here, before anything is written."""
     if simulated:
         given = config.storage_bytes
@@ -28,9 +28,9 @@ def make_plan(config: Config, simulated: bool, progress: Progress) -> Plan:
         check_fit(config, storage_bytes)
         return Plan(config, True, storage_bytes, warnings=_unused(config))
     machine = check_machine(config)
-    progress.say(machine.statement)
     warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
-    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings)
+    announced = (machine.statement,)
+    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings, announced)
 
 
 def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
@@ -64,7 +64,8 @@ def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None
     with interrupts.handled():
         for number in range(trials):
             if trials > 1:
-                progress.say(f"trial {number + 1} of {trials}")
+                first = plan.announced if number == 0 else ()
+                plan = replace(plan, announced=(*first, f"trial {number + 1} of {trials}"))
             if number + 1 == trials:
                 plan = replace(plan, closing_seconds_max=closing_seconds_max)
             try:

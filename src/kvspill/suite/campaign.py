@@ -62,7 +62,7 @@ def _run_row(
     try:
         config = to_config(row.scenario)
         progress.say(f"{where}: {describe(config)}")
-        result = run_trials(make_plan(config, simulated, progress), progress)
+        result = run_trials(make_plan(config, simulated), progress)
         if result["incomplete"]:
             write_result(folder / f"{Path(row.file).stem}.incomplete.json", result)
             reason = str(result["interrupted"])

@@ -155,14 +155,14 @@ def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
 def test_a_search_reads_the_counters_of_the_stage_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    async def follow(_self: Progress, world: World, text: Callable[[], str]) -> None:
+    async def follow(_self: Progress, world: World, lines: Callable[[], list[str]]) -> None:
         while True:
             await world.sleep_ns(10**9)
-            seen.append(text())
+            seen.append("\n".join(lines()))
 
     monkeypatch.setattr(Progress, "follow", follow)
     small = Config(model="tiny-1b", num_users=4, duration=60.0, cpu_mem_gb=0.0, enable_autoscaling=True)
-    run_trials(make_plan(small, True, Progress(quiet=True)), Progress(quiet=True))
+    run_trials(make_plan(small, True), Progress(quiet=True))
     measured = [text for text in seen if "tok/s" in text]
     assert any("not measured" in text for text in seen)
     assert all("storage" in text and "errors 0" in text and "hits" in text for text in measured)
@@ -176,7 +176,8 @@ def shown(stream: io.StringIO, quiet: bool, seconds: int, after: str = "") -> st
     async def main(world: World) -> None:
         # The same clock, but not known as virtual: in virtual runs nothing is shown.
         alike = World(0, world.now_ns)
-        task = asyncio.ensure_future(progress.follow(alike, lambda: f"at {world.now_ns() // 10**9} s{after}"))
+        lines = lambda: f"at {world.now_ns() // 10**9} s{after}".splitlines()  # noqa: E731
+        task = asyncio.ensure_future(progress.follow(alike, lines))
         await world.sleep_ns(seconds * 10**9)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
