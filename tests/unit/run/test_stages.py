@@ -16,7 +16,7 @@ from kvspill.run.progress import Progress
 from kvspill.run.stages import Stages
 from kvspill.run.trial import Plan, Trial, run_trial
 from kvspill.serving.engine import Engine
-from kvspill.storage.modelled import ModelledBackend
+from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search_config
