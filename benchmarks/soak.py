@@ -188,7 +188,7 @@ def main() -> int:
     progress = SoakProgress(config.duration / SAMPLES)
     started = time.monotonic()
     plan = make_plan(config, options.kind == "virtual")
-    result = run_trial(plan, progress)
+    result = run_trial(plan, progress).document()
     report(progress.samples, result, time.monotonic() - started, options.json)
     return 0
 

@@ -77,7 +77,7 @@ def test_a_page_replaces_only_a_page(result: Path, tmp_path: Path, capsys: Print
     ("content", "said"),
     [
         (json.dumps(sample.result())[:5000], "cut short"),
-        (json.dumps({**sample.result(), "schema_version": 2}), "newer kvspill"),
+        (json.dumps({**sample.result(), "schema_version": 3}), "newer kvspill"),
         (json.dumps(legacy()), "not a kvspill result"),
         ("{}", "not a kvspill result"),
     ],

@@ -25,7 +25,7 @@ def result() -> bytes:
     """A whole result, the same every time."""
     config = Config(model="tiny-1b", num_users=2, max_requests=6, generation_mode="none")
     plan = trial.Plan(config, simulated=True, storage_bytes=1 << 40)
-    result = trial.run_trial(plan, Progress(quiet=True))
+    result = trial.run_trial(plan, Progress(quiet=True)).document()
     return json.dumps({**result, "created_at": "2026-01-01T00:00:00+00:00"}).encode()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.result.reading import load_result
+from kvspill.result.schema import Result
 from unit.report.html.hostile import PAYLOAD, poisoned
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
@@ -116,10 +117,12 @@ _OVERLAPPING_LABELS = """() => [...document.querySelectorAll('.plot')].flatMap(p
 def test_the_labels_of_an_axis_do_not_run_into_each_other(
     browser: Any, ten_minutes: Path, tmp_path: Path, width: int
 ) -> None:
-    document = load_result(ten_minutes)
+    document = load_result(ten_minutes).document()
     bounds = {"infinite": 1.0, "belady": 0.8, "lru": 0.6}
     document["io_model"] = {"byte_hit_rate": 1.0, "hit_rate_bounds": bounds}
-    named = [(f"a-rather-long-name-of-a-result-{number}", document) for number in range(3)]
+    named = [
+        (f"a-rather-long-name-of-a-result-{number}", Result.model_validate(document)) for number in range(3)
+    ]
     from kvspill.report.html.page import build_page
 
     for results in (named[:1], named):
@@ -214,7 +217,7 @@ def test_no_string_of_a_result_runs_as_script(browser: Any, ten_minutes: Path, t
     from kvspill.report.html.page import build_page
 
     target = tmp_path / "hostile.html"
-    document = poisoned(load_result(ten_minutes))
+    document = Result.model_validate(poisoned(load_result(ten_minutes).document()))
     target.write_text(build_page([(PAYLOAD, document), (f"{PAYLOAD} 2", document)], title=PAYLOAD))
     with Visit(browser, target, 1440, "light") as visit:
         assert visit.value("window.ran") is None

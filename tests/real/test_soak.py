@@ -36,7 +36,7 @@ class Sampler(Progress):
 
 def soak(config, simulated):
     sampler = Sampler(config.duration / SAMPLES)
-    result = run_trial(make_plan(config, simulated), sampler)
+    result = run_trial(make_plan(config, simulated), sampler).document()
     assert result["honesty"]["errors"] == []
     third = len(sampler.samples) // 3
     assert third >= 3

@@ -98,7 +98,7 @@ def search_config(directory, model: str, speed_gib_per_sec: float, mode: str, **
 
 def search(config: Config) -> dict:
     """The result of a simulated run."""
-    return run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
+    return run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True)).document()
 
 
 @dataclass

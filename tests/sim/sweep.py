@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -199,15 +200,16 @@ def run_scenario(scenario: Scenario) -> Outcome:
         auditors[-1].cache = real_build_cache(*arguments)
         return auditors[-1].cache
 
-    def judge(config: Config, facts: RunFacts, recorder: Auditor, *rest: Any, **more: Any) -> dict[str, Any]:
+    def judge(config: Config, facts: RunFacts, recorder: Auditor, *rest: Any, **more: Any) -> SimpleNamespace:
         end_ns = None
         if config.duration is not None:
             end_ns = facts.load_start_ns + round(config.duration * NS_PER_SEC)
         recorder.check_end(facts, end_ns)
         if scenario.seed % WHOLE_RESULT_EVERY == 0:
-            json.dumps(build_result(config, facts, recorder, *rest, **more), allow_nan=False)
-        done = {"failed": facts.failed, "completed": facts.completed, "interrupted": facts.interrupted}
-        return {**done, "warnings": []}
+            json.dumps(build_result(config, facts, recorder, *rest, **more).document(), allow_nan=False)
+        return SimpleNamespace(
+            failed=facts.failed, completed=facts.completed, interrupted=facts.interrupted, warnings=[]
+        )
 
     real_build_cache = trial.build_cache
     plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
@@ -215,17 +217,17 @@ def run_scenario(scenario: Scenario) -> Outcome:
         trial, open_backends=open_devices, Recorder=make_auditor, build_cache=build_cache, build_result=judge
     ):
         try:
-            result = trial.run_trial(plan, Progress(quiet=True))
+            result: Any = trial.run_trial(plan, Progress(quiet=True))
         except KeyboardInterrupt:
-            result = {"failed": 0, "completed": 0, "interrupted": "before the load"}
+            result = SimpleNamespace(failed=0, completed=0, interrupted="before the load")
     return Outcome(
         digest=auditors[-1].digest if auditors else "",
         checks=sum(auditor.checks for auditor in auditors),
         faults=Counter(fault.kind for device in devices.values() for fault in device.faults),
         hangs=sum(device.hangs for device in devices.values()),
-        failed=result["failed"],
-        completed=result["completed"],
-        stopped=result["interrupted"] is not None,
+        failed=result.failed,
+        completed=result.completed,
+        stopped=result.interrupted is not None,
     )
 
 

@@ -23,7 +23,9 @@ GIB = 1 << 30
 
 def simulate(name, storage_bytes=4 * GIB, **settings):
     config = Config(engine=name, max_requests=60, **{**SETTINGS, **settings})
-    return run_trial(Plan(config, simulated=True, storage_bytes=storage_bytes), Progress(quiet=True))
+    return run_trial(
+        Plan(config, simulated=True, storage_bytes=storage_bytes), Progress(quiet=True)
+    ).document()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +71,7 @@ def test_fewer_threads_make_a_simulated_engine_slower():
 def test_a_preset_runs_on_the_disk_and_leaves_nothing(name, tmp_path):
     config = Config(engine=name, max_requests=12, cache_dir=[str(tmp_path)], **SETTINGS)
     plan = Plan(config, simulated=False, storage_bytes=GIB, cache_dirs=(tmp_path,))
-    result = run_trial(plan, Progress(quiet=True))
+    result = run_trial(plan, Progress(quiet=True)).document()
     facts = result["io_model"]
     assert result["requests_completed"] == 12
     assert facts["blocks_failed"] == facts["blocks_load_errors"] == 0

@@ -39,7 +39,7 @@ def simulated(shares: dict[str, float], **settings: Any) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "open_backends", open_failing)
         plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
-        return trial.run_trial(plan, Progress(quiet=True))
+        return trial.run_trial(plan, Progress(quiet=True)).document()
 
 
 def operations(done: Any) -> Counter[tuple[Verb, Purpose]]:

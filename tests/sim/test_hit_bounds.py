@@ -18,5 +18,5 @@ LOADS = {
 def test_measured_reuse_stays_below_the_unlimited_cache(load, io_model) -> None:
     config = Config(model="tiny-1b", cpu_mem_gb=0, duration=60, io_model=io_model, **LOADS[load])
     plan = Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 40)
-    facts = run_trial(plan, Progress(quiet=True))["io_model"]
+    facts = run_trial(plan, Progress(quiet=True)).io_model
     assert 0 < facts["byte_hit_rate"] <= facts["hit_rate_bounds"]["infinite"] + 1e-9

@@ -49,7 +49,7 @@ def simulate(**settings):
         quiet=True,
         **settings,
     )
-    return run_trial(Plan(config, simulated=True, storage_bytes=1 << 60), Progress(quiet=True))
+    return run_trial(Plan(config, simulated=True, storage_bytes=1 << 60), Progress(quiet=True)).document()
 
 
 def metric(result, name):

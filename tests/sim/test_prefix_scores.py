@@ -23,7 +23,7 @@ def throughput(**settings):
         **settings,
     )
     plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
-    result = trial.run_trial(plan, Progress(quiet=True))
+    result = trial.run_trial(plan, Progress(quiet=True)).document()
     return result["metrics"]["avg_throughput_tokens_per_sec"]["value"]
 
 

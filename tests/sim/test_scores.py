@@ -42,7 +42,7 @@ def scores(profile, **settings_):
     usual = {"model": "tiny-1b", "cpu_mem_gb": 0, "duration": 120, "seed": 0}
     config = Config(device_profile=profile, **usual | settings_)
     plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
-    result = trial.run_trial(plan, Progress(quiet=True))
+    result = trial.run_trial(plan, Progress(quiet=True)).document()
     # Where nothing was served there is no score.
     return {name: result["metrics"][name]["value"] or 0.0 for name in SCORES}
 

@@ -1,5 +1,6 @@
 """Results go where the user points, and whatever stands there already survives."""
 
+import json
 import os
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from kvspill.outputs import check_place, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
 from kvspill.suite.manifest import write_json
+from unit.result import sample
 
 
 def test_a_link_stays_a_link_and_its_file_is_written(tmp_path: Path) -> None:
@@ -21,9 +23,9 @@ def test_a_link_stays_a_link_and_its_file_is_written(tmp_path: Path) -> None:
     target, link = tmp_path / "far" / "real.json", tmp_path / "latest.json"
     target.write_text("old")
     link.symlink_to("far/real.json")
-    write_result(link, {"x": 1})
+    write_result(link, sample.built())
     assert link.is_symlink()
-    assert target.read_text() == '{\n "x": 1\n}\n'
+    assert json.loads(target.read_text()) == sample.result()
     assert [path.name for path in target.parent.iterdir()] == ["real.json"]
 
 
@@ -43,9 +45,9 @@ def test_a_pipe_is_written_through_and_stays_a_pipe(tmp_path: Path) -> None:
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
-    write_result(pipe, {"x": 1})
+    write_result(pipe, sample.built())
     reader.join(10)
-    assert read == ['{\n "x": 1\n}\n']
+    assert [json.loads(text) for text in read] == [sample.result()]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
@@ -54,7 +56,7 @@ def test_a_character_device_stays_one_whatever_is_written(tmp_path: Path) -> Non
     null = tmp_path / "null"
     null.symlink_to("/dev/null")
     check_place(null, "--output null")
-    write_result(null, {})
+    write_result(null, sample.built())
     write_json(null, {})
     write_csv(null, [{"a": 1}])
     write_xlsx(null, [{"a": 1}])

@@ -4,12 +4,10 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
@@ -18,6 +16,7 @@ from kvspill.outputs import check_place
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.result import write_result
+from kvspill.result.schema import Result
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
@@ -63,17 +62,17 @@ def run_command(config: Config, *, simulated: bool) -> int:
     path = path if config.output is not None else unused(path)
     written = [keep_result(path, result)]
     if config.xlsx_output is not None:
-        written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
+        written.append(write_table(config.xlsx_output, [row_of(path.name, result.document())]))
     if not config.quiet:
         print_summary(result, written, file=sys.stdout)
-    if not result["incomplete"]:
+    if not result.incomplete:
         return 0
-    if by_signal(str(result["interrupted"])):
+    if by_signal(str(result.interrupted)):
         return INTERRUPTED
-    raise KvspillError(f"the run ended early: {result['interrupted']}")
+    raise KvspillError(f"the run ended early: {result.interrupted}")
 
 
-def keep_result(path: Path, result: Mapping[str, Any]) -> Path:
+def keep_result(path: Path, result: Result) -> Path:
     """Write the result; where that has become impossible it is kept elsewhere, and the error says where."""
     try:
         return write_result(path, result)

@@ -3,9 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser, asks_for_help
 from kvspill.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvspill.result.schema import Result
 
 EXAMPLES = """\
 examples:
@@ -70,14 +74,14 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     return 0
 
 
-def _tables(options: argparse.Namespace, named: Sequence[tuple[str, dict[str, object]]]) -> list[Path]:
+def _tables(options: argparse.Namespace, named: Sequence[tuple[str, "Result"]]) -> list[Path]:
     from kvspill.report.tables import row_of, write_csv, write_xlsx
     from kvspill.result.reading import refusing_damage
 
     rows = []
     for name, result in named:
         with refusing_damage(name):
-            rows.append(row_of(name, result))
+            rows.append(row_of(name, result.document()))
     written = []
     if options.csv is not None:
         written.append(write_csv(options.csv, rows))

@@ -3,8 +3,10 @@
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
+
+from kvspill.result.schema import Result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +16,7 @@ _WIDEST = 100
 Paths = Sequence[str | os.PathLike[str]]
 
 
-def render_summary(result: Mapping[str, Any], files: Paths = ()) -> str:
+def render_summary(result: Result, files: Paths = ()) -> str:
     """The summary as plain text: 80 columns, no colours, no trailing blanks."""
     from rich.console import Console
 
@@ -23,7 +25,7 @@ def render_summary(result: Mapping[str, Any], files: Paths = ()) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
-def print_summary(result: Mapping[str, Any], files: Paths = (), *, file: IO[str] | None = None) -> None:
+def print_summary(result: Result, files: Paths = (), *, file: IO[str] | None = None) -> None:
     """Print the summary, in colours where the output is a terminal and as plain text elsewhere."""
     from rich.console import Console
 
@@ -35,10 +37,10 @@ def print_summary(result: Mapping[str, Any], files: Paths = (), *, file: IO[str]
     _print(console, result, files)
 
 
-def _print(console: "Console", result: Mapping[str, Any], files: Paths) -> None:
+def _print(console: "Console", result: Result, files: Paths) -> None:
     from kvspill.report.sections import sections
 
-    for part in sections(result):
+    for part in sections(result.document()):
         console.print(part)
     if files:
         console.print("\nFiles written:")

@@ -1,9 +1,10 @@
 """The storage performance assessment: PASS, FAIL or no target, criterion by criterion (S10)."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kvspill.result.metrics import Measured
+from kvspill.result.schema import Criterion, StorageHealth
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"
 NOT_MEASURED, INCOMPLETE = "NOT MEASURED", "INCOMPLETE"
@@ -33,21 +34,7 @@ LATENCY_LIMITS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """How one criterion came out."""
-
-    name: str
-    metric: str
-    target: float | None
-    actual: float | None
-    unit: str
-    passed: bool | None
-    """None where it was not measured, has no target, or was met while something failed."""
-    modelled: bool = False
-
-
-def assess(measured: Measured, values: dict[str, Any]) -> dict[str, Any]:
+def assess(measured: Measured, values: dict[str, Any]) -> StorageHealth:
     """The verdict of the chosen profile, with what stands behind it.
 
     Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
@@ -57,14 +44,14 @@ def assess(measured: Measured, values: dict[str, Any]) -> dict[str, Any]:
     criteria = _throughput(measured, values) if profile == "throughput" else _latency(measured, values)
     failures = _failures(measured)
     judged = [criterion for criterion in criteria if criterion.passed is not None]
-    return {
-        "overall_status": _status(measured, criteria, failures),
-        "performance_profile": profile,
-        "criteria": [asdict(criterion) for criterion in criteria],
-        "passed_count": sum(1 for criterion in judged if criterion.passed),
-        "total_count": len(judged),
-        "failures": failures,
-    }
+    return StorageHealth(
+        overall_status=_status(measured, criteria, failures),
+        performance_profile=profile,
+        criteria=criteria,
+        passed_count=sum(1 for criterion in judged if criterion.passed),
+        total_count=len(judged),
+        failures=failures,
+    )
 
 
 def _status(measured: Measured, criteria: list[Criterion], failures: list[str]) -> str:
@@ -105,7 +92,17 @@ def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
     passed = None if target is None or actual is None else actual >= target
     name = "Throughput, no target" if target is None else f"Throughput >= {target:,.10g} tok/s"
     modelled = measured.facts.simulated
-    return [Criterion(name, "avg_throughput_tokens_per_sec", target, actual, "tokens/s", passed, modelled)]
+    return [
+        Criterion(
+            name=name,
+            metric="avg_throughput_tokens_per_sec",
+            target=target,
+            actual=actual,
+            unit="tokens/s",
+            passed=passed,
+            modelled=modelled,
+        )
+    ]
 
 
 def _latency(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
@@ -121,6 +118,14 @@ def _latency(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
             passed = None
         modelled = measured.facts.simulated or (tier is not None and tier.modelled)
         criteria.append(
-            Criterion(limit.name, limit.metric, limit.target, actual, limit.unit, passed, modelled)
+            Criterion(
+                name=limit.name,
+                metric=limit.metric,
+                target=limit.target,
+                actual=actual,
+                unit=limit.unit,
+                passed=passed,
+                modelled=modelled,
+            )
         )
     return criteria

@@ -1,5 +1,6 @@
 """The honesty block: what the run asked for beside what the machine saw, and how far to trust it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -7,6 +8,17 @@ from typing import Any
 from kvspill.measure.histograms import Histogram
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
 from kvspill.result.metrics import Measured, ratio
+from kvspill.result.schema import (
+    ByteCounts,
+    CeilingShare,
+    Fault,
+    Faults,
+    FilesOpened,
+    Honesty,
+    OfferedLoad,
+    RequestCounts,
+    StuckIo,
+)
 
 CLIENT_BOUND_SHARE = 0.8
 """A run that reaches this share of what the harness can do without any device measures the harness."""
@@ -23,30 +35,45 @@ class Ceiling:
     gib_per_sec: float | None = None
 
 
-def honesty_block(
-    measured: Measured, probes: Mapping[str, Any] | None, ceiling: Ceiling | None
-) -> dict[str, Any]:
+def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling: Ceiling | None) -> Honesty:
     """Everything that lets a reader doubt the result. None means: not measured."""
     probes = probes or {}
-    return {
-        "bytes": _bytes(measured, probes),
-        "direct_io": _tier_flag(measured, "direct_io"),
-        "files_opened": _files_opened(measured),
-        "verified": _tier_flag(measured, "verifies"),
-        "modelled_tiers": [facts.tier.value for facts in measured.facts.tiers if facts.modelled],
-        "requests": _requests(measured),
-        "errors": _errors(measured),
-        "errors_outside_window": _errors_outside(measured),
-        "stuck_io": _stuck_io(measured),
-        "arrival_lateness_ms": _lateness(measured),
-        "offered_load": _offered_load(measured, ceiling),
-        "ceiling": _ceiling(measured, ceiling, probes),
-        "event_loop_lag_ms": probes.get("event_loop_lag_ms"),
-        "cpu_seconds": probes.get("cpu_seconds"),
-        "cpu_seconds_per_gib": _cpu_per_gib(measured, probes),
-        "peak_resident_bytes": probes.get("peak_resident_bytes"),
-        "probes": {name: probes.get(name) for name in ("block_device", "process_io", "nfs")},
-    }
+    return Honesty(
+        bytes=_bytes(measured, probes),
+        direct_io=_tier_flag(measured, "direct_io"),
+        files_opened=_files_opened(measured),
+        verified=_tier_flag(measured, "verifies"),
+        modelled_tiers=[facts.tier.value for facts in measured.facts.tiers if facts.modelled],
+        requests=_requests(measured),
+        errors=_errors(measured),
+        errors_outside_window=_errors_outside(measured),
+        stuck_io=_stuck_io(measured),
+        arrival_lateness_ms=_lateness(measured),
+        offered_load=_offered_load(measured, ceiling),
+        ceiling=_ceiling(measured, ceiling, probes),
+        event_loop_lag_ms=probes.get("event_loop_lag_ms"),
+        cpu_seconds=probes.get("cpu_seconds"),
+        cpu_seconds_per_gib=_cpu_per_gib(measured, probes),
+        peak_resident_bytes=probes.get("peak_resident_bytes"),
+        probes={name: probes.get(name) for name in ("block_device", "process_io", "nfs")},
+    )
+
+
+def faults_of(measured: Measured, honesty: Honesty) -> Faults:
+    """All that failed from the first request to the last (S13)."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for row in (*honesty.errors, *honesty.errors_outside_window):
+        counts[row.tier, row.verb, row.kind] += row.count
+    failed = max(measured.facts.failed, measured.recorder.requests.failed_count)
+    return Faults(
+        operations=[
+            Fault(tier=tier, verb=verb, kind=kind, count=count)
+            for (tier, verb, kind), count in sorted(counts.items())
+        ],
+        failed_requests=failed,
+        failed_request_share=ratio(failed, measured.facts.completed + failed),
+        stuck_io=honesty.stuck_io,
+    )
 
 
 def _asked(measured: Measured, verb: Verb) -> int | None:
@@ -57,7 +84,7 @@ def _asked(measured: Measured, verb: Verb) -> int | None:
     return lane.moved_bytes + lane.failed_moved_bytes
 
 
-def _bytes(measured: Measured, probes: Mapping[str, Any]) -> dict[str, Any]:
+def _bytes(measured: Measured, probes: Mapping[str, Any]) -> ByteCounts:
     asked_read, asked_written = _asked(measured, Verb.READ), _asked(measured, Verb.WRITE)
     storage = measured.tier("storage")
     # Counters only speak of the storage tier where a real one lies on a device that is counted.
@@ -67,17 +94,17 @@ def _bytes(measured: Measured, probes: Mapping[str, Any]) -> dict[str, Any]:
     device_read, device_written = seen.get("read_bytes"), seen.get("written_bytes")
     # The process's own counter where there is one: others may be reading from the device too.
     fetched_share = ratio(own.get("read_bytes", device_read), asked_read)
-    return {
-        "asked_read_bytes": asked_read,
-        "asked_written_bytes": asked_written,
-        "device_read_bytes": device_read,
-        "device_written_bytes": device_written,
-        "process_read_bytes": own.get("read_bytes"),
-        "process_written_bytes": own.get("written_bytes"),
-        "device_to_asked_read": ratio(device_read, asked_read),
-        "device_to_asked_written": ratio(device_written, asked_written),
-        "page_cache_read_share": None if fetched_share is None else min(1.0, max(0.0, 1.0 - fetched_share)),
-    }
+    return ByteCounts(
+        asked_read_bytes=asked_read,
+        asked_written_bytes=asked_written,
+        device_read_bytes=device_read,
+        device_written_bytes=device_written,
+        process_read_bytes=own.get("read_bytes"),
+        process_written_bytes=own.get("written_bytes"),
+        device_to_asked_read=ratio(device_read, asked_read),
+        device_to_asked_written=ratio(device_written, asked_written),
+        page_cache_read_share=None if fetched_share is None else min(1.0, max(0.0, 1.0 - fetched_share)),
+    )
 
 
 def _tier_flag(measured: Measured, name: str) -> bool | None:
@@ -88,48 +115,48 @@ def _tier_flag(measured: Measured, name: str) -> bool | None:
     return flag
 
 
-def _files_opened(measured: Measured) -> dict[str, int] | None:
+def _files_opened(measured: Measured) -> FilesOpened | None:
     """Every opening of a file on the storage tier, by what its descriptor says of O_DIRECT."""
     facts = measured.tier("storage")
     if facts is None or facts.modelled:
         return None
-    return {"direct": facts.files_opened_direct, "buffered": facts.files_opened_buffered}
+    return FilesOpened(direct=facts.files_opened_direct, buffered=facts.files_opened_buffered)
 
 
-def _requests(measured: Measured) -> dict[str, int]:
+def _requests(measured: Measured) -> RequestCounts:
     facts = measured.facts
-    return {
-        "arrived": facts.arrived,
-        "completed": facts.completed,
-        "completed_in_window": measured.recorder.requests.completed,
-        "failed": facts.failed,
-        "shed": facts.shed,
-        "unfinished": len(facts.unfinished_ages_ns),
-    }
+    return RequestCounts(
+        arrived=facts.arrived,
+        completed=facts.completed,
+        completed_in_window=measured.recorder.requests.completed,
+        failed=facts.failed,
+        shed=facts.shed,
+        unfinished=len(facts.unfinished_ages_ns),
+    )
 
 
-def _errors(measured: Measured) -> list[dict[str, Any]]:
+def _errors(measured: Measured) -> list[Fault]:
     return [
-        {"tier": lane.tier.value, "verb": lane.verb.value, "kind": kind, "count": count}
+        Fault(tier=lane.tier.value, verb=lane.verb.value, kind=kind, count=count)
         for lane in measured.recorder.lanes()
         for kind, count in sorted(lane.errors.items())
     ]
 
 
-def _errors_outside(measured: Measured) -> list[dict[str, Any]]:
+def _errors_outside(measured: Measured) -> list[Fault]:
     """Failed operations of warm-up and drain: in no figure, but a fault nevertheless."""
     rows = []
     for (tier, verb, kind), count in sorted(measured.facts.errors.items()):
         outside = count - measured.recorder.lane(tier, verb).errors[kind]
         if outside > 0:
-            rows.append({"tier": tier.value, "verb": verb.value, "kind": kind, "count": outside})
+            rows.append(Fault(tier=tier.value, verb=verb.value, kind=kind, count=outside))
     return rows
 
 
-def _stuck_io(measured: Measured) -> dict[str, Any]:
+def _stuck_io(measured: Measured) -> StuckIo:
     """I/O threads that hung when the load ended."""
     ages_ns = measured.facts.stuck_ages_ns
-    return {"threads": len(ages_ns), "oldest_seconds": ages_ns[0] / NS_PER_SEC if ages_ns else None}
+    return StuckIo(threads=len(ages_ns), oldest_seconds=ages_ns[0] / NS_PER_SEC if ages_ns else None)
 
 
 def _lateness(measured: Measured) -> dict[str, float] | None:
@@ -138,7 +165,7 @@ def _lateness(measured: Measured) -> dict[str, float] | None:
     return lateness.statistics_ms()
 
 
-def _offered_load(measured: Measured, ceiling: Ceiling | None) -> dict[str, float | None]:
+def _offered_load(measured: Measured, ceiling: Ceiling | None) -> OfferedLoad:
     """Arrivals per second over what the servers could complete on a device that takes no time (L2)."""
     facts, requests = measured.facts, measured.recorder.requests
     # Fixed work takes longer on a slow device, but what was offered is the rate of its intended times.
@@ -152,15 +179,15 @@ def _offered_load(measured: Measured, ceiling: Ceiling | None) -> dict[str, floa
     null_capacity = min(limits) if limits else None
     if null_capacity is None and facts.simulated and requests.completed:
         # In virtual time nothing but generation takes time without a device: without it there is no limit.
-        return {"arrivals_per_sec": offered, "null_capacity_requests_per_sec": None, "ratio": 0.0}
-    return {
-        "arrivals_per_sec": offered,
-        "null_capacity_requests_per_sec": null_capacity,
-        "ratio": ratio(offered, null_capacity),
-    }
+        return OfferedLoad(arrivals_per_sec=offered, null_capacity_requests_per_sec=None, ratio=0.0)
+    return OfferedLoad(
+        arrivals_per_sec=offered,
+        null_capacity_requests_per_sec=null_capacity,
+        ratio=ratio(offered, null_capacity),
+    )
 
 
-def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, Any]) -> dict[str, Any] | None:
+def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, Any]) -> CeilingShare | None:
     if ceiling is None:
         return None
     lanes = measured.lanes(Verb.READ, Verb.WRITE)
@@ -175,12 +202,12 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, A
     costly = (_cpu_per_gib(measured, probes) or 0.0) >= COSTLY_CPU_SECONDS_PER_GIB
     # The null backend has no pieces: what those cost shows in the processor time alone.
     busy = costly and cores_used is not None and cores_used >= CLIENT_BOUND_SHARE
-    return {
-        "null_backend": asdict(ceiling),
-        "share_reached": shares,
-        "cores_used": cores_used,
-        "client_bound": (busy or max(known) >= CLIENT_BOUND_SHARE) if known else None,
-    }
+    return CeilingShare(
+        null_backend=asdict(ceiling),
+        share_reached=shares,
+        cores_used=cores_used,
+        client_bound=(busy or max(known) >= CLIENT_BOUND_SHARE) if known else None,
+    )
 
 
 def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
@@ -190,7 +217,7 @@ def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
     return ratio(probes.get("cpu_seconds"), moved / GIB)
 
 
-def lateness_p99_ms(block: Mapping[str, Any]) -> float | None:
+def lateness_p99_ms(block: Honesty) -> float | None:
     """The figure that decides whether arrivals were on time."""
-    statistics = block["arrival_lateness_ms"]
+    statistics = block.arrival_lateness_ms
     return None if statistics is None else float(statistics["p99"])

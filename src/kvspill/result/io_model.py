@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvspill.records import GIB
-from kvspill.result.warnings import Caution, caution
+from kvspill.result.schema import Caution
+from kvspill.result.warnings import caution
 
 _NAMES = {
     "mlperf": "mlperf: the turn's entry is read again while decoding",

@@ -1,81 +1,32 @@
 """Reads result files, ours and the existing program's, and refuses in one line what is neither."""
 
 import json
+import math
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from kvspill.errors import UsageError
-from kvspill.result.result import SCHEMA_VERSION
-
-Result = dict[str, Any]
+from kvspill.result.catalog import METRICS
+from kvspill.result.schema import (
+    SCHEMA_VERSION,
+    Fault,
+    Faults,
+    Honesty,
+    MetricValue,
+    Result,
+    Summary,
+    Timeline,
+    Window,
+)
 
 MAX_BYTES = 256 << 20
 """No result comes near this size; a larger file is something else."""
-
-
-class _Loose(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _Summary(_Loose):
-    cache_stats: dict[str, Any]
-
-
-class _Metric(_Loose):
-    value: int | float | dict[str, float] | None
-    unit: str
-
-
-class _Timeline(_Loose):
-    interval_seconds: int | float
-    columns: dict[str, list[int | float | None]]
-
-
-class _Caution(_Loose):
-    code: str
-    message: str
-    remedy: str
-
-
-class _Histogram(_Loose):
-    count: int
-    max_ns: int
-    hdr: str
-
-
-class _Window(_Loose):
-    measured_seconds: int | float
-
-
-class _TierFacts(_Loose):
-    tier: str
-    backend: str
-    modelled: bool
-
-
-class _Ours(_Loose):
-    """The parts of our result that readers rely on."""
-
-    schema_version: int
-    digest: str | None = None
-    created_at: str | None = None
-    simulated: bool
-    incomplete: bool
-    config: dict[str, Any]
-    warnings: list[_Caution]
-    honesty: dict[str, Any]
-    tiers: list[_TierFacts]
-    window: _Window
-    requests_completed: int
-    summary: _Summary
-    metrics: dict[str, _Metric]
-    timeline: _Timeline
-    histograms: dict[str, _Histogram]
 
 
 def check_size(path: Path) -> None:
@@ -165,8 +116,8 @@ def is_ours(document: Any) -> bool:
     return isinstance(document, dict) and "schema_version" in document
 
 
-def checked_ours(document: Result, path: Path) -> Result:
-    """The same document, once it is sure to have the shape that readers rely on."""
+def our_result(document: dict[str, Any], path: Path) -> Result:
+    """A result of any version of kvspill, refused in one line where it is damaged or newer than this one."""
     version = document["schema_version"]
     if isinstance(version, int) and version < 1:
         raise UsageError(f"{path}: schema {version} was never written by kvspill; give a result file")
@@ -176,22 +127,93 @@ def checked_ours(document: Result, path: Path) -> Result:
             "upgrade kvspill to read it"
         )
     try:
-        _Ours.model_validate(document)
+        result = Result.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise UsageError(
             f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again"
         ) from None
-    return document
+    return result if "faulty" in document else _with_faults(result)
+
+
+def _with_faults(result: Result) -> Result:
+    """The first version counted what failed, but had no word for a faulty result."""
+    honesty = result.honesty
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for row in (*honesty.errors, *honesty.errors_outside_window):
+        counts[row.tier, row.verb, row.kind] += row.count
+    ended = honesty.requests.completed + honesty.requests.failed
+    faults = Faults(
+        operations=[
+            Fault(tier=tier, verb=verb, kind=kind, count=count)
+            for (tier, verb, kind), count in sorted(counts.items())
+        ],
+        failed_requests=honesty.requests.failed,
+        failed_request_share=honesty.requests.failed / ended if ended else None,
+        stuck_io=honesty.stuck_io,
+    )
+    trials = [] if result.trials is None else result.trials.rows
+    failed_in_trials = any(row.failed_requests or row.failed_operations for row in trials)
+    return result.model_copy(update={"faults": faults, "faulty": faults.any_found or failed_in_trials})
+
+
+def kv_cache_py_result(document: Any, path: Path) -> Result | None:
+    """A result of the existing kv-cache.py, or None: the same summary, but no configuration beside it."""
+    if not isinstance(document, dict):
+        return None
+    summary = document.get("summary")
+    if not isinstance(summary, dict) or not isinstance(summary.get("cache_stats"), dict):
+        return None
+    values = {**summary["cache_stats"], **summary, "total_storage_io_time": _io_time(document)}
+    seed = document.get("seed")
+    with refusing_damage(path):
+        return Result(
+            schema_version=0,
+            simulated=False,
+            incomplete=False,
+            seed=seed if type(seed) is int else None,
+            config={},
+            warnings=[],
+            honesty=Honesty(),
+            tiers=[],
+            window=Window(measured_seconds=_number(summary.get("elapsed_time")) or 0.0),
+            requests_completed=int(_number(summary.get("total_requests")) or 0),
+            summary=Summary(cache_stats=summary["cache_stats"]),
+            metrics={
+                name: MetricValue(value=value, unit=metric.unit)
+                for metric in METRICS
+                for name, _ in metric.expand()
+                if (value := _value(values.get(name))) is not None
+            },
+            timeline=Timeline(interval_seconds=1, columns={}),
+        )
+
+
+def _io_time(document: dict[str, Any]) -> Any:
+    return document.get("total_storage_io_latency")
+
+
+def _value(found: Any) -> float | dict[str, int | float] | None:
+    if isinstance(found, dict):
+        numbers = {str(key): number for key, inner in found.items() if (number := _number(inner)) is not None}
+        return numbers or None
+    return _number(found)
+
+
+def _number(value: Any) -> float | None:
+    """A usable number, or None: booleans, text, NaN and infinities are not figures."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def load_result(path: str | Path) -> Result:
-    """One of our own results, checked."""
+    """One of our own results."""
     path = Path(path)
     document = read_json(path)
     if not is_ours(document):
         raise UsageError(
             f"{path}: not a kvspill result (no schema_version); give the JSON that `kvspill run` wrote"
         )
-    return checked_ours(document, path)
+    return our_result(document, path)

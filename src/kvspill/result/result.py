@@ -8,22 +8,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kvspill import __version__
+from kvspill import __version__, records
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.steady import steady_state
 from kvspill.outputs import write_whole
-from kvspill.records import NS_PER_SEC, QoS, RunFacts, TierFacts
+from kvspill.records import NS_PER_SEC, QoS, RunFacts
 from kvspill.result.assessment import assess
 from kvspill.result.catalog import METRICS
-from kvspill.result.honesty import Ceiling, honesty_block
+from kvspill.result.command import command_of
+from kvspill.result.honesty import Ceiling, faults_of, honesty_block
 from kvspill.result.metrics import Measured, Settings, evaluate
+from kvspill.result.schema import (
+    SCHEMA_VERSION,
+    Caution,
+    EncodedHistogram,
+    InFlight,
+    MetricValue,
+    Result,
+    SteadyState,
+    TierFacts,
+    Timeline,
+    Window,
+)
 from kvspill.result.summary import multi_turn, summary_block
 from kvspill.result.warnings import cautions
-
-SCHEMA_VERSION = 1
 
 
 def build_result(
@@ -31,18 +42,20 @@ def build_result(
     facts: RunFacts,
     recorder: Recorder,
     probes: Mapping[str, Any] | None = None,
-    warnings: Iterable[Mapping[str, str]] = (),
+    warnings: Iterable[Caution] = (),
     *,
     environment: Mapping[str, Any] | None = None,
     ceiling: Ceiling | None = None,
     autoscaling: Sequence[Mapping[str, Any]] = (),
     users: int | None = None,
     trials: int = 1,
+    in_flight: Sequence[InFlight] | None = None,
     created_at: str | None = None,
-) -> dict[str, Any]:
-    """The whole result as plain data. `created_at` alone differs between equal simulations.
+) -> Result:
+    """The whole result. `created_at` alone differs between equal simulations.
 
     users: how many there were in the window, where a search changed their number.
+    in_flight: operations that its end found under way, by tier and verb.
     """
     if recorder.is_open_ended:
         raise ValueError("the recorder's window has no end yet; call close_window first")
@@ -51,36 +64,40 @@ def build_result(
     values = {name: item["value"] for name, item in metrics.items()}
     columns = recorder.timeline.columns(recorder.window_end_ns)
     step_seconds = recorder.timeline.step_seconds
-    steady = steady_state(columns, recorder.window_seconds, step_seconds)
+    steady = SteadyState.model_validate(steady_state(columns, recorder.window_seconds, step_seconds))
     honesty = honesty_block(measured, probes, ceiling)
+    faults = faults_of(measured, honesty)
     health = assess(measured, values)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kvspill_version": __version__,
-        "simulated": facts.simulated,
-        "incomplete": facts.interrupted is not None,
-        "interrupted": facts.interrupted,
-        "created_at": created_at or datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": config.seed,
-        "digest": facts.digest,
-        "config": config.model_dump(mode="json"),
-        "environment": dict(environment) if environment is not None else None,
-        "warnings": cautions(measured, honesty, steady, warnings, trials),
-        "honesty": honesty,
-        "tiers": [_tier(tier) for tier in facts.tiers],
-        "workload": dict(facts.workload),
-        "io_model": dict(facts.io_model),
-        "window": {**_window(facts, recorder), "users": measured.settings.num_users},
-        "steady_state": steady,
-        "trials": None,
+    return Result(
+        schema_version=SCHEMA_VERSION,
+        kvspill_version=__version__,
+        simulated=facts.simulated,
+        incomplete=facts.interrupted is not None,
+        interrupted=facts.interrupted,
+        faulty=faults.any_found,
+        faults=faults,
+        command=command_of(config, simulated=facts.simulated),
+        created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=config.seed,
+        digest=facts.digest,
+        config=config.model_dump(mode="json"),
+        environment=None if environment is None else dict(environment),
+        warnings=cautions(measured, honesty, steady, warnings, trials),
+        honesty=honesty,
+        tiers=[_tier(tier) for tier in facts.tiers],
+        workload=dict(facts.workload),
+        io_model=dict(facts.io_model),
+        window=_window(facts, recorder, measured.settings.num_users),
+        steady_state=steady,
+        in_flight_at_end=None if in_flight is None else list(in_flight),
         **_legacy_totals(measured),
-        "autoscaling_stats": [dict(step) for step in autoscaling],
-        "summary": summary_block(measured, metrics, health, autoscaling),
-        "metrics": {name: {"value": item["value"], "unit": item["unit"]} for name, item in metrics.items()},
-        "timeline": {"interval_seconds": step_seconds, "columns": columns},
-        "throughput_timeline": [tokens / step_seconds for tokens in columns.get("tokens", [])],
-        "histograms": _histograms(recorder),
-    }
+        autoscaling_stats=[dict(step) for step in autoscaling],
+        summary=summary_block(measured, metrics, health, autoscaling),
+        metrics={name: MetricValue(value=item["value"], unit=item["unit"]) for name, item in metrics.items()},
+        timeline=Timeline(interval_seconds=step_seconds, columns=columns),
+        throughput_timeline=[tokens / step_seconds for tokens in columns.get("tokens", [])],
+        histograms=_histograms(recorder),
+    )
 
 
 def settings_of(config: Config, users: int | None = None) -> Settings:
@@ -99,19 +116,19 @@ def settings_of(config: Config, users: int | None = None) -> Settings:
     )
 
 
-def _tier(facts: TierFacts) -> dict[str, Any]:
-    return {**asdict(facts), "tier": facts.tier.value}
+def _tier(facts: records.TierFacts) -> TierFacts:
+    return TierFacts.model_validate({**asdict(facts), "tier": facts.tier.value})
 
 
-def _window(facts: RunFacts, recorder: Recorder) -> dict[str, float]:
-    """Where the window lies, in seconds since the start of the load."""
+def _window(facts: RunFacts, recorder: Recorder, users: int) -> Window:
     start_ns, end_ns = recorder.window_start_ns, recorder.window_end_ns
-    return {
-        "start_seconds": (start_ns - facts.load_start_ns) / NS_PER_SEC,
-        "end_seconds": (end_ns - facts.load_start_ns) / NS_PER_SEC,
-        "measured_seconds": recorder.window_seconds,
-        "drain_seconds": max(0, facts.finished_ns - end_ns) / NS_PER_SEC,
-    }
+    return Window(
+        start_seconds=(start_ns - facts.load_start_ns) / NS_PER_SEC,
+        end_seconds=(end_ns - facts.load_start_ns) / NS_PER_SEC,
+        measured_seconds=recorder.window_seconds,
+        drain_seconds=max(0, facts.finished_ns - end_ns) / NS_PER_SEC,
+        users=users,
+    )
 
 
 def _legacy_totals(measured: Measured) -> dict[str, Any]:
@@ -145,7 +162,7 @@ def _legacy_totals(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _histograms(recorder: Recorder) -> dict[str, Any]:
+def _histograms(recorder: Recorder) -> dict[str, EncodedHistogram]:
     """Every histogram that has values, in the base64 form of HdrHistogram; values are nanoseconds."""
     found = {f"request_{part}": histogram for part, histogram in recorder.requests.parts.items()}
     for qos, histogram in recorder.requests.by_qos.items():
@@ -157,12 +174,12 @@ def _histograms(recorder: Recorder) -> dict[str, Any]:
             found[f"demotion_{name}_{component}"] = lane.demotion_latencies.component(component)
         found[f"piece_{name}"] = lane.pieces
     encoded = {name: histogram.to_dict() for name, histogram in found.items()}
-    return {name: item for name, item in encoded.items() if item is not None}
+    return {name: EncodedHistogram(**item) for name, item in encoded.items() if item is not None}
 
 
-def write_result(path: str | os.PathLike[str], result: Mapping[str, Any]) -> Path:
+def write_result(path: str | os.PathLike[str], result: Result) -> Path:
     """Write the result whole or not at all; a device or a pipe is written through."""
-    text = json.dumps(result, indent=1, allow_nan=False)
+    text = json.dumps(result.document(), indent=1, allow_nan=False)
     try:
         return write_whole(path, text + "\n")
     except OSError as error:

@@ -7,6 +7,7 @@ from kvspill.measure.histograms import Histogram, merged
 from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
 from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
 from kvspill.result.metrics import Measured, ratio
+from kvspill.result.schema import QosClass, Sla, StorageHealth, Summary
 
 _LATE_SHARE = 0.05
 """A P95 is held where no larger share of the requests is above it."""
@@ -15,50 +16,43 @@ _LATE_SHARE = 0.05
 def summary_block(
     measured: Measured,
     metrics: Mapping[str, Mapping[str, Any]],
-    health: Mapping[str, Any],
+    health: StorageHealth,
     autoscaling: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+) -> Summary:
     """Metrics by their block, with the sections that have a shape of their own."""
     in_summary = {name: item["value"] for name, item in metrics.items() if item["block"] == "summary"}
     in_cache = {name: item["value"] for name, item in metrics.items() if item["block"] == "cache_stats"}
-    return {
+    return Summary(
         **in_summary,
-        "storage_health": health,
-        "cache_stats": {**in_cache, "storage_health": health},
-        "qos_metrics": {qos.name.lower(): _qos(measured, qos) for qos in QoS},
-        "priority_inversions": _inversions(measured),
-        "prefix_cache_stats": _prefixes(measured),
-        "autoscaling_stats": [dict(step) for step in autoscaling],
-        "autoscaling_summary": dict(autoscaling[-1]) if autoscaling else None,
-        "peak_throughput": autoscaling[-1].get("peak_throughput") if autoscaling else None,
-        "multi_turn_stats": multi_turn(measured),
-        "seed": measured.settings.seed,
-    }
+        storage_health=health,
+        cache_stats={**in_cache, "storage_health": health.model_dump(mode="json")},
+        qos_metrics={qos.name.lower(): _qos(measured, qos) for qos in QoS},
+        priority_inversions=_inversions(measured),
+        prefix_cache_stats=_prefixes(measured),
+        autoscaling_stats=[dict(step) for step in autoscaling],
+        autoscaling_summary=dict(autoscaling[-1]) if autoscaling else None,
+        peak_throughput=autoscaling[-1].get("peak_throughput") if autoscaling else None,
+        multi_turn_stats=multi_turn(measured),
+        seed=measured.settings.seed,
+    )
 
 
-def _qos(measured: Measured, qos: QoS) -> dict[str, Any]:
+def _qos(measured: Measured, qos: QoS) -> QosClass:
     requests = measured.recorder.requests
     histogram = requests.by_qos[qos]
     latency = measured.statistics_ms(histogram)
     unfinished_ns = _unfinished_ns(measured, qos)
-    counts = {
-        "failed_requests": requests.failed_by_qos[qos],
-        "unfinished_requests": None if unfinished_ns is None else len(unfinished_ns),
-    }
-    waits = {
-        # Whoever still waits counts with the wait so far, as in the queue_wait_ms of all.
-        "queue_wait_ms": _waits(measured, qos).statistics_ms(),
-        "queue_wait_completed_ms": measured.statistics_ms(requests.queue_by_qos[qos]),
-    }
-    if latency is None:
-        return {"no_data": True, **counts, **waits}
-    return {
-        "total_requests": histogram.count,
-        **counts,
-        "latency_ms": latency,
-        **waits,
-        "sla": _sla(measured, qos, latency, unfinished_ns or []),
-    }
+    return QosClass(
+        no_data=latency is None,
+        total_requests=histogram.count,
+        failed_requests=requests.failed_by_qos[qos],
+        unfinished_requests=None if unfinished_ns is None else len(unfinished_ns),
+        latency_ms=latency,
+        # Requests that still wait count with their wait so far, as in the queue_wait_ms of all.
+        queue_wait_ms=_waits(measured, qos).statistics_ms(),
+        queue_wait_completed_ms=measured.statistics_ms(requests.queue_by_qos[qos]),
+        sla=None if latency is None else _sla(measured, qos, latency, unfinished_ns or []),
+    )
 
 
 def _waits(measured: Measured, qos: QoS) -> Histogram:
@@ -68,7 +62,7 @@ def _waits(measured: Measured, qos: QoS) -> Histogram:
 
 
 def _inversions(measured: Measured) -> list[str]:
-    """Whoever still waits counts, too."""
+    """Of mean waits; requests that still wait count, too."""
     waits = {qos: _waits(measured, qos) for qos in QoS}
     return priority_inversions(
         {
@@ -79,9 +73,7 @@ def _inversions(measured: Measured) -> list[str]:
     )
 
 
-def _sla(
-    measured: Measured, qos: QoS, latency: Mapping[str, float], unfinished_ns: list[int]
-) -> dict[str, Any]:
+def _sla(measured: Measured, qos: QoS, latency: Mapping[str, float], unfinished_ns: list[int]) -> Sla:
     """Targets against what happened. A failed request never met its target, and an unfinished one
     that has already waited longer than the target never will."""
     requests = measured.recorder.requests
@@ -94,16 +86,16 @@ def _sla(
     met = violations <= _LATE_SHARE * total and latency["p99"] <= target_p99_ms and not lost
     # Of few requests only a miss is certain that those still lacking could not have prevented.
     certain = total >= MIN_COMPLETIONS or violations > _LATE_SHARE * MIN_COMPLETIONS
-    return {
-        "target_p95_ms": target_p95_ms,
-        "actual_p95_ms": latency["p95"],
-        "target_p99_ms": target_p99_ms,
-        "actual_p99_ms": latency["p99"],
-        "compliance": 1 - violations / total,
-        "violations": violations,
-        "met": met,
-        "verdict": ("met" if met else "missed") if certain else "no verdict",
-    }
+    return Sla(
+        target_p95_ms=target_p95_ms,
+        actual_p95_ms=latency["p95"],
+        target_p99_ms=target_p99_ms,
+        actual_p99_ms=latency["p99"],
+        compliance=1 - violations / total,
+        violations=violations,
+        met=met,
+        verdict=("met" if met else "missed") if certain else "no verdict",
+    )
 
 
 def _unfinished_ns(measured: Measured, qos: QoS) -> list[int] | None:

@@ -1,45 +1,44 @@
 """Several trials of one configuration: median, p95, spread and interval; incomplete ones set aside."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Any
 
 import numpy as np
 
 from kvspill.measure.statistics import coefficient_of_variation, mean_interval
 from kvspill.result.catalog import METRICS
+from kvspill.result.schema import Caution, Result, SetAside, TrialRow, Trials, TrialStatistics
 from kvspill.result.warnings import FEW_TRIALS, caution
 
 RANKED_BY = "avg_throughput_tokens_per_sec"
 """The trial in the middle by this metric stands for all."""
 
 HEADLINES = tuple(name for metric in METRICS if metric.headline for name, _ in metric.expand())
-Result = Mapping[str, Any]
 
 
-def aggregate(results: Sequence[Result], asked: int | None = None) -> dict[str, Any]:
+def aggregate(results: Sequence[Result], asked: int | None = None) -> Trials:
     """Statistics of every headline metric over the complete trials, and which trials were left out."""
     complete = [result for result in results if incomplete_reason(result) is None]
-    return {
-        "asked": asked or len(results),
-        "count": len(results),
-        "complete": len(complete),
-        "set_aside": [
-            {"trial": number, "reason": reason}
+    return Trials(
+        asked=asked or len(results),
+        count=len(results),
+        complete=len(complete),
+        set_aside=[
+            SetAside(trial=number, reason=reason)
             for number, result in enumerate(results, start=1)
             if (reason := incomplete_reason(result)) is not None
         ],
-        "same_work": len({result["digest"] for result in complete}) <= 1,
-        "rows": [_row(number, result) for number, result in enumerate(results, start=1)],
-        "metrics": {name: statistics for name in HEADLINES if (statistics := _statistics(name, complete))},
-    }
+        same_work=len({result.digest for result in complete}) <= 1,
+        rows=[_row(number, result) for number, result in enumerate(results, start=1)],
+        metrics={name: statistics for name in HEADLINES if (statistics := _statistics(name, complete))},
+    )
 
 
 def incomplete_reason(result: Result) -> str | None:
     """Why a trial may not enter an average, or None."""
-    if result["incomplete"]:
-        return f"ended early ({result['interrupted']})"
-    asked, completed = result["config"].get("max_requests"), result["requests_completed"]
+    if result.incomplete:
+        return f"ended early ({result.interrupted})"
+    asked, completed = result.config.get("max_requests"), result.requests_completed
     if asked is not None and completed < asked:
         return f"completed {completed} of {asked} requests"
     if not completed:
@@ -47,72 +46,81 @@ def incomplete_reason(result: Result) -> str | None:
     return None
 
 
-def _row(number: int, result: Result) -> dict[str, Any]:
-    values = {name: result["metrics"][name]["value"] for name in HEADLINES}
-    honesty = result["honesty"]
-    counts = {
-        "failed_requests": honesty["requests"]["failed"],
-        "failed_operations": sum(row["count"] for row in honesty["errors"]),
-    }
-    reason = incomplete_reason(result)
-    return {"trial": number, "digest": result["digest"], "incomplete": reason, **counts, **values}
+def _row(number: int, result: Result) -> TrialRow:
+    values = {name: result.value(name) for name in HEADLINES}
+    return TrialRow(
+        trial=number,
+        digest=result.digest,
+        incomplete=incomplete_reason(result),
+        failed_requests=result.honesty.requests.failed,
+        failed_operations=sum(row.count for row in result.honesty.errors),
+        **values,
+    )
 
 
-def _statistics(name: str, results: Sequence[Result]) -> dict[str, Any] | None:
-    values = [result["metrics"][name]["value"] for result in results]
-    if not values or None in values:
+def _statistics(name: str, results: Sequence[Result]) -> TrialStatistics | None:
+    found = [result.number(name) for result in results]
+    values = [float(value) for value in found if value is not None]
+    if not values or len(values) < len(found):
         return None
     interval = mean_interval(values)
     # No metric is below zero, whatever the spread of a few trials allows.
     low = None if interval is None else max(interval.low, 0.0) if min(values) >= 0 else interval.low
-    return {
-        "unit": results[0]["metrics"][name]["unit"],
-        "median": median(values),
-        "mean": fmean(values),
-        "p95": float(np.percentile(values, 95)),
-        "min": min(values),
-        "max": max(values),
-        "cv": coefficient_of_variation(values),
-        "ci95_low": low,
-        "ci95_high": interval.high if interval else None,
-    }
+    return TrialStatistics(
+        unit=results[0].metrics[name].unit,
+        median=median(values),
+        mean=fmean(values),
+        p95=float(np.percentile(values, 95)),
+        min=min(values),
+        max=max(values),
+        cv=coefficient_of_variation(values),
+        ci95_low=low,
+        ci95_high=interval.high if interval else None,
+    )
 
 
-def combine(results: Sequence[Result], asked: int | None = None) -> dict[str, Any]:
-    """One result for all trials: the complete trial in the middle, with the block `trials` filled in."""
+def combine(results: Sequence[Result], asked: int | None = None) -> Result:
+    """One result for all trials: the complete trial in the middle, with the block `trials` filled in.
+
+    A fault of any trial makes the whole faulty: the others were chosen by it.
+    """
     if not results:
         raise ValueError("no trial to combine")
     block = aggregate(results, asked)
     complete = [result for result in results if incomplete_reason(result) is None]
-    ranked = sorted(complete or results, key=lambda result: result["metrics"][RANKED_BY]["value"] or 0.0)
-    middle = dict(ranked[(len(ranked) - 1) // 2])
-    middle["warnings"] = [*_warnings(middle, results), *_cautions(block, bool(middle["simulated"]))]
-    middle["trials"] = block
-    return middle
+    ranked = sorted(complete or results, key=lambda result: result.number(RANKED_BY) or 0.0)
+    middle = ranked[(len(ranked) - 1) // 2]
+    return middle.model_copy(
+        update={
+            "warnings": [*_warnings(middle, results), *_cautions(block, middle.simulated)],
+            "trials": block,
+            "faulty": any(result.faulty for result in results),
+        }
+    )
 
 
 _ALWAYS_NAMED = ("errors", "errors_outside_window", "failed_requests", "stuck_io", "shed")
 """Of these each trial has its own: the one in the middle does not speak for the others."""
 
 
-def _warnings(middle: Result, results: Sequence[Result]) -> list[dict[str, str]]:
+def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
     """What the trial in the middle is warned of, and what others are, with their numbers."""
     # Judged anew: how many trials there are is known only now.
-    by_trial = [[item for item in result["warnings"] if item["code"] != "few_trials"] for result in results]
-    everywhere = set.intersection(*({item["code"] for item in items} for items in by_trial))
+    by_trial = [[item for item in result.warnings if item.code != "few_trials"] for result in results]
+    everywhere = set.intersection(*({item.code for item in items} for items in by_trial))
     everywhere.difference_update(_ALWAYS_NAMED)
-    found = [dict(item) for item in middle["warnings"] if item["code"] in everywhere]
+    found = [item for item in middle.warnings if item.code in everywhere]
     for number, items in enumerate(by_trial, start=1):
         for item in items:
-            if item["code"] not in everywhere:
-                found.append({**item, "message": f"Trial {number}: {item['message']}"})
+            if item.code not in everywhere:
+                found.append(item.model_copy(update={"message": f"Trial {number}: {item.message}"}))
     return found
 
 
-def _cautions(block: Mapping[str, Any], simulated: bool) -> list[dict[str, str]]:
+def _cautions(block: Trials, simulated: bool) -> list[Caution]:
     found = []
-    if block["set_aside"]:
-        named = "; ".join(f"trial {item['trial']} {item['reason']}" for item in block["set_aside"])
+    if block.set_aside:
+        named = "; ".join(f"trial {item.trial} {item.reason}" for item in block.set_aside)
         found.append(
             caution(
                 "incomplete_trials",
@@ -120,16 +128,16 @@ def _cautions(block: Mapping[str, Any], simulated: bool) -> list[dict[str, str]]
                 "Run the missing trials again.",
             )
         )
-    if block["complete"] < FEW_TRIALS and not simulated:
-        plural = "" if block["complete"] == 1 else "s"
+    if block.complete < FEW_TRIALS and not simulated:
+        plural = "" if block.complete == 1 else "s"
         found.append(
             caution(
                 "few_trials",
-                f"{block['complete']} complete trial{plural}: too few to know the spread between runs.",
+                f"{block.complete} complete trial{plural}: too few to know the spread between runs.",
                 f"Use --trials {FEW_TRIALS} or more and compare medians.",
             )
         )
-    if not block["same_work"]:
+    if not block.same_work:
         found.append(
             caution(
                 "different_work",

@@ -1,14 +1,12 @@
 """Warnings of a result: each has a code, a message with the figures, and a remedy."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, lateness_p99_ms
 from kvspill.result.metrics import Measured
-
-Caution = dict[str, str]
+from kvspill.result.schema import Caution, Honesty, SteadyState
 
 LATE_MS = 10.0
 LAG_MS = 10.0
@@ -25,18 +23,18 @@ UNDER_WAY_MAX = 0.2
 
 
 def caution(code: str, message: str, remedy: str) -> Caution:
-    return {"code": code, "message": message, "remedy": remedy}
+    return Caution(code=code, message=message, remedy=remedy)
 
 
 def cautions(
     measured: Measured,
-    honesty: Mapping[str, Any],
-    steady: Mapping[str, Any] | None,
-    given: Iterable[Mapping[str, str]],
+    honesty: Honesty,
+    steady: SteadyState | None,
+    given: Iterable[Caution],
     trials: int = 1,
 ) -> list[Caution]:
     """All warnings, the engine's own first; each code once per message."""
-    found: list[Caution] = [dict(item) for item in given]
+    found = list(given)
     for source in (
         _kind_of_run(measured),
         _failures(measured, honesty),
@@ -74,7 +72,7 @@ def _kind_of_run(measured: Measured) -> Iterator[Caution]:
         )
 
 
-def _failures(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Caution]:
+def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     failed = measured.recorder.requests.failed
     if failed:
         kinds = ", ".join(f"{kind}: {count}" for kind, count in sorted(failed.items()))
@@ -83,26 +81,26 @@ def _failures(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Cautio
             f"{sum(failed.values())} requests failed in the window ({kinds}); their tokens don't count.",
             "Find the cause in the errors by kind; a result with failures is no score.",
         )
-    errors = honesty["errors"]
+    errors = honesty.errors
     if errors:
-        kinds = ", ".join(f"{row['tier']} {row['verb']} {row['kind']}: {row['count']}" for row in errors)
+        kinds = ", ".join(f"{row.tier} {row.verb} {row.kind}: {row.count}" for row in errors)
         yield caution(
             "errors",
             f"Operations failed: {kinds}.",
             "Check the device, its free space and the kernel log; failed operations are in no score.",
         )
-    outside = sum(row["count"] for row in honesty["errors_outside_window"])
+    outside = sum(row.count for row in honesty.errors_outside_window)
     if outside:
         yield caution(
             "errors_outside_window",
             f"{outside:,} operations failed before the measured window or after it.",
             "Check the device, its free space and the kernel log, and run it again.",
         )
-    stuck = honesty["stuck_io"]
-    if stuck["threads"]:
+    stuck = honesty.stuck_io
+    if stuck.threads:
         yield caution(
             "stuck_io",
-            f"{stuck['threads']} I/O threads hung at the end, one for {stuck['oldest_seconds']:.1f} s.",
+            f"{stuck.threads} I/O threads hung at the end, one for {stuck.oldest_seconds:.1f} s.",
             "Check the device and the kernel log; what hung is unfinished and in no score.",
         )
 
@@ -131,33 +129,35 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
         )
 
 
-def _device(honesty: Mapping[str, Any]) -> Iterator[Caution]:
-    if honesty["direct_io"] is False:
+def _device(honesty: Honesty) -> Iterator[Caution]:
+    if honesty.direct_io is False and honesty.files_opened is not None:
         yield caution(
             "not_direct",
-            f"The storage tier ran through the page cache: {honesty['files_opened']['buffered']:,} openings "
+            f"The storage tier ran through the page cache: {honesty.files_opened.buffered:,} openings "
             "of a file were without O_DIRECT.",
             "Use --direct on, or leave --direct away, with a file system that supports O_DIRECT (ext4, xfs).",
         )
-    counted = honesty["bytes"]
-    share = counted["page_cache_read_share"]
-    if share is not None and share > PAGE_CACHE_SHARE and _enough(counted["asked_read_bytes"]):
+    counted = honesty.bytes
+    share = counted.page_cache_read_share
+    if share is not None and share > PAGE_CACHE_SHARE and _enough(counted.asked_read_bytes):
         yield caution(
             "page_cache",
             f"{1 - share:.0%} of the bytes asked for were fetched from the device; memory served the rest.",
             "Use --direct on, or a working set larger than memory.",
         )
-    reached = counted["device_to_asked_written"]
-    if reached is not None and reached < DEVICE_SHORTFALL and _enough(counted["asked_written_bytes"]):
+    reached = counted.device_to_asked_written
+    if reached is not None and reached < DEVICE_SHORTFALL and _enough(counted.asked_written_bytes):
         yield caution(
             "not_written",
             f"{reached:.0%} of the bytes written had reached the device when the window ended; memory held "
             "the rest, or something between compresses.",
             "Use --direct on, or --sync data, so that a write ends on the device.",
         )
-    for kind in ("read", "written"):
-        excess = counted[f"device_to_asked_{kind}"]
-        if excess is not None and excess > DEVICE_EXCESS and _enough(counted[f"asked_{kind}_bytes"]):
+    for kind, excess, asked_bytes in (
+        ("read", counted.device_to_asked_read, counted.asked_read_bytes),
+        ("written", counted.device_to_asked_written, counted.asked_written_bytes),
+    ):
+        if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes):
             yield caution(
                 "device_excess",
                 f"The device's bytes {kind} were {excess:.2f} times what was asked for.",
@@ -169,17 +169,17 @@ def _enough(nbytes: int | None) -> bool:
     return nbytes is not None and nbytes >= MIN_COMPARED_BYTES
 
 
-def _client(honesty: Mapping[str, Any]) -> Iterator[Caution]:
-    ceiling = honesty["ceiling"]
-    if ceiling and ceiling["client_bound"]:
-        share = max(value for value in ceiling["share_reached"].values() if value is not None)
+def _client(honesty: Honesty) -> Iterator[Caution]:
+    ceiling = honesty.ceiling
+    if ceiling and ceiling.client_bound:
+        share = max(value for value in ceiling.share_reached.values() if value is not None)
         if share >= CLIENT_BOUND_SHARE:
             message = f"The run reached {share:.0%} of what this harness can do without any device."
             remedy = "Use a faster client, larger entries or several processes"
         else:
             message = (
-                f"This program kept {ceiling['cores_used']:.1f} processor cores busy and took "
-                f"{honesty['cpu_seconds_per_gib']:.2f} CPU seconds for each GiB."
+                f"This program kept {ceiling.cores_used:.1f} processor cores busy and took "
+                f"{honesty.cpu_seconds_per_gib:.2f} CPU seconds for each GiB."
             )
             remedy = "Use larger pieces (--io-size) or a faster client"
         yield caution("client_bound", message, f"{remedy}; the device may be faster than this.")
@@ -190,7 +190,7 @@ def _client(honesty: Mapping[str, Any]) -> Iterator[Caution]:
             f"Arrivals were seen up to {late_ms:.1f} ms (p99) after their intended time.",
             "Lower --num-users or free CPU for the client.",
         )
-    lag = honesty["event_loop_lag_ms"]
+    lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
         yield caution(
             "event_loop_lag",
@@ -199,8 +199,8 @@ def _client(honesty: Mapping[str, Any]) -> Iterator[Caution]:
         )
 
 
-def _load(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Caution]:
-    load = honesty["offered_load"]["ratio"]
+def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
+    load = honesty.offered_load.ratio
     if load is not None and load > 1:
         yield caution(
             "overload",
@@ -233,15 +233,15 @@ def _load(measured: Measured, honesty: Mapping[str, Any]) -> Iterator[Caution]:
         )
 
 
-def _repeatability(measured: Measured, steady: Mapping[str, Any] | None, trials: int) -> Iterator[Caution]:
-    if steady is not None and steady["verdict"] == NOT_STEADY:
+def _repeatability(measured: Measured, steady: SteadyState | None, trials: int) -> Iterator[Caution]:
+    if steady is not None and steady.verdict == NOT_STEADY:
         yield caution(
             "not_steady",
-            steady["reason"],
+            steady.reason,
             "Run longer, precondition the device, or give a longer --warmup.",
         )
-    if steady is not None and steady["verdict"] == TOO_SHORT:
-        yield caution("too_short", steady["reason"], "Give a longer --duration.")
+    if steady is not None and steady.verdict == TOO_SHORT:
+        yield caution("too_short", steady.reason, "Give a longer --duration.")
     if trials < FEW_TRIALS and not measured.facts.simulated:
         plural = "" if trials == 1 else "s"
         yield caution(

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kvspill.errors import KvspillError
-from kvspill.result.warnings import Caution, caution
+from kvspill.result.schema import Caution
+from kvspill.result.warnings import caution
 from kvspill.run.progress import Progress
 from kvspill.storage.base import LEFT_BEHIND, Backend
 
@@ -49,7 +50,7 @@ async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Cau
             close_all_now([backend])
         left += [caution(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
     for warning in left:
-        progress.say(f"warning: {warning['message']} {warning['remedy']}")
+        progress.say(f"warning: {warning.message} {warning.remedy}")
     return left
 
 

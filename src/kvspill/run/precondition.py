@@ -8,7 +8,8 @@ from kvspill.errors import KvspillError
 from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import STEADY, judge
 from kvspill.records import GIB, MIB, NS_PER_SEC
-from kvspill.result.warnings import Caution, caution
+from kvspill.result.schema import Caution
+from kvspill.result.warnings import caution
 from kvspill.run.preflight import PRECONDITION_PASSES_MAX
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem

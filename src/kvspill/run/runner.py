@@ -1,17 +1,17 @@
 """From a configuration to a combined result: check the machine, run the trials."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.checks import check_fit
 from kvspill.config.unused import unused_settings
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
+from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
-from kvspill.result.warnings import Caution, caution
+from kvspill.result.warnings import caution
 from kvspill.run.preflight import check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.signals import Interrupts
@@ -57,9 +57,9 @@ def _unused(config: Config) -> list[Caution]:
     return warnings
 
 
-def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None = None) -> dict[str, Any]:
+def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None = None) -> Result:
     """All trials of a plan; an interrupted one ends them and is set aside, those before it are kept."""
-    results: list[Mapping[str, Any]] = []
+    results: list[Result] = []
     interrupts, trials = Interrupts(), plan.config.trials
     with interrupts.handled():
         for number in range(trials):
@@ -74,13 +74,13 @@ def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None
                 if not results:
                     raise
                 break
-            if results[-1]["incomplete"] or interrupts.reason is not None:
+            if results[-1].incomplete or interrupts.reason is not None:
                 break
     if trials == 1:
-        return dict(results[0])
+        return results[0]
     whole = combine(results, trials)
     if len(results) < trials:
-        whole["incomplete"] = True
-    if whole["incomplete"]:
-        whole["interrupted"] = whole["interrupted"] or results[-1]["interrupted"] or interrupts.stopped_by
+        whole.incomplete = True
+    if whole.incomplete:
+        whole.interrupted = whole.interrupted or results[-1].interrupted or interrupts.stopped_by
     return whole

@@ -19,7 +19,8 @@ from kvspill.measure.oplog import OpLog
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.result import build_result
-from kvspill.result.warnings import Caution, caution
+from kvspill.result.schema import Caution, Result
+from kvspill.result.warnings import caution
 from kvspill.run.backends import open_backends
 from kvspill.run.build import (
     build_accountant,
@@ -60,7 +61,7 @@ class Plan:
     simulated: bool
     storage_bytes: int
     cache_dirs: tuple[Path, ...] = ()
-    warnings: Sequence[Mapping[str, str]] = ()
+    warnings: Sequence[Caution] = ()
     announced: tuple[str, ...] = ()
     """What is said before the trial: what it will take of the machine, which trial it is."""
     closing_seconds_max: float | None = None
@@ -75,7 +76,7 @@ class Plan:
         return max(self.closing_seconds_max, self.closed_by_seconds - time.monotonic())
 
 
-def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = None) -> dict[str, Any]:
+def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = None) -> Result:
     """Run once and return the result. An interrupted load returns what it measured, marked incomplete.
 
     Signals are handled here, but where the caller does so for several trials.
@@ -86,7 +87,7 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             return run_trial(plan, progress, interrupts)
     opened: list[Backend] = []
 
-    async def main(world: World) -> dict[str, Any]:
+    async def main(world: World) -> Result:
         interrupts.watch(asyncio.current_task())
         if interrupts.reason is not None:
             raise asyncio.CancelledError
@@ -109,8 +110,8 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
         finally:
             seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
             left = await close_within(seconds, opened, plan.cache_dirs, progress)
-        result["warnings"] += [*fallen_back, *preconditioning_cautions(settled), *left]
-        result["preconditioning"] = None if settled is None else asdict(settled)
+        result.warnings += [*fallen_back, *preconditioning_cautions(settled), *left]
+        result.preconditioning = None if settled is None else asdict(settled)
         return result
 
     with _switch_interval(), _rarer_collections(plan.simulated):
@@ -142,7 +143,7 @@ class Trial:
         self.limits = limits
         self.progress = progress
 
-    async def run(self, workload: Workload, interrupts: Interrupts) -> dict[str, Any]:
+    async def run(self, workload: Workload, interrupts: Interrupts) -> Result:
         config, world = self.config, self.world
         monitor = await self._monitor()
         log = None if config.log_ops is None else OpLog(Path(config.log_ops))
@@ -226,7 +227,7 @@ class Trial:
             **health.facts(),
         )
 
-    async def _result(self, stage: Stage, facts: RunFacts, search: "Search | None") -> dict[str, Any]:
+    async def _result(self, stage: Stage, facts: RunFacts, search: "Search | None") -> Result:
         config, simulated = self.config, self.plan.simulated
         users = None if search is None else stage.users
         steps = [] if search is None else search.entries(facts.interrupted)
@@ -273,7 +274,7 @@ class Trial:
         self.progress.preparing("entries to be found", len(entries), len(entries))
 
 
-def skipped_rows(workload: Mapping[str, Any]) -> list[Mapping[str, str]]:
+def skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:
     """The warning that rows of a recording were left out, where some were."""
     skipped = workload.get("bad_rows_skipped", 0)
     if not skipped:
@@ -286,7 +287,7 @@ def backend_warnings(backends: Sequence[Backend], progress: Progress) -> list[Ca
     """Warnings of backends that prepared themselves otherwise than asked."""
     warnings = [caution(*note) for backend in backends for note in backend.notes()]
     for warning in warnings:
-        progress.say(f"warning: {warning['message']} {warning['remedy']}")
+        progress.say(f"warning: {warning.message} {warning.remedy}")
     return warnings
 
 

@@ -63,9 +63,9 @@ def _run_row(
         config = to_config(row.scenario)
         progress.say(f"{where}: {describe(config)}")
         result = run_trials(make_plan(config, simulated), progress)
-        if result["incomplete"]:
+        if result.incomplete:
             write_result(folder / f"{Path(row.file).stem}.incomplete.json", result)
-            reason = str(result["interrupted"])
+            reason = str(result.interrupted)
             if not by_signal(reason):
                 raise KvspillError(f"ended early: {reason}")
             return {"status": RowStatus.INTERRUPTED, "reason": reason}

@@ -10,6 +10,7 @@ import numpy as np
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.measure.statistics import coefficient_of_variation
+from kvspill.result import schema
 from kvspill.result.trials import incomplete_reason
 
 SEED: Final = 42
@@ -261,14 +262,18 @@ def _told(option: Option, config: Config) -> set[str]:
 
 def complete_trials(trials: Sequence[Sequence[Result]]) -> list[Sequence[Result]]:
     """Trials of which every rank ran to the end."""
-    return [ranks for ranks in trials if ranks and all(incomplete_reason(result) is None for result in ranks)]
+    return [ranks for ranks in trials if ranks and all(_incomplete(result) is None for result in ranks)]
+
+
+def _incomplete(result: Result) -> str | None:
+    return incomplete_reason(schema.Result.model_validate(result))
 
 
 def _faults(result: Result) -> list[str]:
     faults = []
     if result["simulated"]:
         faults.append("simulated, no byte moved")
-    reason = incomplete_reason(result)
+    reason = _incomplete(result)
     if reason is not None:
         faults.append(reason)
     modelled = result["honesty"]["modelled_tiers"]

@@ -16,7 +16,7 @@ def test_the_log_agrees_with_the_result(tmp_path):
     config = Config(
         model="tiny-1b", num_users=5, max_requests=40, cpu_mem_gb=0, generation_mode="none", log_ops=str(path)
     )
-    result = run_trial(Plan(config, simulated=True, storage_bytes=1 << 40), Progress(quiet=True))
+    result = run_trial(Plan(config, simulated=True, storage_bytes=1 << 40), Progress(quiet=True)).document()
     ops = parquet.read_table(path).to_pylist()
     requests = parquet.read_table(requests_path(path)).to_pylist()
     assert len(requests) == result["requests_completed"] == 40

@@ -1,15 +1,15 @@
 """The console summary: the sections readers know, 80 columns, and the right words for what is modelled."""
 
 import io
-from typing import Any
 
 import pytest
 
 from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.report.console import print_summary, render_summary
+from kvspill.result.schema import Result
 from unit.measure.rows import ns, request
-from unit.result.sample import empty_recorder, facts, filled_recorder, result, tier
+from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
 TITLES = (
     "OVERALL PERFORMANCE",
@@ -25,24 +25,24 @@ TITLES = (
 )
 
 
-def overloaded() -> dict[str, Any]:
-    return result(run=facts(unfinished_ages_ns=(ns(100),) * 60), config=Config(num_users=2))
+def overloaded() -> Result:
+    return built(run=facts(unfinished_ages_ns=(ns(100),) * 60), config=Config(num_users=2))
 
 
 @pytest.mark.parametrize("title", TITLES)
 def test_a_section_is_there_under_its_title_s8(title: str) -> None:
-    assert title in render_summary(result())
+    assert title in render_summary(built())
 
 
 def test_no_line_is_wider_than_80_columns_or_ends_in_blanks() -> None:
-    for built in (result(), overloaded(), result(empty_recorder()), result(run=facts(simulated=True))):
-        for line in render_summary(built).splitlines():
+    for found in (built(), overloaded(), built(empty_recorder()), built(run=facts(simulated=True))):
+        for line in render_summary(found).splitlines():
             assert len(line) <= 80, line
             assert line == line.rstrip()
 
 
 def test_figures_are_those_of_the_result() -> None:
-    text = render_summary(result())
+    text = render_summary(built())
     assert "NVME Read P95: 2000.00 ms" in text
     assert "device 1,000.00 ms, host 1,000.00 ms" in text
     assert "40.00 tok/s" in text
@@ -61,7 +61,7 @@ def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
     assert "Storage I/O dominates service" not in text
     recorder = empty_recorder()
     recorder.request(request(20, intended=10, started=19, storage=1))
-    text = render_summary(result(recorder))
+    text = render_summary(built(recorder))
     assert "- Queue wait dominates (~9.00s mean)." in text
     assert "- Storage I/O dominates service (~1.00s of 1.00s mean)" in text
 
@@ -69,33 +69,33 @@ def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
 def test_a_queue_of_unfinished_requests_is_named_though_the_completed_ones_hardly_waited() -> None:
     recorder = empty_recorder()
     recorder.request(request(12, intended=10, started=10.005, generation=1.9))
-    text = render_summary(result(recorder, facts(unfinished_ages_ns=(ns(9),) * 2582)))
+    text = render_summary(built(recorder, facts(unfinished_ages_ns=(ns(9),) * 2582)))
     assert "- Queue wait dominates (~9.00s mean)." in text
     assert "- Generation dominates service (~1.90s mean)." in text
     assert "The table is of completed requests only; this mean includes those still" in text
-    assert "The table is of completed" not in render_summary(result())
+    assert "The table is of completed" not in render_summary(built())
 
 
 def test_the_wait_is_called_a_lower_bound_where_requests_are_unfinished_l3() -> None:
     joined = " ".join(render_summary(overloaded()).split())
     assert "(at least: 60 unfinished requests count with their age)" in joined
-    assert "at least" not in render_summary(result())
+    assert "at least" not in render_summary(built())
 
 
 def test_simulated_figures_are_called_simulated_everywhere() -> None:
-    text = render_summary(result(run=facts(simulated=True)))
+    text = render_summary(built(run=facts(simulated=True)))
     for title in ("OVERALL PERFORMANCE", "LATENCY BREAKDOWN", "STORAGE PERFORMANCE ASSESSMENT", "QOS"):
         assert f"### {title} (simulated) ###" in text
     assert "SIMULATED, no byte moved" in text
     for line in text.splitlines():
         if "Read P95:" in line or "Write P95:" in line:
             assert "(simulated)" in line
-    assert "(simulated)" not in render_summary(result())
+    assert "(simulated)" not in render_summary(built())
 
 
 def test_a_modelled_tier_is_called_modelled_beside_measured_ones() -> None:
     tiers = (tier(Tier.CPU, modelled=True, backend="modelled"), tier(Tier.STORAGE))
-    lines = render_summary(result(run=facts(tiers=tiers))).splitlines()
+    lines = render_summary(built(run=facts(tiers=tiers))).splitlines()
     cpu = next(line for line in lines if "CPU Read P95:" in line)
     storage = next(line for line in lines if "NVME Read P95:" in line)
     assert "(modelled)" in cpu
@@ -104,38 +104,38 @@ def test_a_modelled_tier_is_called_modelled_beside_measured_ones() -> None:
 
 
 def test_what_was_not_measured_says_so() -> None:
-    text = render_summary(result(empty_recorder(), facts(tiers=(tier(Tier.CPU),))))
+    text = render_summary(built(empty_recorder(), facts(tiers=(tier(Tier.CPU),))))
     assert "NVMe Throughput                 not measured" in text
     assert "No request completed in the measured window." in text
 
 
 def test_warnings_come_with_their_remedies() -> None:
-    text = render_summary(result())
+    text = render_summary(built())
     assert "! few_trials: 1 trial: the spread between runs is unknown." in text
     assert "-> Use --trials 3 or more and compare medians." in text
 
 
 def test_an_interrupted_run_says_so_first() -> None:
-    text = render_summary(result(run=facts(interrupted="stopped by SIGINT")))
+    text = render_summary(built(run=facts(interrupted="stopped by SIGINT")))
     assert "INCOMPLETE: stopped by SIGINT" in text.split("###")[0]
 
 
 def test_files_are_named_whole_however_long() -> None:
     path = "/somewhere/" + "deep/" * 40 + "result.json"
-    assert f"  {path}\n" in render_summary(result(), [path])
+    assert f"  {path}\n" in render_summary(built(), [path])
 
 
 def test_a_pipe_gets_plain_text_without_escapes() -> None:
     pipe = io.StringIO()
-    print_summary(result(), ["x.json"], file=pipe)
-    assert pipe.getvalue() == render_summary(result(), ["x.json"])
+    print_summary(built(), ["x.json"], file=pipe)
+    assert pipe.getvalue() == render_summary(built(), ["x.json"])
     assert "\x1b" not in pipe.getvalue()
 
 
 def test_peak_capacity_is_shown_where_the_users_were_searched_for_s8() -> None:
     step = {"mode": "capacity", "users": 40, "peak_throughput": 1234.5, "reason": "Peak capacity found"}
-    built = result(filled_recorder(), autoscaling=[step])
-    text = render_summary(built)
+    found = built(filled_recorder(), autoscaling=[step])
+    text = render_summary(found)
     assert "Peak capacity found" in text
     assert "1,234.50 tok/s" in text
-    assert built["autoscaling_stats"] == built["summary"]["autoscaling_stats"] == [step]
+    assert found.autoscaling_stats == found.summary.autoscaling_stats == [step]

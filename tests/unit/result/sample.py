@@ -18,6 +18,7 @@ from kvspill.records import (
     Verb,
 )
 from kvspill.result.result import build_result
+from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
 
 TOKEN_BYTES = 131_072
@@ -113,12 +114,12 @@ def filled_recorder() -> Recorder:
     return recorder
 
 
-def result(
+def built(
     recorder: Recorder | None = None,
     run: RunFacts | None = None,
     config: Config | None = None,
     **given: Any,
-) -> dict[str, Any]:
+) -> Result:
     return build_result(
         config or Config(),
         run or facts(),
@@ -128,5 +129,11 @@ def result(
     )
 
 
-def codes(built: dict[str, Any]) -> set[str]:
-    return {item["code"] for item in built["warnings"]}
+def result(*parts: Any, **given: Any) -> dict[str, Any]:
+    """The same as it stands in a file."""
+    return built(*parts, **given).document()
+
+
+def codes(found: dict[str, Any] | Result) -> set[str]:
+    document = found.document() if isinstance(found, Result) else found
+    return {item["code"] for item in document["warnings"]}

@@ -45,8 +45,8 @@ def damaged(document: dict[str, Any], chance: random.Random) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Any]:
     steps = [{"time_seconds": 1.0, "users": 2, "throughput": 3.0, "action": "up", "reason": "room"}]
-    built = combine([sample.result(autoscaling=steps), sample.result(autoscaling=steps)])
-    return json.loads(json.dumps(built))  # type: ignore[no-any-return]
+    built = combine([sample.built(autoscaling=steps), sample.built(autoscaling=steps)])
+    return json.loads(json.dumps(built.document()))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("seed", range(12))

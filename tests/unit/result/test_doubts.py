@@ -9,7 +9,7 @@ from kvspill.records import GIB, Eviction, Tier, TierFacts, Verb
 from kvspill.report.console import render_summary
 from kvspill.result.honesty import Ceiling
 from unit.measure.rows import ns, op, request
-from unit.result.sample import codes, empty_recorder, facts, filled_recorder, result, tier
+from unit.result.sample import built, codes, empty_recorder, facts, filled_recorder, result, tier
 
 PROBES: dict[str, Any] = {
     "block_device": {"devices": ["vda"], "read_bytes": 4 * GIB, "written_bytes": 3 * GIB},
@@ -62,11 +62,10 @@ def test_storage_that_was_never_touched_does_not_pass(tiers: tuple[TierFacts, ..
     recorder.request(request(15, intended=14.99, storage=0.01))
     recorder.op(op(15, started=14.95, tier=Tier.CPU))
     recorder.lookups.update(filled_recorder().lookups)
-    built = result(recorder, facts(tiers=tiers))
-    assert health(built)["overall_status"] == "NOT MEASURED"
-    assert "Verdict: NOT MEASURED (latency profile, 2 of 2 criteria met, none of storage)" in render_summary(
-        built
-    )
+    found = built(recorder, facts(tiers=tiers))
+    assert health(found.document())["overall_status"] == "NOT MEASURED"
+    said = "Verdict: NOT MEASURED (latency profile, 2 of 2 criteria met, none of storage)"
+    assert said in render_summary(found)
 
 
 def test_a_tier_that_is_not_there_has_no_criterion() -> None:
@@ -141,7 +140,7 @@ def test_writes_that_had_not_reached_the_device_are_said() -> None:
 
 def test_the_printed_block_shows_the_page_cache_share_and_the_ceiling() -> None:
     ceiling = Ceiling(requests_per_sec=1000.0, operations_per_sec=20_000.0, gib_per_sec=500.0)
-    text = render_summary(result(probes=PROBES, ceiling=ceiling))
+    text = render_summary(built(probes=PROBES, ceiling=ceiling))
     assert "Read from the page cache" in text
     assert "20,000 ops/s" in text
     assert "500.0 GiB/s" in text
@@ -151,7 +150,7 @@ def test_a_device_that_takes_no_time_is_not_called_unread() -> None:
     recorder = empty_recorder()
     recorder.request(request(15, intended=14.5, storage=0.4))
     recorder.op(op(15, started=15))
-    assert "no reads on the storage tier" not in render_summary(result(recorder))
+    assert "no reads on the storage tier" not in render_summary(built(recorder))
 
 
 def test_traffic_of_others_on_the_device_is_said() -> None:
@@ -169,12 +168,12 @@ def test_nfs_counters_stand_in_for_a_device() -> None:
 def test_counters_say_nothing_about_a_tier_that_lies_on_no_counted_device() -> None:
     modelled = result(run=facts(tiers=(tier(Tier.STORAGE, modelled=True),)), probes=PROBES)
     elsewhere = result(probes={**PROBES, "block_device": None})
-    for built in (modelled, elsewhere):
-        counted = built["honesty"]["bytes"]
+    for found in (modelled, elsewhere):
+        counted = found["honesty"]["bytes"]
         assert counted["asked_read_bytes"] == 4 * GIB
         assert counted["page_cache_read_share"] is None
         assert counted["device_to_asked_read"] is None
-        assert "page_cache" not in codes(built)
+        assert "page_cache" not in codes(found)
     assert modelled["honesty"]["cpu_seconds_per_gib"] is None
 
 

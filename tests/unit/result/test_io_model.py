@@ -91,12 +91,12 @@ def test_a_run_without_facts_says_nothing():
 def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
     assert io_model_cautions(PREFIX) == []
     (found,) = io_model_cautions({**PREFIX, count: 3})
-    assert found["code"] == code
-    assert "3" in found["message"]
-    assert found["remedy"]
+    assert found.code == code
+    assert "3" in found.message
+    assert found.remedy
 
 
 def test_a_run_that_recomputes_for_free_is_doubted():
     (found,) = io_model_cautions({**PREFIX, "prefill_us_per_token": 0.0})
-    assert found["code"] == "free_recompute"
+    assert found.code == "free_recompute"
     assert io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0}) == []

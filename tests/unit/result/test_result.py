@@ -15,7 +15,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.records import QoS
 from kvspill.result.result import build_result, write_result
 from unit.measure.rows import ns, request
-from unit.result.sample import CREATED, empty_recorder, facts, filled_recorder, result
+from unit.result.sample import CREATED, built, empty_recorder, facts, filled_recorder, result
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "data" / "reference-results"
 LITERAL_NAMES = [
@@ -89,7 +89,8 @@ def test_a_reader_of_the_old_program_finds_every_name_where_it_was(name: str) ->
 
 
 def test_equal_runs_give_equal_files_apart_from_the_time_of_writing() -> None:
-    first, second = (build_result(Config(), facts(simulated=True), filled_recorder()) for _ in range(2))
+    made = (build_result(Config(), facts(simulated=True), filled_recorder()) for _ in range(2))
+    first, second = (item.document() for item in made)
     assert {**first, "created_at": ""} == {**second, "created_at": ""}
     assert first["created_at"].endswith("+00:00")
 
@@ -101,7 +102,7 @@ def test_the_result_is_json_and_echoes_the_configuration() -> None:
     assert built["seed"] == built["summary"]["seed"] == 3
     assert built["digest"] == "d" * 64
     assert built["created_at"] == CREATED
-    assert built["schema_version"] == 1
+    assert built["schema_version"] == 2
 
 
 def test_histograms_in_the_result_have_all_values() -> None:
@@ -146,10 +147,13 @@ def test_classes_have_their_own_latency_and_targets() -> None:
     qos = result(recorder)["summary"]["qos_metrics"]
     assert qos["responsive"] == {
         "no_data": True,
+        "total_requests": 0,
         "failed_requests": 0,
         "unfinished_requests": 0,
+        "latency_ms": None,
         "queue_wait_ms": None,
         "queue_wait_completed_ms": None,
+        "sla": None,
     }
     assert qos["interactive"]["total_requests"] == 1
     assert qos["interactive"]["sla"]["target_p95_ms"] == 50
@@ -226,17 +230,17 @@ def test_turns_are_counted_at_the_top_and_in_the_summary() -> None:
 
 def test_writing_makes_the_folder_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "result.json"
-    assert write_result(path, {"x": 1}) == path
-    assert json.loads(path.read_text()) == {"x": 1}
+    assert write_result(path, built()) == path
+    assert json.loads(path.read_text()) == result()
     assert [item.name for item in path.parent.iterdir()] == ["result.json"]
-    write_result(path, {"x": 2})
-    assert json.loads(path.read_text()) == {"x": 2}
+    write_result(path, built(empty_recorder()))
+    assert json.loads(path.read_text()) == result(empty_recorder())
 
 
 def test_a_result_is_readable_by_whom_the_mask_allows(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        path = write_result(tmp_path / "r.json", {})
+        path = write_result(tmp_path / "r.json", built())
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
@@ -245,14 +249,14 @@ def test_a_result_is_readable_by_whom_the_mask_allows(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(KvspillError, match=r"file/r\.json: .*; choose a writable place with --output"):
-        write_result(tmp_path / "file" / "r.json", {})
+        write_result(tmp_path / "file" / "r.json", built())
     (tmp_path / "folder").mkdir()
     with pytest.raises(KvspillError, match=r"cannot write the result to .*folder"):
-        write_result(tmp_path / "folder", {})
+        write_result(tmp_path / "folder", built())
     assert sorted(item.name for item in tmp_path.iterdir()) == ["file", "folder"]
 
 
 def test_numbers_that_json_does_not_know_never_reach_the_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write_result(tmp_path / "r.json", {"x": float("nan")})
+        write_result(tmp_path / "r.json", built().model_copy(update={"config": {"x": float("nan")}}))
     assert list(tmp_path.iterdir()) == []

@@ -6,15 +6,21 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.report.console import render_summary
+from kvspill.result.schema import Caution, Fault, Result, Trials
 from kvspill.result.trials import HEADLINES, aggregate, combine, incomplete_reason
 from unit.measure.rows import request
-from unit.result.sample import codes, empty_recorder, facts, result
+from unit.result.sample import built, codes, empty_recorder, facts
 
 
-def trial(tokens: int, **changes: Any) -> dict[str, Any]:
+def trial(tokens: int, **changes: Any) -> Result:
     recorder = empty_recorder()
     recorder.request(request(15, intended=12, storage=1, tokens=tokens))
-    return result(recorder, facts(**changes))
+    return built(recorder, facts(**changes))
+
+
+def trials_of(combined: Result) -> Trials:
+    assert combined.trials is not None
+    return combined.trials
 
 
 def test_the_headlines_are_the_figures_that_drives_are_compared_by() -> None:
@@ -29,18 +35,18 @@ def test_the_headlines_are_the_figures_that_drives_are_compared_by() -> None:
 
 
 def test_median_p95_spread_and_interval_of_three() -> None:
-    found = aggregate([trial(90), trial(110), trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
-    assert found["median"] == found["mean"] == 10.0
-    assert found["p95"] == pytest.approx(10.9)
-    assert found["cv"] == pytest.approx(0.1)
-    assert (found["min"], found["max"]) == (9.0, 11.0)
-    assert found["ci95_high"] - 10.0 == pytest.approx(4.3027 / 3**0.5, rel=1e-3)
-    assert found["unit"] == "tokens/s"
+    found = aggregate([trial(90), trial(110), trial(100)]).metrics["avg_throughput_tokens_per_sec"]
+    assert found.median == found.mean == 10.0
+    assert found.p95 == pytest.approx(10.9)
+    assert found.cv == pytest.approx(0.1)
+    assert (found.min, found.max) == (9.0, 11.0)
+    assert found.ci95_high - 10.0 == pytest.approx(4.3027 / 3**0.5, rel=1e-3)
+    assert found.unit == "tokens/s"
 
 
 def test_an_interval_of_two_distant_trials_ends_at_zero() -> None:
-    found = aggregate([trial(10), trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
-    assert found["ci95_low"] == 0
+    found = aggregate([trial(10), trial(100)]).metrics["avg_throughput_tokens_per_sec"]
+    assert found.ci95_low == 0
 
 
 def test_trials_that_never_began_are_counted_as_asked_for() -> None:
@@ -49,54 +55,53 @@ def test_trials_that_never_began_are_counted_as_asked_for() -> None:
 
 
 def test_one_trial_has_a_median_but_no_spread() -> None:
-    found = aggregate([trial(100)])["metrics"]["avg_throughput_tokens_per_sec"]
-    assert found["median"] == 10.0
-    assert found["cv"] is None
-    assert found["ci95_low"] is None
+    found = aggregate([trial(100)]).metrics["avg_throughput_tokens_per_sec"]
+    assert found.median == 10.0
+    assert found.cv is None
+    assert found.ci95_low is None
 
 
 def test_an_incomplete_trial_is_named_and_enters_no_average() -> None:
     block = aggregate([trial(100), trial(10_000, interrupted="stopped by SIGINT"), trial(100)])
-    assert (block["count"], block["complete"]) == (3, 2)
-    assert block["set_aside"] == [{"trial": 2, "reason": "ended early (stopped by SIGINT)"}]
-    assert block["metrics"]["avg_throughput_tokens_per_sec"]["max"] == 10.0
-    assert len(block["rows"]) == 3
+    assert (block.count, block.complete) == (3, 2)
+    assert [(item.trial, item.reason) for item in block.set_aside] == [(2, "ended early (stopped by SIGINT)")]
+    assert block.metrics["avg_throughput_tokens_per_sec"].max == 10.0
+    assert len(block.rows) == 3
 
 
 def test_a_trial_with_fewer_requests_than_asked_for_is_incomplete() -> None:
     recorder = empty_recorder()
     recorder.request(request(15))
-    built = result(recorder, config=Config(max_requests=2))
-    assert incomplete_reason(built) == "completed 1 of 2 requests"
-    assert incomplete_reason(result(recorder, config=Config(max_requests=1))) is None
-    assert incomplete_reason(result(empty_recorder())) == "completed no request"
+    assert incomplete_reason(built(recorder, config=Config(max_requests=2))) == "completed 1 of 2 requests"
+    assert incomplete_reason(built(recorder, config=Config(max_requests=1))) is None
+    assert incomplete_reason(built(empty_recorder())) == "completed no request"
 
 
 def test_a_metric_that_a_trial_did_not_measure_has_no_statistics() -> None:
     missing = trial(100)
-    missing["metrics"]["nvme_throughput"]["value"] = None
-    assert "nvme_throughput" not in aggregate([trial(100), missing])["metrics"]
+    missing.metrics["nvme_throughput"].value = None
+    assert "nvme_throughput" not in aggregate([trial(100), missing]).metrics
 
 
 def test_the_trial_in_the_middle_stands_for_all() -> None:
     combined = combine([trial(300), trial(100), trial(200)])
-    assert combined["summary"]["total_tokens"] == 200
-    assert combined["trials"]["complete"] == 3
+    assert combined.value("total_tokens") == 200
+    assert trials_of(combined).complete == 3
     assert "few_trials" not in codes(combined)
 
 
 def test_set_aside_trials_are_warned_of_by_name() -> None:
     combined = combine([trial(1, interrupted="x"), trial(2), trial(3)])
     assert {"incomplete_trials", "few_trials"} <= codes(combined)
-    assert combined["summary"]["total_tokens"] == 2
-    message = next(item["message"] for item in combined["warnings"] if item["code"] == "incomplete_trials")
+    assert combined.value("total_tokens") == 2
+    message = next(item.message for item in combined.warnings if item.code == "incomplete_trials")
     assert "trial 1 ended early (x)" in message
 
 
 def test_nothing_but_incomplete_trials_is_still_a_result() -> None:
     combined = combine([trial(1, interrupted="x")])
-    assert combined["incomplete"] is True
-    assert combined["trials"]["metrics"] == {}
+    assert combined.incomplete is True
+    assert trials_of(combined).metrics == {}
 
 
 def test_trials_that_planned_other_work_are_said_to_differ() -> None:
@@ -121,15 +126,15 @@ def test_the_console_shows_the_trials() -> None:
 def test_the_faults_of_every_trial_are_named_not_only_those_of_the_middle_one() -> None:
     """A trial with failed operations that is not the one in the middle must not vanish among the others."""
     faulty = trial(50)
-    faulty["warnings"].append({"code": "errors", "message": "Operations failed: 21.", "remedy": "Look."})
-    faulty["honesty"]["errors"] = [{"tier": "storage", "verb": "read", "kind": "torn", "count": 21}]
+    faulty.warnings.append(Caution(code="errors", message="Operations failed: 21.", remedy="Look."))
+    faulty.honesty.errors = [Fault(tier="storage", verb="read", kind="torn", count=21)]
     combined = combine([faulty, trial(200), trial(100)])
-    messages = [item["message"] for item in combined["warnings"] if item["code"] == "errors"]
+    messages = [item.message for item in combined.warnings if item.code == "errors"]
     assert messages == ["Trial 1: Operations failed: 21."]
-    assert [row["failed_operations"] for row in combined["trials"]["rows"]] == [21, 0, 0]
+    assert [row.failed_operations for row in trials_of(combined).rows] == [21, 0, 0]
 
 
 def test_what_all_trials_are_warned_of_is_said_once() -> None:
     combined = combine([trial(90), trial(110), trial(100)])
-    assert len(combined["warnings"]) == len({item["code"] for item in combined["warnings"]})
-    assert not any(item["message"].startswith("Trial") for item in combined["warnings"])
+    assert len(combined.warnings) == len({item.code for item in combined.warnings})
+    assert not any(item.message.startswith("Trial") for item in combined.warnings)

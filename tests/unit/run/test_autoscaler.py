@@ -241,7 +241,7 @@ def test_users_really_come_and_go_and_take_their_servers_with_them(arrival) -> N
 def test_a_trace_is_searched_by_its_speed() -> None:
     config = trace_search(slo_classes="batch,interactive,responsive")
     assert config.arrival == "open"
-    result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
+    result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True)).document()
     steps = result["autoscaling_stats"]
     assert all("trace_speedup" in step for step in steps)
     assert len({step["trace_speedup"] for step in steps}) > 1

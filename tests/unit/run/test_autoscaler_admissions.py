@@ -13,6 +13,7 @@ from kvspill.records import MIB, NS_PER_SEC, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
+from kvspill.result.schema import Result
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
 from kvspill.run.search.capacity import CapacityMode, _Stage
@@ -107,7 +108,7 @@ def test_where_time_is_short_the_peak_is_confirmed_before_fewer_users_are_asked(
 
 def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path) -> None:
     config = search_config(tmp_path, "llama3.1-8b", 2.0, "qos")
-    result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True), _AfterSeconds(60.0))
+    result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True), _AfterSeconds(60.0)).document()
     answer = result["autoscaling_stats"][-1]
     assert result["incomplete"]
     assert not answer["concluded"]
@@ -140,7 +141,7 @@ def test_a_level_that_was_never_held_is_no_answer(tmp_path, mode, changes) -> No
     assert "did not" in answer["reason"]
     assert dict(answer_lines(result["autoscaling_stats"]))["Answer"] == "none"
     assert "has no answer" in search_sentence(result)
-    assert answer["reason"] in " ".join(render_summary(result).split())
+    assert answer["reason"] in " ".join(render_summary(Result.model_validate(result)).split())
 
 
 def test_a_search_without_a_stage_names_no_users(tmp_path) -> None:

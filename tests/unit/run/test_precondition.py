@@ -85,8 +85,8 @@ def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result():
         return await precondition(world, backend, 4 * GIB, Progress(False, io.StringIO()))
 
     (warning,) = preconditioning_cautions(run_virtual(main, seed=1))
-    assert warning["code"] == "not_preconditioned"
-    assert "not steady yet" in warning["message"]
+    assert warning.code == "not_preconditioned"
+    assert "not steady yet" in warning.message
 
 
 def test_a_failing_device_ends_it_with_the_reason():

@@ -34,7 +34,7 @@ def trial(search: bool) -> dict[str, Any]:
         enable_autoscaling=search,
         **({"autoscaler_mode": "capacity"} if search else {}),
     )
-    return run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
+    return run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True)).document()
 
 
 def test_a_search_has_the_account_of_its_io_model() -> None:

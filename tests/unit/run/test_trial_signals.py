@@ -39,9 +39,9 @@ def test_a_signal_between_trials_ends_them_and_keeps_those_that_were_whole(monke
     ran = signal_after(monkeypatch, ran_last, when)
     result = runner.run_trials(plan, Progress(quiet=True))
     assert ran == list(range(1, ran_last + 1))
-    assert result["incomplete"] is True
-    assert by_signal(result["interrupted"])
-    assert result["trials"]["complete"] == 1
+    assert result.incomplete is True
+    assert by_signal(result.interrupted)
+    assert result.trials.complete == 1
 
 
 def test_a_signal_before_anything_was_measured_ends_the_command(monkeypatch, plan) -> None:
@@ -53,5 +53,5 @@ def test_a_signal_before_anything_was_measured_ends_the_command(monkeypatch, pla
 def test_a_signal_after_the_last_trial_changes_nothing(monkeypatch, plan) -> None:
     signal_after(monkeypatch, 3, "after")
     result = runner.run_trials(plan, Progress(quiet=True))
-    assert result["incomplete"] is False
-    assert result["interrupted"] is None
+    assert result.incomplete is False
+    assert result.interrupted is None

@@ -182,7 +182,7 @@ def test_l4_closed_users_share_the_requests():
 
 def simulate(**settings_):
     config = Config(model="tiny-1b", cpu_mem_gb=0, generation_mode="none", **settings_)
-    return run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True))
+    return run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True)).document()
 
 
 @settings(max_examples=6, deadline=None)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvspill.errors import KvspillError, UsageError
+from kvspill.result.schema import Result
 from kvspill.run.progress import Progress
 from kvspill.suite import campaign
 from kvspill.suite.campaign import finish, run_rows
@@ -29,11 +30,11 @@ def troubled(monkeypatch: pytest.MonkeyPatch, trouble: dict[int, Any]) -> None:
     """Let the n-th row raise, or change its result."""
     real, calls = campaign.run_trials, iter(range(100))
 
-    def run(*args: Any) -> dict[str, Any]:
+    def run(*args: Any) -> Result:
         bad = trouble.get(next(calls))
         if isinstance(bad, BaseException):
             raise bad
-        return {**real(*args), **(bad or {})}
+        return real(*args).model_copy(update=bad or {})
 
     monkeypatch.setattr(campaign, "run_trials", run)
 

@@ -24,7 +24,7 @@ from kvspill.suite.submission import (
 def result() -> dict[str, Any]:
     """A real result of a small simulation, dressed as a measured one."""
     config = Config(num_users=4, duration=20.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, generation_mode="none")
-    found = run_trials(make_plan(config, True), Progress(quiet=True))
+    found = run_trials(make_plan(config, True), Progress(quiet=True)).document()
     found["simulated"] = False
     found["honesty"]["modelled_tiers"] = []
     return found
@@ -153,7 +153,7 @@ def test_a_submission_bounded_by_a_small_storage_budget_is_not_closed() -> None:
     small = Config(
         model="tiny-1b", num_users=8, duration=60.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, storage_capacity_gb=1.0
     )
-    bounded = run_trials(make_plan(small, True), Progress(quiet=True))
+    bounded = run_trials(make_plan(small, True), Progress(quiet=True)).document()
     bounded |= {"simulated": False, "honesty": {**bounded["honesty"], "modelled_tiers": []}}
     found = deviations(OPTIONS["1"], config("1", storage_capacity_gb=1.0), [[bounded]] * 3)
     assert any(text.startswith("trial 1: capacity_bound: ") for text in found)
@@ -173,7 +173,7 @@ def test_trials_in_memory_or_through_the_page_cache_are_named_and_open() -> None
             cache_dir=(folder,),
             direct="off",
         )
-        trial = run_trials(make_plan(small, False), Progress(quiet=True))
+        trial = run_trials(make_plan(small, False), Progress(quiet=True)).document()
     summary = summarize(OPTIONS["1"], config("1"), [[trial]] * 3)
     assert summary["division"] == "open"
     for number in (1, 2, 3):

@@ -12,7 +12,8 @@ from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite
 from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, KVSPILL, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
-from kvspill.result.reading import check_size, checked_ours, is_ours, read_json, refusing_damage
+from kvspill.result.reading import check_size, is_ours, our_result, read_json, refusing_damage
+from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
 
 _SUFFIXES = (".json", *TABLE_SUFFIXES)
@@ -53,7 +54,7 @@ def _read_file(path: Path, contents: dict[str, Path]) -> list[Run]:
     _refuse_copy(path, document, contents)
     if is_ours(document):
         with refusing_damage(path):
-            return list(_our_runs(path, checked_ours(document, path)))
+            return list(_our_runs(path, our_result(document, path)))
     if isinstance(document, dict):
         run = _legacy_run(path, document) or _engine_run(path, document)
         if run is not None:
@@ -75,7 +76,8 @@ def _refuse_copy(path: Path, document: Any, contents: dict[str, Path]) -> None:
     contents[key] = path
 
 
-def _our_runs(path: Path, result: Mapping[str, Any]) -> Iterator[Run]:
+def _our_runs(path: Path, typed: Result) -> Iterator[Run]:
+    result = typed.document()
     config = {parameter.name: result["config"].get(parameter.name) for parameter in PARAMETERS}
     whole = Run(
         name=path.stem,
@@ -83,7 +85,7 @@ def _our_runs(path: Path, result: Mapping[str, Any]) -> Iterator[Run]:
         kind=KVSPILL,
         config=config,
         values=figures(result),
-        incomplete=incomplete_reason(result),
+        incomplete=incomplete_reason(typed),
         simulated=result["simulated"],
         seconds=finite(result["window"]["measured_seconds"]),
         digest=result.get("digest"),

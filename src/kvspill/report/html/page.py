@@ -20,6 +20,7 @@ from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_rows, subtitle, verdict
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.result.reading import refusing_damage
+from kvspill.result.schema import Result
 
 MAX_RESULTS = 8
 """One colour each; more would be told apart by nobody."""
@@ -35,12 +36,12 @@ class Section:
     lines: Sequence[str] = field(default_factory=tuple)
 
 
-def build_page(named: Sequence[tuple[str, Mapping[str, Any]]], title: str | None = None) -> str:
+def build_page(named: Sequence[tuple[str, Result]], title: str | None = None) -> str:
     """The whole page for these results, as text."""
     if not 1 <= len(named) <= MAX_RESULTS:
         raise UsageError(f"a page shows 1 to {MAX_RESULTS} results, not {len(named)}; make several pages")
     with refusing_damage(" and ".join(name for name, _ in named)):
-        return _build(labelled(named), title)
+        return _build(labelled([(name, result.document()) for name, result in named]), title)
 
 
 def _build(results: Sequence[Labelled], title: str | None) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kvspill.records import NS_PER_SEC
-from kvspill.result.warnings import Caution, caution
+from kvspill.result.schema import Caution
+from kvspill.result.warnings import caution
 from kvspill.run.search.lever import Lever
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import SearchOptions

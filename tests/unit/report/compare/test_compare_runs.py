@@ -38,8 +38,8 @@ def test_our_result_gives_its_figures_and_its_configuration(tmp_path: Path) -> N
 
 
 def test_a_result_of_several_trials_counts_as_that_many_runs(tmp_path: Path) -> None:
-    stopped = sample.result(run=sample.facts(interrupted="SIGINT"))
-    path = write(tmp_path / "t.json", combine([sample.result(), sample.result(), stopped]))
+    stopped = sample.built(run=sample.facts(interrupted="SIGINT"))
+    path = write(tmp_path / "t.json", combine([sample.built(), sample.built(), stopped]).document())
     runs = read_runs([path])
     assert [run.name for run in runs] == ["t trial 1", "t trial 2", "t trial 3"]
     assert [run.incomplete for run in runs] == [None, None, "ended early (SIGINT)"]
@@ -192,4 +192,4 @@ def test_a_schema_that_never_was_is_refused(tmp_path: Path, version: int) -> Non
 def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps(sample.result()), encoding="utf-8-sig")
-    assert load_result(path)["schema_version"] == 1
+    assert load_result(path).schema_version == 2

@@ -23,6 +23,8 @@ def _stray(path: tuple[str, ...]) -> Any:
         return {"value": 1.0, "unit": PAYLOAD}
     if path[-1] == "columns":
         return [1, 2, 3]
+    if path[-1] == "qos_metrics":
+        return {"no_data": True, PAYLOAD: PAYLOAD}
     return PAYLOAD
 
 

@@ -21,6 +21,7 @@ from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.page import build_page
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
+from kvspill.result.schema import Result
 
 
 def warned(*codes: str, **given: Any) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, *results: dict[str, Any]) -> str:
     """A page without its plots, which take seconds to make."""
     monkeypatch.setattr(page_module, "_library", lambda: "")
     monkeypatch.setattr(page_module, "_compiled", lambda spec: spec)
-    return build_page([(f"r{n}", result) for n, result in enumerate(results)])
+    return build_page([(f"r{n}", Result.model_validate(result)) for n, result in enumerate(results)])
 
 
 @pytest.mark.parametrize("code", ["too_short", "not_steady", "few_trials", "autoscaling_inconclusive", "new"])

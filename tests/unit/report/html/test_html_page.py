@@ -18,6 +18,7 @@ vl_convert = pytest.importorskip("vl_convert")
 from kvspill.report.html.facts import labelled  # noqa: E402
 from kvspill.report.html.figures import Figure, figures  # noqa: E402
 from kvspill.report.html.page import build_page  # noqa: E402
+from kvspill.result.schema import Result  # noqa: E402
 
 
 class Outline(HTMLParser):
@@ -53,7 +54,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> Outline:
-    return Outline(build_page([("mine", sample.result())]))
+    return Outline(build_page([("mine", sample.built())]))
 
 
 def drawn(*results: dict[str, Any]) -> dict[str, Figure]:
@@ -81,13 +82,13 @@ def test_headline_and_doubts_come_before_any_figure(page: Outline) -> None:
 
 def test_a_figure_in_doubt_links_to_the_doubt() -> None:
     late = sample.facts(lateness_ns=(50_000_000,) * 100)
-    outline = Outline(build_page([("mine", sample.result(run=late))]))
+    outline = Outline(build_page([("mine", sample.built(run=late))]))
     assert "#doubt-0-late_arrivals" in {anchor["href"] for anchor in outline.all("a")}
     assert "doubt-0-late_arrivals" in {item.get("id") for item in outline.all("li")}
 
 
 def test_a_simulated_result_says_so_above_its_figures() -> None:
-    text = build_page([("mine", sample.result(run=sample.facts(simulated=True)))])
+    text = build_page([("mine", sample.built(run=sample.facts(simulated=True)))])
     assert text.index('class="banner"') < text.index('id="headline"')
     assert "no byte moved" in text
 
@@ -187,7 +188,7 @@ def test_hit_rates_stand_beside_their_bounds() -> None:
 def test_trials_give_the_median_with_its_interval() -> None:
     from kvspill.result.trials import combine
 
-    text = build_page([("mine", combine([sample.result(), sample.result(), sample.result()]))])
+    text = build_page([("mine", combine([sample.built(), sample.built(), sample.built()]))])
     assert "3 of 3 trials complete" in text
     assert "median; mean within 40.00 to 40.00 (95 %), CV 0.0%" in text
 
@@ -209,7 +210,9 @@ def test_a_last_part_of_a_second_is_not_drawn_as_a_drop() -> None:
 
 
 def test_no_string_of_a_result_becomes_markup() -> None:
-    outline = Outline(build_page([(PAYLOAD, poisoned(sample.result()))], title=PAYLOAD))
+    outline = Outline(
+        build_page([(PAYLOAD, Result.model_validate(poisoned(sample.result())))], title=PAYLOAD)
+    )
     assert len(outline.all("script")) == 3
     assert outline.all("img") == []
     for _, attributes in outline.elements:
@@ -221,8 +224,8 @@ def test_no_string_of_a_result_becomes_markup() -> None:
 
 
 def test_a_damaged_histogram_is_one_line() -> None:
-    built = sample.result()
-    built["histograms"]["request_end_to_end"]["hdr"] = "garbage"
+    built = sample.built()
+    built.histograms["request_end_to_end"].hdr = "garbage"
     with pytest.raises(UsageError, match="histogram request_end_to_end cannot be decoded"):
         build_page([("x", built)])
 
@@ -230,11 +233,11 @@ def test_a_damaged_histogram_is_one_line() -> None:
 @pytest.mark.parametrize("count", [0, 9])
 def test_a_page_has_a_sensible_number_of_results(count: int) -> None:
     with pytest.raises(UsageError, match=f"1 to 8 results, not {count}"):
-        build_page([("x", sample.result())] * count)
+        build_page([("x", sample.built())] * count)
 
 
 def test_a_result_in_which_nothing_happened_still_makes_a_page() -> None:
-    built = sample.result(sample.empty_recorder(), config=Config(cpu_mem_gb=0))
+    built = sample.built(sample.empty_recorder(), config=Config(cpu_mem_gb=0))
     assert "No request completed" in build_page([("empty", built)])
 
 

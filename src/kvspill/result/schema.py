@@ -1,0 +1,404 @@
+"""The typed result: what one run measured, asked and doubts, as it stands in a result file.
+
+Fields are added, never changed in meaning; keys that this version does not know are kept. What was not
+measured is None. `python -m kvspill.result.schema > docs/result.schema.json` publishes the JSON schema.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 2
+
+Number = int | float
+Statistics = dict[str, Number]
+"""mean, p50, p90, p95, p99, p999, p9999 and max."""
+Value = Number | Statistics | None
+
+
+class Part(BaseModel):
+    """Base of every part of a result: no conversions, no NaN, and unknown keys of newer files are kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+
+
+class Caution(Part):
+    """One warning."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+class Window(Part):
+    """Where the measured window lies, in seconds since the start of the load."""
+
+    measured_seconds: Number
+    start_seconds: Number | None = None
+    end_seconds: Number | None = None
+    drain_seconds: Number | None = None
+    users: int | None = None
+    """How many there were in the window, where a search changed their number."""
+
+
+class TierFacts(Part):
+    """One tier as it stood at the end of the run."""
+
+    tier: str
+    backend: str
+    modelled: bool
+    description: str = ""
+    limit_bytes: int = 0
+    usable_bytes: int = 0
+    used_bytes: int = 0
+    peak_bytes: int = 0
+    entries: int = 0
+    direct_io: bool = False
+    verifies: bool = False
+    files_opened_direct: int = 0
+    files_opened_buffered: int = 0
+    crowded_puts: int = 0
+
+
+class Fault(Part):
+    """Operations of one tier and verb that failed in one way."""
+
+    tier: str
+    verb: str
+    kind: str
+    count: int
+
+
+class StuckIo(Part):
+    """I/O threads that hung when the load ended."""
+
+    threads: int = 0
+    oldest_seconds: Number | None = None
+
+
+class Faults(Part):
+    """Everything that failed, inside the window and outside of it (S13)."""
+
+    operations: list[Fault] = []
+    failed_requests: int = 0
+    failed_request_share: Number | None = None
+    """Of all requests that ended."""
+    stuck_io: StuckIo = StuckIo()
+
+    @property
+    def failed_operations(self) -> int:
+        return sum(row.count for row in self.operations)
+
+    @property
+    def any_found(self) -> bool:
+        return bool(self.operations or self.failed_requests or self.stuck_io.threads)
+
+
+class InFlight(Part):
+    """Operations of one tier and verb that the end of the window found under way (S16)."""
+
+    tier: str
+    verb: str
+    count: int
+    oldest_ms: Number | None = None
+
+
+class ByteCounts(Part):
+    """Bytes asked of the storage tier beside what its device and this process counted."""
+
+    asked_read_bytes: int | None = None
+    asked_written_bytes: int | None = None
+    device_read_bytes: int | None = None
+    device_written_bytes: int | None = None
+    process_read_bytes: int | None = None
+    process_written_bytes: int | None = None
+    device_to_asked_read: Number | None = None
+    device_to_asked_written: Number | None = None
+    page_cache_read_share: Number | None = None
+
+
+class FilesOpened(Part):
+    """Every opening of a file on the storage tier, by what its descriptor says of O_DIRECT."""
+
+    direct: int = 0
+    buffered: int = 0
+
+
+class RequestCounts(Part):
+    """What became of the requests of the whole load."""
+
+    arrived: int = 0
+    completed: int = 0
+    completed_in_window: int = 0
+    failed: int = 0
+    shed: int = 0
+    unfinished: int = 0
+
+
+class OfferedLoad(Part):
+    """Arrivals per second over what the servers could complete on a device that takes no time (L2)."""
+
+    arrivals_per_sec: Number | None = None
+    null_capacity_requests_per_sec: Number | None = None
+    ratio: Number | None = None
+
+
+class CeilingShare(Part):
+    """What this harness does without any device, and how near to that the run came."""
+
+    null_backend: dict[str, Number | None]
+    share_reached: dict[str, Number | None]
+    cores_used: Number | None = None
+    client_bound: bool | None = None
+
+
+class Honesty(Part):
+    """What the run asked for beside what the machine saw."""
+
+    bytes: ByteCounts = ByteCounts()
+    direct_io: bool | None = None
+    files_opened: FilesOpened | None = None
+    verified: bool | None = None
+    modelled_tiers: list[str] = []
+    requests: RequestCounts = RequestCounts()
+    errors: list[Fault] = []
+    errors_outside_window: list[Fault] = []
+    stuck_io: StuckIo = StuckIo()
+    arrival_lateness_ms: Statistics | None = None
+    offered_load: OfferedLoad = OfferedLoad()
+    ceiling: CeilingShare | None = None
+    event_loop_lag_ms: Statistics | None = None
+    cpu_seconds: Number | None = None
+    cpu_seconds_per_gib: Number | None = None
+    peak_resident_bytes: int | None = None
+    probes: dict[str, Any] = {}
+
+
+class Series(Part):
+    """One rate of the timeline, judged."""
+
+    verdict: str
+    seconds: Number
+
+
+class SteadyState(Part):
+    """Whether the measured window shows one level; the series stand beside under their names."""
+
+    verdict: str
+    reason: str
+    tokens: Series | None = None
+    bytes: Series | None = None
+
+
+class Criterion(Part):
+    """How one criterion of the assessment came out."""
+
+    name: str
+    metric: str
+    target: Number | None = None
+    actual: Number | None = None
+    unit: str = ""
+    passed: bool | None = None
+    """None where it was not measured, has no target, or was met while something failed."""
+    modelled: bool = False
+
+
+class StorageHealth(Part):
+    """The storage performance assessment (S10)."""
+
+    overall_status: str
+    performance_profile: str = "latency"
+    criteria: list[Criterion] = []
+    passed_count: int = 0
+    total_count: int = 0
+    failures: list[str] = []
+
+
+class Sla(Part):
+    """A service class's targets against what happened (S11)."""
+
+    target_p95_ms: Number
+    actual_p95_ms: Number | None = None
+    target_p99_ms: Number | None = None
+    actual_p99_ms: Number | None = None
+    compliance: Number | None = None
+    violations: int = 0
+    met: bool | None = None
+    verdict: str = "no verdict"
+
+
+class QosClass(Part):
+    """One service class: its requests, their latency and the judgement."""
+
+    no_data: bool = False
+    total_requests: int = 0
+    failed_requests: int = 0
+    unfinished_requests: int | None = None
+    latency_ms: Statistics | None = None
+    queue_wait_ms: Statistics | None = None
+    queue_wait_completed_ms: Statistics | None = None
+    sla: Sla | None = None
+
+
+class Summary(Part):
+    """The names and the shape that readers of kv-cache.py results expect: a view of the result.
+
+    Beside what is named here it holds every metric of the block `summary` under its name.
+    """
+
+    cache_stats: dict[str, Any]
+    """Every metric of the block `cache_stats` that was measured, and storage_health."""
+    storage_health: StorageHealth | None = None
+    qos_metrics: dict[str, QosClass] = {}
+    priority_inversions: list[str] = []
+    prefix_cache_stats: dict[str, Any] = {}
+    autoscaling_stats: list[dict[str, Any]] = []
+    autoscaling_summary: dict[str, Any] | None = None
+    peak_throughput: Number | None = None
+    multi_turn_stats: dict[str, Any] = {}
+    seed: int | None = None
+
+
+class MetricValue(Part):
+    """One metric's value and unit."""
+
+    value: Value
+    unit: str
+
+
+class Timeline(Part):
+    """Amounts per step of the window, by column."""
+
+    interval_seconds: Number
+    columns: Mapping[str, Sequence[Number | None]]
+
+
+class EncodedHistogram(Part):
+    """A histogram in the base64 form of HdrHistogram, with its exact parts."""
+
+    count: int
+    max_ns: int
+    hdr: str
+    sum_ns: int = 0
+
+
+class SetAside(Part):
+    """A trial that is in no average."""
+
+    trial: int
+    reason: str
+
+
+class TrialRow(Part):
+    """One trial: beside this every headline metric under its name."""
+
+    trial: int
+    digest: Any = None
+    incomplete: str | None = None
+    failed_requests: int = 0
+    failed_operations: int = 0
+
+
+class TrialStatistics(Part):
+    """One headline metric over the complete trials."""
+
+    unit: str
+    median: Number
+    mean: Number
+    p95: Number
+    min: Number
+    max: Number
+    cv: Number | None = None
+    ci95_low: Number | None = None
+    ci95_high: Number | None = None
+
+
+class Trials(Part):
+    """Several trials of one configuration."""
+
+    count: int
+    complete: int
+    asked: int | None = None
+    set_aside: list[SetAside] = []
+    same_work: bool = True
+    rows: list[TrialRow] = []
+    metrics: dict[str, TrialStatistics] = {}
+
+
+class Result(Part):
+    """Everything about a run."""
+
+    schema_version: int
+    kvspill_version: str | None = None
+    simulated: bool
+    incomplete: bool
+    interrupted: str | None = None
+    faulty: bool = False
+    faults: Faults = Faults()
+    command: str | None = None
+    """The command line that does the same again; None where the file does not say."""
+    created_at: str | None = None
+    seed: int | None = None
+    digest: str | None = None
+    config: dict[str, Any]
+    environment: dict[str, Any] | None = None
+    warnings: list[Caution]
+    honesty: Honesty
+    tiers: list[TierFacts]
+    workload: dict[str, Any] = {}
+    io_model: dict[str, Any] = {}
+    window: Window
+    steady_state: SteadyState | None = None
+    in_flight_at_end: list[InFlight] | None = None
+    preconditioning: dict[str, Any] | None = None
+    trials: Trials | None = None
+    requests_completed: int
+    total_tokens_generated: int = 0
+    total_storage_io_latency: Number | None = None
+    total_storage_io_time: Number | None = None
+    total_generation_latency: Number | None = None
+    multi_turn_cache_hits: int = 0
+    multi_turn_cache_misses: int = 0
+    end_to_end_latencies: list[Number] = []
+    storage_latencies: list[Number] = []
+    generation_latencies: list[Number] = []
+    prefill_latencies: list[Number] = []
+    decode_latencies: list[Number] = []
+    autoscaling_stats: list[dict[str, Any]] = []
+    summary: Summary
+    metrics: dict[str, MetricValue]
+    timeline: Timeline
+    throughput_timeline: list[Number] = []
+    histograms: dict[str, EncodedHistogram] = Field(default_factory=dict)
+
+    def value(self, name: str) -> Value:
+        """A metric's value; None where it was not measured or the file does not have it."""
+        found = self.metrics.get(name)
+        return None if found is None else found.value
+
+    def number(self, name: str) -> Number | None:
+        """A metric that is one number."""
+        value = self.value(name)
+        return None if isinstance(value, dict) else value
+
+    def statistics(self, name: str) -> Statistics | None:
+        """A metric that is a set of statistics."""
+        value = self.value(name)
+        return value if isinstance(value, dict) else None
+
+    def document(self) -> dict[str, Any]:
+        """As it stands in a file."""
+        return self.model_dump(mode="json")
+
+
+def schema_text() -> str:
+    """The JSON schema of result files."""
+    schema = Result.model_json_schema()
+    schema["$id"] = f"kvspill-result-{SCHEMA_VERSION}"
+    return json.dumps(schema, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")
