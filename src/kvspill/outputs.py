@@ -1,9 +1,12 @@
 """Files that a user names for results: a file is replaced whole, a device or a pipe is written through."""
 
 import contextlib
+import errno
 import os
+import secrets
 import stat
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -12,11 +15,11 @@ from kvspill.errors import UsageError
 StrPath = str | os.PathLike[str]
 
 
-def write_whole(path: StrPath, data: str | bytes, *, durable: bool = False) -> Path:
+def write_whole(path: StrPath, data: str | bytes) -> Path:
     """Write a file whole or not at all, through links to where they lead; returns the path as given.
 
-    What is no regular file (/dev/null, /dev/stdout, a FIFO) is written through and never replaced.
-    durable: make sure that it survives a crash.
+    A file that is replaced keeps its mode, and the new one survives a crash. What is no regular file
+    (/dev/null, /dev/stdout, a FIFO) is written through and never replaced.
     """
     given = Path(path)
     raw = data.encode() if isinstance(data, str) else data
@@ -26,19 +29,64 @@ def write_whole(path: StrPath, data: str | bytes, *, durable: bool = False) -> P
         return given
     target = _real(given)
     target.parent.mkdir(parents=True, exist_ok=True)
+    with _written(target, raw) as temporary:
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    return given
+
+
+def write_new(paths: Iterable[Path], data: str) -> Path:
+    """Write a file whole under the first of these names that nobody has taken; returns that path.
+
+    Of several processes that try the same names at once each gets a name of its own.
+    """
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _written(path, data.encode()) as temporary, contextlib.suppress(FileExistsError):
+            _give_name(temporary, path)
+            _sync_folder(path.parent)
+            return path
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+@contextlib.contextmanager
+def _written(target: Path, raw: bytes) -> Iterator[Path]:
+    """The data in a synced file beside the target, under a name that nobody can foresee; gone afterwards."""
     temporary = _temporary(target)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        with open(temporary, "wb") as file:
+        with open(fd, "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(fd, stat.S_IMODE(target.stat().st_mode))
             file.write(raw)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError:
+            file.flush()
+            os.fsync(fd)
+        yield temporary
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise
-    return given
+
+
+def _give_name(temporary: Path, path: Path) -> None:
+    """A second name for the file; FileExistsError where somebody has that name."""
+    try:
+        os.link(temporary, path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # Without hard links: take the name first, then put the file there.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        os.replace(temporary, path)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name survive a crash, where the file system can."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def check_place(path: StrPath, label: str) -> None:
@@ -107,7 +155,8 @@ def _real(path: Path) -> Path:
 
 
 def _temporary(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Short enough for any file system whose names the target's own fits."""
+    return target.with_name(f".kvspill-{secrets.token_hex(8)}.tmp")
 
 
 def _reason(error: Exception) -> str:

@@ -1,17 +1,20 @@
 """Results go where the user points, and whatever stands there already survives."""
 
+import errno
 import json
 import os
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kvspill.errors import UsageError
-from kvspill.outputs import check_place, write_whole
+from kvspill.outputs import check_place, write_new, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
 from kvspill.suite.manifest import write_json
@@ -109,3 +112,65 @@ def test_a_file_system_that_takes_no_files_is_refused_beforehand_even_for_root(p
 def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
     check_place(tmp_path / "a" / "b" / "c.json", "--output c.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text("old")
+    path.chmod(0o640)
+    write_whole(path, "new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
+
+
+def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even one that stands under the temporary name, which nobody can foresee."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    monkeypatch.setattr("kvspill.outputs.secrets.token_hex", lambda _bytes: "0")
+    (tmp_path / ".kvspill-0.tmp").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_whole(tmp_path / "result.json", "text")
+    assert victim.read_text() == "precious"
+
+
+def test_temporary_names_cannot_be_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    real = os.replace
+    monkeypatch.setattr(
+        os, "replace", lambda source, target: (seen.append(source.name), real(source, target))
+    )
+    for _ in range(2):
+        write_whole(tmp_path / "result.json", "text")
+    assert len(set(seen)) == 2
+    assert not any(str(os.getpid()) in name for name in seen)
+
+
+def test_a_name_as_long_as_the_file_system_allows_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)
+    write_whole(path, "text")
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def names(folder: Path) -> Iterator[Path]:
+    return (folder / f"result-{number}.json" for number in range(100))
+
+
+def test_a_new_file_never_takes_the_place_of_another(tmp_path: Path) -> None:
+    (tmp_path / "result-0.json").write_text("somebody's")
+    assert write_new(names(tmp_path), "ours") == tmp_path / "result-1.json"
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["ours", "somebody's"]
+
+
+@pytest.mark.parametrize("linkless", [False, True])
+def test_many_at_once_get_a_name_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linkless: bool
+) -> None:
+    def no_links(*_args: object, **_options: object) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    if linkless:
+        monkeypatch.setattr(os, "link", no_links)
+    with ThreadPoolExecutor(12) as pool:
+        written = list(pool.map(lambda number: write_new(names(tmp_path), str(number)), range(24)))
+    assert len(set(written)) == 24
+    assert sorted(int(path.read_text()) for path in tmp_path.iterdir()) == list(range(24))

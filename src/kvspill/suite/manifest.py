@@ -86,7 +86,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write whole or not at all, and make sure that it survives a crash."""
     text = json.dumps(data, indent=1, allow_nan=False)
     try:
-        write_whole(path, text + "\n", durable=True)
+        write_whole(path, text + "\n")
     except OSError as error:
         reason = error.strerror or str(error)
         raise KvspillError(
