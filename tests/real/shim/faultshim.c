@@ -1,0 +1,204 @@
+/* Preloaded into a run: makes chosen system calls on files below one directory hang, wait, fail or move less.
+ *
+ * KVSPILL_SHIM_UNDER  the directory
+ * KVSPILL_SHIM_AFTER  seconds after the start of the process before which nothing happens
+ * KVSPILL_SHIM        verb:kind:share[:argument], several separated by commas; for example
+ *                     read:fail:0.3:5 (EIO), write:delay:1:20 (milliseconds), read:hang:1, write:short:0.5
+ * KVSPILL_SHIM_COUNT  a file to which a byte is appended for each fault */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, VERBS };
+enum kind { NONE, HANG, DELAY, FAIL, SHORT };
+
+static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate"};
+static const char *const kind_names[] = {"none", "hang", "delay", "fail", "short"};
+static struct { enum kind kind; double share; long argument; } rules[VERBS];
+static const char *under;
+static size_t under_length;
+static double after_seconds;
+static struct timespec began;
+static int count_fd = -1;
+static uint64_t calls;
+
+static double elapsed(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - began.tv_sec) + (double)(now.tv_nsec - began.tv_nsec) / 1e9;
+}
+
+static void parse(char *text)
+{
+    char *rest = NULL;
+    for (char *rule = strtok_r(text, ",", &rest); rule; rule = strtok_r(NULL, ",", &rest)) {
+        char verb[16] = "", kind[16] = "";
+        double share = 1;
+        long argument = 0;
+        sscanf(rule, "%15[a-z]:%15[a-z]:%lf:%ld", verb, kind, &share, &argument);
+        for (int v = 0; v < VERBS; v++)
+            for (int k = HANG; k <= SHORT; k++)
+                if (!strcmp(verb, verb_names[v]) && !strcmp(kind, kind_names[k])) {
+                    rules[v].kind = k;
+                    rules[v].share = share;
+                    rules[v].argument = argument;
+                }
+    }
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *text = getenv("KVSPILL_SHIM"), *after = getenv("KVSPILL_SHIM_AFTER");
+    const char *count = getenv("KVSPILL_SHIM_COUNT");
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    under = getenv("KVSPILL_SHIM_UNDER");
+    under_length = under ? strlen(under) : 0;
+    after_seconds = after ? atof(after) : 0;
+    if (count)
+        count_fd = open(count, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (text) {
+        char *copy = strdup(text);
+        parse(copy);
+        free(copy);
+    }
+}
+
+/* A hash of the number of the call: as random as needed, without a lock. */
+static double drawn(void)
+{
+    uint64_t x = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) * 0x9E3779B97F4A7C15ull;
+    x ^= x >> 29;
+    x *= 0xBF58476D1CE4E5B9ull;
+    x ^= x >> 32;
+    return (double)(x >> 11) / 9007199254740992.0;
+}
+
+static int is_below(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    return length >= (ssize_t)under_length && under_length && !strncmp(path, under, under_length);
+}
+
+/* What is to happen to this call; a delay has been waited out already, a hang never comes back. */
+static enum kind fate(enum verb verb, int fd)
+{
+    if (rules[verb].kind == NONE || !is_below(fd) || elapsed() < after_seconds || drawn() >= rules[verb].share)
+        return NONE;
+    if (count_fd >= 0 && write(count_fd, ".", 1) < 0)
+        abort();
+    if (rules[verb].kind == HANG)
+        for (;;)
+            pause();
+    if (rules[verb].kind == DELAY) {
+        struct timespec wait = {rules[verb].argument / 1000, rules[verb].argument % 1000 * 1000000};
+        nanosleep(&wait, NULL);
+        return NONE;
+    }
+    if (rules[verb].kind == FAIL)
+        errno = rules[verb].argument ? (int)rules[verb].argument : EIO;
+    return rules[verb].kind;
+}
+
+static size_t less(size_t nbytes)
+{
+    return nbytes / 2 / 4096 * 4096;
+}
+
+#define REAL(name) __typeof__(&name) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+#define MOVER(name, verb, buffer)                                    \
+    ssize_t name(int fd, buffer memory, size_t nbytes, off_t offset) \
+    {                                                                \
+        REAL(name);                                                  \
+        enum kind kind = fate(verb, fd);                             \
+        if (kind == FAIL)                                            \
+            return -1;                                               \
+        return real(fd, memory, kind == SHORT ? less(nbytes) : nbytes, offset); \
+    }
+
+MOVER(pread, READ, void *)
+MOVER(pread64, READ, void *)
+MOVER(pwrite, WRITE, const void *)
+MOVER(pwrite64, WRITE, const void *)
+
+#define VECTOR(name, verb)                                                       \
+    ssize_t name(int fd, const struct iovec *vectors, int count, off_t offset)   \
+    {                                                                            \
+        REAL(name);                                                              \
+        enum kind kind = fate(verb, fd);                                         \
+        if (kind == FAIL)                                                        \
+            return -1;                                                           \
+        struct iovec first = vectors[0];                                         \
+        first.iov_len = less(first.iov_len);                                     \
+        return kind == SHORT ? real(fd, &first, 1, offset) : real(fd, vectors, count, offset); \
+    }
+
+VECTOR(preadv, READ)
+VECTOR(preadv64, READ)
+VECTOR(pwritev, WRITE)
+VECTOR(pwritev64, WRITE)
+
+#define SYNCER(name)                                  \
+    int name(int fd)                                  \
+    {                                                 \
+        REAL(name);                                   \
+        return fate(SYNC, fd) == FAIL ? -1 : real(fd); \
+    }
+
+SYNCER(fsync)
+SYNCER(fdatasync)
+
+/* Names are opened, renamed and removed relative to the run's directory, which decides whose they are. */
+static int fate_of_open(int folder, int flags)
+{
+    return (flags & O_ACCMODE) == O_RDONLY && (flags & O_DIRECTORY) ? NONE : (int)fate(OPEN, folder);
+}
+
+#define OPENER(name)                                                        \
+    int name(int folder, const char *path, int flags, ...)                  \
+    {                                                                       \
+        REAL(name);                                                         \
+        va_list arguments;                                                  \
+        va_start(arguments, flags);                                         \
+        mode_t mode = (flags & O_CREAT) ? va_arg(arguments, mode_t) : 0;    \
+        va_end(arguments);                                                  \
+        return fate_of_open(folder, flags) == FAIL ? -1 : real(folder, path, flags, mode); \
+    }
+
+OPENER(openat)
+OPENER(openat64)
+
+int renameat(int from, const char *old, int to, const char *new)
+{
+    REAL(renameat);
+    return fate(RENAME, from) == FAIL ? -1 : real(from, old, to, new);
+}
+
+int unlinkat(int folder, const char *path, int flags)
+{
+    REAL(unlinkat);
+    return fate(UNLINK, folder) == FAIL ? -1 : real(folder, path, flags);
+}
+
+#define ALLOCATOR(name)                                           \
+    int name(int fd, int mode, off_t offset, off_t length)        \
+    {                                                             \
+        REAL(name);                                               \
+        return fate(ALLOCATE, fd) == FAIL ? -1 : real(fd, mode, offset, length); \
+    }
+
+ALLOCATOR(fallocate)
+ALLOCATOR(fallocate64)
