@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kvspill.cli.options import Parser
 from kvspill.errors import KvspillError, UsageError
+from kvspill.records import MIB
 
 _LOOK_SECONDS = 0.05
 
@@ -19,6 +20,9 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     parser.add_argument("directory", metavar="DIR", help="where the runs kept their files")
     parser.add_argument(
         "--after", metavar="PID", type=int, help="wait until the process of that number has ended"
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="also remove directories of runs that have lost their marker"
     )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     options = parser.parse_args(list(argv))
@@ -33,6 +37,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         _wait_for_end(options.after)
     kept: list[str] = []
     removed = clean(directory, kept)
+    _see_to_leftovers(directory, options.yes, removed, kept)
     for path in removed:
         print(f"removed {path}")
     for text in kept:
@@ -44,6 +49,25 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
             "make the file system writable, or move what is yours out of the way, and run it again"
         )
     return 0
+
+
+def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: list[str]) -> None:
+    """Directories without a marker: named with their size, and removed where that was asked for."""
+    from kvspill.storage.leftovers import leftovers, remove_leftover
+
+    for leftover in leftovers(directory):
+        size = f"{leftover.nbytes / MIB:,.1f} MiB"
+        if leftover.doubt is not None:
+            print(f"left alone {leftover.path} ({size}): it has no marker of a run, and {leftover.doubt}")
+        elif not yes:
+            print(
+                f"found {leftover.path} ({size}): it has no marker, but all in it is as a run makes it; "
+                f"`kvspill clean --yes {directory}` removes it"
+            )
+        else:
+            left = remove_leftover(leftover)
+            kept += [str(leftover.path / text) for text in left]
+            removed += [] if left else [leftover.path]
 
 
 def _wait_for_end(pid: int) -> None:

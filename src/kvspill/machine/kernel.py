@@ -1,5 +1,6 @@
 """Where the kernel's files are, and how one of them is read."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,3 +38,12 @@ def field_of(path: Path, name: str) -> str | None:
 def process_exists(pid: int, kernel: Kernel | None = None) -> bool:
     """Whether a process of that number is there, ours or not."""
     return ((kernel or Kernel()).proc / str(pid)).exists()
+
+
+def path_of(fd: int, kernel: Kernel | None = None) -> str | None:
+    """Where an open file is now; None where the kernel does not tell, or it was removed."""
+    try:
+        path = os.readlink((kernel or Kernel()).proc / "self" / "fd" / str(fd))
+    except OSError:
+        return None
+    return None if path.endswith(" (deleted)") else path

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kvspill.errors import UsageError
+from kvspill.machine.kernel import path_of
 
 MARKER = ".kvspill-run"
-_MARKER_TEXT = b"kvspill run directory: removed by the run, or by the next one here\n"
+MARKER_TEXT = b"kvspill run directory: removed by the run, or by the next one here\n"
 _RUN_NAME = re.compile(r"kvspill-\d+-[0-9a-f]{8}")
 _SUBDIR_NAME = re.compile(r"[0-9a-f]{2,3}")
 _INNER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{32}-\d+(\.tmp)?|probe(\.tmp)?")
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 _SPARE_FDS = 3
@@ -32,17 +33,19 @@ class RunDir:
     def __init__(self, root: Path):
         self.root = root
         self.name = f"kvspill-{os.getpid()}-{secrets.token_hex(4)}"
-        with _usage_errors(root), contextlib.ExitStack() as undo:
+        with usage_errors(root), contextlib.ExitStack() as undo:
             # The root stays open: its path may lead elsewhere by the end of the run, or nowhere.
             self._root_fd = _open_until(undo, root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._spare_fds = [_open_until(undo, os.devnull, os.O_RDONLY) for _ in range(_SPARE_FDS)]
-            with _held(self._root_fd, fcntl.LOCK_SH, _CREATION_WAIT_SECONDS):
+            with held(self._root_fd, fcntl.LOCK_SH, _CREATION_WAIT_SECONDS):
                 os.mkdir(self.name, 0o700, dir_fd=self._root_fd)
                 try:
-                    self.fd = _open_until(undo, self.name, _DIRECTORY, dir_fd=self._root_fd)
+                    self.fd = _open_until(undo, self.name, DIRECTORY, dir_fd=self._root_fd)
                     self._lock_fd = _make_marker(self.fd)
+                    # Before any data: after a power loss the marker must tell whose the files are.
+                    _sync(self.fd, self._root_fd)
                 except OSError:
-                    _remove_unmarked(self._root_fd, self.name)
+                    _take_back(self._root_fd, self.name)
                     raise
             undo.pop_all()
         self._made: set[str] = set()
@@ -74,7 +77,7 @@ class RunDir:
         # Removing needs descriptors, also where something else has used up all that there are.
         _close_all(self._spare_fds)
         try:
-            return _remove_run(self._root_fd, self.name, self.fd)
+            return remove_run(self._root_fd, self.name, self.fd)
         except OSError as error:
             return [_reason(".", error)]
         finally:
@@ -84,18 +87,15 @@ class RunDir:
 def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
     """Remove the run directories under root that killed runs left; returns those removed.
 
-    Ours is only what has our name, our owner and our marker, is a real directory, and is locked by nobody.
+    Ours is only what has our name, our owner and our marker, is a real directory, and is locked by nobody:
+    nothing is removed without its marker here (see leftovers.py).
     What of it could not be removed, or is not ours, is added to `kept`.
     """
     removed = []
-    with _usage_errors(root):
+    with usage_errors(root):
         root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.scandir(root_fd) as entries:
-            names = [
-                e.name for e in entries if _RUN_NAME.fullmatch(e.name) and e.is_dir(follow_symlinks=False)
-            ]
-        for name in sorted(names):
+        for name in run_names(root_fd):
             left = _remove_if_stale(root_fd, name)
             if left is None:
                 continue
@@ -108,8 +108,13 @@ def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
     return removed
 
 
+def run_names(root_fd: int) -> list[str]:
+    """The directories under a root that are named as those of runs."""
+    return sorted(name for name, is_dir in list_entries(root_fd) if is_dir and _RUN_NAME.fullmatch(name))
+
+
 @contextlib.contextmanager
-def _usage_errors(root: Path) -> Iterator[None]:
+def usage_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -125,21 +130,28 @@ def _make_marker(run_fd: int) -> int:
     with contextlib.suppress(OSError):
         # Without flock (some network file systems) cleaning finds no lock to take either and leaves us alone.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.write(fd, _MARKER_TEXT)
+    os.write(fd, MARKER_TEXT)
+    _sync(fd)
     os.rename(MARKER + ".new", MARKER, src_dir_fd=run_fd, dst_dir_fd=run_fd)
     return fd
 
 
-def _remove_unmarked(root_fd: int, name: str) -> bool:
-    """Take back a directory that has no marker, as on a full disk or where a run was killed before it
-    could make one or after it had removed it; False where there is anything else in it."""
-    with contextlib.suppress(FileNotFoundError):
+def _sync(*fds: int) -> None:
+    for fd in fds:
+        # Some network file systems sync no directory; they keep names by themselves.
+        with contextlib.suppress(OSError):
+            os.fsync(fd)
+
+
+def _take_back(root_fd: int, name: str) -> None:
+    """Remove a directory whose marker could not be made, as on a full disk."""
+    with contextlib.suppress(OSError):
         os.unlink(f"{name}/{MARKER}.new", dir_fd=root_fd)
-    return not _tried(name, os.rmdir, name, root_fd)
+    _tried(name, os.rmdir, name, root_fd)
 
 
 @contextlib.contextmanager
-def _held(root_fd: int, how: int, wait_seconds: float) -> Iterator[bool]:
+def held(root_fd: int, how: int, wait_seconds: float) -> Iterator[bool]:
     """Hold a lock on the root for a moment, so that nobody takes a directory in the making for a left-over.
 
     Waits only so long: the user may hold a lock of their own, and some file systems have none.
@@ -164,30 +176,21 @@ def _held(root_fd: int, how: int, wait_seconds: float) -> Iterator[bool]:
 def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
     """Remove what a killed run left; returns what of it stays, or None where there is no such run."""
     try:
-        run_fd = os.open(name, _DIRECTORY, dir_fd=root_fd)
+        run_fd = os.open(name, DIRECTORY, dir_fd=root_fd)
     except OSError:
         return None
     try:
         if os.fstat(run_fd).st_uid != os.getuid():
             return None
-        if _is_unmarked(run_fd):
-            with _held(root_fd, fcntl.LOCK_EX, 0) as alone:
-                gone = alone and _is_unmarked(run_fd) and _remove_unmarked(root_fd, name)
-            return [] if gone else None
         lock_fd = _lock_marker(run_fd)
         if lock_fd is None:
             return None
         try:
-            return _remove_run(root_fd, name, run_fd)
+            return remove_run(root_fd, name, run_fd)
         finally:
             os.close(lock_fd)
     finally:
         os.close(run_fd)
-
-
-def _is_unmarked(run_fd: int) -> bool:
-    """True where nothing was put into a run directory yet, or all but the directory is gone."""
-    return all(name == MARKER + ".new" and not is_dir for name, is_dir in _entries(run_fd))
 
 
 def _open_marker(run_fd: int) -> int | None:
@@ -207,7 +210,7 @@ def _lock_marker(run_fd: int) -> int | None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        ours = stat.S_ISREG(os.fstat(fd).st_mode) and os.read(fd, len(_MARKER_TEXT) + 1) == _MARKER_TEXT
+        ours = stat.S_ISREG(os.fstat(fd).st_mode) and os.read(fd, len(MARKER_TEXT) + 1) == MARKER_TEXT
     except OSError:
         ours = False
     if not ours:
@@ -216,36 +219,53 @@ def _lock_marker(run_fd: int) -> int | None:
     return fd
 
 
-def _remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
+def is_of_a_run(name: str, is_dir: bool, above: tuple[str, ...] = ()) -> bool:
+    """Whether a run makes things of that name at that place below its directory."""
+    if not is_dir:
+        return _FILE_NAME.fullmatch(name) is not None or (not above and name in (MARKER, MARKER + ".new"))
+    if not above:
+        return _SUBDIR_NAME.fullmatch(name) is not None
+    return len(above) == 1 and len(above[0]) == 3 and _INNER_NAME.fullmatch(name) is not None
+
+
+def remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
     """Remove a run directory through its descriptors; returns what stays."""
-    left = []
-    for entry_name, is_dir in _entries(run_fd):
-        if is_dir and _SUBDIR_NAME.fullmatch(entry_name):
-            left += _remove_subdir(run_fd, entry_name, entry_name)
-        elif not is_dir and _FILE_NAME.fullmatch(entry_name):
-            left += _tried(entry_name, os.unlink, entry_name, run_fd)
-        elif entry_name not in (MARKER, MARKER + ".new"):
+    left, device = [], os.fstat(run_fd).st_dev
+    for entry_name, is_dir in list_entries(run_fd):
+        if not is_of_a_run(entry_name, is_dir):
             left.append(entry_name)
+        elif is_dir:
+            left += _remove_subdir(run_fd, (entry_name,), device)
+        elif entry_name != MARKER:
+            left += _tried(entry_name, os.unlink, entry_name, run_fd)
     # The marker goes last: a removal that is itself killed can be finished by the next run.
     for step, path, dir_fd in ((os.unlink, MARKER, run_fd), (os.rmdir, name, root_fd)):
         left = left or _tried(".", step, path, dir_fd)
+    if not left and os.fstat(run_fd).st_nlink:
+        left.append(f". (the directory was moved to {path_of(run_fd) or 'another place'}, empty now)")
     return left
 
 
-def _remove_subdir(around_fd: int, name: str, shown: str) -> list[str]:
-    """Remove one subdirectory with its files; one of three letters may hold others of two."""
+def _remove_subdir(around_fd: int, path: tuple[str, ...], device: int) -> list[str]:
+    """Remove one subdirectory with its files; one of three letters may hold others of two.
+
+    What is mounted there is not the run's, whatever its files are named.
+    """
+    name, shown = path[-1], "/".join(path)
     try:
-        fd = os.open(name, _DIRECTORY, dir_fd=around_fd)
+        fd = os.open(name, DIRECTORY, dir_fd=around_fd)
     except OSError as error:
         return [_reason(f"{shown}/", error)]
     left = []
     try:
-        for entry_name, is_dir in _entries(fd):
+        if os.fstat(fd).st_dev != device:
+            return [f"{shown}/ (another file system is mounted there)"]
+        for entry_name, is_dir in list_entries(fd):
             inside = f"{shown}/{entry_name}"
-            if is_dir and len(name) == 3 and _INNER_NAME.fullmatch(entry_name):
-                left += _remove_subdir(fd, entry_name, inside)
-            elif is_dir or not _FILE_NAME.fullmatch(entry_name):
+            if not is_of_a_run(entry_name, is_dir, path):
                 left.append(inside)
+            elif is_dir:
+                left += _remove_subdir(fd, (*path, entry_name), device)
             else:
                 left += _tried(inside, os.unlink, entry_name, fd)
     except OSError as error:
@@ -272,7 +292,7 @@ def _reason(shown: str, error: OSError) -> str:
     return f"{shown} ({error.strerror or error})"
 
 
-def _entries(fd: int) -> list[tuple[str, bool]]:
+def list_entries(fd: int) -> list[tuple[str, bool]]:
     with os.scandir(fd) as entries:
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
 

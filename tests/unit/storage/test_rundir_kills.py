@@ -6,34 +6,7 @@ import shutil
 import threading
 from pathlib import Path
 
-import pytest
-
-from kvspill.storage.rundir import MARKER, RunDir, clean
-
-
-@pytest.mark.parametrize("content", [(), (MARKER + ".new",)], ids=["empty", "marker in the making"])
-def test_a_directory_killed_before_it_had_its_marker_is_removed_by_the_next_run(
-    tmp_path: Path, content
-) -> None:
-    left = tmp_path / "kvspill-123-0123abcd"
-    left.mkdir()
-    for name in content:
-        (left / name).write_text("")
-    assert clean(tmp_path) == [left]
-    assert not left.exists()
-
-
-def test_an_empty_directory_is_left_alone_while_somebody_makes_one(tmp_path: Path) -> None:
-    made = tmp_path / "kvspill-123-0123abcd"
-    made.mkdir()
-    maker = os.open(tmp_path, os.O_RDONLY)
-    try:
-        fcntl.flock(maker, fcntl.LOCK_SH)
-        assert clean(tmp_path) == []
-        assert made.is_dir()
-    finally:
-        os.close(maker)
-    assert clean(tmp_path) == [made]
+from kvspill.storage.rundir import RunDir, clean
 
 
 def test_a_lock_of_the_users_own_on_the_directory_does_not_keep_a_run_from_starting(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""Run directories without their marker, as a power loss leaves them: looked at, offered, removed if asked."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvspill.storage.rundir import (
+    DIRECTORY,
+    MARKER,
+    MARKER_TEXT,
+    held,
+    is_of_a_run,
+    list_entries,
+    remove_run,
+    run_names,
+    usage_errors,
+)
+
+_MODE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A directory with the name of a run's and no whole marker."""
+
+    path: Path
+    nbytes: int
+    """What its files take."""
+    doubt: str | None
+    """Why it may not be a run's: then it is left alone. None where all in it is as a run makes it."""
+
+
+def leftovers(root: Path) -> list[Leftover]:
+    """Directories under root that a run may have left without its marker."""
+    with _opened(root) as root_fd:
+        found = (_look(root_fd, root, name) for name in run_names(root_fd))
+        return [leftover for leftover in found if leftover is not None]
+
+
+def remove_leftover(leftover: Leftover) -> list[str]:
+    """Remove one that is beyond doubt; returns what of it stays, and why."""
+    root, name = leftover.path.parent, leftover.path.name
+    # A run that is being made holds this lock until its marker is there.
+    with _opened(root) as root_fd, held(root_fd, fcntl.LOCK_EX, 0) as alone:
+        again = _look(root_fd, root, name)
+        if not alone or again is None or again.doubt is not None:
+            return [f"{name} (it has changed, or a run is starting here)"]
+        run_fd = os.open(name, DIRECTORY, dir_fd=root_fd)
+        try:
+            return remove_run(root_fd, name, run_fd)
+        finally:
+            os.close(run_fd)
+
+
+@contextmanager
+def _opened(root: Path) -> Iterator[int]:
+    with usage_errors(root):
+        root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield root_fd
+    finally:
+        os.close(root_fd)
+
+
+def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
+    """What stands under that name; None where a marker says all that is to be known."""
+    try:
+        fd = os.open(name, DIRECTORY, dir_fd=root_fd)
+    except OSError as error:
+        return Leftover(root / name, 0, f"it cannot be opened ({error.strerror})")
+    try:
+        status = os.fstat(fd)
+        if status.st_uid != os.getuid():
+            return Leftover(root / name, 0, "it belongs to another user")
+        if _is_marked(fd):
+            return None
+        sizes: list[int] = []
+        doubt = _foreign(fd, (), status.st_dev, sizes)
+        if doubt is None and status.st_mode & 0o777 != _MODE:
+            doubt = f"its mode is {status.st_mode & 0o777:o}, not {_MODE:o}"
+        return Leftover(root / name, sum(sizes), doubt)
+    finally:
+        os.close(fd)
+
+
+def _is_marked(run_fd: int) -> bool:
+    """True where the marker is whole, another's, or locked: then it is not for us to judge."""
+    try:
+        fd = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        text = os.read(fd, len(MARKER_TEXT) + 1)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    # A crash cuts a file's end off, or leaves zeros in its place.
+    return text == MARKER_TEXT or not MARKER_TEXT.startswith(text.rstrip(b"\0"))
+
+
+def _foreign(fd: int, above: tuple[str, ...], device: int, sizes: list[int]) -> str | None:
+    """The first thing in a directory that no run makes, or None; adds up the sizes of the files."""
+    for name, is_dir in list_entries(fd):
+        shown = "/".join((*above, name))
+        if not is_of_a_run(name, is_dir, above):
+            return f"{shown} is not a run's"
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if status.st_dev != device:
+            return f"{shown} is another file system"
+        if not is_dir:
+            sizes.append(status.st_blocks * 512)
+            continue
+        inner = os.open(name, DIRECTORY, dir_fd=fd)
+        try:
+            doubt = _foreign(inner, (*above, name), device, sizes)
+        finally:
+            os.close(inner)
+        if doubt is not None:
+            return doubt
+    return None

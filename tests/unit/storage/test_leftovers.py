@@ -1,0 +1,139 @@
+"""Run directories without a whole marker: never removed by themselves, offered by clean, removed if asked."""
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.storage.leftovers import leftovers, remove_leftover
+from kvspill.storage.rundir import MARKER, MARKER_TEXT, RunDir, clean
+
+ENTRY = "ab" * 16 + "-1"
+
+
+def left_by_a_crash(root: Path, marker: bytes | None = None) -> Path:
+    left = root / "kvspill-123-0123abcd"
+    left.mkdir(mode=0o700)
+    (left / "ab").mkdir()
+    (left / "ab" / ENTRY).write_bytes(b"x" * 100_000)
+    if marker is not None:
+        (left / MARKER).write_bytes(marker)
+    return left
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [None, b"", MARKER_TEXT[:10], b"\0" * len(MARKER_TEXT)],
+    ids=["missing", "empty", "cut", "zeros"],
+)
+def test_what_lost_its_marker_is_offered_with_its_size_and_removed_only_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], marker: bytes | None
+) -> None:
+    left = left_by_a_crash(tmp_path, marker)
+    assert clean(tmp_path) == []
+    assert main(["clean", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert f"found {left} (0.1 MiB): it has no marker" in said
+    assert f"`kvspill clean --yes {tmp_path}` removes it" in said
+    assert (left / "ab" / ENTRY).exists()
+    assert main(["clean", "--yes", str(tmp_path)]) == 0
+    assert f"removed {left}\n" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [(), (MARKER + ".new",)], ids=["empty", "marker in the making"])
+def test_a_directory_of_a_run_killed_at_its_start_is_offered(
+    tmp_path: Path, content: tuple[str, ...]
+) -> None:
+    left = tmp_path / "kvspill-123-0123abcd"
+    left.mkdir(mode=0o700)
+    for name in content:
+        (left / name).write_text("")
+    assert clean(tmp_path) == []
+    (found,) = leftovers(tmp_path)
+    assert (found.path, found.doubt) == (left, None)
+    assert remove_leftover(found) == []
+    assert not left.exists()
+
+
+def test_nothing_in_doubt_is_ever_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left = left_by_a_crash(tmp_path)
+    (left / "ab" / "thesis.txt").write_text("years of work")
+    assert main(["clean", "--yes", str(tmp_path)]) == 0
+    assert f"left alone {left}" in capsys.readouterr().out
+    assert (left / "ab" / ENTRY).exists()
+    (left / "ab" / "thesis.txt").unlink()
+    left.chmod(0o755)
+    (found,) = leftovers(tmp_path)
+    assert found.doubt == "its mode is 755, not 700"
+
+
+def test_a_marker_with_other_content_is_somebody_elses(tmp_path: Path) -> None:
+    left_by_a_crash(tmp_path, b"something else")
+    assert leftovers(tmp_path) == []
+
+
+def test_a_run_in_the_making_is_left_alone(tmp_path: Path) -> None:
+    left_by_a_crash(tmp_path)
+    (found,) = leftovers(tmp_path)
+    maker = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(maker, fcntl.LOCK_SH)
+        assert remove_leftover(found) != []
+        assert found.path.is_dir()
+    finally:
+        os.close(maker)
+    assert remove_leftover(found) == []
+
+
+def test_a_live_run_is_no_leftover(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    assert leftovers(tmp_path) == []
+    run.remove()
+
+
+@pytest.mark.real
+def test_a_mount_inside_a_stale_run_directory_is_not_crossed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = left_by_a_crash(tmp_path, MARKER_TEXT)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "none", str(left / "ab")], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    try:
+        (left / "ab" / ENTRY).write_text("another file system's")
+        assert main(["clean", str(tmp_path)]) == 1
+        assert f"kept {left}/ab/ (another file system is mounted there)" in capsys.readouterr().out
+        (left / MARKER).unlink()
+        (found,) = leftovers(tmp_path)
+        assert found.doubt == "ab is another file system"
+        assert (left / "ab" / ENTRY).read_text() == "another file system's"
+    finally:
+        subprocess.run(["umount", str(left / "ab")], check=True)
+
+
+def test_a_run_directory_that_was_moved_is_said(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.make_subdir("ab")
+    (run.path / "ab" / ENTRY).write_text("x")
+    (tmp_path / "elsewhere").mkdir()
+    moved = tmp_path / "elsewhere" / "moved"
+    run.path.rename(moved)
+    assert run.remove() == [f". (the directory was moved to {moved}, empty now)"]
+    assert list(moved.iterdir()) == []
+
+
+def test_the_marker_is_on_the_device_before_the_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power loss it must tell whose the files are."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    run = RunDir(tmp_path)
+    assert synced == [os.stat(path).st_ino for path in (run.path / MARKER, run.path, tmp_path)]
+    run.remove()
