@@ -19,7 +19,7 @@ from kvspill.run.ceiling import null_ceiling
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.profiles import NULL
 from kvspill.world import World, run_real
 from lib.machine import end_orderly, is_memory, say, skip, table, wait_quiet

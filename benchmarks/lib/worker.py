@@ -16,7 +16,7 @@ import numpy as np
 from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from lib.pieces import Rows, steady
 from lib.shape import Op, operations
 

@@ -13,10 +13,9 @@ from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.dram import DramBackend
-from kvspill.storage.files import FilesBackend, FilesOptions
-from kvspill.storage.layouts import Layout, make_layout
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
+from kvspill.storage.files.ring import Ring, RingError
 from kvspill.storage.profiles import NULL, DeviceModel
-from kvspill.storage.ring import Ring, RingError
 from kvspill.world import World, run_real, run_virtual
 
 Clock = Callable[[], int]
@@ -29,9 +28,16 @@ def files(path: Path, clock_ns: Clock, **options: str) -> Backend:
 
 
 def laid_out(name: str, path: Path, clock_ns: Clock, **options: str) -> Backend:
-    wanted = FilesOptions(io_size=MIB, io_threads=2, **options)  # type: ignore[arg-type]
-    layout = Layout(name, unit_bytes=3 * MIB // 2, capacity_bytes=256 * MIB, write_threads=2)
-    return make_layout(layout, [path], wanted, plane(), clock_ns)
+    wanted = FilesOptions(
+        io_size=MIB,
+        io_threads=2,
+        write_threads=2,
+        layout=name,
+        unit_bytes=3 * MIB // 2,
+        capacity_bytes=256 * MIB,
+        **options,  # type: ignore[arg-type]
+    )
+    return FilesBackend([path], wanted, clock_ns, plane())
 
 
 def ring_files(path: Path, clock_ns: Clock, **options: str) -> Backend:

@@ -17,7 +17,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kvspill.storage.base import ObjectRef, WriteItem
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.stamps import BLOCK_BYTES
 
 KIB = 1024

@@ -20,7 +20,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kvspill.cli.main import main as main_command
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from real.rig import entries, run_dirs, start, wait_until
 
 RUN_SECONDS = 1.6

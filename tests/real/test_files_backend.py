@@ -15,12 +15,12 @@ import pytest
 import zstandard
 
 from kvspill.errors import UsageError
+from kvspill.machine.mounts import file_system
 from kvspill.records import MIB, NS_PER_SEC, Completion
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.directio import filesystem_of
 from kvspill.storage.dram import DramBackend
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
 pytestmark = pytest.mark.real
 Scenario = Callable[[FilesBackend], Coroutine[Any, Any, None]]
@@ -224,20 +224,12 @@ def test_direct_io_is_confirmed_file_by_file(tmp_path: Path) -> None:
 
 def test_direct_on_refuses_memory_and_leaves_nothing_there() -> None:
     root = Path("/dev/shm")
-    if not root.is_dir() or _filesystem(root) != "tmpfs":
+    if not root.is_dir() or file_system(root) != "tmpfs":
         pytest.skip("no tmpfs here")
     before = set(root.iterdir())
     with pytest.raises(UsageError, match="--direct on"):
         run(backend(root, direct="on"), _nothing)
     assert set(root.iterdir()) - before == set()
-
-
-def _filesystem(root: Path) -> str:
-    fd = os.open(root, os.O_RDONLY)
-    try:
-        return filesystem_of(fd)
-    finally:
-        os.close(fd)
 
 
 async def _nothing(_files: FilesBackend) -> None:
@@ -305,7 +297,7 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 from kvspill.storage.base import ObjectRef, WriteItem
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
 async def main():
     files = FilesBackend([Path(sys.argv[1])], FilesOptions(io_size=1 << 20, io_threads=2))

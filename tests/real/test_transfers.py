@@ -12,7 +12,7 @@ import pytest
 from kvspill.storage import fastio
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.fastio import Status
-from kvspill.storage.files import FilesBackend, FilesOptions
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from real.rig import file_system, left_over, start, wait_for_entries
 
 pytestmark = pytest.mark.real

@@ -17,8 +17,8 @@ from kvspill.records import MIB
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.dram import DramBackend
-from kvspill.storage.files import FilesBackend, FilesOptions
-from kvspill.storage.ring import Ring, RingError
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
+from kvspill.storage.files.ring import Ring, RingError
 
 pytestmark = pytest.mark.real
 Scenario = Callable[[FilesBackend], Coroutine[Any, Any, None]]

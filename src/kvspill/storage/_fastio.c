@@ -12,14 +12,19 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Of these functions' arguments: what was built for others is not used. fastio.py has the same. */
+#define VERSION 2
 #define BLOCK 4096
 #define STAMP_BYTES 24
 #define MAX_BUFFERS 1024
+#define BUSY_MAX 100
+#define BUSY_NAP_NS 1000000
 
 enum { EXHAUSTED = 0, MORE = 1, FAILED = 2, SHORT = 3, MISMATCH = 4 };
 enum { VERIFY_OFF = 0, VERIFY_STAMP = 1, VERIFY_FULL = 2 };
 
-/* The log's first row is shared by all lanes: next piece, stop flag, unused. The rest is one row a piece. */
+/* The log's first row is shared by all lanes: next piece, stop flag, resumed calls. The rest is one row a
+ * piece. */
 typedef struct {
     int64_t *log;
     Py_ssize_t pieces, piece_bytes, total_bytes, checked_blocks;
@@ -111,21 +116,34 @@ static int span_ok(span_t *s, const Py_buffer *log, const Py_buffer *memory)
     return 1;
 }
 
-/* One system call, gone on with once after a short answer. Returns bytes moved or a negative errno. */
-static Py_ssize_t call(int fd, int write, char *memory, Py_ssize_t nbytes, off_t offset)
+static void count_resumed(const span_t *s) { __atomic_fetch_add(&s->log[2], 1, __ATOMIC_RELAXED); }
+
+/* Moves a piece: a short answer is resumed for as long as bytes move, and a busy kernel is asked again for
+ * a while. Returns bytes moved or a negative errno. */
+static Py_ssize_t call(const span_t *s, int fd, int write, char *memory, Py_ssize_t nbytes, off_t offset)
 {
     Py_ssize_t moved = 0;
-    for (int attempt = 0; attempt < 2 && moved < nbytes; attempt++) {
-        ssize_t n;
-        do
-            n = write ? pwrite(fd, memory + moved, nbytes - moved, offset + moved)
-                      : pread(fd, memory + moved, nbytes - moved, offset + moved);
-        while (n < 0 && errno == EINTR);
-        if (n < 0)
-            return -errno;
-        moved += n;
+    int busy = 0;
+    while (moved < nbytes) {
+        ssize_t n = write ? pwrite(fd, memory + moved, nbytes - moved, offset + moved)
+                          : pread(fd, memory + moved, nbytes - moved, offset + moved);
         if (n == 0)
             break;
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            /* Direct I/O stopped between two blocks, as at the end of a file: it can't be resumed there. */
+            if (errno == EINVAL && moved > 0)
+                break;
+            if (errno != EAGAIN || ++busy >= BUSY_MAX)
+                return -errno;
+            struct timespec nap = {0, BUSY_NAP_NS};
+            nanosleep(&nap, NULL);
+            n = 0;
+        }
+        moved += n;
+        if (moved < nbytes)
+            count_resumed(s);
     }
     return moved;
 }
@@ -134,13 +152,18 @@ static PyObject *transfer(PyObject *self, PyObject *args)
 {
     (void)self;
     int fd, write, verify, status = MORE;
-    Py_buffer memory, log, base;
+    Py_buffer memory, log, places, base;
     Py_ssize_t max_pieces, piece = -1, result = 0;
     span_t s;
-    if (!PyArg_ParseTuple(args, "ipw*w*nnnKKiy*n", &fd, &write, &memory, &log, &s.piece_bytes, &s.total_bytes,
-                          &s.checked_blocks, &s.key_hash, &s.generation, &verify, &base, &max_pieces))
+    if (!PyArg_ParseTuple(args, "ipw*w*y*nnnKKiy*n", &fd, &write, &memory, &log, &places, &s.piece_bytes,
+                          &s.total_bytes, &s.checked_blocks, &s.key_hash, &s.generation, &verify, &base,
+                          &max_pieces))
         return NULL;
     int ok = span_ok(&s, &log, &memory);
+    /* Where each piece lies in the file; without them one lies behind the other from its beginning. */
+    const int64_t *place = places.len ? places.buf : NULL;
+    if (ok && place && places.len < s.pieces * 8)
+        ok = 0, PyErr_SetString(PyExc_ValueError, "fewer places than pieces");
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
         for (Py_ssize_t done = 0; status == MORE && (max_pieces <= 0 || done < max_pieces); done++) {
@@ -152,7 +175,7 @@ static PyObject *transfer(PyObject *self, PyObject *args)
             if (write)
                 stamp(&s, memory.buf, offset, nbytes);
             int64_t start = begin_piece(&s, piece);
-            result = call(fd, write, memory.buf, nbytes, offset);
+            result = call(&s, fd, write, memory.buf, nbytes, place ? place[piece] : offset);
             int64_t end = now_ns();
             if (result < 0)
                 status = FAILED;
@@ -168,6 +191,7 @@ static PyObject *transfer(PyObject *self, PyObject *args)
     }
     PyBuffer_Release(&memory);
     PyBuffer_Release(&log);
+    PyBuffer_Release(&places);
     PyBuffer_Release(&base);
     return ok ? Py_BuildValue("inn", status, piece, result < 0 ? -result : result) : NULL;
 }
@@ -299,7 +323,13 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef module = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "kvspill.storage._fastio", .m_methods = methods};
+static int add_version(PyObject *self) { return PyModule_AddIntConstant(self, "VERSION", VERSION); }
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_version}, {0, NULL}};
+
+static struct PyModuleDef module = {.m_base = PyModuleDef_HEAD_INIT,
+                                    .m_name = "kvspill.storage._fastio",
+                                    .m_methods = methods,
+                                    .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__fastio(void) { return PyModuleDef_Init(&module); }

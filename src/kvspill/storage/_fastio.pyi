@@ -2,12 +2,14 @@ from collections.abc import Sequence
 from typing import Any
 
 Buffer = Any
+VERSION: int
 
 def transfer(
     fd: int,
     write: bool,
     memory: Buffer,
     log: Buffer,
+    places: Buffer,
     piece_bytes: int,
     total_bytes: int,
     checked_blocks: int,

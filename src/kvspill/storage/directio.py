@@ -21,6 +21,7 @@ _DIO_OFFSET_ALIGN_AT = 156
 _ALIGNMENT_DEFAULT = 4096
 _ALIGNMENT_MIN = 512
 """A padded block must hold its whole stamp, whatever small alignment a file system accepts."""
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -106,7 +107,11 @@ def direct_alignment(fd: int) -> int:
 def preallocate(fd: int, nbytes: int) -> bool:
     """Reserve room before writing; False where the file system cannot. glibc's posix_fallocate would
     then write the file itself, so it is not used."""
-    if _libc.fallocate(fd, 0, ctypes.c_int64(0), ctypes.c_int64(nbytes)) == 0:
+    return _fallocate(fd, 0, 0, nbytes)
+
+
+def _fallocate(fd: int, mode: int, offset: int, nbytes: int) -> bool:
+    if _libc.fallocate(fd, mode, ctypes.c_int64(offset), ctypes.c_int64(nbytes)) == 0:
         return True
     number = ctypes.get_errno()
     if number in (errno.EOPNOTSUPP, errno.ENOSYS):
@@ -114,11 +119,13 @@ def preallocate(fd: int, nbytes: int) -> bool:
     raise OSError(number, os.strerror(number))
 
 
-def resident_pages(fd: int, nbytes: int) -> int:
-    """Pages of the file that are in the page cache now."""
+def resident_pages(fd: int, offset: int, nbytes: int) -> int:
+    """Pages of a part of the file that are in the page cache now."""
     if nbytes == 0:
         return 0
-    with mmap.mmap(fd, nbytes, prot=mmap.PROT_READ) as region:
+    before = offset % mmap.ALLOCATIONGRANULARITY
+    offset, nbytes = offset - before, nbytes + before
+    with mmap.mmap(fd, nbytes, prot=mmap.PROT_READ, offset=offset) as region:
         view = np.frombuffer(region, dtype=np.uint8)
         marks = np.zeros(-(-nbytes // mmap.PAGESIZE), dtype=np.uint8)
         address, length = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(nbytes)
@@ -128,4 +135,9 @@ def resident_pages(fd: int, nbytes: int) -> int:
         del view
     if failed:
         raise OSError(number, os.strerror(number))
-    return int((marks & 1).sum())
+    return int((marks[before // mmap.PAGESIZE :] & 1).sum())
+
+
+def punch_hole(fd: int, offset: int, nbytes: int) -> bool:
+    """Give back the room of a part of a file; False where the file system has no holes."""
+    return _fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, offset, nbytes)

@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kvspill.storage.base import Source
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, blocks_of, check, stamp
 
 try:
     from kvspill.storage import _fastio as _compiled
 except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
+_VERSION = 2
+if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
+    # Built from other sources than these: a checkout that was updated and not installed again.
     _compiled = None  # type: ignore[assignment]
 
 COMPILED = _compiled is not None
@@ -38,11 +44,19 @@ class Status(IntEnum):
 Answer = tuple[int, int, int]
 """Status, piece, value."""
 
+BUSY_MAX = 100
+"""How often a kernel that is busy (EAGAIN) is asked again; as in the compiled helper."""
+_BUSY_NAP_SECONDS = 0.001
+
+NOTHING = np.empty(0, dtype=np.uint8)
+CONTIGUOUS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+"""Places of pieces that lie one behind the other from the beginning of their file."""
+
 
 class Span:
     """What the lanes of one entry share: its shape, the next piece to take, and a log row per piece."""
 
-    __slots__ = ("checked_blocks", "identity", "lock", "log", "piece_bytes", "total_bytes")
+    __slots__ = ("checked_blocks", "identity", "lock", "log", "piece_bytes", "places", "total_bytes")
 
     def __init__(self, identity: Identity, nbytes: int, total_bytes: int, piece_bytes: int):
         self.identity = identity
@@ -50,8 +64,10 @@ class Span:
         self.piece_bytes = piece_bytes
         self.checked_blocks = blocks_of(nbytes)
         self.log: npt.NDArray[np.int64] = np.zeros((self.piece_count + 1, 3), dtype=np.int64)
-        """Row 0: next piece, stop flag. Row i + 1: start_ns, end_ns and bytes of piece i; while it is in
-        flight only the start is there."""
+        """Row 0: next piece, stop flag, resumed calls. Row i + 1: start_ns, end_ns and bytes of piece i;
+        while it is in flight only the start is there."""
+        self.places = CONTIGUOUS
+        """Where each piece lies in the file, as offsets."""
         self.lock = threading.Lock()
 
     @property
@@ -84,8 +100,21 @@ class Span:
     def note(self, piece: int, start_ns: int, end_ns: int, nbytes: int) -> None:
         self.log[piece + 1] = (start_ns, end_ns, nbytes)
 
+    @property
+    def resumed_calls(self) -> int:
+        """Calls that moved less than was asked, or found the kernel busy, and were followed by another."""
+        return int(self.log[0, 2])
+
+    def count_resumed(self) -> None:
+        with self.lock:
+            self.log[0, 2] += 1
+
+    def place(self, piece: int) -> int:
+        """Where a piece begins in the file."""
+        return int(self.places[piece]) if len(self.places) else piece * self.piece_bytes
+
     def extent(self, piece: int) -> tuple[int, int]:
-        """Offset and length of a piece."""
+        """Offset in the object and length of a piece."""
         offset = piece * self.piece_bytes
         return offset, min(self.piece_bytes, self.total_bytes - offset)
 
@@ -93,9 +122,6 @@ class Span:
         """Bytes of a piece that verification looks at: the padding after the last block may be anything."""
         offset, nbytes = self.extent(piece)
         return max(0, min(nbytes, self.checked_blocks * BLOCK_BYTES - offset))
-
-
-NOTHING = np.empty(0, dtype=np.uint8)
 
 
 def transfer(
@@ -109,6 +135,7 @@ def transfer(
         write,
         memory,
         span.log,
+        span.places,
         span.piece_bytes,
         span.total_bytes,
         span.checked_blocks,
@@ -132,7 +159,7 @@ def _transfer_in_python(
         if write:
             stamp(memory, span.identity, offset, nbytes)
         start_ns = span.begin(piece)
-        moved = _call(fd, write, memory[:nbytes], offset)
+        moved = _call(fd, write, memory[:nbytes], span, piece)
         end_ns = time.monotonic_ns()
         if moved < 0:
             return Status.FAILED, piece, -moved
@@ -145,19 +172,78 @@ def _transfer_in_python(
     return Status.MORE, -1, 0
 
 
-def _call(fd: int, write: bool, memory: Bytes, offset: int) -> int:
-    """One system call, gone on with once after a short answer; bytes moved or a negative errno."""
-    moved = 0
-    for _ in range(2):
+def _call(fd: int, write: bool, memory: Bytes, span: Span, piece: int) -> int:
+    """Move a piece as the compiled helper does; bytes moved or a negative errno."""
+    move = os.pwritev if write else os.preadv
+    offset, moved, busy = span.place(piece), 0, 0
+    while moved < len(memory):
+        buffers: Sequence[Any] = [memory[moved:]]
         try:
-            buffers: Sequence[Any] = [memory[moved:]]
-            n = os.pwritev(fd, buffers, offset + moved) if write else os.preadv(fd, buffers, offset + moved)
+            n = move(fd, buffers, offset + moved)
         except OSError as error:
-            return -(error.errno or errno.EIO)
-        moved += n
-        if n == 0 or moved == len(memory):
-            break
+            busy += 1
+            answer = _after_error(error.errno or errno.EIO, moved, busy)
+            if answer is not None:
+                return answer
+        else:
+            if n == 0:
+                break
+            moved += n
+        if moved < len(memory):
+            span.count_resumed()
     return moved
+
+
+def _after_error(number: int, moved: int, busy: int) -> int | None:
+    """How a call that failed ends its piece, or None where it is to be made again."""
+    if number == errno.EINVAL and moved:
+        # Direct I/O stopped between two blocks, as at the end of a file: it can't be resumed there.
+        return moved
+    if number != errno.EAGAIN or busy >= BUSY_MAX:
+        return -number
+    time.sleep(_BUSY_NAP_SECONDS)
+    return None
+
+
+def transfer_lent(fd: int, source: Source, span: Span) -> Answer:
+    """Write pieces straight from the memory that a source lends (E5), until none is left or one fails."""
+    while (piece := span.take()) is not None:
+        offset, nbytes = span.extent(piece)
+        buffers, there = source.buffers(offset, nbytes), span.place(piece)
+        start_ns = end_ns = span.begin(piece)
+        moved = busy = 0
+        while moved < nbytes:
+            n, called_ns, end_ns = pwritev_timed(fd, rest_of(buffers, moved), there + moved)
+            start_ns = start_ns if moved or busy else called_ns
+            if n == 0:
+                break
+            if n < 0:
+                busy += 1
+                answer = _after_error(-n, moved, busy)
+                if answer is not None and answer < 0:
+                    return Status.FAILED, piece, -answer
+                if answer is not None:
+                    break
+            moved += max(0, n)
+            if moved < nbytes:
+                span.count_resumed()
+        if moved < nbytes:
+            return Status.SHORT, piece, moved
+        span.note(piece, start_ns, end_ns, nbytes)
+    return Status.EXHAUSTED, -1, 0
+
+
+def rest_of(buffers: Sequence[Any], moved: int) -> Sequence[Any]:
+    """What is left of buffers after their first bytes were moved."""
+    if moved == 0:
+        return buffers
+    rest = []
+    for buffer in buffers:
+        view = np.frombuffer(buffer, dtype=np.uint8)
+        if moved < len(view):
+            rest.append(view[moved:])
+        moved = max(0, moved - len(view))
+    return rest
 
 
 def exchange(

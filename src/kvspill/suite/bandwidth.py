@@ -37,7 +37,7 @@ def measure_bandwidth(directories: tuple[Path, ...], seconds: float = READ_SECON
 
 
 async def _measure(world: World, directories: tuple[Path, ...], seconds: float) -> Bandwidth:
-    from kvspill.storage.files import FilesBackend, FilesOptions
+    from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
     backend = FilesBackend(list(directories), FilesOptions())
     try:

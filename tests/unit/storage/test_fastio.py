@@ -2,6 +2,9 @@
 
 import errno
 import os
+import resource
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from kvspill.records import MIB
 from kvspill.storage import fastio
 from kvspill.storage.buffers import fill_random, map_memory
 from kvspill.storage.fastio import NOTHING, Span, Status
-from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, Bytes, Verify, identify
+from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, Bytes, Verify, identify, stamp
 
 pytestmark = pytest.mark.real
 PIECE = 64 * 1024
@@ -183,6 +186,103 @@ def test_lanes_that_share_a_span_move_each_piece_exactly_once(fd: int, base: Byt
 
 
 @pytest.mark.usefixtures("engine")
+def test_pieces_of_an_object_may_lie_anywhere_in_their_file(fd: int, base: Bytes) -> None:
+    places = np.array([6, 1, 3, 0, 7, 2], dtype=np.int64) * PIECE
+    for write_it in (True, False):
+        scattered = span()
+        scattered.places = places
+        memory = base[:PIECE] if write_it else map_memory(PIECE)
+        answer = fastio.transfer(fd, write_it, memory, scattered, Verify.FULL, base)
+        assert answer[0] == Status.EXHAUSTED
+        assert [scattered.place(piece) for piece in range(6)] == places.tolist()
+    assert os.fstat(fd).st_size == 8 * PIECE
+    assert fastio.transfer(fd, False, map_memory(PIECE), span(), Verify.STAMP, base)[:2] == (
+        Status.MISMATCH,
+        0,
+    )
+
+
+@pytest.mark.usefixtures("engine")
+def test_lent_memory_is_written_to_the_places_of_its_pieces(fd: int, base: Bytes) -> None:
+    class Lent:
+        def buffers(self, offset: int, nbytes: int) -> list[Bytes]:
+            memory = base[:nbytes].copy()
+            stamp(memory, identify("k", 1), offset, nbytes - nbytes % BLOCK_BYTES)
+            if nbytes % BLOCK_BYTES:
+                return [memory]
+            return [memory[:BLOCK_BYTES], memory[BLOCK_BYTES:]]
+
+    places = np.array([4, 2, 0], dtype=np.int64) * PIECE
+    written, read = (Span(identify("k", 1), 3 * PIECE, 3 * PIECE, PIECE) for _ in range(2))
+    written.places = read.places = places
+    before_ns = time.monotonic_ns()
+    assert fastio.transfer_lent(fd, Lent(), written)[0] == Status.EXHAUSTED
+    assert (written.log[1:, 2] == PIECE).all()
+    assert (written.log[1:, 0] >= before_ns).all()
+    assert (written.log[1:, 1] >= written.log[1:, 0]).all()
+    assert fastio.transfer(fd, False, map_memory(PIECE), read, Verify.FULL, base)[0] == Status.EXHAUSTED
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("lent", [False, True])
+def test_a_short_write_is_resumed_and_what_then_fails_is_named(fd: int, base: Bytes, lent: bool) -> None:
+    class Lent:
+        def buffers(self, _offset: int, nbytes: int) -> list[Bytes]:
+            return [base[:nbytes]]
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * PIECE + BLOCK_BYTES, hard))
+    one = span()
+    try:
+        if lent:
+            answer = fastio.transfer_lent(fd, Lent(), one)
+        else:
+            answer = fastio.transfer(fd, True, base[:PIECE], one, Verify.OFF, NOTHING)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert answer == (Status.FAILED, 2, errno.EFBIG)
+    assert one.resumed_calls == 1
+    assert os.fstat(fd).st_size == 2 * PIECE + BLOCK_BYTES
+
+
+@pytest.mark.parametrize(("refusals", "status"), [(5, Status.EXHAUSTED), (10**6, Status.FAILED)])
+def test_a_busy_kernel_is_asked_again_for_a_while(
+    fd: int, base: Bytes, monkeypatch: pytest.MonkeyPatch, refusals: int, status: Status
+) -> None:
+    monkeypatch.setattr(fastio, "_compiled", None)
+    monkeypatch.setattr(fastio, "_BUSY_NAP_SECONDS", 0.0)
+    write(fd, base)
+    left, real = [refusals], os.preadv
+
+    def busy(number: int, buffers: list[Bytes], offset: int) -> int:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise BlockingIOError(errno.EAGAIN, "busy")
+        return real(number, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", busy)
+    read = span()
+    answer = fastio.transfer(fd, False, map_memory(PIECE), read, Verify.STAMP, base)
+    assert answer[0] == status
+    if status == Status.FAILED:
+        assert answer[2] == errno.EAGAIN
+        assert read.resumed_calls == fastio.BUSY_MAX - 1
+    else:
+        assert read.resumed_calls == refusals
+
+
+def test_a_helper_that_was_built_from_other_sources_is_not_used(tmp_path: Path) -> None:
+    """A checkout that was updated and not installed again falls back to Python instead of failing."""
+    code = (
+        "import sys, types; old = types.ModuleType('kvspill.storage._fastio'); "
+        "import kvspill.storage; kvspill.storage._fastio = old; "
+        "sys.modules['kvspill.storage._fastio'] = old; "
+        "from kvspill.storage import fastio; assert not fastio.COMPILED"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
 def test_arena_pages_hold_what_was_put_in_and_a_foreign_page_is_a_mismatch(base: Bytes) -> None:
     arena = map_memory(8 * PIECE)
     pages = np.array([6, 1, 3, 0, 7, 2], dtype=np.int64)
@@ -213,6 +313,10 @@ def test_the_compiled_helper_refuses_memory_that_is_too_small(fd: int, base: Byt
         pytest.skip("the compiled helper was not built")
     with pytest.raises(ValueError, match="fit together"):
         fastio.transfer(fd, True, base[: PIECE // 2], span(), Verify.OFF, NOTHING)
+    few = span()
+    few.places = np.array([0, PIECE], dtype=np.int64)
+    with pytest.raises(ValueError, match="fewer places"):
+        fastio.transfer(fd, True, base[:PIECE], few, Verify.OFF, NOTHING)
     far = np.array([99] * 6, dtype=np.int64)
     with pytest.raises(ValueError, match="outside"):
         fastio.exchange(True, base[:PIECE], map_memory(PIECE), far, span(), Verify.OFF, NOTHING)

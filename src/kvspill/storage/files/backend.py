@@ -1,9 +1,9 @@
-"""The files backend: one file per object in a private run directory, by direct I/O on threads of its own."""
+"""The files backend: objects in private run directories, by direct I/O on threads or rings of its own."""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvspill.errors import KvspillError, UsageError
@@ -19,22 +19,28 @@ from kvspill.storage.base import (
 )
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access, probe
-from kvspill.storage.filejobs import DeleteJob, ReadJob, Site, Tally, WriteJob
-from kvspill.storage.lanes import Lanes, on_thread
+from kvspill.storage.files.jobs import DeleteJob, ReadJob, WriteJob
+from kvspill.storage.files.layouts import PLACES
+from kvspill.storage.files.mover import by_ring, by_threads
+from kvspill.storage.files.place import Shape
+from kvspill.storage.files.ring import RingError
+from kvspill.storage.files.site import Site, Tally
+from kvspill.storage.lanes import on_thread
 from kvspill.storage.rundir import RunDir, clean
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
 
 _FILL_AHEAD_NS = NS_PER_SEC // 5
 _JOIN_NS = 2 * NS_PER_SEC
-_UNLINK_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOptions:
-    """How the files backend does its I/O."""
+    """Where the files backend puts objects and how it does its I/O."""
 
     io_size: int = 4 * MIB
     io_threads: int = 32
+    write_threads: int = 0
+    """Threads for writes alone; 0 where reads and writes share them."""
     direct: str = "auto"
     """auto, on or off."""
     sync: str = "none"
@@ -43,6 +49,12 @@ class FilesOptions:
     """off, stamp or full (E10)."""
     io_engine: str = "threads"
     """threads, or io_uring, which falls back to threads where it cannot be used."""
+    layout: str = "files"
+    """files, tree, slots or buckets."""
+    unit_bytes: int = 0
+    """The usual object, which a slot holds."""
+    capacity_bytes: int = 0
+    """What all slots take together."""
 
     def check(self) -> None:
         """Refuse what cannot work, naming the flag."""
@@ -52,13 +64,16 @@ class FilesOptions:
             raise UsageError(f"--io-threads {self.io_threads}: must be at least 1")
         if self.io_engine not in ("threads", "io_uring"):
             raise UsageError(f"--io-engine {self.io_engine}: must be threads or io_uring")
+        if self.layout not in PLACES:
+            raise UsageError(f"--layout {self.layout}: must be one of {', '.join(PLACES)}")
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.io_size, unit_bytes=self.unit_bytes, capacity_bytes=self.capacity_bytes)
 
 
 class FilesBackend(Backend):
     """Objects spread over the run directories of one or more roots by a stable hash."""
-
-    _levels: tuple[int, ...] = (2,)
-    """Letters of the names of nested directories that files lie in."""
 
     def __init__(
         self,
@@ -73,15 +88,14 @@ class FilesBackend(Backend):
         self._roots = list(roots)
         self._options = options
         self._clock_ns = clock_ns
-        self._plane = plane or DataPlane(options.io_size, options.io_threads)
-        if self._plane.io_size != options.io_size or self._plane.leases_max < options.io_threads:
-            raise ValueError(f"the given plane does not fit {options.io_threads} x {options.io_size} bytes")
+        leases = max(options.io_threads, options.write_threads)
+        self._plane = plane or DataPlane(options.io_size, leases)
+        if self._plane.io_size != options.io_size or self._plane.leases_max < leases:
+            raise ValueError(f"the given plane does not fit {leases} x {options.io_size} bytes")
         self._verify = Verify[options.verify.upper()]
-        self._lanes = Lanes("kvspill-io", options.io_threads, clock_ns)
-        self._unlinks = Lanes("kvspill-unlink", _UNLINK_THREADS, clock_ns)
+        self._mover = by_threads(options.io_threads, options.write_threads, clock_ns)
+        self._place = PLACES[options.layout]((), options.shape)
         self._runs: list[RunDir] = []
-        self._sites: list[Site] = []
-        self._alignment = BLOCK_BYTES
         self._engine = "threads"
         self._closing = threading.Lock()
         self._closed = False
@@ -94,23 +108,32 @@ class FilesBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        accesses = [site.access for site in self._sites]
+        accesses = [site.access for site in self._place.sites]
+        about = [self._place.about] if self._place.about else []
+        about += sorted({access.description for access in accesses})
+        if self.engine_fallback is not None:
+            about.append(f"threads instead of io_uring: {self.engine_fallback[0]}")
+        elif self._engine == "io_uring":
+            about.append("io_uring")
         return Capabilities(
-            name="files",
+            name=self._place.name,
             modelled=False,
             direct_io=bool(accesses) and all(access.direct for access in accesses),
             verifies=self._verify is not Verify.OFF,
-            description="; ".join(
-                [*sorted({access.description for access in accesses}), *self._about_engine()]
-            ),
+            description="; ".join(about),
             files_opened_direct=self.tally.opened_direct,
             files_opened_buffered=self.tally.opened_buffered,
         )
 
-    def _about_engine(self) -> list[str]:
-        if self.engine_fallback is not None:
-            return [f"threads instead of io_uring: {self.engine_fallback[0]}"]
-        return ["io_uring"] if self._engine == "io_uring" else []
+    def facts(self) -> Mapping[str, int | float | str]:
+        tally = self.tally
+        return {
+            "files_opened_direct": tally.opened_direct,
+            "files_opened_buffered": tally.opened_buffered,
+            "pages_dropped": tally.pages_dropped,
+            "pages_left": tally.pages_left,
+            "resumed_calls": tally.resumed_calls,
+        }
 
     def notes(self) -> list[Note]:
         notes = left_behind(self.left_behind)
@@ -122,11 +145,11 @@ class FilesBackend(Backend):
 
     @property
     def run_paths(self) -> list[Path]:
-        """The run directories, for whoever watches the devices behind them."""
+        """The run directories."""
         return [run.path for run in self._runs]
 
     def stored_bytes(self, nbytes: int) -> int:
-        return -(-nbytes // self._alignment) * self._alignment
+        return self._place.stored_bytes(nbytes)
 
     async def prepare(self, progress: Progress) -> None:
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
@@ -139,6 +162,7 @@ class FilesBackend(Backend):
         progress("cache directory", len(self._roots), len(self._roots))
 
     def _prepare(self) -> None:
+        sites: list[Site] = []
         for root in self._roots:
             clean(root)
             with self._closing:
@@ -149,33 +173,28 @@ class FilesBackend(Backend):
                 self._runs.append(run)
             access = probe(run, self._options.direct)
             self._check_alignment(root, access)
-            self._sites.append(
-                Site(
-                    *(run, access, self._options.sync == "data", self._verify, self._plane, self.tally),
-                    levels=self._levels,
-                )
-            )
-        self._alignment = max(site.access.alignment for site in self._sites)
+            sync = self._options.sync == "data"
+            sites.append(Site(run, access, sync, self._verify, self._plane, self.tally))
+        alignment = max(site.access.alignment for site in sites)
+        shape = replace(self._options.shape, alignment=alignment)
+        self._place = PLACES[self._options.layout](sites, shape)
+        self._place.prepare()
         if self._options.io_engine == "io_uring":
             self._take_ring()
-        self._lanes.start()
-        self._unlinks.start()
+        self._mover.start()
         self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
 
     def _take_ring(self) -> None:
-        """Put the ring in the threads' place, or note why not."""
-        from kvspill.storage.ring import RingError
-        from kvspill.storage.uring import RingLanes
-
+        """Put rings in the threads' place, or note why not."""
+        options = self._options
         try:
-            if type(self) is not FilesBackend:
-                raise RingError("this layout moves its data on threads", "leave --engine out")
-            if not all(site.access.direct for site in self._sites):
+            if not all(site.access.direct for site in self._place.sites):
                 raise RingError(
                     "O_DIRECT is not in use, and without it a ring is but threads in the kernel",
                     "name a directory where --direct on works",
                 )
-            ring = RingLanes("kvspill-io", self._options.io_threads, self._clock_ns, self._plane)
+            sizes = options.io_threads, options.write_threads
+            ring = by_ring(self._mover, *sizes, self._clock_ns, self._plane)
         except RingError as error:
             self.engine_fallback = error.reason, error.remedy
             return
@@ -183,8 +202,8 @@ class FilesBackend(Backend):
             if self._closed:
                 ring.join(self._clock_ns())
                 return
-            threads, self._lanes, self._engine = self._lanes, ring, "io_uring"
-        if threads.stopping:
+            threads, self._mover, self._engine = self._mover, ring, "io_uring"
+        if threads.loads.stopping:
             ring.cancel()
 
     def _check_alignment(self, root: Path, access: Access) -> None:
@@ -194,42 +213,41 @@ class FilesBackend(Backend):
             )
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._lanes.submit([ReadJob(*self._place(ref)) for ref in batch])
+        place = self._place
+        return await self._mover.loads.submit(
+            [ReadJob(place, self._identify(ref), ref.nbytes) for ref in batch]
+        )
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        return await self._lanes.submit([WriteJob(*self._place(item.ref), item.source) for item in batch])
+        place = self._place
+        return await self._mover.stores.submit(
+            [WriteJob(place, self._identify(ref), ref.nbytes, source) for ref, source in batch]
+        )
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._unlinks.submit([DeleteJob(*self._place(ref)[:2]) for ref in batch])
+        place = self._place
+        return await self._mover.removals.submit([DeleteJob(place, self._identify(ref)) for ref in batch])
 
-    def _place(self, ref: ObjectRef) -> tuple[Site, Identity, int, int]:
-        identity = identify(ref.key, ref.generation, self._plane.salt)
-        site = self._sites[identity.key_hash % len(self._sites)]
-        return site, identity, ref.nbytes, self.stored_bytes(ref.nbytes)
+    def _identify(self, ref: ObjectRef) -> Identity:
+        return identify(ref.key, ref.generation, self._plane.salt)
 
     def cancel(self) -> None:
         """Stop what is queued and under way: it completes with the error "cancelled"."""
-        self._lanes.cancel()
-        self._unlinks.cancel()
+        self._mover.cancel()
 
     def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
-        """Ages of system calls that threads have been inside for at least older_than_ns."""
-        return sorted(
-            self._lanes.stuck(now_ns, older_than_ns) + self._unlinks.stuck(now_ns, older_than_ns),
-            reverse=True,
-        )
+        return self._mover.stuck(now_ns, older_than_ns)
 
     async def close(self) -> None:
         await on_thread("kvspill-close", self.close_now)
 
     def close_now(self) -> None:
-        """Close without a loop, for a signal or exception path. Safe to call twice and never waits long."""
         with self._closing:
             self._closed = True
             runs, self._runs = self._runs, []
-            self.cancel()
-            until_ns = self._clock_ns() + _JOIN_NS
-            stuck = sum(lanes.join(until_ns) for lanes in (self._lanes, self._unlinks))
+            stuck = self._mover.join(self._clock_ns() + _JOIN_NS)
+            # A stuck thread may wake up later: its descriptor must not have become another file's.
+            if not stuck:
+                self._place.close()
             for run in runs:
-                # A stuck thread may wake up later: its descriptor must not have become another file's.
                 self.left_behind += [str(run.path / name) for name in run.remove(keep_fds=stuck > 0)]

@@ -1,5 +1,6 @@
 """The io_uring engine: one thread keeps the pieces of many entries in flight, a few others open and close."""
 
+import errno
 import threading
 import time
 from collections import deque
@@ -8,18 +9,16 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from kvspill.storage.buffers import DataPlane, map_memory
-from kvspill.storage.fastio import check_piece
-from kvspill.storage.filejobs import ReadJob, WriteJob
-from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker, errno_name
+from kvspill.storage.fastio import BUSY_MAX, Status, check_piece, rest_of
+from kvspill.storage.files.jobs import FileJob, ReadJob, WriteJob
+from kvspill.storage.files.ring import Ring
+from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker
 from kvspill.storage.lanes import ClockNs, Lanes, start_thread
-from kvspill.storage.ring import Ring
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, stamp
 
 _HELPERS_MAX = 8
 _SPARE_LANDINGS = LANES_PER_ENTRY
 """Landing buffers beyond the pieces in flight: the next reads go out before the last ones are checked."""
-
-FileJob = ReadJob | WriteJob
 
 
 class _Entry:
@@ -43,7 +42,7 @@ class _Entry:
 class _Flight:
     """One piece on its way, and the memory that the kernel reads from or writes to."""
 
-    __slots__ = ("buffers", "entry", "landing", "lease", "moved", "piece", "resumed", "start_ns")
+    __slots__ = ("buffers", "busy", "entry", "landing", "lease", "moved", "piece", "start_ns")
 
     def __init__(self, entry: _Entry, piece: int):
         self.entry = entry
@@ -52,7 +51,8 @@ class _Flight:
         self.landing: Bytes | None = None
         self.lease: AbstractContextManager[Bytes] | None = None
         self.moved = 0
-        self.resumed = False
+        self.busy = 0
+        """How often the kernel was too busy to take it."""
         self.start_ns = 0
 
 
@@ -184,7 +184,7 @@ class RingLanes(Lanes):
             entry.job.fail("internal", repr(error))
             return
         flight.start_ns = entry.job.span.begin(piece)
-        self._submit(flight, offset)
+        self._submit(flight)
 
     def _provide(self, flight: _Flight, offset: int, nbytes: int) -> None:
         """Memory for a piece: a landing buffer, stamped base data, or what the source lends."""
@@ -192,7 +192,7 @@ class RingLanes(Lanes):
         if isinstance(job, ReadJob):
             flight.landing = self._landing(job.span.piece_bytes)
             flight.buffers = [flight.landing[:nbytes]]
-        elif job.source is not None:
+        elif isinstance(job, WriteJob) and job.source is not None:
             flight.buffers = job.source.buffers(offset, nbytes)
         else:
             lease = self._plane.lease(-(-nbytes // BLOCK_BYTES) * BLOCK_BYTES)
@@ -211,8 +211,10 @@ class RingLanes(Lanes):
         memory[::BLOCK_BYTES] = 0
         return memory
 
-    def _submit(self, flight: _Flight, offset: int) -> None:
+    def _submit(self, flight: _Flight) -> None:
+        """Send what is left of a piece."""
         entry = flight.entry
+        offset = entry.job.span.place(flight.piece) + flight.moved
         self._tag += 1
         self._flights[self._tag] = flight
         entry.in_flight += 1
@@ -242,36 +244,37 @@ class RingLanes(Lanes):
     def _note(self, flight: _Flight, answer: int, now_ns: int) -> None:
         entry = flight.entry
         job, span = entry.job, entry.job.span
-        offset, nbytes = span.extent(flight.piece)
-        reading = isinstance(job, ReadJob)
+        _, nbytes = span.extent(flight.piece)
+        if answer in (-errno.EAGAIN, -errno.EINTR) and flight.busy < BUSY_MAX:
+            flight.busy += 1
+            return self._resume(flight, 0)
+        if 0 < answer < nbytes - flight.moved:
+            return self._resume(flight, answer)
+        if answer == -errno.EINVAL and flight.moved:
+            # Direct I/O stopped between two blocks, as at the end of a file: it can't be resumed there.
+            answer = 0
         flight.moved += max(0, answer)
-        if answer > 0 and flight.moved < nbytes and not flight.resumed:
-            # As with threads, a short answer is gone on with once.
-            flight.resumed = True
-            return self._resume(flight, offset + flight.moved)
         if answer < 0:
-            job.fail(errno_name(-answer), f"{'reading' if reading else 'writing'} {job.path}")
+            job.fail_answer((Status.FAILED, flight.piece, -answer))
         elif flight.moved < nbytes:
-            job.fail_short("short_read" if reading else "short_write", flight.piece, flight.moved)
+            job.fail_answer((Status.SHORT, flight.piece, flight.moved))
         else:
             span.note(flight.piece, flight.start_ns, now_ns, nbytes)
             self._reserved -= entry.weight
             entry.left -= 1
             self._reserved += entry.weight
-            if reading and job.site.verify is not Verify.OFF:
+            if isinstance(job, ReadJob) and job.site.verify is not Verify.OFF:
                 entry.unchecked += 1
                 return self._unchecked.append(flight)
         self._give_back(flight)
         return self._close_if_done(entry)
 
-    def _resume(self, flight: _Flight, offset: int) -> None:
-        job = flight.entry.job
-        nbytes = job.span.extent(flight.piece)[1] - flight.moved
-        if isinstance(job, WriteJob) and job.source is not None:
-            flight.buffers = job.source.buffers(offset, nbytes)
-        else:
-            flight.buffers = [flight.buffers[0][-nbytes:]]
-        self._submit(flight, offset)
+    def _resume(self, flight: _Flight, moved: int) -> None:
+        """As with threads, what is left of a piece is sent again."""
+        flight.moved += moved
+        flight.buffers = rest_of(flight.buffers, moved)
+        flight.entry.job.span.count_resumed()
+        self._submit(flight)
         self._close_if_done(flight.entry)
 
     def _check(self, flight: _Flight) -> None:

@@ -1,0 +1,178 @@
+"""What threads do for one object, wherever it lies: read it, write it, or remove it."""
+
+import os
+import time
+
+from kvspill.records import Completion
+from kvspill.storage import fastio
+from kvspill.storage.base import Source
+from kvspill.storage.directio import preallocate
+from kvspill.storage.fastio import Answer, Span, Status
+from kvspill.storage.files.place import Place, Spot
+from kvspill.storage.files.site import Site
+from kvspill.storage.jobs import Job, SpanJob, Worker, errno_name
+from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify
+
+_BURST_BYTES = 64 << 20
+"""A lane writes this much from one leased buffer before it takes the next: large entries are made of several
+parts of the base, but each change needs the interpreter, and too many make the queue uneven."""
+
+
+class FileJob(SpanJob):
+    """One object's bytes on their way between memory and its spot."""
+
+    __slots__ = ("fd", "place", "spot")
+    verb, doing = "", ""
+
+    def __init__(self, place: Place, identity: Identity, nbytes: int):
+        super().__init__(Span(identity, nbytes, place.padded(nbytes), place.piece_bytes))
+        self.place = place
+        self.spot: Spot | None = None
+        self.fd = -1
+
+    @property
+    def site(self) -> Site:
+        assert self.spot is not None, "begun"
+        return self.spot.site
+
+    def open(self, spot: Spot, flags: int) -> None:
+        self.spot = spot
+        self.span.places = spot.places(self.span)
+        shared = bool(spot.parts)
+        self.fd = spot.fd if spot.fd >= 0 else spot.site.open(spot.file, flags, shared)
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if self.spot is None or fd < 0:
+            return
+        self.site.tally.resumed(self.span.resumed_calls)
+        if self.spot.fd < 0:
+            os.close(fd)
+
+    def drop_pages(self) -> None:
+        if self.spot is not None and self.site.access.drop_cache:
+            for offset, nbytes in self.spot.ranges(self.span.total_bytes):
+                self.site.drop_pages(self.fd, offset, nbytes)
+
+    def fail_answer(self, answer: Answer) -> None:
+        """Fail as a transfer's answer says."""
+        status, piece, value = answer
+        assert self.spot is not None
+        if status == Status.FAILED:
+            self.fail(errno_name(value), f"{self.doing} {self.spot.file}")
+        elif status == Status.SHORT:
+            offset, nbytes = self.span.extent(piece)
+            self.fail(f"short_{self.verb}", f"{value} of {nbytes} bytes at {offset} of {self.spot.file}")
+
+
+class ReadJob(FileJob):
+    """Reads an object and checks it."""
+
+    __slots__ = ()
+    verb, doing = "read", "reading"
+
+    def begin(self) -> int:
+        self.open(self.place.find(self.span.identity), os.O_RDONLY)
+        return self.helpers()
+
+    def move(self, worker: Worker) -> None:
+        span, site = self.span, self.site
+        memory, base = worker.memory(span.piece_bytes), site.plane.base
+        while (answer := fastio.transfer(self.fd, False, memory, span, site.verify, base))[0] == (
+            Status.MISMATCH
+        ):
+            self.mismatch(memory, answer[1], site.verify, base)
+        self.fail_answer(answer)
+
+    def end(self) -> None:
+        try:
+            if self.fd >= 0:
+                self.drop_pages()
+        finally:
+            self.close()
+
+
+class WriteJob(FileJob):
+    """Writes an object, made from base data or from the memory that a source lends (E5)."""
+
+    __slots__ = ("opened", "source")
+    verb, doing = "write", "writing"
+
+    def __init__(self, place: Place, identity: Identity, nbytes: int, source: Source | None):
+        super().__init__(place, identity, nbytes)
+        self.source = source
+        self.opened = False
+
+    def begin(self) -> int:
+        spot = self.spot = self.place.allot(self.span.identity, self.span.total_bytes)
+        self.open(spot, os.O_RDWR | spot.flags)
+        self.opened = True
+        if spot.reserve_bytes and spot.site.access.preallocates:
+            preallocate(self.fd, spot.reserve_bytes)
+        # Buffered writes hold the inode's lock: more lanes on one file would only spin on it.
+        return self.helpers() if spot.site.access.direct else 0
+
+    def move(self, worker: Worker) -> None:  # noqa: ARG002 - writes use leased base data
+        if self.source is not None:
+            self.fail_answer(fastio.transfer_lent(self.fd, self.source, self.span))
+            return
+        span, plane = self.span, self.site.plane
+        burst = max(1, _BURST_BYTES // span.piece_bytes)
+        nbytes = min(span.piece_bytes, -(-span.total_bytes // BLOCK_BYTES) * BLOCK_BYTES)
+        answer: Answer = (Status.MORE, -1, 0)
+        while answer[0] == Status.MORE:
+            with plane.lease(nbytes) as memory:
+                answer = fastio.transfer(self.fd, True, memory, span, Verify.OFF, fastio.NOTHING, burst)
+        self.fail_answer(answer)
+
+    def end(self) -> None:
+        self.source = None
+        if self.spot is None:
+            return
+        try:
+            if self.error is None:
+                self._make_durable()
+                self.place.publish(self.span.identity, self.spot)
+        except OSError as error:
+            self.fail_os(error)
+        finally:
+            self.close()
+            if self.error is not None:
+                self.place.abandon(self.spot, self.opened)
+
+    def _make_durable(self) -> None:
+        if self.site.sync or self.site.access.drop_cache:
+            start_ns = time.monotonic_ns()
+            os.fdatasync(self.fd)
+            self.extra_device_ns = time.monotonic_ns() - start_ns
+        self.drop_pages()
+
+
+class DeleteJob(Job):
+    """Removes an object: no bytes move, and the time inside the call is the device's."""
+
+    __slots__ = ("device_ns", "identity", "place")
+
+    def __init__(self, place: Place, identity: Identity):
+        super().__init__()
+        self.place = place
+        self.identity = identity
+        self.device_ns = 0
+
+    def move(self, worker: Worker) -> None:  # noqa: ARG002 - no bytes move
+        start_ns = time.monotonic_ns()
+        try:
+            self.place.remove(self.identity)
+        finally:
+            if not self.place.frees_by_mark:
+                self.device_ns = time.monotonic_ns() - start_ns
+
+    def complete(self, finished_ns: int) -> Completion:
+        return Completion(
+            self.submitted_ns,
+            self.started_ns,
+            finished_ns,
+            self.device_ns,
+            error=self.error,
+            detail=self.detail,
+        )

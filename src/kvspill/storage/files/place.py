@@ -1,0 +1,118 @@
+"""Where objects lie: what a layout must answer to name, reserve, publish and free an object's room."""
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvspill.storage.fastio import CONTIGUOUS, Span
+from kvspill.storage.files.site import Site
+from kvspill.storage.stamps import BLOCK_BYTES, Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes that a layout goes by."""
+
+    io_size: int
+    alignment: int = BLOCK_BYTES
+    unit_bytes: int = 0
+    """The usual object: a block of KV."""
+    capacity_bytes: int = 0
+
+
+class Spot(NamedTuple):
+    """An object's room in a file."""
+
+    site: Site
+    file: str
+    parts: tuple[int, ...] = ()
+    """Offsets of its parts, in the order of its bytes; none where it has the file to itself."""
+    part_bytes: int = 0
+    fd: int = -1
+    """The file's descriptor where it stays open; else each job opens the file."""
+    flags: int = 0
+    """How the file is made when the object is written."""
+    reserve_bytes: int = 0
+    """What the file must have reserved before the object is written."""
+
+    def places(self, span: Span) -> npt.NDArray[np.int64]:
+        """Where each piece of the object begins in the file. A part has whole pieces, but for the last."""
+        if not self.parts:
+            return CONTIGUOUS
+        at = np.arange(span.piece_count, dtype=np.int64) * span.piece_bytes
+        return np.array(self.parts, dtype=np.int64)[at // self.part_bytes] + at % self.part_bytes
+
+    def ranges(self, nbytes: int) -> Iterator[tuple[int, int]]:
+        """Offset and length of each part that the object's bytes take."""
+        part_bytes = self.part_bytes or nbytes
+        for index, offset in enumerate(self.parts or (0,)):
+            length = min(part_bytes, nbytes - index * part_bytes)
+            if length > 0:
+                yield offset, length
+
+
+class Place(ABC):
+    """A layout. Its methods are called by any thread at any time, `prepare` once before all others."""
+
+    name: str
+    about: str = ""
+    """One phrase for the tier's description, or nothing."""
+    frees_by_mark: ClassVar[bool] = False
+    """True where an object is removed without a system call."""
+
+    def __init__(self, sites: Sequence[Site], shape: Shape):
+        self.sites = sites
+        self.shape = shape
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes of an object that one system call moves."""
+        return self.shape.io_size
+
+    def padded(self, nbytes: int) -> int:
+        """Bytes that are moved for an object of nbytes (E4)."""
+        return -(-nbytes // self.shape.alignment) * self.shape.alignment
+
+    def stored_bytes(self, nbytes: int) -> int:
+        """Bytes that an object of nbytes takes (C7)."""
+        return self.padded(nbytes)
+
+    def site_of(self, identity: Identity) -> Site:
+        """Objects are spread over the sites by a stable hash."""
+        return self.sites[identity.key_hash % len(self.sites)]
+
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
+        """Make what the layout needs before the first object."""
+
+    @abstractmethod
+    def find(self, identity: Identity) -> Spot:
+        """Where an object lies; raises ENOENT where it is known not to be there."""
+
+    @abstractmethod
+    def allot(self, identity: Identity, nbytes: int) -> Spot:
+        """Room for a new object; raises ENOSPC where there is none."""
+
+    @abstractmethod
+    def publish(self, identity: Identity, spot: Spot) -> None:
+        """The object is whole: from now on it is found. What it replaces is freed."""
+
+    @abstractmethod
+    def abandon(self, spot: Spot, opened: bool) -> None:
+        """The object was not written: take its room back. Opened tells whether its file was."""
+
+    @abstractmethod
+    def remove(self, identity: Identity) -> None:
+        """Remove an object and free its room; raises ENOENT where there is none."""
+
+    def close(self) -> None:  # noqa: B027 - most keep nothing open
+        """Let go of what stays open. Safe to call twice."""
+
+
+def missing(identity: Identity) -> FileNotFoundError:
+    """The answer for an object that is not there."""
+    return FileNotFoundError(errno.ENOENT, f"no object {identity.name}-{identity.generation}")
