@@ -1,10 +1,14 @@
 """Plug-ins: ours are found by listing their folder, others by entry point; both give a declaration."""
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, Final
@@ -43,6 +47,15 @@ class Need(StrEnum):
     MEMORY = "memory"
 
 
+LISTS_BLOCKS: Final = "lists-blocks"
+"""Ability of a trace format whose rows list their own blocks."""
+OWN_PAUSES: Final = "own-pauses"
+"""Ability of a trace format that records the pauses of its users, which closed users keep."""
+
+_NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """A setting of a plug-in's own: the flag --PLUGIN-NAME, and the key `plugins: PLUGIN: NAME` in YAML."""
@@ -51,11 +64,47 @@ class Option:
     help: str
     default: Any = None
     kind: type = str
+    """str, int, float or bool."""
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
     secret: bool = False
     """True where its value is shown in no result, log or page."""
+
+    def parse(self, value: object) -> Any:
+        """The value as its kind, from a flag, a variable or YAML; a ValueError says what to give instead."""
+        text = str(value).strip()
+        if self.kind is bool:
+            if text.lower() not in (*_TRUE, *_FALSE):
+                raise ValueError("neither true nor false; write true or false")
+            return text.lower() in _TRUE
+        if self.kind is str:
+            if not isinstance(value, str):
+                raise ValueError("not a text; put it in quotes")
+            if self.choices and value not in self.choices:
+                raise ValueError(f"unknown; choose from {', '.join(self.choices)}")
+            return value
+        try:
+            number = self.kind(text) if not isinstance(value, bool) else self.kind("")
+        except ValueError:
+            whole = "whole " if self.kind is int else ""
+            raise ValueError(f"not a {whole}number; {self._range()}") from None
+        low = -math.inf if self.minimum is None else self.minimum
+        high = math.inf if self.maximum is None else self.maximum
+        if not low <= number <= high or not math.isfinite(number):
+            raise ValueError(f"out of range; {self._range()}")
+        return number
+
+    def _range(self) -> str:
+        if self.minimum is None and self.maximum is None:
+            return "give a number"
+        if self.maximum is None:
+            return f"give {self.minimum:,g} or more"
+        return (
+            f"give at most {self.maximum:,g}"
+            if self.minimum is None
+            else (f"give {self.minimum:,g} to {self.maximum:,g}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +124,20 @@ class Plugin:
     """Further abilities, by the names that its kind defines."""
     ready: Callable[[], str | None] = lambda: None
     """Why it cannot be used here (a package or a driver is missing, and the remedy), or None."""
+    sample: Path | None = None
+    """A small recording in this format that comes with it, which --trace NAME:sample replays."""
     origin: str = OURS
-    """The package that it comes from."""
+    """The package that it comes from, with its version where it is not ours."""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.origin == OURS
+
+    def filled(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All options by name: as given, else their defaults."""
+        return MappingProxyType(
+            {option.name: given.get(option.name, option.default) for option in self.options}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +170,26 @@ class Found:
         """The plug-in that answers for addresses of that scheme."""
         return next((plugin for plugin in self.plugins.values() if scheme in plugin.schemes), None)
 
+    def by_address(self, text: str) -> Plugin | None:
+        """The plug-in that answers for an address such as s3://bucket; None for a plain path."""
+        scheme, slashes, _ = text.partition("://")
+        return self.by_scheme(scheme.lower()) if slashes else None
+
     @property
     def schemes(self) -> tuple[str, ...]:
         return tuple(scheme for plugin in self.plugins.values() for scheme in plugin.schemes)
 
 
+Declared = Mapping[Kind, Found]
+"""The plug-ins of each kind."""
+
+
+def find_all() -> Declared:
+    """The plug-ins of every kind."""
+    return MappingProxyType({kind: find_plugins(kind) for kind in Kind})
+
+
+@cache
 def find_plugins(kind: Kind) -> Found:
     """Ours and all that are installed. Ours win over others of the same name, which then count as broken."""
     plugins = {plugin.name: plugin for plugin in _ours(kind)}
@@ -142,8 +218,12 @@ def _load(entry: EntryPoint) -> Plugin | Broken:
     origin = "an unknown package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
     try:
         plugin = entry.load()
-    except Exception as error:  # Whatever another package does wrong must not end every command.
+    except (Exception, SystemExit) as error:  # What another package does wrong must not end every command.
         return Broken(entry.name, origin, f"{type(error).__name__}: {error}")
     if not isinstance(plugin, Plugin):
         return Broken(entry.name, origin, f"{entry.value} is a {type(plugin).__name__}, not a Plugin")
+    for name in (plugin.name, *(option.name for option in plugin.options)):
+        if not _NAME.fullmatch(name):
+            wanted = "lower-case letters and digits, with '-' between words"
+            return Broken(entry.name, origin, f"{name!r} is no name for a plug-in or an option: use {wanted}")
     return replace(plugin, origin=origin)

@@ -1,15 +1,13 @@
 """Every engine preset serves the same users, in simulation and on the disk."""
 
-from typing import get_args
-
 import pytest
 
 from kvspill.config import Config
-from kvspill.config.blocks import EngineName
+from kvspill.config.blocks import ENGINES
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
 
-NAMES = get_args(EngineName)
+NAMES = ENGINES
 SETTINGS = {
     "model": "tiny-1b",
     "num_users": 4,

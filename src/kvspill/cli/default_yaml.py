@@ -7,6 +7,8 @@ from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of
 from kvspill.config.groups import PERSONA_PRESETS
 from kvspill.config.later import unavailable_fields
+from kvspill.config.plugged import help_text
+from kvspill.plugins import find_all
 
 HEAD = """\
 # Every setting of kvspill with its default. Use it with: kv-cache.py --config config.yaml
@@ -24,13 +26,14 @@ _GROUPS = {
 def default_yaml() -> str:
     """The text of config.yaml."""
     config = Config()
+    declared = find_all()
     values = config.model_dump(mode="json")
     parts = [HEAD]
     for group, title in GROUPS.items():
         lines = []
         for name, info in Config.model_fields.items():
             if extra_of(info).get("group") == group and name not in unavailable_fields():
-                lines.append(f"{_line(name, values[name]):<34}  # {info.description}")
+                lines.append(f"{_line(name, values[name]):<34}  # {help_text(declared, name)}")
         if lines:
             parts.append(f"\n# --- {title} ---\n" + "\n".join(lines) + "\n")
     return "".join(parts) + _nested(values)

@@ -4,6 +4,7 @@ import argparse
 import difflib
 import os
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, NoReturn
 
 from kvspill.config import Config
@@ -11,11 +12,24 @@ from kvspill.config.fields import GROUPS, extra_of, flag_of
 from kvspill.config.later import FOREIGN_FLAGS, UNAVAILABLE, refusal, unavailable_fields
 from kvspill.config.load import flag_fields, load_config
 from kvspill.config.messages import choices, shown
+from kvspill.config.plugged import (
+    NOTHING,
+    help_text,
+    names,
+    option_flag,
+    option_key,
+    options_of,
+    without_clashes,
+)
 from kvspill.errors import UsageError
+from kvspill.plugins import Declared, Option, Plugin, find_all
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UsageError instead of printing usage and leaving."""
+
+    declared: Declared = NOTHING
+    """The plug-ins whose names and options its flags take."""
 
     def error(self, message: str) -> NoReturn:
         text = message.removeprefix("argument ")
@@ -67,10 +81,13 @@ def config_parser(
     parser.add_argument(
         "--config", metavar="FILE", help="YAML file; flags and KVSPILL_* variables win over it"
     )
+    parser.declared = without_clashes(find_all())
     sections = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for name in flag_fields():
         if name not in fixed:
-            _add_flag(sections[_section(name)], name, full)
+            _add_flag(sections[_section(name)], name, full, parser.declared)
+    for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
+        _add_options(parser, plugin, [option for _, option in options])
     for flag, foreign in FOREIGN_FLAGS.items():
         nargs = None if foreign.takes_value else 0
         parser.add_argument(
@@ -85,7 +102,23 @@ def _section(name: str) -> str:
     return str(extra_of(Config.model_fields[name])["group"])
 
 
-def _add_flag(section: Any, name: str, full: bool) -> None:
+def _add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> None:
+    """A section of --help for the options of one plug-in."""
+    section = parser.add_argument_group(f"Plug-in {plugin.name}, from {plugin.origin}: {plugin.help}")
+    for option in options:
+        shown_default = "" if option.default is None or option.secret else f" [{option.default}]"
+        kinds = {int: "N", float: "N", bool: "true|false"}
+        section.add_argument(
+            option_flag(plugin, option),
+            dest=option_key(plugin, option),
+            action=_Note,
+            default=argparse.SUPPRESS,
+            metavar="|".join(option.choices) or kinds.get(option.kind, "TEXT"),
+            help=f"{option.help}{shown_default}".replace("%", "%%"),
+        )
+
+
+def _add_flag(section: Any, name: str, full: bool, declared: Declared) -> None:
     info = Config.model_fields[name]
     extra = extra_of(info)
     is_switch = info.annotation is bool
@@ -98,13 +131,13 @@ def _add_flag(section: Any, name: str, full: bool) -> None:
         nargs=0 if is_switch else None,
         const="repeat" if name == "cache_dir" else None,
         default=argparse.SUPPRESS,
-        metavar=None if is_switch else extra["metavar"] or _metavar(name),
-        help=argparse.SUPPRESS if hidden else _help(name, str(info.description), info.default),
+        metavar=None if is_switch else extra["metavar"] or _metavar(name, declared),
+        help=argparse.SUPPRESS if hidden else _help(name, help_text(declared, name), info.default),
     )
 
 
-def _metavar(name: str) -> str:
-    words = choices((name,))
+def _metavar(name: str, declared: Declared) -> str:
+    words = choices((name,)) or names(declared, name)
     if words:
         hidden = UNAVAILABLE[name].values if name in UNAVAILABLE else ()
         return "|".join(word for word in words if word not in hidden)
@@ -145,7 +178,8 @@ def parse_config(
         if noted is not None:
             said = f"{flag} {shown(noted[1])}" if foreign.takes_value else flag
             raise UsageError(refusal(said, "", foreign.remedy))
-    return load_config(given, os.environ if environ is None else environ, config_file, defaults)
+    environ = os.environ if environ is None else environ
+    return load_config(given, environ, config_file, defaults, parser.declared)
 
 
 def _unknown(parser: Parser, unknown: Sequence[str]) -> str:

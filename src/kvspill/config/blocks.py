@@ -2,26 +2,35 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
-from kvspill.config.fields import DEFAULT_IO_SIZE, Group, OnOff, opt
+from kvspill.config.effects import LISTED_BLOCKS, NO_BLOCK_SIZE, NO_BLOCKS, NO_DRAM, NOT_STREAM
+from kvspill.config.fields import DEFAULT_IO_SIZE, Choices, Group, OnOff, PluginName, opt
 from kvspill.errors import UsageError
+from kvspill.plugins import Kind
 from kvspill.records import GIB
-
-PolicyName = Literal["lru", "lfu", "fifo", "s3-fifo", "none"]
 
 PREFILL_SECONDS_OF_64K = 12.0
 """Published: a prompt of 65,536 tokens takes 12 s to recompute with an 8B model."""
 RECOMPUTE_US_PER_TOKEN = round(PREFILL_SECONDS_OF_64K / 65_536 * 1e6, 1)
 
 
-EngineName = Literal[
-    "vllm-fs", "vllm-slot", "llm-d", "lmcache", "sglang", "mooncake-bucket", "kvbm", "flexkv"
-]
 _ALIGNMENT = 4096
 _ENGINES = Path(__file__).parent.parent / "engines"
+ENGINES: Final = tuple(sorted(path.stem for path in _ENGINES.glob("*.yaml")))
+"""The named engines: a file each."""
+
+
+def _known_engine(name: str) -> str:
+    if name not in ENGINES:
+        raise PydanticCustomError("literal_error", "not an engine")
+    return name
+
+
+EngineName = Annotated[str, AfterValidator(_known_engine), Choices(ENGINES)]
 
 
 def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -54,7 +63,7 @@ def _block_io_size(data: Mapping[str, Any]) -> int:
 def with_engine(data: Mapping[str, Any]) -> dict[str, Any]:
     """The given values, and where nothing is given those of the engine; unknown names are refused later."""
     name = data.get("engine")
-    if name not in get_args(EngineName):
+    if name not in ENGINES:
         return dict(data)
     return {**engine_settings(str(name), data), **data}
 
@@ -78,39 +87,74 @@ class BlockFields(Group):
         0, "threads that only write, beside --io-threads; 0: reads and writes share those", group="io"
     )
     block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        256, "tokens per block of --io-model prefix, unless a trace lists its own blocks", group="blocks"
+        256,
+        "tokens per block of --io-model prefix, unless a trace lists its own blocks",
+        group="blocks",
+        no_effect=(
+            NO_BLOCK_SIZE,
+            LISTED_BLOCKS,
+        ),
     )
     promote: Annotated[Literal["on", "off"], OnOff] = opt(
-        "on", "copy blocks that were read from storage into DRAM", group="blocks"
+        "on",
+        "copy blocks that were read from storage into DRAM",
+        group="blocks",
+        no_effect=(
+            NO_BLOCKS,
+            NO_DRAM,
+        ),
     )
     write_policy: Literal["back", "through"] = opt(
         "back",
         "back: new blocks go to the fastest tier and sink; through: to storage at once, with a copy in DRAM",
         group="blocks",
+        no_effect=(NO_BLOCKS,),
     )
     write_queue_blocks: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
-        16_384, "new blocks that may wait to be written; more are dropped and counted", group="blocks"
+        16_384,
+        "new blocks that may wait to be written; more are dropped and counted",
+        group="blocks",
+        no_effect=(NO_BLOCKS,),
     )
     write_workers: Annotated[int, Field(ge=1, le=1024)] = opt(
-        4, "batches of new blocks written at once behind the reads", group="blocks"
+        4, "batches of new blocks written at once behind the reads", group="blocks", no_effect=(NO_BLOCKS,)
     )
     write_max_wait: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
-        None, "seconds after which a block in that queue is dropped", group="blocks", advanced=True
+        None,
+        "seconds after which a block in that queue is dropped",
+        group="blocks",
+        no_effect=(NO_BLOCKS,),
+        advanced=True,
     )
     admit_uses: Annotated[int, Field(ge=1, le=1000)] = opt(
-        1, "a block goes to storage when it is used for this time", group="blocks", advanced=True
+        1,
+        "a block goes to storage when it is used for this time",
+        group="blocks",
+        no_effect=(NO_BLOCKS,),
+        advanced=True,
     )
     prefetch_min_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = opt(
-        0, "a shorter resident prefix is recomputed instead of loaded", group="blocks", advanced=True
+        0,
+        "a shorter resident prefix is recomputed instead of loaded",
+        group="blocks",
+        no_effect=(NO_BLOCKS,),
+        advanced=True,
     )
-    storage_eviction_policy: PolicyName | None = opt(
-        None, "which entry storage gives up first (default: as --eviction-policy)", group="blocks"
+    storage_eviction_policy: PluginName | None = opt(
+        None,
+        "which entry storage gives up first (default: as --eviction-policy)",
+        group="blocks",
+        plugin=Kind.POLICY,
     )
     storage_usable_share: Annotated[float, Field(gt=0, le=1)] = opt(
         1.0, "part of the storage tier beyond which it evicts", group="blocks", advanced=True
     )
     stream_tokens_per_read: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        1, "--io-model stream: generated tokens per read of the whole KV", group="blocks", advanced=True
+        1,
+        "--io-model stream: generated tokens per read of the whole KV",
+        group="blocks",
+        no_effect=(NOT_STREAM,),
+        advanced=True,
     )
     recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] = opt(
         RECOMPUTE_US_PER_TOKEN,

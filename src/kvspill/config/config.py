@@ -3,16 +3,24 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from kvspill.config.blocks import BlockFields, PolicyName, with_engine
+from kvspill.config.blocks import BlockFields, with_engine
 from kvspill.config.checks import check_config
+from kvspill.config.effects import (
+    NO_RATE,
+    NOT_CALIBRATED,
+    NOT_THROUGHPUT,
+)
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
+    Count,
     Listed,
     NullWord,
     OnOff,
     PathText,
+    PluginName,
+    Positive,
     Size,
     ZeroIsNone,
     internal,
@@ -20,17 +28,13 @@ from kvspill.config.fields import (
     yaml_only,
 )
 from kvspill.config.groups import (
-    TRACE_FORMATS,
     OwnModel,
-    Persona,
-    Prefix,
-    Qos,
-    Rag,
-    ShareGpt,
     merged_personas,
 )
 from kvspill.config.limits import AutoscalingFields, closed_by_default
+from kvspill.config.workload import WorkloadFields
 from kvspill.models import ModelSpec, find_model
+from kvspill.plugins import Kind, Plugin
 from kvspill.records import GIB, MIB
 
 WEEK_SECONDS = 604_800
@@ -41,11 +45,9 @@ _NOTHING = ("", "0", "f", "false", "n", "no", "off")
 
 PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
 Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
-Positive = Annotated[float, Field(gt=0, le=1e12)]
-Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
-class Config(BlockFields, AutoscalingFields):
+class Config(WorkloadFields, BlockFields, AutoscalingFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
@@ -88,7 +90,7 @@ class Config(BlockFields, AutoscalingFields):
         None, "requests per second of all users together; 0: at their own times", group="load"
     )
     rate_process: Literal["constant", "poisson"] = opt(
-        "constant", "how the requests of --request-rate follow each other", group="load"
+        "constant", "how the requests of --request-rate follow each other", group="load", no_effect=(NO_RATE,)
     )
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = opt(42, "same seed, same requests", group="load")
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
@@ -104,81 +106,20 @@ class Config(BlockFields, AutoscalingFields):
     )
     models: dict[str, OwnModel] = yaml_only({}, "own models by name")
 
-    workload_preset: Literal["2025-11", "2026-02"] = opt(
-        "2025-11", "ranges of the personas; 2026-02 has longer contexts", group="workload"
-    )
-    personas: dict[str, Persona] = yaml_only({}, "personas, laid over those of the preset")
-    qos: Qos = yaml_only(Qos(), "service classes: shares and latency targets")
-    prefix: Prefix = yaml_only(Prefix(), "shared prompts")
-    conversation_end_probability: Annotated[float, Field(ge=0, le=1)] = opt(
-        0.2, "chance that a conversation ends after a turn", group="workload", advanced=True
-    )
-    max_turns: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        50, "longest conversation in turns", group="workload", advanced=True
-    )
-    disable_multi_turn: bool = opt(False, "every request is a conversation of its own", group="workload")
-    disable_prefix_caching: bool = opt(False, "no request begins with a shared prompt", group="workload")
-    history: Literal["previous", "all"] = opt(
-        "previous", "earlier turns that a request reads back", group="workload"
-    )
-    prefill_only: bool = opt(
-        False, "a prefill node: requests write their entry and read nothing", group="workload"
-    )
-    decode_only: bool = opt(
-        False, "a decode node: entries are stored before the load, requests only read them", group="workload"
-    )
-    populate_entries: Annotated[int, Field(ge=1, le=10_000_000)] | None = opt(
-        None,
-        "entries stored before the load of a decode node (default: as many as users, where they fit)",
-        group="workload",
-        advanced=True,
-    )
-    enable_rag: bool = opt(False, "some requests retrieve chunks of ingested documents", group="workload")
-    rag_num_docs: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        10, "documents to ingest before the load", group="workload"
-    )
-    rag: Rag = yaml_only(Rag(), "documents, their chunks and their retrieval")
-    io_model: Literal["mlperf", "prefix", "stream"] = opt(
-        "mlperf", "how requests become reads and writes", group="workload"
-    )
-    decode_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        32, "generated tokens per read of the entry while decoding", group="workload", advanced=True
-    )
-    prefill_only_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
-        10_000, "context tokens from which a request only prefills", group="workload", advanced=True
-    )
-
-    dataset_path: PathText | None = opt(
-        None, "replay the conversations of a ShareGPT file", group="traces", metavar="FILE"
-    )
-    max_conversations: Count = opt(500, "conversations taken from that file", group="traces")
-    sharegpt: ShareGpt = yaml_only(ShareGpt(), "how the texts of conversations are counted")
-    trace: PathText | None = opt(
-        None,
-        f"replay a recording; formats: {', '.join(TRACE_FORMATS)}; the path `sample` is one of ours",
-        group="traces",
-        metavar="FORMAT:PATH",
-    )
-    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces")
-    burst_trace_path: PathText | None = opt(
-        None, "that trace, as --trace burstgpt:PATH", group="traces", metavar="FILE"
-    )
-    trace_speedup: Positive = opt(1.0, "replay so many times faster than recorded", group="traces")
-    replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
-        0,
-        "passes over a recording; 0: until --duration or --max-requests ends them, else one",
-        group="traces",
-    )
-    skip_bad_rows: bool = opt(False, "skip and count rows that cannot be read", group="traces")
-
     generation_mode: Literal["none", "fast", "realistic", "deterministic"] = opt(
         "realistic", "time per generated token: 0, 2 or 30 ms, or a calibrated one", group="generation"
     )
     decode_ms_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
-        30.0, "deterministic mode: milliseconds per generated token", group="generation"
+        30.0,
+        "deterministic mode: milliseconds per generated token",
+        group="generation",
+        no_effect=(NOT_CALIBRATED,),
     )
     prefill_us_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
-        0.0, "deterministic mode: microseconds per context token", group="generation"
+        0.0,
+        "deterministic mode: microseconds per context token",
+        group="generation",
+        no_effect=(NOT_CALIBRATED,),
     )
 
     gpu_mem_gb: Gb | None = opt(None, "GPU tier in GiB, modelled and labelled so (default 0)", group="tiers")
@@ -203,8 +144,11 @@ class Config(BlockFields, AutoscalingFields):
         "waterfall demotes the coldest to make room; spill takes the first tier with room",
         group="tiers",
     )
-    eviction_policy: PolicyName = opt(
-        "lru", "which entry is given up first; with none, what does not fit is not kept", group="tiers"
+    eviction_policy: PluginName = opt(
+        "lru",
+        "which entry is given up first; with none, what does not fit is not kept",
+        group="tiers",
+        plugin=Kind.POLICY,
     )
 
     io_engine: Literal["threads", "io_uring"] = opt("threads", "how I/O reaches the kernel", group="io")
@@ -225,8 +169,12 @@ class Config(BlockFields, AutoscalingFields):
     verify: Annotated[Literal["off", "stamp", "full"], OnOff] = opt(
         "stamp", "what is checked of every block that is read", group="io"
     )
-    storage_backend: Annotated[Literal["files", "null", "modelled"], NullWord] = opt(
-        "files", "what stands behind the storage tier; null is infinitely fast", group="io", advanced=True
+    storage_backend: Annotated[PluginName, NullWord] = opt(
+        "files",
+        "what stands behind the storage tier; null is infinitely fast",
+        group="io",
+        advanced=True,
+        plugin=Kind.BACKEND,
     )
     device_profile: PathText | None = opt(
         None, "speeds of modelled tiers: a name or a YAML file", group="io", metavar="NAME|FILE"
@@ -236,7 +184,10 @@ class Config(BlockFields, AutoscalingFields):
         "latency", "what the assessment judges", group="criteria"
     )
     min_tokens_per_sec: Positive | None = opt(
-        None, "target of the throughput profile; without it there is no verdict", group="criteria"
+        None,
+        "target of the throughput profile; without it there is no verdict",
+        group="criteria",
+        no_effect=(NOT_THROUGHPUT,),
     )
     device_bandwidth_gbps: Positive | None = opt(
         None, "the device's bandwidth on paper in GiB/s, to state the efficiency", group="criteria"
@@ -257,7 +208,10 @@ class Config(BlockFields, AutoscalingFields):
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
 
+    plugins: dict[str, dict[str, Any]] = yaml_only({}, "options of plug-ins, by plug-in and option")
+
     sources: dict[str, str] = internal({}, "where each value that was set came from")
+    packages: dict[str, str] = internal({}, "packages of the plug-ins in use that are not ours")
     ignored_keys: tuple[str, ...] = internal((), "keys of the YAML file that this version leaves unused")
 
     @model_validator(mode="before")
@@ -287,6 +241,15 @@ class Config(BlockFields, AutoscalingFields):
         """A validated copy with these fields changed."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
+    def options_of(self, plugin: Plugin) -> Mapping[str, Any]:
+        """All options of a plug-in as it gets them, secrets included."""
+        given = self.plugins.get(plugin.name, {})
+        opened = {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in given.items()
+        }
+        return plugin.filled(opened)
+
     @property
     def own_models(self) -> tuple[ModelSpec, ...]:
         return tuple(model.spec(name) for name, model in self.models.items())
@@ -299,37 +262,6 @@ class Config(BlockFields, AutoscalingFields):
     def bytes_per_token(self) -> int:
         """KV bytes of one token on one rank."""
         return self.model_spec.bytes_per_token(self.tensor_parallel)
-
-    @property
-    def recording(self) -> tuple[str, str, str] | None:
-        """What is replayed in place of synthetic users: its format, its path and the flag that names it."""
-        if self.dataset_path is not None:
-            return "sharegpt", self.dataset_path, "--dataset-path"
-        if self.use_burst_trace:
-            return "burstgpt", str(self.burst_trace_path), "--burst-trace-path"
-        if self.trace is None:
-            return None
-        kind, _, path = self.trace.partition(":")
-        return kind.lower(), path, "--trace"
-
-    @property
-    def context_is_known(self) -> bool:
-        """False where a recording decides how long contexts are: that is known row by row only."""
-        return self.recording is None or self.recording[0] == "sharegpt"
-
-    @property
-    def people(self) -> list[tuple[float, Persona]]:
-        """The personas that have users, each with its share of them."""
-        there = [persona for persona in self.personas.values() if persona.weight > 0]
-        weights = sum(persona.weight for persona in there)
-        return [(persona.weight / weights, persona) for persona in there]
-
-    @property
-    def max_context_tokens(self) -> int:
-        """The longest context that any user can have; 0 where only the recording knows."""
-        if self.recording is not None:
-            return self.sharegpt.max_context_tokens if self.context_is_known else 0
-        return max(persona.context[1] for _share, persona in self.people)
 
     @property
     def largest_entry_bytes(self) -> int:

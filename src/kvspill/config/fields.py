@@ -3,12 +3,15 @@
 import re
 import types
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from kvspill.config.effects import NoEffect
+from kvspill.plugins import Kind
 from kvspill.records import MIB
 
 KeyPath = tuple[str, ...]
@@ -70,6 +73,13 @@ def numbers_in(annotation: Any) -> Iterator[type]:
                 yield from numbers_in(part)
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Notes, as a Literal does, which words a text field may hold, where a folder lists them."""
+
+    words: tuple[str, ...]
+
+
 def opt(
     default: Any,
     help_text: str,
@@ -78,14 +88,22 @@ def opt(
     alias_flags: tuple[str, ...] = (),
     metavar: str | None = None,
     advanced: bool = False,
+    plugin: Kind | None = None,
+    no_effect: tuple[NoEffect, ...] = (),
     **constraints: Any,
 ) -> Any:
-    """A field that is also a flag. Its flag is the field's name in kebab-case."""
+    """A field that is also a flag. Its flag is the field's name in kebab-case.
+
+    plugin: the kind of plug-in whose name it holds; {names} in the help stands for the names there are.
+    no_effect: when it changes nothing, which is warned about where it was given.
+    """
     extra: Any = {
         "group": group,
         "alias_flags": list(alias_flags),
         "metavar": metavar,
         "advanced": advanced,
+        "plugin": plugin,
+        "no_effect": no_effect,
     }
     return Field(default, description=help_text, json_schema_extra=extra, **constraints)
 
@@ -167,6 +185,8 @@ def _check_path(value: str) -> str:
     return value
 
 
+PluginName = Annotated[str, Field(min_length=1, max_length=100)]
+"""The name of a plug-in; which there are is not known here."""
 OnOff = BeforeValidator(_spell_on_off)
 NullWord = BeforeValidator(_spell_null)
 ZeroIsNone = BeforeValidator(_zero_is_none)
@@ -175,5 +195,8 @@ PathText = Annotated[
     str, BeforeValidator(lambda value: _check_path(value) if isinstance(value, str) else value)
 ]
 Size = Annotated[int, BeforeValidator(parse_size)]
+
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 DEFAULT_IO_SIZE: Final = 4 * MIB

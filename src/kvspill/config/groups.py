@@ -160,9 +160,6 @@ class Prefix(Group):
         return self
 
 
-TRACE_FORMATS: Final = ("azure", "bailian", "burstgpt", "mooncake", "sharegpt", "weka")
-
-
 class Rag(Group):
     """Retrieval-augmented generation: documents in chunks, and how many of them a request reads."""
 

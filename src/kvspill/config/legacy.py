@@ -145,7 +145,7 @@ def translate(file: "YamlFile") -> Translation:
         values = file.data[section]
         if values is None:
             continue
-        _need_mapping(file, (section,), values)
+        need_mapping(file, (section,), values)
         special = _SPECIAL.get(section)
         if special is not None:
             special(file, values, result)
@@ -179,7 +179,8 @@ def shown_path(path: KeyPath) -> str:
     return text if text.isprintable() and len(text) <= 100 else ascii(text[:100])
 
 
-def _need_mapping(file: "YamlFile", path: KeyPath, value: object) -> None:
+def need_mapping(file: "YamlFile", path: KeyPath, value: object) -> None:
+    """Refuse a key that should have keys below it and has none."""
     if not isinstance(value, Mapping):
         raise UsageError(
             f"{file.where(path)}: {shown_path(path)}: has no keys below it; indent them under it"
@@ -196,7 +197,7 @@ def _models(file: "YamlFile", values: Mapping[Any, Any], result: Translation) ->
     known = (*_MODEL_KEYS, "hidden_dim", "num_heads")
     for name, model in values.items():
         path = ("model_configs", str(name))
-        _need_mapping(file, path, model)
+        need_mapping(file, path, model)
         for key in model:
             check_key(file, (*path, str(key)), known)
         built_in = BUILT_IN_MODELS.get(str(name))
@@ -221,7 +222,7 @@ def _personas(file: "YamlFile", values: Mapping[Any, Any], result: Translation) 
     for name, persona in values.items():
         path = ("user_templates", str(name))
         check_key(file, path, tuple(PERSONA_PRESETS["2025-11"]))
-        _need_mapping(file, path, persona)
+        need_mapping(file, path, persona)
         for key, value in persona.items():
             check_key(file, (*path, str(key)), tuple(_PERSONA_KEYS))
             result.put(("personas", str(name), _PERSONA_KEYS[str(key)]), value, (*path, str(key)))
@@ -233,7 +234,7 @@ def _targets(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -
     for name, profile in values.items():
         path = ("qos_profiles", str(name))
         check_key(file, path, tuple(Qos.model_fields))
-        _need_mapping(file, path, profile)
+        need_mapping(file, path, profile)
         for key, value in profile.items():
             old = (*path, str(key))
             check_key(file, old, (*_TARGETS, *unused))

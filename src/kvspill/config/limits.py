@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from kvspill.config.effects import NO_SEARCH, NOT_QOS, NOT_SLO
 from kvspill.config.fields import Group, opt
 
 AUTO_INTERVALS = 240
@@ -32,26 +33,48 @@ class AutoscalingFields(Group):
         "qos: most users below --target-saturation; capacity: highest throughput; "
         "slo: most users within --slo-target-ms",
         group="autoscaling",
+        no_effect=(NO_SEARCH,),
     )
     target_saturation: Annotated[float, Field(gt=0, lt=1)] = opt(
-        0.8, "1 - idle p95 / p95 of storage reads that qos accepts at most", group="autoscaling"
+        0.8,
+        "1 - idle p95 / p95 of storage reads that qos accepts at most",
+        group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_QOS,
+        ),
     )
     min_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        1, "never fewer users than this", group="autoscaling", advanced=True
+        1, "never fewer users than this", group="autoscaling", no_effect=(NO_SEARCH,), advanced=True
     )
     max_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        10_000, "never more users than this", group="autoscaling"
+        10_000, "never more users than this", group="autoscaling", no_effect=(NO_SEARCH,)
     )
     scale_up_factor: Annotated[float, Field(gt=1, le=10)] = opt(
-        1.2, "qos: step up near the target", group="autoscaling", advanced=True
+        1.2,
+        "qos: step up near the target",
+        group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_QOS,
+        ),
+        advanced=True,
     )
     scale_down_factor: Annotated[float, Field(gt=0, lt=1)] = opt(
-        0.8, "qos: step down near the target", group="autoscaling", advanced=True
+        0.8,
+        "qos: step down near the target",
+        group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_QOS,
+        ),
+        advanced=True,
     )
     autoscaler_interval: Annotated[float, Field(gt=0, le=3600)] | None = opt(
         None,
         "seconds between two looks at the window (default: duration / 240, from 0.2 to 5)",
         group="autoscaling",
+        no_effect=(NO_SEARCH,),
         metavar="SECONDS",
         advanced=True,
     )
@@ -59,26 +82,48 @@ class AutoscalingFields(Group):
         None,
         "seconds that a stage is measured at least, four times that at most (default: 6 intervals)",
         group="autoscaling",
+        no_effect=(NO_SEARCH,),
         metavar="SECONDS",
     )
     autoscaler_cooldown: Annotated[int, Field(ge=1, le=1000)] = opt(
-        3, "intervals to wait after users were retired", group="autoscaling", advanced=True
+        3,
+        "intervals to wait after users were retired",
+        group="autoscaling",
+        no_effect=(NO_SEARCH,),
+        advanced=True,
     )
     capacity_metric: Literal["storage", "generated"] = opt(
         "storage",
         "throughput that capacity maximises: KV tokens moved on the storage tier, or tokens generated",
         group="autoscaling",
+        no_effect=(NO_SEARCH,),
     )
     slo_latency: Literal["end-to-end", "queue-wait", "storage-ttft"] = opt(
-        "end-to-end", "latency that slo keeps within the target", group="autoscaling"
+        "end-to-end",
+        "latency that slo keeps within the target",
+        group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_SLO,
+        ),
     )
     slo_percentile: Annotated[float, Field(gt=0, lt=100)] = opt(
-        95.0, "percentile of that latency", group="autoscaling"
+        95.0,
+        "percentile of that latency",
+        group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_SLO,
+        ),
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
         "the target in milliseconds (default: the p95 target of each class)",
         group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_SLO,
+        ),
         metavar="MS",
     )
     slo_classes: Annotated[
@@ -87,6 +132,10 @@ class AutoscalingFields(Group):
         ("interactive", "responsive", "batch"),
         "classes that must keep the target, each on its own",
         group="autoscaling",
+        no_effect=(
+            NO_SEARCH,
+            NOT_SLO,
+        ),
         metavar="CLASS,CLASS",
     )
 

@@ -10,9 +10,21 @@ from pydantic import ValidationError
 from kvspill.config import Config
 from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
 from kvspill.config.later import UNAVAILABLE, refusal, unavailable_fields
-from kvspill.config.legacy import SECTIONS, Translation, shown_path, translate
+from kvspill.config.legacy import SECTIONS, Translation, need_mapping, shown_path, translate
 from kvspill.config.messages import Location, problem, shown
+from kvspill.config.plugged import (
+    NOTHING,
+    PREFIX,
+    is_secret,
+    option_flag,
+    option_key,
+    options_of,
+    packages,
+    parsed_option,
+    wrong_name,
+)
 from kvspill.errors import UsageError
+from kvspill.plugins import Declared, Kind
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
@@ -42,21 +54,26 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     config_file: str | None = None,
     defaults: Mapping[str, Any] | None = None,
+    declared: Declared = NOTHING,
 ) -> Config:
     """Resolve a configuration.
 
-    flags: field name -> (flag as typed, raw value). defaults: a command's own, weaker than everything given.
+    flags: field name, or plugins.PLUGIN.OPTION -> (flag as typed, raw value). defaults: a command's own,
+    weaker than everything given. declared: the plug-ins there are, against which names are checked.
     """
     environ = environ or {}
     config_file = config_file or environ.get(ENVIRONMENT_PREFIX + "CONFIG") or None
     file = _read(config_file) if config_file else None
     translation = translate(file) if file else Translation({})
     given = _from_file(file, translation) if file else {}
-    given |= _from_environment(environ)
+    given |= _from_environment(environ, declared)
     given |= {name: Given(value, "flag", label) for name, (label, value) in (flags or {}).items()}
     _refuse_unavailable(given)
     _refuse_preset_over_personas(given)
-    data = {**(defaults or {}), **{name: item.value for name, item in given.items()}}
+    _refuse_unknown_names(given, declared)
+    data = {**(defaults or {}), **{name: item.value for name, item in given.items() if PREFIX not in name}}
+    data["plugins"] = _plugin_options(given, declared)
+    _choose_backend(data, declared)
     if "max_requests" in given and "duration" not in given:
         data.pop("duration", None)
     data["ignored_keys"] = tuple(translation.ignored)
@@ -65,7 +82,39 @@ def load_config(
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
-    return config.model_copy(update={"sources": _sources(config, given, config_file, defaults or {})})
+    sources = _sources(config, given, config_file, defaults or {})
+    return config.model_copy(update={"sources": sources, "packages": packages(config, declared)})
+
+
+def _refuse_unknown_names(given: Mapping[str, Given], declared: Declared) -> None:
+    for name, item in given.items():
+        wrong = wrong_name(declared, name, item.value) if name in Config.model_fields else None
+        if wrong is not None:
+            raise UsageError(f"{item.says()}: {wrong}")
+
+
+def _plugin_options(given: Mapping[str, Given], declared: Declared) -> dict[str, dict[str, Any]]:
+    """The options of plug-ins, each checked by its declaration."""
+    options: dict[str, dict[str, Any]] = {}
+    for key, item in given.items():
+        if not key.startswith(PREFIX):
+            continue
+        _, plugin, name = key.split(".", 2)
+        try:
+            options.setdefault(plugin, {})[name] = parsed_option(declared, key, item.value)
+        except ValueError as error:
+            said = item.label if is_secret(declared, key) else item.says()
+            raise UsageError(f"{said}: {error}") from None
+    return options
+
+
+def _choose_backend(data: dict[str, Any], declared: Declared) -> None:
+    """An address such as s3://bucket chooses its backend, unless one is named beside it."""
+    found, places = declared.get(Kind.BACKEND), data.get("cache_dir")
+    first = places[0] if isinstance(places, list | tuple) and places else places
+    plugin = found.by_address(first) if found is not None and isinstance(first, str) else None
+    if plugin is not None:
+        data.setdefault("storage_backend", plugin.name)
 
 
 def _sources(
@@ -76,7 +125,11 @@ def _sources(
     sources = dict.fromkeys(defaults, "default of the command")
     for name, item in given.items():
         sources[name] = str(config_file) if item.source == "file" else item.label
-    return {name: source for name, source in sources.items() if values[name] != usual[name]}
+    return {
+        name: source
+        for name, source in sources.items()
+        if name.startswith(PREFIX) or values[name] != usual[name]
+    }
 
 
 def _read(path: str) -> "YamlFile":
@@ -100,7 +153,9 @@ def to_yaml(config: Config) -> str:
     """The configuration as a file that `--config` reads back."""
     import yaml
 
-    data = config.model_dump(mode="json", exclude={*unavailable_fields(), "sources", "ignored_keys"})
+    data = config.model_dump(
+        mode="json", exclude={*unavailable_fields(), "sources", "packages", "ignored_keys"}
+    )
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -117,7 +172,24 @@ def _from_file(file: "YamlFile", translation: Translation) -> dict[str, Given]:
             raise UsageError(f"{file.where((key,))}: {shown_path((key,))}: unknown key; {near}")
         old = translation.origins.get((key,), (key,))
         given[key] = Given(value, "file", f"{file.where(old)}: {'.'.join(old)}")
-    return given
+    return {**given, **_options_in(file, given.pop("plugins", None))}
+
+
+def _options_in(file: "YamlFile", item: Given | None) -> dict[str, Given]:
+    """The options below the key `plugins`, each under its whole path."""
+    found = {}
+    plugins = {} if item is None or item.value is None else item.value
+    for plugin, options in _items(file, ("plugins",), plugins):
+        for option, value in _items(file, ("plugins", plugin), {} if options is None else options):
+            path = ("plugins", plugin, option)
+            found[".".join(path)] = Given(value, "file", f"{file.where(path)}: {shown_path(path)}")
+    return found
+
+
+def _items(file: "YamlFile", path: KeyPath, value: object) -> list[tuple[str, Any]]:
+    need_mapping(file, path, value)
+    assert isinstance(value, Mapping)
+    return [(str(key), below) for key, below in value.items()]
 
 
 def _near(key: str, known: list[str]) -> str:
@@ -128,8 +200,11 @@ def _near(key: str, known: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else "config.yaml beside kv-cache.py shows all keys"
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[str, Given]:
     names: dict[str, str] = {}
+    for plugin, option in options_of(declared):
+        variable = option_flag(plugin, option)[2:].replace("-", "_").upper()
+        names[ENVIRONMENT_PREFIX + variable] = option_key(plugin, option)
     for field, info in flag_fields().items():
         for flag in (*reversed(extra_of(info)["alias_flags"]), flag_of(field)):
             names[ENVIRONMENT_PREFIX + flag[2:].replace("-", "_").upper()] = field

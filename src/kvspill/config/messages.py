@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from kvspill.config import Config
-from kvspill.config.fields import ZeroIsNone, alternatives
+from kvspill.config.fields import Choices, ZeroIsNone, alternatives
 
 Location = tuple[int | str, ...]
 
@@ -32,7 +32,7 @@ def problem(error: ErrorDetails, location: Location) -> str:
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         return f"out of range; {_remedy(location)}"
     if kind == "literal_error":
-        return _unknown_choice(error["input"], choices(location))
+        return unknown_choice(error["input"], choices(location))
     if kind == "extra_forbidden":
         return _unknown_key(location)
     if kind == "multiple_of":
@@ -63,7 +63,8 @@ _PLAIN: Mapping[str, str] = {
 }
 
 
-def _unknown_choice(value: object, known: Sequence[str]) -> str:
+def unknown_choice(value: object, known: Sequence[str]) -> str:
+    """What to say of a word that is none of the known ones."""
     near = difflib.get_close_matches(str(value).lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"unknown; {hint}choose {either(known)}"
@@ -83,6 +84,7 @@ def either(words: Sequence[str]) -> str:
 def choices(location: Location) -> tuple[str, ...]:
     """The words that a field may hold, or none where it holds something else."""
     found = [get_args(kind) for kind in _kinds_at(location) if get_origin(kind) is Literal]
+    found += [note.words for note in _bounds_at(location) if isinstance(note, Choices)]
     return tuple(str(word) for words in found for word in words)
 
 

@@ -42,7 +42,7 @@ def open_backends(
             roots=tuple(roots) if tier is Tier.STORAGE else (),
             addresses=(config.cache_dir or ()) if tier is Tier.STORAGE else (),
             plane=plane,
-            options=MappingProxyType({option.name: option.default for option in plugin.options}),
+            options=config.options_of(plugin),
         )
         backends[tier] = plugin.make(context)
     return backends

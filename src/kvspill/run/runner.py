@@ -9,6 +9,7 @@ from kvspill.config.checks import check_fit
 from kvspill.config.unused import unused_settings
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
+from kvspill.plugins import find_all
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
 from kvspill.result.warnings import caution
@@ -48,7 +49,7 @@ def _unused(config: Config) -> list[Caution]:
     """What was given and changes nothing: nothing of that may pass in silence."""
     warnings = [
         caution("unused_setting", f"{item.said} has no effect: {item.reason}.", item.remedy)
-        for item in unused_settings(config)
+        for item in unused_settings(config, find_all())
     ]
     if config.ignored_keys:
         keys = ", ".join(config.ignored_keys)

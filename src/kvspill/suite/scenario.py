@@ -17,6 +17,7 @@ from kvspill.config.messages import shown
 from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
 from kvspill.models import all_models
+from kvspill.plugins import find_all
 from kvspill.records import GIB
 from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
@@ -296,4 +297,4 @@ def to_config(scenario: Scenario) -> Config:
     """The validated configuration of a filled scenario; errors name the scenario and the setting."""
     label = f"{scenario.name}: "
     flags = {name: (label + name, value) for name, value in scenario.settings.items() if value is not None}
-    return load_config(flags, {})
+    return load_config(flags, {}, declared=find_all())

@@ -1,44 +1,19 @@
-"""Which workload a configuration asks for. A trace format is one file plus its line below."""
+"""Which workload a configuration asks for."""
 
-from collections.abc import Mapping
-from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.plugins import Kind, Plugin, find_plugins
 from kvspill.workload.base import Workload
-from kvspill.workload.traces.replay import RowReader, TraceWorkload, row_source
 from kvspill.world import World
-
-ROW_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "azure": "kvspill.workload.traces.azure",
-        "bailian": "kvspill.workload.traces.bailian",
-        "burstgpt": "kvspill.workload.traces.burstgpt",
-        "mooncake": "kvspill.workload.traces.mooncake",
-    }
-)
-"""Formats with a request per row: the module whose `rows` reads them."""
-
-SAMPLES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "azure": "azure.csv",
-        "bailian": "bailian.jsonl",
-        "burstgpt": "burstgpt.csv",
-        "mooncake": "mooncake.jsonl",
-        "sharegpt": "sharegpt_500.json",
-        "weka": "weka",
-    }
-)
-"""Small recordings of our own making, which the word `sample` in place of a path names."""
 
 
 class Recording(NamedTuple):
     """A recording that the configuration names: its format, where it is, and by which flag."""
 
-    format: str
+    format: Plugin
     path: Path
     flag: str
 
@@ -49,10 +24,13 @@ def recording(config: Config) -> Recording | None:
     if named is None:
         return None
     kind, text, flag = named
+    plugin = find_plugins(Kind.TRACE).get(kind, flag)
     path = Path(text)
     if text == "sample" and not path.exists():
-        path = Path(str(files("kvspill.workload") / "samples" / SAMPLES[kind]))
-    return Recording(kind, path, flag)
+        if plugin.sample is None:
+            raise UsageError(f"{flag} {kind}:sample: the format {kind} comes without one; name a file")
+        path = plugin.sample
+    return Recording(plugin, path, flag)
 
 
 def make_workload(config: Config, world: World, hold_bytes: int) -> Workload:
@@ -88,15 +66,9 @@ def _asked(config: Config, world: World, hold_bytes: int) -> Workload:
 
 
 def _replay(config: Config, world: World, replayed: Recording) -> Workload:
-    kind, path, flag = replayed
-    if kind == "sharegpt":
-        from kvspill.workload.traces.sharegpt import ShareGptWorkload
+    from kvspill.workload.traces.format import TraceContext
 
-        return ShareGptWorkload(config, world, path, flag)
-    closed = config.arrival == "closed"
-    if kind == "weka":
-        from kvspill.workload.traces import weka
-
-        return TraceWorkload(config, weka.source(path, flag, config.num_users, closed), kind, path)
-    rows: RowReader = import_module(ROW_FORMATS[kind]).rows
-    return TraceWorkload(config, row_source(rows, path, flag, ordered=not closed), kind, path)
+    plugin, path, flag = replayed
+    context = TraceContext(config, world, path, flag, config.options_of(plugin))
+    workload: Workload = plugin.make(context)
+    return workload

@@ -1,16 +1,15 @@
 """Engine presets: one YAML each, valid, weaker than what is given beside them."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import kvspill
 from kvspill.config import Config
-from kvspill.config.blocks import EngineName, engine_settings
+from kvspill.config.blocks import ENGINES, engine_settings
 from kvspill.errors import UsageError
 
-NAMES = get_args(EngineName)
+NAMES = ENGINES
 FILES = Path(kvspill.__file__).parent / "engines"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kvspill.records import NS_PER_SEC
 from kvspill.workload.traces.files import RowError, RowLog, csv_rows, tokens_of
+from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -44,3 +45,11 @@ def wall_clock_ns(text: str) -> int:
 @lru_cache(maxsize=64)
 def _day_number(text: str) -> int:
     return date.fromisoformat(text).toordinal()
+
+
+PLUGIN = row_format(
+    "azure",
+    "Azure LLM inference: CSV of times, context and generated tokens",
+    rows,
+    sample=SAMPLES / "azure.csv",
+)

@@ -13,6 +13,7 @@ from kvspill.workload.traces.files import (
     time_ns_of,
     tokens_of,
 )
+from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 BLOCK_TOKENS = 16
@@ -44,3 +45,12 @@ def _chat(record: Mapping[str, Any], name: str) -> int | str | None:
     if value is not None and type(value) is not int and type(value) is not str:
         raise RowError(f"{name} {str(value)[:40]!r} is not the id of a chat")
     return value
+
+
+PLUGIN = row_format(
+    "bailian",
+    "Qwen-Bailian: JSON lines with 16-token blocks and the chat that each continues",
+    rows,
+    sample=SAMPLES / "bailian.jsonl",
+    lists_blocks=True,
+)

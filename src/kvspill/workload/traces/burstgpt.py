@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kvspill.records import NS_PER_SEC
 from kvspill.workload.traces.files import RowLog, csv_rows, time_ns_of, tokens_of
+from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
@@ -28,3 +29,8 @@ def _row(record: Mapping[str, str]) -> Row | None:
         continues=session,
     )
     return row if context_tokens else None
+
+
+PLUGIN = row_format(
+    "burstgpt", "BurstGPT: CSV of times and tokens, by sessions", rows, sample=SAMPLES / "burstgpt.csv"
+)

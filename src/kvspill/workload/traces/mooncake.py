@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.workload.traces.files import RowLog, hash_ids_of, json_rows, time_ns_of, tokens_of
+from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 BLOCK_TOKENS = 512
@@ -26,3 +27,12 @@ def _row(record: Mapping[str, Any]) -> Row | None:
         block_tokens=BLOCK_TOKENS,
     )
     return row if context_tokens else None
+
+
+PLUGIN = row_format(
+    "mooncake",
+    "Mooncake: JSON lines with hashes of 512-token blocks",
+    rows,
+    sample=SAMPLES / "mooncake.jsonl",
+    lists_blocks=True,
+)

@@ -7,10 +7,13 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
+from kvspill.plugins import Plugin
 from kvspill.records import Request, SharedPrefix
+from kvspill.workload.base import Workload
 from kvspill.workload.draws import qos_of, think_ns, usual_think_ns
 from kvspill.workload.tokens import make_counter
 from kvspill.workload.traces.files import BROKEN_PACKING, RowError, RowLog, json_object, lines, open_bytes
+from kvspill.workload.traces.format import SAMPLES, TraceContext
 from kvspill.workload.traces.json_array import array_elements
 from kvspill.workload.traces.replay import replay_passes
 from kvspill.world import World
@@ -180,3 +183,16 @@ def _role(message: object) -> str:
     if not isinstance(message, dict):
         raise RowError("a message is not an object with keys")
     return str(message.get("from", ""))
+
+
+def make(context: TraceContext) -> Workload:
+    """Users who hold the conversations of a file."""
+    return ShareGptWorkload(context.config, context.world, context.path, context.flag)
+
+
+PLUGIN = Plugin(
+    "sharegpt",
+    "ShareGPT: conversations as texts, without times",
+    make,
+    sample=SAMPLES / "sharegpt_500.json",
+)

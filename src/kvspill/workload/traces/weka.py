@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.errors import UsageError
+from kvspill.plugins import LISTS_BLOCKS, OWN_PAUSES, Plugin
 from kvspill.records import NS_PER_SEC, QoS, Request
+from kvspill.workload.base import Workload
 from kvspill.workload.traces.files import (
     BROKEN_PACKING,
     RowError,
@@ -19,7 +21,8 @@ from kvspill.workload.traces.files import (
     time_ns_of,
     tokens_of,
 )
-from kvspill.workload.traces.replay import Source
+from kvspill.workload.traces.format import SAMPLES, TraceContext
+from kvspill.workload.traces.replay import Source, TraceWorkload
 
 _NESTING_MAX = 20
 _LINE_SUFFIXES = (".jsonl", ".ndjson")
@@ -194,3 +197,18 @@ def _as_turns(requests: Sequence[Request], conversations: int) -> Sequence[Reque
         )
         histories[request.conversation] = (*history, request.context_tokens)
     return turns
+
+
+def make(context: TraceContext) -> Workload:
+    """The sessions as a workload."""
+    portions = source(context.path, context.flag, context.config.num_users, context.closed)
+    return TraceWorkload(context.config, portions, "weka", context.path)
+
+
+PLUGIN = Plugin(
+    "weka",
+    "WEKA agents: a JSON object per session, with sub-agents and blocks",
+    make,
+    sample=SAMPLES / "weka",
+    can=frozenset({LISTS_BLOCKS, OWN_PAUSES}),
+)

@@ -1,0 +1,52 @@
+"""Checks of the plug-ins: which there are of each kind, where they come from, and whether they are ready."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kvspill.doctor.doctor import Check, ok, warning
+from kvspill.plugins import Declared, Kind, Plugin
+
+GROUP = "plug-ins"
+_WORDS: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.BACKEND: "backend",
+        Kind.POLICY: "eviction policy",
+        Kind.TRACE: "trace format",
+        Kind.IO_MODEL: "I/O model",
+    }
+)
+
+
+def plugin_checks(declared: Declared) -> list[Check]:
+    """A line for all of ours that are ready, and one for each other plug-in."""
+    checks = []
+    for kind, found in declared.items():
+        ready = {name: _ready(plugin) for name, plugin in found.plugins.items()}
+        ours = [name for name, plugin in found.plugins.items() if plugin.is_ours and ready[name] is None]
+        word = _WORDS[kind]
+        if ours:
+            checks.append(ok(GROUP, f"{word} of kvspill", f"{', '.join(ours)}: ready"))
+        for name, plugin in found.plugins.items():
+            if name not in ours:
+                checks.append(_line(word, plugin, ready[name]))
+        for broken in found.broken:
+            text = f"{broken.origin} could not be loaded ({broken.reason})"
+            checks.append(warning(GROUP, f"{word} {broken.name}", text, "correct or uninstall that package"))
+    return checks
+
+
+def _line(word: str, plugin: Plugin, reason: str | None) -> Check:
+    name = f"{word} {plugin.name}"
+    if reason is None:
+        return ok(GROUP, name, f"ready, from {plugin.origin}: {plugin.help}")
+    cause, _, remedy = reason.partition("; ")
+    return warning(
+        GROUP, name, f"not ready, from {plugin.origin}: {cause}", remedy or "see its documentation"
+    )
+
+
+def _ready(plugin: Plugin) -> str | None:
+    try:
+        return plugin.ready()
+    except Exception as error:  # The check of another package must not end ours.
+        return f"its own check failed ({type(error).__name__}: {error})"

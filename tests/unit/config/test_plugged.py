@@ -1,0 +1,155 @@
+"""What plug-ins add to the configuration: names, options as flags, variables and keys, and secrets kept."""
+
+import json
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from kvspill.cli import options as cli_options
+from kvspill.cli.options import config_parser, parse_config
+from kvspill.config import Config
+from kvspill.config.load import echo, load_config, to_yaml
+from kvspill.config.plugged import without_clashes
+from kvspill.config.unused import unused_settings
+from kvspill.errors import UsageError
+from kvspill.plugins import Broken, Declared, Found, Kind, Need, Option, Plugin, find_all
+
+STORE = Plugin(
+    "mystore",
+    "a store of my own",
+    make=lambda context: context,
+    options=(
+        Option("depth", "requests in flight", 8, int, minimum=1, maximum=64),
+        Option("token", "who may write", secret=True),
+    ),
+    needs=frozenset({Need.ADDRESS}),
+    schemes=("mystore",),
+    origin="kvspill-mystore 1.2",
+)
+
+
+def declared(*more: tuple[Kind, Plugin], broken: tuple[Broken, ...] = ()) -> Declared:
+    found = dict(find_all())
+    for kind, plugin in ((Kind.BACKEND, STORE), *more):
+        found[kind] = Found(kind, {**found[kind].plugins, plugin.name: plugin}, broken)
+    return MappingProxyType(found)
+
+
+def test_a_name_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(
+        UsageError, match=r"^--storage-backend mystor: unknown; did you mean mystore\? choose"
+    ) as (caught):
+        load_config({"storage_backend": ("--storage-backend", "mystor")}, declared=declared())
+    assert "files, modelled, null or mystore" in str(caught.value)
+    assert "dram" not in str(caught.value)
+
+
+def test_a_trace_of_an_unknown_format_is_refused_with_the_formats() -> None:
+    message = (
+        "--trace odd:file: not of the form FORMAT:PATH with a known format; choose one of azure, bailian"
+    )
+    with pytest.raises(UsageError, match=message):
+        load_config({"trace": ("--trace", "odd:file")}, declared=declared())
+
+
+def test_a_broken_plug_in_that_is_asked_for_says_why() -> None:
+    with pytest.raises(
+        UsageError, match=r"--storage-backend bad: bad-package 1 could not be loaded \(oops\)"
+    ):
+        load_config(
+            {"storage_backend": ("--storage-backend", "bad")},
+            declared=declared(broken=(Broken("bad", "bad-package 1", "oops"),)),
+        )
+
+
+def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("plugins:\n  mystore:\n    depth: 2\n    token: abc\n")
+    known = declared()
+    assert load_config({}, {}, str(file), declared=known).options_of(STORE) == {"depth": 2, "token": "abc"}
+    variable = {"KVSPILL_MYSTORE_DEPTH": "3"}
+    assert load_config({}, variable, str(file), declared=known).options_of(STORE)["depth"] == 3
+    flag = {"plugins.mystore.depth": ("--mystore-depth", "4")}
+    assert load_config(flag, variable, str(file), declared=known).options_of(STORE)["depth"] == 4
+    assert load_config(declared=known).options_of(STORE) == {"depth": 8, "token": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("plugins: {mystore: {depth: 99}}", r"depth 99: out of range; give 1 to 64"),
+        (
+            "plugins: {mystore: {deep: 1}}",
+            r"plugins.mystore.deep 1: unknown; did you mean plugins.mystore.depth",
+        ),
+        ("plugins: {mystore: 3}", r"plugins.mystore: has no keys below it"),
+        ("plugins: [mystore]", r"plugins: has no keys below it"),
+    ],
+)
+def test_a_wrong_option_in_a_file_is_named_by_its_line(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=rf"settings.yaml:1: {message}|settings.yaml:1: .*{message}"):
+        load_config({}, {}, str(file), declared=declared())
+
+
+def test_an_address_chooses_its_backend_unless_one_is_named() -> None:
+    known = declared()
+    place = {"cache_dir": ("--cache-dir", ["mystore://host/a"])}
+    config = load_config(place, declared=known)
+    assert config.storage_backend == "mystore"
+    assert config.packages == {"kvspill.backends:mystore": "kvspill-mystore 1.2"}
+    named = load_config({**place, "storage_backend": ("--storage-backend", "null")}, declared=known)
+    assert named.storage_backend == "null"
+    assert load_config(declared=known).packages == {}
+
+
+def test_a_secret_is_in_no_result_file_or_message() -> None:
+    known = declared()
+    flags = {
+        "plugins.mystore.token": ("--mystore-token", "hunter2"),
+        "storage_backend": ("--storage-backend", "mystore"),
+    }
+    config = load_config(flags, declared=known)
+    assert config.options_of(STORE)["token"] == "hunter2"
+    assert config.changed(num_users=3).options_of(STORE)["token"] == "hunter2"
+    for text in (json.dumps(echo(config)), to_yaml(config), repr(config), str(config.sources)):
+        assert "hunter2" not in text
+    bad = Plugin("bad", "", dict, options=(Option("key", "", kind=int, secret=True),))
+    with pytest.raises(UsageError) as caught:
+        load_config({"plugins.bad.key": ("--bad-key", "hunter2")}, declared=declared((Kind.TRACE, bad)))
+    assert str(caught.value) == "--bad-key: not a whole number; give a number"
+
+
+def test_an_option_of_a_plug_in_that_is_not_used_is_warned_about() -> None:
+    known = declared()
+    flags = {"plugins.mystore.depth": ("--mystore-depth", "4")}
+    (idle,) = unused_settings(load_config(flags, declared=known), known)
+    assert (idle.said, idle.reason) == ("--mystore-depth", "the plug-in mystore is not used")
+    used = {**flags, "storage_backend": ("--storage-backend", "mystore")}
+    assert list(unused_settings(load_config(used, declared=known), known)) == []
+
+
+def test_a_plug_in_whose_flag_is_taken_counts_as_broken() -> None:
+    clash = Plugin("io", "", dict, options=(Option("size", ""),), origin="other 1")
+    found = without_clashes(declared((Kind.TRACE, clash)))[Kind.TRACE]
+    assert "io" not in found.plugins
+    assert [broken.reason for broken in found.broken] == ["its flag --io-size is taken"]
+
+
+def test_help_has_the_names_and_a_section_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Plugin("mytrace", "a trace", dict, origin="other 1")
+    monkeypatch.setattr(cli_options, "find_all", lambda: declared((Kind.TRACE, trace)))
+    parser = config_parser("kvspill run", "", "", full=True)
+    text = parser.format_help()
+    assert "mystore" in text.split("--storage-backend ")[1].split("\n")[0]
+    assert ", mytrace; the path" in " ".join(text.split())
+    assert "Plug-in mystore, from kvspill-mystore 1.2: a store of my own:" in text
+    assert "--mystore-depth N     requests in flight [8]" in text
+    config = parse_config(parser, ["--mystore-depth", "9", "--storage-backend", "mystore"], {})
+    assert config.plugins == {"mystore": {"depth": 9}}
+
+
+def test_a_bare_configuration_knows_no_plug_ins() -> None:
+    assert Config(io_model="of-another-package").io_model == "of-another-package"

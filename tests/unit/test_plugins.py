@@ -1,0 +1,126 @@
+"""Plug-ins: ours by listing folders, others by entry point; a broken one is said and breaks nothing else."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvspill import plugins
+from kvspill.errors import UsageError
+from kvspill.plugins import Kind, Option, Plugin, find_all, find_plugins
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """What is found is remembered within a process; installing something must be seen here."""
+    find_plugins.cache_clear()
+    yield
+    find_plugins.cache_clear()
+
+
+def install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind, text: str, name: str = "thing"
+) -> None:
+    """A package with one entry point, as an installer leaves it."""
+    (folder / "vendor_package.py").write_text(text)
+    info = folder / "vendor_package-2.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vendor-package\nVersion: 2.5\n")
+    (info / "entry_points.txt").write_text(f"[{kind.value}]\n{name} = vendor_package:PLUGIN\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "vendor_package", raising=False)
+
+
+GOOD = """
+from kvspill.plugins import Plugin
+PLUGIN = Plugin("mru", "gives up the newest first", make=dict)
+"""
+
+
+def test_ours_are_the_modules_of_the_kinds_folder_that_declare_themselves() -> None:
+    for kind, found in find_all().items():
+        folder = Path(str(plugins.__file__)).parent.joinpath(*plugins.FOLDERS[kind].split(".")[1:])
+        declaring = [path for path in folder.glob("*.py") if "\nPLUGIN = " in path.read_text()]
+        assert len([plugin for plugin in found.plugins.values() if plugin.is_ours]) == len(declaring)
+        assert all(plugin.name == name for name, plugin in found.plugins.items())
+
+
+def test_a_plug_in_of_another_package_is_found_with_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, Kind.POLICY, GOOD)
+    found = find_plugins(Kind.POLICY).plugins["mru"]
+    assert found.origin == "vendor-package 2.5"
+    assert not found.is_ours
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_module_here", "ModuleNotFoundError: No module named 'no_such_module_here'"),
+        ("PLUGIN = 3", "vendor_package:PLUGIN is a int, not a Plugin"),
+        (GOOD.replace("mru", "M R U"), "'M R U' is no name for a plug-in or an option"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_one_that_cannot_be_loaded_is_said_when_it_is_asked_for_and_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
+) -> None:
+    install(tmp_path, monkeypatch, Kind.TRACE, text)
+    found = find_plugins(Kind.TRACE)
+    assert "mooncake" in found.plugins
+    with pytest.raises(UsageError, match=r"--trace thing: vendor-package 2\.5 could not be loaded") as caught:
+        found.get("thing", "--trace")
+    assert reason in str(caught.value)
+
+
+def test_ours_win_over_others_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, Kind.TRACE, GOOD.replace("mru", "mooncake"))
+    found = find_plugins(Kind.TRACE)
+    assert found.plugins["mooncake"].is_ours
+    assert [broken.reason for broken in found.broken] == ["kvspill has a plug-in of that name"]
+
+
+def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(UsageError, match="--trace nobody: unknown; choose from azure, bailian"):
+        find_plugins(Kind.TRACE).get("nobody", "--trace")
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "value"),
+    [
+        (Option("a", "", kind=int, minimum=1), "7", 7),
+        (Option("a", "", kind=float), "1.5", 1.5),
+        (Option("a", "", kind=bool), "yes", True),
+        (Option("a", "", kind=bool), False, False),
+        (Option("a", "", choices=("x", "y")), "y", "y"),
+    ],
+)
+def test_an_option_is_read_as_its_kind(option: Option, given: object, value: object) -> None:
+    found = option.parse(given)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "message"),
+    [
+        (Option("a", "", kind=int, minimum=1, maximum=9), "0", "out of range; give 1 to 9"),
+        (Option("a", "", kind=int, minimum=1), "x", "not a whole number; give 1 or more"),
+        (Option("a", "", kind=int), True, "not a whole number; give a number"),
+        (Option("a", "", kind=float, maximum=2), "nan", "out of range; give at most 2"),
+        (Option("a", "", kind=bool), "maybe", "neither true nor false; write true or false"),
+        (Option("a", ""), 3, "not a text; put it in quotes"),
+        (Option("a", "", choices=("x", "y")), "z", "unknown; choose from x, y"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_refused_with_the_remedy(
+    option: Option, given: object, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        option.parse(given)
+
+
+def test_options_that_were_not_given_have_their_defaults() -> None:
+    plugin = Plugin("p", "", dict, options=(Option("a", "", 1, int), Option("b", "", "x")))
+    assert dict(plugin.filled({"a": 5})) == {"a": 5, "b": "x"}
