@@ -2,11 +2,15 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser, asks_for_help
 from kvspill.errors import KvspillError, UsageError
+
+if TYPE_CHECKING:
+    from kvspill.report.compare.run import Run
 
 EXAMPLES = """\
 examples:
@@ -50,6 +54,9 @@ def _parser(prog: str) -> Parser:
         action="append",
         metavar="NAME",
         help="decide by this metric (repeatable) [by CPU memory, as the output says]",
+    )
+    parser.add_argument(
+        "--include-faulty", action="store_true", help="show results with faults too, without ranking them"
     )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     return parser
@@ -126,7 +133,9 @@ def _discover(options: argparse.Namespace, first: str, second: str) -> int:
     names = (_short(first), _short(second))
     if names[0] == names[1]:
         names = (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
-    found = discover(names[0], read_runs([first]), names[1], read_runs([second]))
+    runs = [read_runs([path]) for path in (first, second)]
+    _refuse_faulty(options, [*runs[0], *runs[1]])
+    found = discover(names[0], runs[0], names[1], runs[1])
     texts = {
         "markdown": lambda: markdown(view.title(found), view.sections(found)),
         "csv": lambda: csv_text(view.rows(found)),
@@ -145,7 +154,9 @@ def _rank(options: argparse.Namespace, results: Sequence[str]) -> int:
     from kvspill.report.compare.render import csv_text, json_text, markdown
     from kvspill.report.compare.runs import read_runs
 
-    found = rank(read_runs(results))
+    runs = read_runs(results)
+    _refuse_faulty(options, runs)
+    found = rank(runs)
     texts = {
         "markdown": lambda: markdown("Configurations beside each other", view.ranking_sections(found)),
         "csv": lambda: csv_text(view.ranking_rows(found)),
@@ -164,7 +175,9 @@ def _compare(
 
     if not first or not second:
         raise UsageError("a side of `--` is empty; give results on both, as in A1 A2 -- B1 B2")
-    found = compare(read_runs(first), read_runs(second), options.metric or ())
+    sides = read_runs(first), read_runs(second)
+    _refuse_faulty(options, [*sides[0], *sides[1]])
+    found = compare(*sides, options.metric or ())
     texts = {
         "markdown": lambda: markdown(view.title(found), view.sections(found)),
         "csv": lambda: csv_text(view.rows(found)),
@@ -176,6 +189,24 @@ def _compare(
 
         print(check_gate(found, limit), file=sys.stderr)
     return 0
+
+
+def _refuse_faulty(options: argparse.Namespace, runs: "Sequence[Run]") -> None:
+    if not options.include_faulty:
+        refuse_faulty({run.result_name or run.name: run.faults for run in runs})
+
+
+def refuse_faulty(faults: Mapping[str, str | None]) -> None:
+    """Raise where a result is faulty, by name; a line on stderr says what failed in each."""
+    faulty = {name: text for name, text in faults.items() if text is not None}
+    for name, text in faulty.items():
+        print(f"result {name} is faulty: {text}", file=sys.stderr)
+    if faulty:
+        verb, have, them = ("is", "has", "it") if len(faulty) == 1 else ("are", "have", "them")
+        raise UsageError(
+            f"{len(faulty)} of {len(faults)} results {verb} faulty and {have} no rank; run {them} again, "
+            f"leave {them} out, or add --include-faulty to look at the figures"
+        )
 
 
 def _emit(options: argparse.Namespace, text: str) -> int:

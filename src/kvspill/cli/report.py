@@ -42,6 +42,9 @@ def _parser(prog: str) -> Parser:
     parser.add_argument("--title", metavar="TEXT", help="heading of the page")
     parser.add_argument("--csv", metavar="FILE", help="write a row per result there")
     parser.add_argument("--xlsx", "--xlsx-output", metavar="FILE", help="the same as a spreadsheet")
+    parser.add_argument(
+        "--include-faulty", action="store_true", help="show results with faults beside others too"
+    )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
     return parser
 
@@ -64,6 +67,11 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     if page is not None:
         refuse_replacing(page)
     named = [(Path(path).stem, load_result(path)) for path in options.results]
+    if page is not None and len(named) > 1 and not options.include_faulty:
+        from kvspill.cli.compare import refuse_faulty
+        from kvspill.result.ranking import faults_text
+
+        refuse_faulty({name: faults_text(result) for name, result in named})
     written = _tables(options, named)
     if page is not None:
         from kvspill.report.html.page import build_page, write_page

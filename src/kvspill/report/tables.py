@@ -14,6 +14,8 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import write_whole
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
+from kvspill.result.ranking import faults_text
+from kvspill.result.reading import our_result
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
@@ -38,6 +40,7 @@ def row_of(name: str, result: Mapping[str, Any]) -> Row:
         "Trials": trials["count"] if trials else 1,
         "Simulated": result["simulated"],
         "Incomplete": result["incomplete"],
+        "Faults": faults_text(our_result(dict(result), Path(name))),
         "Warnings": " ".join(item["code"] for item in result["warnings"]),
         "Digest": _plain(result.get("digest")),
         "Created": _plain(result.get("created_at")),

@@ -24,6 +24,16 @@ def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
     """
     if not found:
         return ["No scenario has a result yet, so nothing can be said."]
+    refused = [
+        f"{row.name} {row.no_rank}. It has no rank, and nothing here rests on it."
+        for row in found.values()
+        if row.no_rank is not None
+    ]
+    ranked = {name: row for name, row in found.items() if row.no_rank is None}
+    return [*refused, *(_advise(ranked, probe_gib_per_sec) if ranked else ())]
+
+
+def _advise(found: Found, probe_gib_per_sec: float | None) -> list[str]:
     if not any(name in NINE for name in found):
         plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
         return [*plain, *_engines(found), *doubts(found)]

@@ -17,9 +17,6 @@ DISTURBED = {
     "not_written": "left what it wrote in memory",
     "device_excess": "shared the device with others, or its traffic was multiplied below",
     "client_bound": "was held back by this program",
-    "errors": "had failed operations",
-    "failed_requests": "had failed requests",
-    "stuck_io": "had operations that hung",
 }
 """Warnings after which a row's throughput is not that of its tiers."""
 _DOUBTS = {
@@ -35,7 +32,6 @@ _DOUBTS = {
     "too_short": "the window was too short to tell whether throughput had settled",
     "half_done": "many requests were half done at its end, so its rates of tokens and requests are rough",
     "no_verdict": "some classes had too few requests for a verdict on their latency",
-    "errors": "operations failed, so its figures are lower than they would be",
     "few_trials": "fewer than three trials, so the spread between runs is unknown; give --trials 3",
 }
 _PROVISIONAL = ("not_steady", "too_short", "half_done", "few_trials", "event_loop_lag")

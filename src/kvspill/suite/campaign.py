@@ -116,6 +116,7 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
     write_summary(folder, manifest, found, advice)
     unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
     failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
+    failed = failed or any(item.faults is not None for item in found.values())
 
     def show(out: IO[str]) -> None:
         print_report(manifest, found, advice, out)
@@ -146,7 +147,8 @@ def finish_submission(
                 print(f"{row.scenario.title}: {row.status.value}: {row.reason}", file=out)
         print(f"\nResults and submission.json: {folder}", file=out)
 
-    return _close(folder, show, interrupted, len(trials) < len(manifest.rows), stream or sys.stdout)
+    failed = len(trials) < len(manifest.rows) or bool(summary["faulty"])
+    return _close(folder, show, interrupted, failed, stream or sys.stdout)
 
 
 def _close(

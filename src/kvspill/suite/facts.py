@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from kvspill.result.ranking import faults_text, no_rank
+from kvspill.result.reading import our_result
 
 TIERS = ("gpu", "cpu", "storage")
 _FULL_SHARE = 0.95
@@ -54,8 +58,15 @@ class Figures:
     arrival: str = "closed"
     stage_storage_gib_per_sec: float | None = None
     """The most that the storage moved in one stage of a search."""
+    faults: str | None = None
+    """What failed, in words."""
     stopped_storing: bool = False
     """The storage never evicts and was full, so that nothing new was stored."""
+
+    @property
+    def no_rank(self) -> str | None:
+        """Why nothing may be concluded from this row; None where that is allowed."""
+        return no_rank(self.faults, self.warnings)
 
     @property
     def modelled(self) -> tuple[str, ...]:
@@ -117,6 +128,7 @@ def figures(name: str, result: Mapping[str, Any]) -> Figures:
         stage_storage_gib_per_sec=max(
             (step.get("storage_gib_per_sec") or 0.0 for step in steps), default=None
         ),
+        faults=faults_text(our_result(dict(result), Path(name))),
         stopped_storing=_stopped_storing(result),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.result import schema
+from kvspill.result.ranking import faults_text
+from kvspill.result.reading import our_result
 from kvspill.result.trials import incomplete_reason
 
 SEED: Final = 42
@@ -52,8 +55,6 @@ SPOILERS: Final = frozenset(
         "client_bound",
         "capacity_bound",
         "crowded",
-        "errors",
-        "stuck_io",
     }
 )
 """Warnings that say a trial measured something else than the device under the option's load."""
@@ -248,9 +249,20 @@ def deviations(option: Option, config: Config, trials: Sequence[Sequence[Result]
     if len(complete) < TRIALS_MIN:
         plural = "" if len(complete) == 1 else "s"
         found.append(f"{len(complete)} complete trial{plural}: at least {TRIALS_MIN} are required")
+    found += faulty_trials(trials)
     for number, ranks in enumerate(trials, start=1):
-        found += [f"trial {number}: {reason}" for result in ranks for reason in _faults(result)]
+        found += [f"trial {number}: {reason}" for result in ranks for reason in _flaws(result)]
     return found
+
+
+def faulty_trials(trials: Sequence[Sequence[Result]]) -> list[str]:
+    """What failed in which trial: a submission with a faulty trial has no figures."""
+    return [
+        f"trial {number} is faulty: {text}"
+        for number, ranks in enumerate(trials, start=1)
+        for result in ranks
+        if (text := faults_text(our_result(dict(result), Path(f"trial {number}")))) is not None
+    ]
 
 
 def _told(option: Option, config: Config) -> set[str]:
@@ -269,21 +281,18 @@ def _incomplete(result: Result) -> str | None:
     return incomplete_reason(schema.Result.model_validate(result))
 
 
-def _faults(result: Result) -> list[str]:
-    faults = []
+def _flaws(result: Result) -> list[str]:
+    flaws = []
     if result["simulated"]:
-        faults.append("simulated, no byte moved")
+        flaws.append("simulated, no byte moved")
     reason = _incomplete(result)
     if reason is not None:
-        faults.append(reason)
+        flaws.append(reason)
     modelled = result["honesty"]["modelled_tiers"]
     if modelled and not result["simulated"]:
-        faults.append(f"modelled tiers: {', '.join(modelled)}")
-    failed = result["honesty"]["requests"]["failed"]
-    if failed:
-        faults.append(f"{failed} requests failed")
+        flaws.append(f"modelled tiers: {', '.join(modelled)}")
     spoiled = (item for item in result["warnings"] if item["code"] in SPOILERS)
-    return faults + [f"{item['code']}: {item['message']}" for item in spoiled]
+    return flaws + [f"{item['code']}: {item['message']}" for item in spoiled]
 
 
 def _shown(value: Any) -> str:
@@ -292,7 +301,8 @@ def _shown(value: Any) -> str:
 
 def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]) -> dict[str, Any]:
     """The whole submission as plain data."""
-    complete = complete_trials(trials)
+    faulty = faulty_trials(trials)
+    complete = [] if faulty else complete_trials(trials)
     found = deviations(option, config, trials)
     choice = metric_choice(config.cpu_mem_gb, option)
     digests = {result["digest"] for ranks in complete for result in ranks}
@@ -302,8 +312,13 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
         "title": option.title,
         "division": "invalid" if not complete else "open" if found else "closed",
         "deviations": found,
+        "faulty": faulty,
         "allocs": allocs_text(option, config.max_concurrent_allocs),
-        "trials": {"run": len(trials), "complete": len(complete), "ranks": max(map(len, trials), default=0)},
+        "trials": {
+            "run": len(trials),
+            "complete": len(complete_trials(trials)),
+            "ranks": max(map(len, trials), default=0),
+        },
         "same_work": len(digests) == 1 if digests else None,
         "digests": sorted(digests),
         "compare_by": {
@@ -346,6 +361,8 @@ def render(summary: Mapping[str, Any]) -> str:
         "",
     ]
     lines += [f"deviation: {text}" for text in summary["deviations"]]
+    if summary["faulty"]:
+        lines.append("A submission with a faulty trial has no figures: find the cause and run it again.")
     if summary["allocs"]:
         lines.append(summary["allocs"])
     trials = summary["trials"]

@@ -51,7 +51,8 @@ def _print(
     else:
         console.print(_grid(DISTRIBUTION, cells))
     modelled = _modelled_rows(rows) if narrow else []
-    for line in (*_legend(found), *modelled, *_not_run(manifest.rows), *_changed(manifest.rows)):
+    notes = [*_legend(found), *modelled, *_no_rank(found), *_not_run(manifest.rows), *_changed(manifest.rows)]
+    for line in notes:
         console.print(line, markup=False)
     console.print("\n### WHAT THIS MEANS FOR THIS MACHINE ###")
     for line in advice:
@@ -104,6 +105,8 @@ def _modelled_rows(rows: Sequence[tuple[Row, Figures | None]]) -> list[str]:
 def _throughput(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
     if item is None:
         return (row_label(row, item, narrow), NONE, row.status.value, *[NONE] * 5)
+    if item.faults is not None:
+        return (row_label(row, item, narrow), f"{item.users}", "faulty", f"{item.completed}", *[NONE] * 4)
     rough = "~" if item.completed < _FEW_REQUESTS else ""
     return (
         row_label(row, item, narrow),
@@ -118,7 +121,7 @@ def _throughput(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
 
 
 def _distribution(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
-    if item is None:
+    if item is None or item.faults is not None:
         return (row_label(row, item, narrow), *[NONE] * 6)
     entries = [str(item.tiers[tier].entries) if tier in item.tiers else NONE for tier in TIERS]
     shares = [f"{item.read_share[tier]:.0%}" if tier in item.read_share else NONE for tier in TIERS]
@@ -163,6 +166,11 @@ def _legend(found: Mapping[str, Figures]) -> list[str]:
     if any(item.completed < _FEW_REQUESTS for item in found.values()):
         lines.append(f"~ fewer than {_FEW_REQUESTS} requests: the percentile is rough; run longer.")
     return lines
+
+
+def _no_rank(found: Mapping[str, Figures]) -> list[str]:
+    lines = [f"  {item.name} {item.no_rank}" for item in found.values() if item.no_rank is not None]
+    return ["", "No rank:", *lines] if lines else []
 
 
 def _not_run(rows: Sequence[Row]) -> list[str]:

@@ -224,13 +224,24 @@ def test_no_purchase_is_advised_from_fewer_than_30_requests() -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["memory_directory", "not_direct", "page_cache", "device_excess", "client_bound", "errors", "stuck_io"],
+    ["memory_directory", "not_direct", "page_cache", "device_excess", "client_bound"],
 )
 def test_no_purchase_is_advised_from_a_disturbed_row(code: str) -> None:
     text = advice(*pair(warnings=(code,)))
     assert "To buy first" not in text
     assert "times as much" not in text
     assert "No purchase is advised from cpu-storage: it " in text
+
+
+def test_nothing_rests_on_a_faulty_or_a_crowded_row() -> None:
+    for changes, reason in (
+        ({"faults": "12 storage read EIO"}, "is faulty: 12 storage read EIO"),
+        ({"warnings": ("crowded",)}, "was crowded: the entries in use did not fit in the last tier"),
+    ):
+        text = advice(*pair(**changes))
+        assert f"cpu-storage {reason}. It has no rank, and nothing here rests on it." in text
+        assert "To buy first" not in text
+        assert "times as much" not in text
 
 
 @pytest.mark.parametrize("code", ["not_steady", "too_short", "half_done", "few_trials", "event_loop_lag"])

@@ -114,14 +114,26 @@ def test_an_incomplete_trial_is_named_and_in_no_average(result: dict[str, Any]) 
     assert len(summary["figures"]["avg_throughput_tokens_per_sec"]["per_trial"]) == 3
 
 
+def test_a_faulty_trial_is_named_and_leaves_the_submission_without_figures(result: dict[str, Any]) -> None:
+    bad = copy.deepcopy(result)
+    bad["faulty"] = True
+    bad["faults"]["operations"] = [{"tier": "storage", "verb": "read", "kind": "EIO", "count": 12}]
+    summary = summarize(OPTIONS["1"], config("1"), [[result], [bad], [result], [result]])
+    assert summary["division"] == "invalid"
+    assert summary["figures"] == {}
+    assert summary["deviations"] == ["trial 2 is faulty: 12 storage read EIO"]
+    assert "has no figures" in render(summary)
+
+
 def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) -> None:
     bad = copy.deepcopy(result)
     bad["honesty"]["modelled_tiers"] = ["storage"]
-    bad["honesty"]["requests"]["failed"] = 2
+    bad["faulty"] = True
+    bad["faults"]["failed_requests"] = 2
     found = deviations(OPTIONS["1"], config("1"), [[result], [bad], [{**result, "simulated": True}]])
     assert found == [
+        "trial 2 is faulty: 2 failed requests",
         "trial 2: modelled tiers: storage",
-        "trial 2: 2 requests failed",
         "trial 3: simulated, no byte moved",
     ]
 
@@ -137,8 +149,6 @@ def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) ->
         "client_bound",
         "capacity_bound",
         "crowded",
-        "errors",
-        "stuck_io",
     ],
 )
 def test_a_trial_that_measured_something_else_is_not_closed(code: str, result: dict[str, Any]) -> None:

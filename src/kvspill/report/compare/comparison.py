@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -18,10 +18,11 @@ from kvspill.report.columns import (
 )
 from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
-from kvspill.report.compare.run import INFERENCE, KVSPILL, Run
+from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, unranked
 from kvspill.report.compare.statistics import (
     BETTER,
     CANNOT_TELL,
+    NO_RANK,
     Ratio,
     geometric_mean,
     mean_of_ratios,
@@ -103,6 +104,8 @@ def compare(first: Sequence[Run], second: Sequence[Run], decide_by: Sequence[str
     ours, theirs = matching.side(0), matching.side(1)
     found = (_line(column, matching.pairs) for column in COLUMNS)
     lines = tuple(line for line in found if line is not None)
+    if unranked((*ours, *theirs)):
+        lines = tuple(replace(line, verdict=NO_RANK) for line in lines)
     known = {line.metric for line in lines}
     primary = _asked(decide_by, known) if decide_by else _primary([*ours, *theirs], known)
     set_aside = [run for run in (*first, *second) if run.incomplete is not None]
@@ -268,6 +271,6 @@ def speed_of(line: Line, ratio: float) -> float:
 
 def _speed(lines: Sequence[Line]) -> float | None:
     """None where a deciding metric can't be told: a figure beside "cannot tell" would be taken for one."""
-    if any(line.verdict == CANNOT_TELL for line in lines):
+    if any(line.verdict in (CANNOT_TELL, NO_RANK) for line in lines):
         return None
     return geometric_mean([speed_of(line, line.ratio.value) for line in lines if line.ratio is not None])

@@ -7,7 +7,7 @@ from statistics import median
 from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMN, CONFIGURATION, SHAPING, finite
 from kvspill.report.compare.advice import Advice, advise, findings
-from kvspill.report.compare.doubts import different_lengths, kinds, named
+from kvspill.report.compare.doubts import different_lengths, kinds, named, no_ranks
 from kvspill.report.compare.run import Run
 from kvspill.report.compare.spreads import (
     CANDIDATES,
@@ -76,6 +76,7 @@ def discover(first_name: str, first: Sequence[Run], second_name: str, second: Se
         variation=variation(pairs),
         advice=tuple(advice),
         notes=(
+            *no_ranks((*first, *second)),
             *findings(advice, overall, by_cpu_mem, by_allocs),
             *_doubts(names, pairs, overall),
             *_left_out((first, second), pairs),
@@ -117,9 +118,14 @@ def _by_configuration(runs: Sequence[Run], names: Sequence[str]) -> dict[Key, li
     found: dict[Key, list[Run]] = {}
     for run in runs:
         key = _key(run, names)
-        if key is not None and run.incomplete is None:
+        if key is not None and run.incomplete is None and not _crowded(run):
             found.setdefault(key, []).append(run)
     return found
+
+
+def _crowded(run: Run) -> bool:
+    """A faulty run is here only where the user asked for it."""
+    return run.no_rank is not None and run.faults is None
 
 
 def _medians(runs: Sequence[Run]) -> dict[str, float]:
@@ -223,6 +229,9 @@ def _left_out(sides: Sides, pairs: Sequence[Pair]) -> Iterator[str]:
     set_aside = [run for side in sides for run in side if run.incomplete is not None]
     if set_aside:
         yield f"Set aside, in no figure: {named(f'{run.name} {run.incomplete}' for run in set_aside)}."
+    crowded = [run for side in sides for run in side if _crowded(run)]
+    if crowded:
+        yield f"Crowded, in no figure: {named(run.name for run in crowded)}."
     names = _matched_by(sides)
     unnamed = sum(1 for side in sides for run in side if _key(run, names) is None)
     if unnamed:

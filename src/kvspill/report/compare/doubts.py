@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from kvspill.report.compare.matching import Matching, Pairs
-from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, Run
+from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, Run, unranked
 from kvspill.report.settings import canonical
 
 FEW_RUNS = 3
@@ -14,6 +14,7 @@ _NAMED = 8
 
 def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -> Iterator[str]:
     first, second = matching.side(0), matching.side(1)
+    yield from no_ranks((*first, *second))
     if set_aside:
         yield "Set aside, in no figure: " + named(f"{run.name} {run.incomplete}" for run in set_aside) + "."
     yield from _matching(matching)
@@ -41,6 +42,12 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
         codes = dict.fromkeys(code for run in side for code in run.cautions if code != "few_trials")
         if codes:
             yield f"Warnings in the results of {name}: {', '.join(codes)}."
+
+
+def no_ranks(runs: Iterable[Run]) -> Iterator[str]:
+    """Results that can be looked at, but not ranked."""
+    for name, reason in unranked(runs).items():
+        yield f"{name} {reason}. It has no rank."
 
 
 def named(names: Iterable[str]) -> str:

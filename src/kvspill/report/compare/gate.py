@@ -2,7 +2,7 @@
 
 from kvspill.errors import CriteriaMissed, UsageError
 from kvspill.report.compare.comparison import Comparison, Line, speed_of
-from kvspill.report.compare.statistics import CANNOT_TELL, WORSE
+from kvspill.report.compare.statistics import CANNOT_TELL, NO_RANK, WORSE
 
 
 def check_gate(found: Comparison, limit: float) -> str:
@@ -13,6 +13,10 @@ def check_gate(found: Comparison, limit: float) -> str:
     lines = [line for line in found.lines if line.metric in found.primary]
     if not lines:
         raise UsageError("--fail-if-slower has no metric that both sides report; name one with --metric")
+    if any(line.verdict == NO_RANK for line in lines):
+        raise UsageError(
+            "--fail-if-slower cannot judge: a result is faulty or was crowded and has no rank; run it again"
+        )
     untold = [line.title for line in lines if line.verdict == CANNOT_TELL]
     if untold:
         raise UsageError(

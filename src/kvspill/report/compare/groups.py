@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.report.compare.doubts import no_ranks
 from kvspill.report.compare.matching import by_settings
-from kvspill.report.compare.run import INFERENCE, Run
+from kvspill.report.compare.run import INFERENCE, Run, unranked
 from kvspill.report.settings import DEFAULT, canonical
 
 _NAMED_SETTINGS = 6
@@ -38,14 +39,14 @@ class Group:
     everything: Average
     complete: Average | None
     """The same without trials that did not complete; None where none did."""
-    speedup: float
-    """Over the slowest group of the same kind, all trials."""
+    speedup: float | None
+    """Over the slowest group of the same kind, all trials; None for a group without a rank."""
     metrics: dict[str, Average]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All groups, fastest first within their kind, and the trials behind them."""
+    """All groups, fastest first within their kind, those without a rank last, and the trials behind them."""
 
     groups: tuple[Group, ...]
     runs: tuple[Run, ...]
@@ -85,9 +86,10 @@ def _average(runs: Sequence[Run], metric: str) -> Average | None:
 
 def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> list[Group]:
     averages = {name: average for name, trials in members.items() if (average := _average(trials, metric))}
-    slowest = min((average.mean for average in averages.values() if average.mean > 0), default=0.0)
+    ranked = {name for name in averages if not unranked(members[name])}
+    slowest = min((averages[name].mean for name in ranked if averages[name].mean > 0), default=0.0)
     groups = []
-    for name, average in sorted(averages.items(), key=lambda item: -item[1].mean):
+    for name, average in sorted(averages.items(), key=lambda item: (item[0] not in ranked, -item[1].mean)):
         trials = members[name]
         complete = [run for run in trials if run.incomplete is None]
         every = {column.name: found for column in COLUMNS if (found := _average(trials, column.name))}
@@ -98,7 +100,7 @@ def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> l
                 metric=metric,
                 everything=average,
                 complete=_average(complete, metric),
-                speedup=average.mean / slowest if slowest else 1.0,
+                speedup=None if name not in ranked else average.mean / slowest if slowest else 1.0,
                 metrics=every,
             )
         )
@@ -106,7 +108,7 @@ def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> l
 
 
 def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
-    doubts = []
+    doubts = list(no_ranks(runs))
     set_aside = [run for run in runs if run.incomplete is not None]
     if set_aside:
         named = "; ".join(f"{run.name} {run.incomplete}" for run in set_aside)

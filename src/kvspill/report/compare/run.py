@@ -1,10 +1,12 @@
 """A run as comparisons see it, and what the names of files say of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
+
+from kvspill.result.ranking import no_rank
 
 KVSPILL = "kvspill"
 KV_CACHE_PY = "kv-cache.py"
@@ -39,6 +41,20 @@ class Run:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The whole configuration and environment, flat: what the list of differences is made from."""
     cautions: tuple[str, ...] = ()
+    faults: str | None = None
+    """What failed in the result that this run is from, in words."""
+    result_name: str = ""
+    """The result of several trials that this run is one of."""
+
+    @property
+    def no_rank(self) -> str | None:
+        """Why this run may be looked at, but not ranked."""
+        return no_rank(self.faults, self.cautions)
+
+
+def unranked(runs: Iterable[Run]) -> dict[str, str]:
+    """Results without a rank by name, and why."""
+    return {run.result_name or run.name: reason for run in runs if (reason := run.no_rank) is not None}
 
 
 def group_of(name: str) -> str:

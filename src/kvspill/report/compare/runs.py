@@ -12,6 +12,7 @@ from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite
 from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, KVSPILL, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
+from kvspill.result.ranking import faults_text
 from kvspill.result.reading import check_size, is_ours, our_result, read_json, refusing_damage
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
@@ -92,6 +93,8 @@ def _our_runs(path: Path, typed: Result) -> Iterator[Run]:
         others=other_settings(result["config"]),
         facts=_facts(result),
         cautions=tuple(item["code"] for item in result["warnings"]),
+        faults=faults_text(typed),
+        result_name=path.stem,
     )
     trials = result.get("trials")
     if not trials or len(trials["rows"]) < 2:

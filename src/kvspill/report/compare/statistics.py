@@ -17,6 +17,8 @@ WORSE = "worse"
 ALIKE = "not distinguishable"
 CANNOT_TELL = "cannot tell"
 DIFFERS = "differs"
+NO_RANK = "no rank"
+"""A run of a side is faulty or was crowded."""
 
 CONFIDENCE = 0.95
 _WIDEST = 700.0

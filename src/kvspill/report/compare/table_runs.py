@@ -10,6 +10,7 @@ from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, finite, with_derived
 from kvspill.report.compare.run import TABLE, Run, config_in_name, group_of
 from kvspill.report.settings import flatten, with_defaults
+from kvspill.result.ranking import faults_of_warnings
 
 TABLE_SUFFIXES = (".xlsx", ".csv")
 
@@ -74,6 +75,7 @@ def _row_run(row: Mapping[str, Any]) -> Run:
     config = {**cells, **{key: value for key, value in said.items() if cells.get(key) is None}}
     others = _others(row.get(OTHER_SETTINGS))
     facts = dict(flatten("config", with_defaults(others))) if others is not None else {}
+    cautions = tuple(str(row.get("Warnings") or "").split())
     for title in ("Kvspill Version", "Simulated"):
         if row.get(title) not in (None, ""):
             facts[title.lower().replace(" ", "_")] = row[title]
@@ -89,7 +91,8 @@ def _row_run(row: Mapping[str, Any]) -> Run:
         digest=str(row["Digest"]) if row.get("Digest") else None,
         others=others,
         facts=facts,
-        cautions=tuple(str(row.get("Warnings") or "").split()),
+        cautions=cautions,
+        faults=str(row["Faults"]) if row.get("Faults") else faults_of_warnings(cautions),
     )
 
 

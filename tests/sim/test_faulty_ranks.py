@@ -1,0 +1,158 @@
+"""A result with faults has no rank: compare, the suite's advice and a submission refuse it by name (S13)."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.records import Tier
+from kvspill.run import trial
+from sim.hazards import HazardousDevice, Hazards
+
+RUN = ["simulate", "--model", "tiny-1b", "--num-users", "20", "--cpu-mem-gb", "0", "--duration", "30"]
+RUN += ["--storage-capacity-gb", "4", "--generation-mode", "none", "--max-errors", "1000000", "--quiet"]
+FAILING_READS = Hazards(fail={"read": 0.3})
+Simulate = Callable[..., list[str]]
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def hazardous(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hazards], None]:
+    """Gives every storage tier that is opened from now on these hazards."""
+    real_open = trial.open_backends
+
+    def install(hazards: Hazards) -> None:
+        def open_hazardous(config: Any, world: Any, *rest: Any) -> Any:
+            backends = real_open(config, world, *rest)
+            device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
+            return {**backends, Tier.STORAGE: device}
+
+        monkeypatch.setattr(trial, "open_backends", open_hazardous)
+
+    return install
+
+
+@pytest.fixture
+def simulate(hazardous: Callable[[Hazards], None], tmp_path: Path) -> Simulate:
+    """Three runs of different seeds on a storage tier with these hazards; returns their files."""
+
+    def run(name: str, hazards: Hazards, *argv: str) -> list[str]:
+        hazardous(hazards)
+        files = []
+        for seed in range(3):
+            files.append(str(tmp_path / f"{name}{seed}.json"))
+            main([*RUN, *argv, "--seed", str(seed), "--output", files[-1]])
+        return files
+
+    return run
+
+
+@pytest.fixture
+def both(simulate: Simulate) -> tuple[list[str], list[str]]:
+    return simulate("healthy", Hazards()), simulate("failing", FAILING_READS)
+
+
+def test_failing_reads_are_better_in_nothing(both: tuple[list[str], list[str]], capsys: Printed) -> None:
+    healthy, failing = both
+    assert main(["compare", *healthy, "--", *failing, "--include-faulty", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert any(line["ratio"] and line["ratio"]["value"] > 1.01 for line in found["lines"])
+    assert {line["verdict"] for line in found["lines"]} == {"no rank"}
+    assert found["speed"] is None
+    assert any("failing0 is faulty: " in text for text in found["doubts"])
+
+
+def test_a_faulty_side_is_refused_with_a_line_per_result(
+    both: tuple[list[str], list[str]], capsys: Printed
+) -> None:
+    healthy, failing = both
+    capsys.readouterr()
+    assert main(["compare", *healthy, "--", *failing]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    *named, last = err.splitlines()
+    assert [line.split(" is faulty: ")[0] for line in named] == [f"result failing{n}" for n in range(3)]
+    assert all(" storage read EIO" in line and " failed requests" in line for line in named)
+    assert "3 of 6 results are faulty and have no rank" in last
+    assert "--include-faulty" in last
+
+
+def test_a_gate_does_not_pass_where_a_side_is_faulty(
+    both: tuple[list[str], list[str]], capsys: Printed
+) -> None:
+    healthy, failing = both
+    gate = ["--fail-if-slower", "5%", "--include-faulty"]
+    assert main(["compare", *healthy, "--", *failing, *gate]) == 2
+    assert "no rank" in capsys.readouterr().err
+
+
+def test_a_table_of_groups_and_a_search_for_metrics_refuse_too(
+    both: tuple[list[str], list[str]], capsys: Printed
+) -> None:
+    healthy, failing = both
+    assert main(["compare", *healthy, *failing]) == 2
+    assert main(["compare", "--discover", healthy[0], failing[0]]) == 2
+    capsys.readouterr()
+    assert main(["compare", *healthy, *failing, "--include-faulty", "--format", "csv"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[1].startswith("healthy")
+    assert [row.split(",")[6] != "" for row in rows[1:]] == [True] * 3 + [False] * 3
+
+
+def test_a_table_says_what_failed_and_is_refused_like_its_results(
+    both: tuple[list[str], list[str]], tmp_path: Path, capsys: Printed
+) -> None:
+    healthy, failing = both
+    tables = [str(tmp_path / f"{name}.csv") for name in ("good", "bad")]
+    for files, table in zip((healthy, failing), tables, strict=True):
+        assert main(["report", *files, "--csv", table]) == 0
+    capsys.readouterr()
+    assert main(["compare", tables[0], "--", tables[1]]) == 2
+    assert "result failing0 is faulty: " in capsys.readouterr().err
+
+
+def test_a_page_of_several_results_needs_to_be_told_to_show_a_faulty_one(
+    both: tuple[list[str], list[str]], tmp_path: Path, capsys: Printed
+) -> None:
+    pytest.importorskip("jinja2")
+    healthy, failing = both
+    page = str(tmp_path / "page.html")
+    capsys.readouterr()
+    assert main(["report", healthy[0], failing[0], "-o", page]) == 2
+    assert "result failing0 is faulty: " in capsys.readouterr().err
+    assert main(["report", failing[0], "-o", page]) == 0
+    assert main(["report", healthy[0], failing[0], "-o", page, "--include-faulty"]) == 0
+
+
+def test_a_crowded_run_is_compared_but_not_ranked(simulate: Simulate, capsys: Printed) -> None:
+    roomy = simulate("roomy", Hazards())
+    crowded = simulate("crowded", Hazards(), "--storage-capacity-gb", "0.2")
+    codes = {item["code"] for item in json.loads(Path(crowded[0]).read_text())["warnings"]}
+    assert "crowded" in codes
+    capsys.readouterr()
+    assert main(["compare", *roomy, "--", *crowded, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {line["verdict"] for line in found["lines"]} == {"no rank"}
+    assert any("crowded0 was crowded" in text for text in found["doubts"])
+
+
+def test_a_suite_and_a_submission_refuse_a_faulty_row_by_name(
+    hazardous: Callable[[Hazards], None], tmp_path: Path, capsys: Printed
+) -> None:
+    hazardous(FAILING_READS)
+    suite = ["suite", "storage-only", "--simulate", "--model", "tiny-1b", "--tier-seconds", "30", "--quiet"]
+    assert main([*suite, "--output-dir", str(tmp_path / "suite"), "--set", "max_errors=1000000"]) == 1
+    text = capsys.readouterr().out
+    text = " ".join(text.split())
+    assert "storage-only is faulty: " in text
+    assert "It has no rank, and nothing here rests on it." in text
+    submission = ["suite", "mlperf", "--option", "1", "--simulate", "--duration", "10", "--trials", "1"]
+    submission += ["--quiet", "--set", "max_errors=1000000", "--output-dir", str(tmp_path / "submission")]
+    assert main(submission) == 1
+    text = capsys.readouterr().out
+    assert "Division: INVALID" in text
+    assert "trial 1 is faulty: " in text
