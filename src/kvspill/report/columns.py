@@ -1,11 +1,12 @@
 """The columns of result tables: run parameters and figures under the titles that analyses look for."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-Better = Literal["higher", "lower", "neither"]
+from kvspill.result.catalog import shown_at
+from kvspill.result.metrics import Better, Figure, Place
 
 STORAGE_THROUGHPUT = "storage_throughput_tokens_per_sec"
 WALL_THROUGHPUT = "avg_throughput_tokens_per_sec"
@@ -34,63 +35,24 @@ class Parameter:
     name: str
 
 
-def _latencies(title: str, name: str, better: Better) -> Iterator[Column]:
-    for stat in ("mean", "p50", "p95", "p99"):
-        label = "Mean" if stat == "mean" else stat.upper()
-        yield Column(f"{title} {label} (ms)", f"{name}.{stat}", "ms", better, (name, stat))
+def _path(figure: Figure) -> tuple[str, ...]:
+    if figure.name == IO_TIME:
+        # Where kv-cache.py has it, and so do we.
+        return ("", "total_storage_io_latency")
+    inside = () if figure.metric.block == "summary" else (figure.metric.block,)
+    return (*inside, figure.name, *((figure.stat,) if figure.stat else ()))
 
 
-def _cache(title: str, name: str, unit: str, better: Better, digits: int = 2) -> Column:
-    return Column(title, name, unit, better, ("cache_stats", name), digits)
-
-
-COLUMNS: tuple[Column, ...] = (
+COLUMNS: tuple[Column, ...] = tuple(
     Column(
-        "Storage Throughput (tokens/sec)",
-        STORAGE_THROUGHPUT,
-        "tokens/s",
-        "higher",
-        ("storage_throughput_tokens_per_sec",),
-    ),
-    Column(
-        "Storage Requests/sec",
-        "storage_requests_per_sec",
-        "requests/s",
-        "higher",
-        ("storage_requests_per_sec",),
-        4,
-    ),
-    Column("Total I/O Time (s)", IO_TIME, "s", "neither", ("", "total_storage_io_latency")),
-    Column(
-        "Wall-Clock Throughput (tokens/sec)",
-        WALL_THROUGHPUT,
-        "tokens/s",
-        "higher",
-        ("avg_throughput_tokens_per_sec",),
-    ),
-    Column(
-        "Wall-Clock Requests/sec", "requests_per_second", "requests/s", "higher", ("requests_per_second",), 3
-    ),
-    Column("Total Tokens", "total_tokens", "tokens", "higher", ("total_tokens",), 0),
-    Column("Total Requests", "total_requests", "requests", "higher", ("total_requests",), 0),
-    *_latencies("E2E Latency", "end_to_end_latency_ms", "lower"),
-    *_latencies("Gen Latency", "generation_latency_ms", "neither"),
-    *_latencies("Storage Latency", "storage_io_latency_ms", "lower"),
-    _cache("Cache Hit Rate", "cache_hit_rate", "ratio", "higher", 4),
-    _cache("Read/Write Ratio", "read_write_ratio", "ratio", "neither"),
-    _cache("Total Read (GB)", "total_read_gb", "GiB", "higher"),
-    _cache("Total Write (GB)", "total_write_gb", "GiB", "higher"),
-    _cache("Prefill Bytes Written (GB)", "prefill_bytes_written_gb", "GiB", "higher"),
-    _cache("Decode Bytes Read (GB)", DECODE_BYTES, "GiB", "higher"),
-    Column("NVMe Throughput (tokens/sec)", "nvme_throughput", "tokens/s", "higher", ("nvme_throughput",)),
-    _cache("Storage Read Bandwidth (GiB/s)", "tier_storage_read_bandwidth_gbps", "GiB/s", "higher", 3),
-    _cache("Storage Write Bandwidth (GiB/s)", "tier_storage_write_bandwidth_gbps", "GiB/s", "higher", 3),
-    _cache("NVMe Read P95 (ms)", "nvme_read_p95_ms", "ms", "lower"),
-    _cache("NVMe Write P95 (ms)", "nvme_write_p95_ms", "ms", "lower"),
-    _cache("NVMe Read Device P95 (ms)", "nvme_read_device_p95_ms", "ms", "lower"),
-    _cache("NVMe Write Device P95 (ms)", "nvme_write_device_p95_ms", "ms", "lower"),
-    _cache("CPU Read P95 (ms)", "cpu_read_p95_ms", "ms", "lower"),
-    _cache("GPU Read P95 (ms)", "gpu_read_p95_ms", "ms", "lower"),
+        figure.title,
+        figure.key,
+        figure.metric.unit,
+        figure.metric.better,
+        _path(figure),
+        figure.digits,
+    )
+    for figure in shown_at(Place.COLUMN)
 )
 """The first 25 are the columns of the existing summaries, with their titles."""
 

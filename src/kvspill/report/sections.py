@@ -11,18 +11,12 @@ from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
+from kvspill.result.catalog import shown_at
 from kvspill.result.io_model import io_model_rows
+from kvspill.result.metrics import Place
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
-_TRIAL_METRICS = (
-    "avg_throughput_tokens_per_sec",
-    "storage_throughput_tokens_per_sec",
-    "nvme_throughput",
-    "decode_bytes_read_gb",
-    "tier_storage_read_bandwidth_gbps",
-    "tier_storage_write_bandwidth_gbps",
-)
 _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
 
 
@@ -93,17 +87,10 @@ def _read_written(cache: Mapping[str, Any]) -> str:
 def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
     summary = result["summary"]
     yield title("LATENCY BREAKDOWN" + label(result))
-    names = (
-        ("End-to-end", "end_to_end_latency_ms"),
-        ("= Queue wait", "queue_wait_completed_ms"),
-        ("+ Storage I/O", "storage_io_latency_ms"),
-        ("+ Generation", "generation_latency_ms"),
-        ("+ Other", "other_ms"),
-    )
     rows = []
-    for text, name in names:
-        statistics = summary[name] or {}
-        rows.append((text, *(duration(statistics.get(stat)) for stat in _SHOWN)))
+    for figure in shown_at(Place.LATENCY):
+        statistics = summary.get(figure.name) or {}
+        rows.append((figure.title, *(duration(statistics.get(stat)) for stat in _SHOWN)))
     yield grid(("per request", *_SHOWN), rows)
     wait = summary["queue_wait_ms"]
     unfinished = result["honesty"]["requests"]["unfinished"]
@@ -283,7 +270,7 @@ def _trials(result: Mapping[str, Any]) -> Iterator[Part]:
     asked = block.get("asked", block["count"])
     yield title(f"TRIALS: {block['complete']} complete of {asked}, the middle one shown above")
     rows = []
-    for name in _TRIAL_METRICS:
+    for name in (figure.name for figure in shown_at(Place.TRIALS)):
         found = block["metrics"].get(name)
         if found is not None:
             spread = "-" if found["cv"] is None else f"{found['cv']:.1%}"

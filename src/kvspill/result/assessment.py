@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kvspill.result.metrics import Measured
+from kvspill.result.measured import Measured
 from kvspill.result.schema import Criterion, StorageHealth
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"

@@ -1,7 +1,14 @@
-"""The list of all metrics, in the order in which they are reported."""
+"""The list of all metrics, in the order in which they are reported, and what is shown where."""
 
 from kvspill.result.catalog_cache import CACHE_METRICS
 from kvspill.result.catalog_requests import REQUEST_METRICS
 from kvspill.result.catalog_tiers import TIER_METRICS
+from kvspill.result.metrics import Figure, Place
 
 METRICS = REQUEST_METRICS + TIER_METRICS + CACHE_METRICS
+
+
+def shown_at(place: Place) -> tuple[Figure, ...]:
+    """The figures of a place in their order there."""
+    found = [item for metric in METRICS for item in metric.shown(place)]
+    return tuple(figure for _, figure in sorted(found, key=lambda item: item[0]))

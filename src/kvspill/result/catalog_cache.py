@@ -1,7 +1,8 @@
 """Metrics of the cache: lookups, hits by kind, entries, evictions (S5)."""
 
 from kvspill.records import HitType, Outcome, Purpose, Tier
-from kvspill.result.metrics import TIER_NAMES, Measured, Metric, Value, gib, ratio
+from kvspill.result.measured import TIER_NAMES, Measured, gib, ratio
+from kvspill.result.metrics import Area, Metric, Value, column, headline
 
 
 def _arrivals_in(m: Measured, tier: str) -> Value:
@@ -63,6 +64,12 @@ CACHE_METRICS = (
         _hit_rate,
         "cache_stats",
         headline=True,
+        better="higher",
+        about=(Area.CACHE,),
+        views=(
+            column(20, "Cache Hit Rate", digits=4),
+            headline(9, "Cache hit rate", digits=1),
+        ),
     ),
     Metric(
         "reuse_hit_rate",

@@ -2,7 +2,8 @@
 
 from kvspill.measure.histograms import Histogram, merged
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
-from kvspill.result.metrics import Measured, Metric, Value, gib, ratio
+from kvspill.result.measured import Measured, gib, ratio
+from kvspill.result.metrics import Area, Better, Metric, Place, Value, View, column, headline, trials
 
 
 def _storage_tokens_per_sec(m: Measured) -> Value:
@@ -54,6 +55,13 @@ THROUGHPUT = (
         "With a load that the system can follow it shows the load, not the device: see offered load.",
         _tokens_per_sec,
         headline=True,
+        better="higher",
+        about=(Area.LOAD,),
+        views=(
+            column(4, "Wall-Clock Throughput (tokens/sec)"),
+            headline(1, "Throughput, wall clock"),
+            trials(1),
+        ),
     ),
     Metric(
         "total_tokens_per_sec",
@@ -72,6 +80,16 @@ THROUGHPUT = (
         "comparable between different numbers of users.",
         _storage_tokens_per_sec,
         headline=True,
+        better="higher",
+        about=(
+            Area.LOAD,
+            Area.STORAGE,
+        ),
+        views=(
+            column(1, "Storage Throughput (tokens/sec)"),
+            headline(2, "Throughput over storage I/O time"),
+            trials(2),
+        ),
     ),
     Metric(
         "requests_per_second",
@@ -81,6 +99,20 @@ THROUGHPUT = (
         "Requests differ in size: compare only equal seeds and workloads.",
         lambda m: m.per_second(m.recorder.requests.completed),
         headline=True,
+        better="higher",
+        about=(Area.LOAD,),
+        views=(column(5, "Wall-Clock Requests/sec", digits=3),),
+    ),
+    Metric(
+        "storage_requests_per_sec",
+        "requests/s",
+        "requests completed in the window / total_storage_io_time",
+        "As storage_throughput_tokens_per_sec, in requests.",
+        "As storage_throughput_tokens_per_sec.",
+        lambda m: ratio(m.recorder.requests.completed, m.storage_io_seconds),
+        better="higher",
+        about=(Area.LOAD, Area.STORAGE),
+        views=(column(2, "Storage Requests/sec", digits=4),),
     ),
     Metric(
         "nvme_throughput",
@@ -90,6 +122,12 @@ THROUGHPUT = (
         "Read amplification makes it many times the generated tokens; that is the workload, not an error.",
         lambda m: m.per_second(_storage_tokens(m)),
         headline=True,
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(
+            column(26, "NVMe Throughput (tokens/sec)"),
+            trials(3),
+        ),
     ),
     Metric(
         "nvme_tokens_processed",
@@ -117,6 +155,9 @@ COUNTS = (
         "The number of values behind the request latencies.",
         "Failed, shed and unfinished requests are not in it: they have their own counts.",
         lambda m: m.recorder.requests.completed,
+        better="higher",
+        about=(Area.LOAD,),
+        views=(column(7, "Total Requests", digits=0),),
     ),
     Metric(
         "requests_completed",
@@ -125,6 +166,9 @@ COUNTS = (
         "Compare with the requests that arrived.",
         "Counts the window only; the whole run's count is in honesty.",
         lambda m: m.recorder.requests.completed,
+        better="higher",
+        about=(Area.LOAD,),
+        views=(headline(10, "Requests completed", digits=0),),
     ),
     Metric(
         "requests_failed",
@@ -157,6 +201,9 @@ COUNTS = (
         "The numerator of the token rates.",
         "A request's tokens count all at once, when it completes.",
         lambda m: m.recorder.requests.tokens,
+        better="higher",
+        about=(Area.LOAD,),
+        views=(column(6, "Total Tokens", digits=0),),
     ),
     Metric(
         "total_storage_io_time",
@@ -166,6 +213,8 @@ COUNTS = (
         "The divisor of storage_throughput_tokens_per_sec.",
         "A sum over concurrent requests: larger than the window where many wait at once.",
         lambda m: m.storage_io_seconds,
+        about=(Area.STORAGE,),
+        views=(column(3, "Total I/O Time (s)"),),
     ),
     Metric(
         "total_generation_time",
@@ -178,8 +227,33 @@ COUNTS = (
 )
 
 
-def _latency(name: str, part: str, formula: str, use: str, misleads: str) -> Metric:
-    return Metric(name, "ms", formula, use, misleads, lambda m: m.request_ms(part))
+def _latency(
+    name: str, part: str, formula: str, use: str, misleads: str, better: Better = "neither", *views: View
+) -> Metric:
+    return Metric(
+        name,
+        "ms",
+        formula,
+        use,
+        misleads,
+        lambda m: m.request_ms(part),
+        better=better,
+        about=(Area.LATENCY, Area.STORAGE) if part == "storage" else (Area.LATENCY,),
+        views=views,
+    )
+
+
+def _columns(order: int, title: str) -> tuple[View, ...]:
+    """Four columns of a latency, under the titles that analyses look for."""
+    stats = {"mean": "Mean", "p50": "P50", "p95": "P95", "p99": "P99"}
+    return tuple(
+        column(order + place, f"{title} {label} (ms)", stat=stat)
+        for place, (stat, label) in enumerate(stats.items())
+    )
+
+
+def _console(order: int, title: str) -> View:
+    return View(Place.LATENCY, order, title)
 
 
 LATENCIES = (
@@ -189,6 +263,10 @@ LATENCIES = (
         "queue wait + storage I/O + generation + other, from the intended time to the end, per request",
         "What the user feels.",
         "Under overload it grows with the duration and describes the backlog, not the device.",
+        "lower",
+        *_columns(8, "E2E Latency"),
+        headline(6, "End-to-end latency, p95", stat="p95"),
+        _console(1, "End-to-end"),
     ),
     Metric(
         "queue_wait_ms",
@@ -205,6 +283,8 @@ LATENCIES = (
         "the same for completed requests only, so that the four parts add up to end-to-end",
         "The breakdown of completed requests.",
         "Under overload only the lucky ones complete.",
+        "lower",
+        _console(2, "= Queue wait"),
     ),
     _latency(
         "storage_io_latency_ms",
@@ -213,6 +293,10 @@ LATENCIES = (
         "demotions and the backend's queue included",
         "The whole storage path as one request sees it.",
         "Not the device's own time: for that see storage_read_device_p95_ms.",
+        "lower",
+        *_columns(16, "Storage Latency"),
+        headline(7, "Storage I/O per request, p95", stat="p95"),
+        _console(3, "+ Storage I/O"),
     ),
     _latency(
         "generation_latency_ms",
@@ -220,6 +304,9 @@ LATENCIES = (
         "tokens to generate x the mode's time per token",
         "The compute that paces the I/O.",
         "Simulated compute, whatever the machine.",
+        "neither",
+        *_columns(12, "Gen Latency"),
+        _console(4, "+ Generation"),
     ),
     _latency(
         "other_ms",
@@ -227,6 +314,8 @@ LATENCIES = (
         "end-to-end - queue wait - storage I/O - generation",
         "The harness itself: should be next to nothing.",
         "Where it is large, the client is the bottleneck.",
+        "lower",
+        _console(5, "+ Other"),
     ),
     _latency(
         "prefill_latency_ms",

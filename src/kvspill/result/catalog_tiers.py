@@ -2,7 +2,8 @@
 
 from kvspill.measure.histograms import Histogram
 from kvspill.records import Purpose, Verb
-from kvspill.result.metrics import Measured, Metric, Value, gib, ratio
+from kvspill.result.measured import Measured, gib, ratio
+from kvspill.result.metrics import Area, Metric, Value, column, headline, trials
 
 REUSE_READS = (Purpose.DECODE, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 PREFILL_WRITES = (Purpose.PREFILL, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
@@ -76,6 +77,13 @@ VOLUMES = (
         lambda m: gib(m.bytes_moved(Verb.READ, *REUSE_READS)),
         "cache_stats",
         headline=True,
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(
+            column(25, "Decode Bytes Read (GB)"),
+            headline(3, "Decode bytes read"),
+            trials(4),
+        ),
     ),
     Metric(
         "prefill_bytes_written_gb",
@@ -85,6 +93,9 @@ VOLUMES = (
         "With a small capacity evicted entries are written again: see rebuilt_bytes_written_gib.",
         lambda m: gib(m.bytes_moved(Verb.WRITE, *PREFILL_WRITES)),
         "cache_stats",
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(column(24, "Prefill Bytes Written (GB)"),),
     ),
     Metric(
         "rebuilt_bytes_written_gib",
@@ -121,6 +132,9 @@ VOLUMES = (
         "As total_read_bytes.",
         lambda m: gib(m.bytes_moved(Verb.READ)),
         "cache_stats",
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(column(22, "Total Read (GB)"),),
     ),
     Metric(
         "total_write_gb",
@@ -130,6 +144,9 @@ VOLUMES = (
         "As total_write_bytes.",
         lambda m: gib(m.bytes_moved(Verb.WRITE)),
         "cache_stats",
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(column(23, "Total Write (GB)"),),
     ),
     Metric(
         "read_write_ratio",
@@ -139,6 +156,8 @@ VOLUMES = (
         "Set by the I/O model: engines that read each block once are far below it.",
         lambda m: ratio(m.bytes_moved(Verb.READ), m.bytes_moved(Verb.WRITE)),
         "cache_stats",
+        about=(Area.STORAGE,),
+        views=(column(21, "Read/Write Ratio"),),
     ),
     Metric(
         "read_iops",
@@ -206,6 +225,16 @@ TIERS = (
         _tier_bandwidth,
         "cache_stats",
         headline=True,
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(
+            column(27, "Storage Read Bandwidth (GiB/s)", "tier_storage_read_bandwidth_gbps", digits=3),
+            column(28, "Storage Write Bandwidth (GiB/s)", "tier_storage_write_bandwidth_gbps", digits=3),
+            headline(4, "Storage read bandwidth", "tier_storage_read_bandwidth_gbps", digits=3),
+            headline(5, "Storage write bandwidth", "tier_storage_write_bandwidth_gbps", digits=3),
+            trials(5, "tier_storage_read_bandwidth_gbps"),
+            trials(6, "tier_storage_write_bandwidth_gbps"),
+        ),
     ),
     Metric(
         "{tier}_{verb}{component}_{stat}_ms",
@@ -216,6 +245,17 @@ TIERS = (
         "Entries differ in size: compare equal workloads, or io_time_per_gib_ms.",
         _tier_latency,
         "cache_stats",
+        better="lower",
+        about=(Area.STORAGE,),
+        views=(
+            column(29, "NVMe Read P95 (ms)", "nvme_read_p95_ms"),
+            column(30, "NVMe Write P95 (ms)", "nvme_write_p95_ms"),
+            column(31, "NVMe Read Device P95 (ms)", "nvme_read_device_p95_ms"),
+            column(32, "NVMe Write Device P95 (ms)", "nvme_write_device_p95_ms"),
+            column(33, "CPU Read P95 (ms)", "cpu_read_p95_ms"),
+            column(34, "GPU Read P95 (ms)", "gpu_read_p95_ms"),
+            headline(8, "Storage read in the device, p95", "storage_read_device_p95_ms"),
+        ),
     ),
     Metric(
         "{tier}_delete_{stat}_ms",

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvspill.measure.histograms import Histogram
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
-from kvspill.result.metrics import Measured, ratio
+from kvspill.result.measured import Measured, ratio
 from kvspill.result.schema import (
     ByteCounts,
     CeilingShare,

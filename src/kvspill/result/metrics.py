@@ -1,24 +1,16 @@
-"""What a metric is: one declarative object from which the summary, the console and the documentation come."""
+"""What a metric is: one declarative object from which every table, page and document takes what it shows."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
-from kvspill.measure.histograms import STATISTICS, Histogram
-from kvspill.measure.lanes import Lane
-from kvspill.measure.recorder import Recorder
-from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
+from kvspill.measure.histograms import STATISTICS
+from kvspill.result.measured import TIER_NAMES, Measured
 
 Value = int | float | dict[str, float] | None
-
-TIER_NAMES: Mapping[str, Tier] = {
-    "gpu": Tier.GPU,
-    "cpu": Tier.CPU,
-    "storage": Tier.STORAGE,
-    "nvme": Tier.STORAGE,
-}
-"""Names of tiers in metrics; kv-cache.py calls the storage tier nvme, whatever the device is."""
+Better = Literal["higher", "lower", "neither"]
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "tier": tuple(TIER_NAMES),
@@ -28,82 +20,70 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "stat": STATISTICS,
 }
 
-QOS_TARGETS_MS: Mapping[QoS, tuple[float, float]] = {
-    QoS.INTERACTIVE: (50.0, 100.0),
-    QoS.RESPONSIVE: (100.0, 200.0),
-    QoS.BATCH: (1000.0, 5000.0),
-}
-"""Default p95 and p99 targets of the service classes."""
+
+class Area(StrEnum):
+    """What figures speak of, and what warnings put in doubt."""
+
+    LOAD = "load"
+    LATENCY = "latency"
+    STORAGE = "storage"
+    CACHE = "cache"
+
+
+class Place(StrEnum):
+    """Where a metric can be shown."""
+
+    COLUMN = "column"
+    """Of result tables and comparisons."""
+    HEADLINE = "headline"
+    """Of the result page."""
+    LATENCY = "latency"
+    """The console's breakdown of a request's time."""
+    TRIALS = "trials"
+    """The console's table of trials."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the report needs to know of the configuration."""
+class View:
+    """One place where a metric is shown, under which title and in which position."""
 
-    seed: int | None = None
-    num_users: int = 1
-    servers: int = 1
-    performance_profile: str = "latency"
-    min_tokens_per_sec: float | None = None
-    device_bandwidth_gbps: float | None = None
-    qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)
+    place: Place
+    order: int
+    title: str
+    name: str = ""
+    """Which of a family; empty where the metric is only one."""
+    stat: str = ""
+    """Which of its statistics, where it has several."""
+    digits: int = 2
 
 
-class Measured:
-    """All that a metric may be computed from: the recorder's window, the engine's facts, the settings."""
+def column(order: int, title: str, name: str = "", *, stat: str = "", digits: int = 2) -> View:
+    return View(Place.COLUMN, order, title, name, stat, digits)
 
-    def __init__(self, recorder: Recorder, facts: RunFacts, settings: Settings):
-        self.recorder = recorder
-        self.facts = facts
-        self.settings = settings
-        self.wall_seconds = recorder.window_seconds
-        self._tiers = {tier_facts.tier: tier_facts for tier_facts in facts.tiers}
-        self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
 
-    def tier(self, name: str) -> TierFacts | None:
-        """The tier's facts, or None where the run had no such tier: it was not measured."""
-        return self._tiers.get(TIER_NAMES[name])
+def headline(order: int, title: str, name: str = "", *, stat: str = "", digits: int = 2) -> View:
+    return View(Place.HEADLINE, order, title, name, stat, digits)
 
-    def lane(self, name: str, verb: str) -> Lane | None:
-        return self.recorder.lane(TIER_NAMES[name], Verb(verb)) if self.tier(name) else None
 
-    def lanes(self, *verbs: Verb) -> list[Lane]:
-        return [lane for lane in self.recorder.lanes() if lane.verb in verbs and lane.tier in self._tiers]
+def trials(order: int, name: str = "") -> View:
+    return View(Place.TRIALS, order, "", name)
 
-    def statistics_ms(self, histogram: Histogram) -> dict[str, float] | None:
-        """A histogram's statistics, computed once."""
-        key = id(histogram)
-        if key not in self._statistics:
-            # Kept with its statistics: the id of one that is gone could become another's.
-            self._statistics[key] = (histogram, histogram.statistics_ms())
-        return self._statistics[key][1]
 
-    def request_ms(self, part: str) -> dict[str, float] | None:
-        return self.statistics_ms(self.recorder.requests.parts[part])
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a metric as it is shown somewhere."""
 
-    def per_second(self, amount: float | None) -> float | None:
-        return ratio(amount, self.wall_seconds)
+    metric: "Metric"
+    name: str
+    """The metric's own name, or that of one of its family."""
+    stat: str
+    title: str
+    digits: int
 
     @property
-    def storage_io_seconds(self) -> float:
-        return self.recorder.cache_call_ns / NS_PER_SEC
-
-    def bytes_moved(self, verb: Verb, *purposes: Purpose) -> int:
-        """Logical bytes over all tiers, of these purposes or of all."""
-        wanted = purposes or tuple(Purpose)
-        return sum(lane.nbytes[purpose] for lane in self.lanes(verb) for purpose in wanted)
-
-    def ops(self, verb: Verb, *purposes: Purpose) -> int:
-        wanted = purposes or tuple(Purpose)
-        return sum(lane.ops[purpose] for lane in self.lanes(verb) for purpose in wanted)
-
-    def lookups(self, outcome: Outcome, *, without: tuple[Purpose, ...] = ()) -> int:
-        counted = self.recorder.lookups.items()
-        return sum(n for (found, purpose, _, _), n in counted if found is outcome and purpose not in without)
-
-    def looked_up(self, hit_type: HitType) -> int:
-        """Lookups of that kind, however they ended."""
-        return sum(n for (_, _, kind, _), n in self.recorder.lookups.items() if kind is hit_type)
+    def key(self) -> str:
+        """The name by which comparisons know it."""
+        return f"{self.name}.{self.stat}" if self.stat else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +103,11 @@ class Metric:
     """Where it stands in the old shape: summary or cache_stats."""
     headline: bool = False
     """True where trials are compared by it."""
+    better: Better = "neither"
+    about: tuple[Area, ...] = ()
+    """What it speaks of: a warning that touches one of these puts it in doubt."""
+    views: tuple[View, ...] = ()
+    """Where it is shown, beside the list of all metrics."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -133,6 +118,12 @@ class Metric:
         for values in product(*(AXES[axis] for axis in self.axes)):
             places = dict(zip(self.axes, values, strict=True))
             yield self.name.format(**places), places
+
+    def shown(self, place: Place) -> Iterator[tuple[int, Figure]]:
+        """Its figures at that place, each with its position there."""
+        for view in self.views:
+            if view.place is place:
+                yield view.order, Figure(self, view.name or self.name, view.stat, view.title, view.digits)
 
     def evaluate(self, measured: Measured) -> dict[str, Value]:
         return {name: self.function(measured, **places) for name, places in self.expand()}
@@ -145,14 +136,3 @@ def evaluate(metrics: tuple[Metric, ...], measured: Measured) -> dict[str, dict[
         for metric in metrics
         for name, value in metric.evaluate(measured).items()
     }
-
-
-def ratio(amount: float | None, base: float | None) -> float | None:
-    """amount / base, or None where either is missing or the base is zero: not measured is not zero."""
-    if amount is None or not base:
-        return None
-    return amount / base
-
-
-def gib(nbytes: int | None) -> float | None:
-    return None if nbytes is None else nbytes / GIB

@@ -102,7 +102,9 @@ def read_json(path: Path) -> Any:
     except UnicodeEncodeError:
         raise UsageError(f"{path}: holds half a character (\\ud…); write it again or run it again") from None
     except json.JSONDecodeError as error:
-        if error.pos >= len(text.rstrip()) - 1 or "Unterminated" in error.msg:
+        rest = text[error.pos :].rstrip()
+        in_a_word = any(word.startswith(rest) for word in ("null", "true", "false"))
+        if len(rest) <= 1 or in_a_word or "Unterminated" in error.msg:
             raise UsageError(
                 f"{path}: cut short after {len(text):,} characters; copy it again or run it again"
             ) from None

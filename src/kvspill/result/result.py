@@ -20,7 +20,8 @@ from kvspill.result.assessment import assess
 from kvspill.result.catalog import METRICS
 from kvspill.result.command import command_of
 from kvspill.result.honesty import Ceiling, faults_of, honesty_block
-from kvspill.result.metrics import Measured, Settings, evaluate
+from kvspill.result.measured import Measured, Settings
+from kvspill.result.metrics import evaluate
 from kvspill.result.schema import (
     SCHEMA_VERSION,
     Caution,

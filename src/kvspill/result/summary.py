@@ -6,7 +6,7 @@ from typing import Any
 from kvspill.measure.histograms import Histogram, merged
 from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
 from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
-from kvspill.result.metrics import Measured, ratio
+from kvspill.result.measured import Measured, ratio
 from kvspill.result.schema import QosClass, Sla, StorageHealth, Summary
 
 _LATE_SHARE = 0.05

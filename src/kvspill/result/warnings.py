@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, lateness_p99_ms
-from kvspill.result.metrics import Measured
+from kvspill.result.measured import Measured
 from kvspill.result.schema import Caution, Honesty, SteadyState
 
 LATE_MS = 10.0

@@ -8,11 +8,10 @@ from kvspill.report.columns import finite
 from kvspill.report.compare.render import figure as number
 from kvspill.report.compare.render import significant
 from kvspill.report.html.facts import Labelled, cache_stat
+from kvspill.result.catalog import shown_at
+from kvspill.result.metrics import Area, Figure, Place
 
-LOAD = "load"
-LATENCY = "latency"
-STORAGE = "storage"
-CACHE = "cache"
+LOAD, LATENCY, STORAGE, CACHE = Area.LOAD, Area.LATENCY, Area.STORAGE, Area.CACHE
 
 _TOUCHES: Mapping[str, tuple[str, ...]] = {
     "overload": (LATENCY,),
@@ -48,36 +47,14 @@ GRAVE = (
 """Doubts that are said above the figures."""
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """One row of the headline table."""
-
-    name: str
-    title: str
-    unit: str
-    about: tuple[str, ...]
-    digits: int = 2
-    factor: float = 1.0
-
-    def text(self, value: float) -> str:
-        """Latencies with the digits that their histograms have, other figures with those they need."""
-        return significant(value) if self.unit == "ms" else number(value * self.factor, self.digits)
+HEADLINES = shown_at(Place.HEADLINE)
 
 
-HEADLINES = (
-    Headline("avg_throughput_tokens_per_sec", "Throughput, wall clock", "tokens/s", (LOAD,)),
-    Headline(
-        "storage_throughput_tokens_per_sec", "Throughput over storage I/O time", "tokens/s", (LOAD, STORAGE)
-    ),
-    Headline("decode_bytes_read_gb", "Decode bytes read", "GiB", (STORAGE,)),
-    Headline("tier_storage_read_bandwidth_gbps", "Storage read bandwidth", "GiB/s", (STORAGE,), 3),
-    Headline("tier_storage_write_bandwidth_gbps", "Storage write bandwidth", "GiB/s", (STORAGE,), 3),
-    Headline("end_to_end_latency_ms.p95", "End-to-end latency, p95", "ms", (LATENCY,)),
-    Headline("storage_io_latency_ms.p95", "Storage I/O per request, p95", "ms", (LATENCY, STORAGE)),
-    Headline("storage_read_device_p95_ms", "Storage read in the device, p95", "ms", (STORAGE,)),
-    Headline("cache_hit_rate", "Cache hit rate", "%", (CACHE,), 1, 100.0),
-    Headline("requests_completed", "Requests completed", "requests", (LOAD,), 0),
-)
+def _text(figure: Figure, value: float) -> str:
+    """Latencies with the digits that their histograms have, other figures with those they need."""
+    if figure.metric.unit == "ms":
+        return significant(value)
+    return number(value * (100.0 if figure.metric.unit == "ratio" else 1.0), figure.digits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +80,32 @@ def headline_rows(results: Sequence[Labelled]) -> list[HeadlineRow]:
     for headline in HEADLINES:
         cells = tuple(_shown(headline, item.result) for item in results)
         if any(cell.value != "not measured" for cell in cells):
-            rows.append(HeadlineRow(headline.title, headline.unit, cells))
+            unit = headline.metric.unit
+            rows.append(HeadlineRow(headline.title, "%" if unit == "ratio" else unit, cells))
     return rows
 
 
-def _metric(result: Mapping[str, Any], name: str) -> float | None:
-    base, _, part = name.partition(".")
-    value = result["metrics"].get(base, {}).get("value")
-    return finite(value.get(part) if isinstance(value, Mapping) else value)
+def _metric(result: Mapping[str, Any], figure: Figure) -> float | None:
+    value = result["metrics"].get(figure.name, {}).get("value")
+    return finite(value.get(figure.stat) if isinstance(value, Mapping) else value)
 
 
-def _shown(headline: Headline, result: Mapping[str, Any]) -> Shown:
-    statistics = _trials(result).get(headline.name)
+def _shown(headline: Figure, result: Mapping[str, Any]) -> Shown:
+    statistics = _trials(result).get(headline.key)
     middle = finite(statistics.get("median")) if statistics else None
-    value = _metric(result, headline.name) if middle is None else middle
+    value = _metric(result, headline) if middle is None else middle
     if value is None:
         return Shown("not measured", "", ())
     codes = dict.fromkeys(
         item["code"] for item in result["warnings"] if _touched(headline, item["code"], result)
     )
-    return Shown(headline.text(value), _spread(headline, statistics), tuple(codes))
+    return Shown(_text(headline, value), _spread(headline, statistics), tuple(codes))
 
 
-def _touched(headline: Headline, code: str, result: Mapping[str, Any]) -> bool:
+def _touched(headline: Figure, code: str, result: Mapping[str, Any]) -> bool:
     if code == "modelled_tier":
         return _modelled(headline, result)
-    return any(about in _TOUCHES.get(code, ()) for about in headline.about)
+    return any(about in _TOUCHES.get(code, ()) for about in headline.metric.about)
 
 
 def doubts_of_all(result: Mapping[str, Any]) -> tuple[str, ...]:
@@ -137,14 +114,14 @@ def doubts_of_all(result: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(code for code in codes if code not in _TOUCHES and code != "modelled_tier")
 
 
-def _modelled(headline: Headline, result: Mapping[str, Any]) -> bool:
+def _modelled(headline: Figure, result: Mapping[str, Any]) -> bool:
     """Whether times of a model entered this figure: a request's come from every tier that served it."""
     served = {
         tier["tier"] for tier in result["tiers"] if tier["modelled"] and _moved_bytes(result, tier["tier"])
     }
-    if headline.about == (STORAGE,):
-        return STORAGE in served
-    return headline.about != (CACHE,) and bool(served)
+    if headline.metric.about == (STORAGE,):
+        return STORAGE.value in served
+    return headline.metric.about != (CACHE,) and bool(served)
 
 
 def _moved_bytes(result: Mapping[str, Any], tier: str) -> bool:
@@ -159,14 +136,14 @@ def _trials(result: Mapping[str, Any]) -> Mapping[str, Any]:
     return metrics if isinstance(metrics, Mapping) else {}
 
 
-def _spread(headline: Headline, statistics: Mapping[str, Any] | None) -> str:
+def _spread(headline: Figure, statistics: Mapping[str, Any] | None) -> str:
     """The spread between trials, or that there is none to speak of."""
     if not statistics:
         return ""
     low, high, cv = (finite(statistics.get(key)) for key in ("ci95_low", "ci95_high", "cv"))
     if low is None or high is None:
         return "median of the trials"
-    ends = " to ".join(headline.text(end) for end in (low, high))
+    ends = " to ".join(_text(headline, end) for end in (low, high))
     spread = "" if cv is None else f", CV {cv:.1%}"
     return f"median; mean within {ends} (95 %){spread}"
 

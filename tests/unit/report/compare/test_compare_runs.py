@@ -88,6 +88,13 @@ def test_tables_give_back_what_results_hold(tmp_path: Path) -> None:
             assert run.config[name] == direct.config[name]
 
 
+@pytest.mark.parametrize("text", ['{"x": nul', '{"x": t', '{"x": -', '{"x', '{"x": [1,'])
+def test_a_result_that_ends_inside_a_word_is_called_cut_short(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    assert "cut short" in refusal(path)
+
+
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_result_is_called_cut_short(tmp_path: Path, kept: float) -> None:
     text = json.dumps(sample.result())

@@ -1,0 +1,105 @@
+"""All that metrics are computed from: the recorder's window, the engine's facts and the settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvspill.measure.histograms import Histogram
+from kvspill.measure.lanes import Lane
+from kvspill.measure.recorder import Recorder
+from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
+
+TIER_NAMES: Mapping[str, Tier] = {
+    "gpu": Tier.GPU,
+    "cpu": Tier.CPU,
+    "storage": Tier.STORAGE,
+    "nvme": Tier.STORAGE,
+}
+"""Names of tiers in metrics; kv-cache.py calls the storage tier nvme, whatever the device is."""
+
+QOS_TARGETS_MS: Mapping[QoS, tuple[float, float]] = {
+    QoS.INTERACTIVE: (50.0, 100.0),
+    QoS.RESPONSIVE: (100.0, 200.0),
+    QoS.BATCH: (1000.0, 5000.0),
+}
+"""Default p95 and p99 targets of the service classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the report needs to know of the configuration."""
+
+    seed: int | None = None
+    num_users: int = 1
+    servers: int = 1
+    performance_profile: str = "latency"
+    min_tokens_per_sec: float | None = None
+    device_bandwidth_gbps: float | None = None
+    qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)
+
+
+class Measured:
+    """All that a metric may be computed from: the recorder's window, the engine's facts, the settings."""
+
+    def __init__(self, recorder: Recorder, facts: RunFacts, settings: Settings):
+        self.recorder = recorder
+        self.facts = facts
+        self.settings = settings
+        self.wall_seconds = recorder.window_seconds
+        self._tiers = {tier_facts.tier: tier_facts for tier_facts in facts.tiers}
+        self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
+
+    def tier(self, name: str) -> TierFacts | None:
+        """The tier's facts, or None where the run had no such tier: it was not measured."""
+        return self._tiers.get(TIER_NAMES[name])
+
+    def lane(self, name: str, verb: str) -> Lane | None:
+        return self.recorder.lane(TIER_NAMES[name], Verb(verb)) if self.tier(name) else None
+
+    def lanes(self, *verbs: Verb) -> list[Lane]:
+        return [lane for lane in self.recorder.lanes() if lane.verb in verbs and lane.tier in self._tiers]
+
+    def statistics_ms(self, histogram: Histogram) -> dict[str, float] | None:
+        """A histogram's statistics, computed once."""
+        key = id(histogram)
+        if key not in self._statistics:
+            # Kept with its statistics: the id of one that is gone could become another's.
+            self._statistics[key] = (histogram, histogram.statistics_ms())
+        return self._statistics[key][1]
+
+    def request_ms(self, part: str) -> dict[str, float] | None:
+        return self.statistics_ms(self.recorder.requests.parts[part])
+
+    def per_second(self, amount: float | None) -> float | None:
+        return ratio(amount, self.wall_seconds)
+
+    @property
+    def storage_io_seconds(self) -> float:
+        return self.recorder.cache_call_ns / NS_PER_SEC
+
+    def bytes_moved(self, verb: Verb, *purposes: Purpose) -> int:
+        """Logical bytes over all tiers, of these purposes or of all."""
+        wanted = purposes or tuple(Purpose)
+        return sum(lane.nbytes[purpose] for lane in self.lanes(verb) for purpose in wanted)
+
+    def ops(self, verb: Verb, *purposes: Purpose) -> int:
+        wanted = purposes or tuple(Purpose)
+        return sum(lane.ops[purpose] for lane in self.lanes(verb) for purpose in wanted)
+
+    def lookups(self, outcome: Outcome, *, without: tuple[Purpose, ...] = ()) -> int:
+        counted = self.recorder.lookups.items()
+        return sum(n for (found, purpose, _, _), n in counted if found is outcome and purpose not in without)
+
+    def looked_up(self, hit_type: HitType) -> int:
+        """Lookups of that kind, however they ended."""
+        return sum(n for (_, _, kind, _), n in self.recorder.lookups.items() if kind is hit_type)
+
+
+def ratio(amount: float | None, base: float | None) -> float | None:
+    """amount / base, or None where either is missing or the base is zero: not measured is not zero."""
+    if amount is None or not base:
+        return None
+    return amount / base
+
+
+def gib(nbytes: int | None) -> float | None:
+    return None if nbytes is None else nbytes / GIB
