@@ -35,6 +35,10 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
+CANCELLED = "cancelled"
+"""The error of an operation that the end of the run cut off: no fault, and no lookup or eviction either."""
+
+
 class Purpose(StrEnum):
     """Why a cache operation happens. A write for HISTORY, PROMPT or RAG rebuilds an evicted entry."""
 
@@ -65,6 +69,10 @@ class HitType(StrEnum):
     COMMON = "common"
     MULTI_TURN = "multi_turn"
     USER = "user"
+
+
+LookupKind = tuple[Purpose, HitType]
+"""Why an entry is looked up, and what it counts as where it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,7 @@ class Lookup(NamedTuple):
 
 
 class Eviction(NamedTuple):
-    """An entry left a tier: demoted to the one below, or dropped from the last (below is None)."""
+    """An entry left a tier: demoted to one below, or dropped (below is None); or several alike at once."""
 
     at_ns: int
     tier: Tier
@@ -214,6 +222,18 @@ class Eviction(NamedTuple):
     nbytes: int
     key: str = ""
     generation: int = 0
+    twins: tuple[tuple[str, int], ...] = ()
+    """Key and generation of the others of its batch with the same size and the same way."""
+
+    @property
+    def times(self) -> int:
+        return 1 + len(self.twins)
+
+    def each(self) -> "Iterator[Eviction]":
+        """The evictions one by one."""
+        yield self._replace(twins=())
+        for key, generation in self.twins:
+            yield self._replace(key=key, generation=generation, twins=())
 
 
 @dataclass(frozen=True, slots=True)

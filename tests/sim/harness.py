@@ -53,10 +53,11 @@ class Oracle:
         self.lookups.extend([lookup._replace(times=1)] * lookup.times)
 
     def eviction(self, eviction: Eviction) -> None:
-        self.evictions.append(eviction)
-        if eviction.below is None:
-            # Of an entry that was overwritten while it moved, only the old generation is lost.
-            self.forget(eviction.key, eviction.generation)
+        for one in eviction.each():
+            self.evictions.append(one)
+            if one.below is None:
+                # Of an entry that was overwritten while it moved, only the old generation is lost.
+                self.forget(one.key, one.generation)
 
     def forget(self, key: str, generation: int | None = None) -> None:
         if generation in (None, self.present.get(key)):
@@ -73,9 +74,9 @@ def make_tier(name: Tier, backend, usable_bytes: int, policy: str = "lru") -> Ti
     return TierState(name, backend, usable_bytes, usable_bytes, make_policy(policy, usable_bytes))
 
 
-def make_cache(world, sizes, *, faults=(0.0, 0.0, 0.0), policy="lru", options=None, rng=None):
+def make_cache(world, sizes, *, faults=(0.0, 0.0, 0.0), policy="lru", options=None, rng=None, oracle=None):
     """A cache over len(sizes) tiers of so many bytes, fastest first; faults are (read, write, delete)."""
-    oracle = Oracle()
+    oracle = oracle or Oracle()
     tiers = []
     for level, (name, nbytes) in enumerate(zip(ALL_TIERS[-len(sizes) :], sizes, strict=True)):
         speed = DeviceModel(4.0 / (level + 1), 2.0 / (level + 1), 10 * level, 10 * level, 5, concurrency=4)

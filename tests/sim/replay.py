@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kvspill.cache.blocks import BlockCache
+from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import make_leaf_first
 from kvspill.cache.tier import TierState
@@ -38,7 +38,7 @@ class Replayed:
 
     oracle: Oracle = field(default_factory=Oracle)
     model: IoModel | None = None
-    cache: BlockCache | None = None
+    cache: Cache | None = None
     engine: Engine | None = None
 
     def bytes_of(self, verb, *purposes, tier=None):
@@ -98,7 +98,8 @@ def replay(
                 model = NULL if tier is Tier.CPU else device
                 backend = wrap(ModelledBackend("modelled", model, world.now_ns))
                 tiers.append(TierState(tier, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
-        replayed.cache = BlockCache(tiers, observer, world.now_ns, CacheOptions(), demote_min_uses)
+        cache_options = CacheOptions(in_blocks=name == "prefix", demote_min_uses=demote_min_uses)
+        replayed.cache = Cache(tiers, observer, world.now_ns, cache_options)
         replayed.model = make_io_model(name, IoOptions(TOKEN_BYTES, block_tokens=10, **options))
         replayed.engine = Engine(
             world,

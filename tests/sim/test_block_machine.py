@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvspill.cache.blocks import BlockCache
+from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
 from kvspill.cache.tier import State, TierState
@@ -87,8 +87,8 @@ class BlockMachine(RuleBasedStateMachine):
                 backend = FaultyBackend(ModelledBackend("m", speed, self.world.now_ns), rng, *faults)
                 nbytes = count * BLOCK_BYTES
                 tiers.append(LeafCheckedTier(name, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
-            options = CacheOptions(waterfall, allocs)
-            return BlockCache(tiers, self.oracle, self.world.now_ns, options, min_uses)
+            options = CacheOptions(waterfall, allocs, in_blocks=True, demote_min_uses=min_uses)
+            return Cache(tiers, self.oracle, self.world.now_ns, options)
 
         self.cache = self.loop.run_until_complete(build())
         self.tasks = []
@@ -103,8 +103,10 @@ class BlockMachine(RuleBasedStateMachine):
         self.spawn(self._store(keys))
 
     async def _store(self, keys):
-        stored = await self.cache.store(keys, [None, *keys[:-1]], BLOCK_BYTES)
-        assert stored.written + stored.failed + stored.refused <= len(keys)
+        put = await self.cache.put(
+            keys, BLOCK_BYTES, Purpose.PREFILL, parents=[None, *keys[:-1]], replace=False
+        )
+        assert len(put.entries) + len(put.failed) + put.refused <= len(keys)
 
     @rule(chain=CHAINS)
     def load(self, chain):
@@ -113,7 +115,7 @@ class BlockMachine(RuleBasedStateMachine):
     async def _load(self, keys):
         entries = []
         for key in keys:
-            entry = self.cache.block(key)
+            entry = self.cache.find(key)
             if entry is None or entry.state is not State.READY:
                 break
             entries.append(entry)
@@ -132,13 +134,13 @@ class BlockMachine(RuleBasedStateMachine):
     @rule(key=st.sampled_from(["doc0", "doc1"]), nbytes=st.integers(1, 5 * BLOCK_BYTES))
     def put(self, key, nbytes):
         if not any(task.get_name() == key for task in self.tasks if not task.done()):
-            task = self.loop.create_task(self.cache.put(key, nbytes, Purpose.RAG), name=key)
+            task = self.loop.create_task(self.cache.put([key], nbytes, Purpose.RAG), name=key)
             self.tasks.append(task)
 
     @rule(chain=CHAINS)
     def wait_for_one_on_its_way(self, chain):
         async def settled():
-            entry = self.cache.block(keys_of(chain)[-1])
+            entry = self.cache.find(keys_of(chain)[-1])
             if entry is not None:
                 await self.cache.settled(entry)
                 assert entry.state in (State.READY, State.GONE, State.MOVING)
@@ -165,8 +167,8 @@ class BlockMachine(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "cache"))
     @rule()
     def a_copy_has_a_home_below(self):
-        for key, copy in self.cache._copies.items():
-            home = self.cache.find(key)
+        for key, copy in self.cache._core.copies.items():
+            home = self.cache._core.homes.get(key)
             assert home is not None
             assert home is not copy
             assert home.ref == copy.ref

@@ -62,21 +62,22 @@ class CacheMachine(RuleBasedStateMachine):
 
     async def _put(self, key, nbytes, pin):
         self.oracle.forget(key)
-        put = await self.cache.put(key, nbytes, Purpose.PREFILL, pin)
+        put = await self.cache.put([key], nbytes, Purpose.PREFILL, pin=pin)
         self.writing.discard(key)
-        if put.entry is None:
+        if put.failure is not None:
             assert put.failure in ("EIO", "too_large", "no_space")
             assert (put.failure == "too_large") == (-(-nbytes // 4096) * 4096 > self.largest)
         elif pin:
-            assert put.entry.state is State.READY
-            self.pinned.append((put.entry, put.entry.tier))
+            (entry,) = put.entries
+            assert entry.state is State.READY
+            self.pinned.append((entry, entry.tier))
 
     @rule(key=KEYS)
     def get(self, key):
         self.spawn(self._get(key))
 
     async def _get(self, key):
-        outcome = await self.cache.get(key, Purpose.HISTORY, HitType.MULTI_TURN)
+        (outcome,) = await self.cache.get([key], [(Purpose.HISTORY, HitType.MULTI_TURN)])
         if outcome is Outcome.HIT and key not in self.writing:
             read = [op for op in self.oracle.ops if op.key == key and op.verb == "read"][-1]
             assert read.completion.error is None
@@ -85,7 +86,7 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(index=st.integers(0, 100))
     def read_pinned(self, index):
         entry, _tier = self.pinned[index % len(self.pinned)]
-        self.loop.run_until_complete(self.cache.read_pinned(entry, Purpose.DECODE, HitType.USER))
+        self.loop.run_until_complete(self.cache.load([entry], [(Purpose.DECODE, HitType.USER)]))
 
     @precondition(lambda self: self.pinned)
     @rule(index=st.integers(0, 100))
@@ -93,7 +94,7 @@ class CacheMachine(RuleBasedStateMachine):
         entry, _tier = self.pinned.pop(index % len(self.pinned))
 
         async def release():
-            self.cache.release(entry)
+            self.cache.release([entry])
 
         self.loop.run_until_complete(release())
 
@@ -123,7 +124,7 @@ class CacheMachine(RuleBasedStateMachine):
             while self.pinned or self.tasks:
                 while self.pinned:
                     entry, _tier = self.pinned.pop()
-                    self.cache.release(entry)
+                    self.cache.release([entry])
                 done, pending = await asyncio.wait(self.tasks, timeout=1) if self.tasks else (set(), set())
                 for task in done:
                     task.result()

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from kvspill.cache.cache import Cache
+from kvspill.cache.core import Core
 from kvspill.cache.tier import TierState
 from kvspill.records import Outcome
 from kvspill.serving.engine import Engine
@@ -49,19 +50,19 @@ def forget_to_free(real):
 
 
 def free_too_early(real):
-    async def delete(self, tier, entry, *rest):
+    async def delete(self, tier, *rest):
         tier.take(-1)
-        return await real(self, tier, entry, *rest) - 1
+        return await real(self, tier, *rest) - 1
 
     return delete
 
 
 def call_failures_hits(real):
-    async def read_pinned(self, entry, *rest):
-        await real(self, entry, *rest)
-        return Outcome.HIT
+    async def load(self, entries, kinds):
+        await real(self, entries, kinds)
+        return [Outcome.HIT] * len(entries)
 
-    return read_pinned
+    return load
 
 
 def lose_a_request(real):
@@ -74,8 +75,8 @@ def lose_a_request(real):
 
 DEFECTS = [
     (TierState, "take", forget_to_free),
-    (Cache, "_delete", free_too_early),
-    (Cache, "read_pinned", call_failures_hits),
+    (Core, "delete", free_too_early),
+    (Cache, "load", call_failures_hits),
     (Engine, "_serve", lose_a_request),
 ]
 

@@ -1,8 +1,9 @@
 """What a cache is told and what a put answers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvspill.cache.tier import Entry
+from kvspill.records import CANCELLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +13,33 @@ class CacheOptions:
     waterfall: bool = True
     """Demote to make room (C1); False is the seeds' simple rule: the fastest tier with room now."""
     max_concurrent_allocs: int = 0
+    in_blocks: bool = False
+    """Entries are blocks, many of one size: those that must go leave as one batch. Whole entries each go
+    by themselves, so that none waits for another."""
+    demote_min_uses: int = 0
+    """What was used less often is dropped instead of demoted."""
+    seen_max: int = 1_000_000
+    """Keys whose uses are remembered for that rule."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Put:
-    """How a put ended. Without a failure the entry is there, and pinned where that was asked."""
+    """How a batch of new entries ended."""
 
-    entry: Entry | None
-    failure: str | None = None
+    entries: list[Entry] = field(default_factory=list)
+    """Those that were written; pinned where that was asked."""
+    failed: list[str] = field(default_factory=list)
+    """The error of each write that failed."""
+    refused: int = 0
+    """Entries for which no tier had or could make room."""
+    refusal: str | None = None
+    """Why: no_space, or too_large for every tier."""
+    cancelled: bool = False
+    """The end of the run cut it off."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why not all of them were written, in a word."""
+        if self.failed:
+            return self.failed[0]
+        return self.refusal or (CANCELLED if self.cancelled else None)

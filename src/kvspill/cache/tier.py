@@ -34,18 +34,22 @@ class Entry:
     doomed: bool = False
     """Replaced or found broken: unreachable, and deleted with its last pin."""
     claim: object | None = None
-    """Whoever means to demote it next; a hit takes the claim away and so rescues the entry."""
+    """Who means to demote it next; a hit takes the claim away and so rescues the entry."""
     settled: asyncio.Future[None] | None = None
     """Resolved when a write or a move under way has ended; made when somebody waits for it."""
     parent: str | None = None
     """The key of the block that this one continues."""
     uses: int = 0
-    """How often it was used as a block, after it was made for the first time."""
+    """How often it was used, after it was made for the first time."""
 
     @property
     def idle(self) -> bool:
         """True where it could be chosen as a victim."""
         return self.state is State.READY and self.pins == 0 and self.claim is None and not self.doomed
+
+
+Victim = tuple[Entry, object]
+"""An entry that is to go, and the claim under which it was chosen: a hit may take that away."""
 
 
 class TierState:
@@ -93,7 +97,7 @@ class TierState:
             self.peak_bytes = self.used_bytes
 
     def lose(self, nbytes: int) -> None:
-        """Bytes could not be freed; whoever waits for them must know."""
+        """Bytes could not be freed; those who wait for them must know."""
         self.lost_bytes += nbytes
         self._notify()
 
@@ -119,7 +123,7 @@ class TierState:
         return entry.claim
 
     def rescue(self, entry: Entry) -> None:
-        """Take the entry away from whoever claimed it."""
+        """Take the entry away from the one that claimed it."""
         entry.claim = None
         self._note_idle(entry, 1)
 
@@ -142,11 +146,11 @@ class TierState:
         if sign > 0:
             self._notify()
 
-    def claim_victims(self, short_bytes: int) -> list[tuple[Entry, object]] | None:
+    def claim_victims(self, short_bytes: int) -> list[Victim] | None:
         """Claim the coldest idle entries that together free short_bytes; None where they don't suffice."""
         if self.idle_bytes < short_bytes:
             return None
-        victims: list[tuple[Entry, object]] = []
+        victims: list[Victim] = []
         while short_bytes > 0:
             key = self.policy.victim(lambda key: self.residents[key].idle)
             if key is None:
@@ -158,7 +162,7 @@ class TierState:
             short_bytes -= entry.stored_bytes
         return victims
 
-    def _give_back(self, victims: list[tuple[Entry, object]]) -> None:
+    def _give_back(self, victims: list[Victim]) -> None:
         for entry, _claim in victims:
             # No _notify here: nothing has changed for those who wait, this one included.
             entry.claim = None

@@ -8,6 +8,7 @@ from kvspill.measure.lanes import Lane
 from kvspill.measure.requests import RequestTally
 from kvspill.measure.timeline import Timeline
 from kvspill.records import (
+    CANCELLED,
     NS_PER_SEC,
     Eviction,
     HitType,
@@ -21,7 +22,6 @@ from kvspill.records import (
 )
 
 _FAR_FUTURE_NS = 1 << 62
-CANCELLED = "cancelled"
 
 
 class Recorder:
@@ -200,8 +200,8 @@ class Recorder:
     def eviction(self, eviction: Eviction) -> None:
         if not self._inside(eviction.at_ns):
             return
-        self.evictions[eviction.tier, eviction.below] += 1
-        self.evicted_bytes[eviction.tier, eviction.below] += eviction.nbytes
+        self.evictions[eviction.tier, eviction.below] += eviction.times
+        self.evicted_bytes[eviction.tier, eviction.below] += eviction.times * eviction.nbytes
 
     def cache_call(self, from_ns: int, to_ns: int) -> None:
         inside_ns = min(to_ns, self.window_end_ns) - max(from_ns, self.window_start_ns)

@@ -1,6 +1,5 @@
 """Puts a run together: tiers and their backends, the cache, the workload and the engine."""
 
-from kvspill.cache.blocks import BlockCache
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import make_leaf_first, make_policy
@@ -52,12 +51,13 @@ def build_cache(
         policy = (make_leaf_first if in_blocks else make_policy)(name, usable)
         tiers.append(TierState(tier, backend, limits[tier], usable, policy))
     options = CacheOptions(
-        waterfall=config.placement == "waterfall", max_concurrent_allocs=config.max_concurrent_allocs
+        waterfall=config.placement == "waterfall",
+        max_concurrent_allocs=config.max_concurrent_allocs,
+        in_blocks=in_blocks,
+        # With memory above storage, a block's uses are counted there before it may sink.
+        demote_min_uses=config.admit_uses - 1 if in_blocks else 0,
     )
-    if not in_blocks:
-        return Cache(tiers, observer, world.now_ns, options)
-    # With memory above storage, a block's uses are counted there before it may sink.
-    return BlockCache(tiers, observer, world.now_ns, options, demote_min_uses=config.admit_uses - 1)
+    return Cache(tiers, observer, world.now_ns, options)
 
 
 def build_workload(config: Config, world: World, limits: dict[Tier, int]) -> Workload:

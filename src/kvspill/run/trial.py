@@ -261,12 +261,12 @@ class Trial:
             some = entries[first : first + _PRELOADS_AT_ONCE]
             puts = await asyncio.gather(
                 *(
-                    cache.put(entry.key, entry.tokens * self.config.bytes_per_token, Purpose.INGEST)
+                    cache.put([entry.key], entry.tokens * self.config.bytes_per_token, Purpose.INGEST)
                     for entry in some
                 )
             )
             for entry, put in zip(some, puts, strict=True):
-                if put.entry is None:
+                if put.failure is not None:
                     raise KvspillError(
                         f"storing {entry.key} before the load failed: {put.failure}; "
                         "check the cache directory and --storage-capacity-gb"

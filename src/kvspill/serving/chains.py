@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvspill.records import HitType, Purpose, Request
+from kvspill.records import HitType, LookupKind, Purpose, Request
 
-Kind = tuple[Purpose, HitType]
-
-_CONVERSATION: Kind = (Purpose.HISTORY, HitType.MULTI_TURN)
+_CONVERSATION: LookupKind = (Purpose.HISTORY, HitType.MULTI_TURN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +18,9 @@ class Chain:
     """Tokens of the whole context, those after the last full block included."""
     shared: int = 0
     """Leading blocks that lie wholly in a prompt which other conversations begin with, too."""
-    shared_kind: Kind = _CONVERSATION
+    shared_kind: LookupKind = _CONVERSATION
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[LookupKind]:
         """Why each block is asked for."""
         return [self.shared_kind] * self.shared + [_CONVERSATION] * (len(self.keys) - self.shared)
 

@@ -5,8 +5,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvspill.cache.blocks import BlockCache, Stored
-from kvspill.records import Tier
+from kvspill.cache.cache import Cache
+from kvspill.cache.options import Put
+from kvspill.records import Purpose, Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class _Job(Reservation):
 class WriteBehind:
     """Writers that hold no pin and keep no request waiting. Lives on the event loop."""
 
-    def __init__(self, cache: BlockCache, clock_ns: Callable[[], int], options: WriteBehindOptions):
+    def __init__(self, cache: Cache, clock_ns: Callable[[], int], options: WriteBehindOptions):
         self._cache = cache
         self._clock_ns = clock_ns
         self._options = options
@@ -201,27 +202,33 @@ class WriteBehind:
             self.counts.dropped_late += len(job.keys)
             return
         level = len(self._cache.tiers) - 1 if self._options.through else 0
-        stored = await self._cache.store(job.keys, job.parents, job.nbytes, level)
-        self._note(job, stored)
-        if stored.cancelled:
+        put = await self._store(job, level)
+        self._note(job, put)
+        if put.cancelled:
             # The run is over: whoever still waits is told so by the end of this job.
             self._stopped = True
         elif self._options.through and self._promotes:
-            if stored.refused:
+            if put.refused:
                 # Storage is full and gives nothing up; memory can hold them nevertheless.
-                await self._cache.store(job.keys, job.parents, job.nbytes)
+                await self._store(job, 0)
             await self._promote(job.keys)
+
+    async def _store(self, job: _Job, level: int) -> Put:
+        """Blocks have their content by their keys: what is there already is not written again."""
+        return await self._cache.put(
+            job.keys, job.nbytes, Purpose.PREFILL, parents=job.parents, level=level, replace=False
+        )
 
     async def _promote(self, keys: Sequence[str]) -> None:
         promoted = await self._cache.promote(keys)
         self.counts.promoted += promoted
 
-    def _note(self, job: _Job, stored: Stored) -> None:
+    def _note(self, job: _Job, put: Put) -> None:
         # Room that can't be made although things are evicted is room that faults have taken.
-        lost = stored.refused > 0 and self._cache.evicts
-        if stored.failed or lost:
+        lost = put.refused > 0 and self._cache.evicts
+        if put.failed or lost:
             # C3: a failed put fails the request that made it, as long as that is not over.
             job.fail("block write")
-        self.counts.written += stored.written
-        self.counts.failed += stored.failed
-        self.counts.refused += stored.refused
+        self.counts.written += len(put.entries)
+        self.counts.failed += len(put.failed)
+        self.counts.refused += put.refused

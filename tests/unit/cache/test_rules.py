@@ -4,14 +4,16 @@ import asyncio
 
 import pytest
 
+from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import POLICY_NAMES, make_policy
-from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
+from kvspill.records import Eviction, HitType, OpRecord, Outcome, Purpose, Tier, Verb
 from kvspill.run.build import usable_bytes
 from kvspill.world import run_virtual
-from sim.harness import check_quiet, make_cache
+from sim.harness import Oracle, check_quiet, make_cache
 
 KIB4 = 4096
+HISTORY = (Purpose.HISTORY, HitType.MULTI_TURN)
 
 
 def play(script, sizes=(10, 10, 10), **options):
@@ -27,11 +29,11 @@ def play(script, sizes=(10, 10, 10), **options):
 
 
 async def put(cache, key, blocks, pin=False):
-    return await cache.put(key, blocks * KIB4, Purpose.PREFILL, pin)
+    return await cache.put([key], blocks * KIB4, Purpose.PREFILL, pin=pin)
 
 
 async def get(cache, key):
-    return await cache.get(key, Purpose.HISTORY, HitType.MULTI_TURN)
+    return (await cache.get([key], [HISTORY]))[0]
 
 
 def where(cache, key):
@@ -108,7 +110,7 @@ def test_c1_a_hit_does_not_promote():
 @pytest.mark.parametrize("purpose", [Purpose.PROMPT, Purpose.RAG])
 def test_c1_a_prompt_seen_for_the_first_time_is_a_new_entry(purpose):
     async def script(cache, _oracle):
-        await cache.put("prompt", KIB4, purpose)
+        await cache.put(["prompt"], KIB4, purpose)
         return where(cache, "prompt")
 
     assert play(script)[2] is Tier.GPU
@@ -116,7 +118,7 @@ def test_c1_a_prompt_seen_for_the_first_time_is_a_new_entry(purpose):
 
 def test_c1_a_prompt_that_two_write_for_the_first_time_at_once_is_new_to_both():
     async def script(cache, _oracle):
-        await asyncio.gather(*(cache.put("prompt", KIB4, Purpose.PROMPT) for _ in range(2)))
+        await asyncio.gather(*(cache.put(["prompt"], KIB4, Purpose.PROMPT) for _ in range(2)))
         return where(cache, "prompt")
 
     _cache, oracle, place = play(script)
@@ -124,12 +126,12 @@ def test_c1_a_prompt_that_two_write_for_the_first_time_at_once_is_new_to_both():
     assert {op.tier for op in oracle.ops} == {Tier.GPU}
 
 
-def test_c3_whoever_overwrites_a_prompt_that_another_has_just_written_leaves_it_where_it_is():
+def test_c3_who_overwrites_a_prompt_that_another_has_just_written_leaves_it_where_it_is():
     """Both missed it; the one that waited for a slot finds it there."""
 
     async def script(cache, _oracle):
         async def two_miss_it():
-            await asyncio.gather(*(cache.put("prompt", 5 * KIB4, Purpose.PROMPT) for _ in range(2)))
+            await asyncio.gather(*(cache.put(["prompt"], 5 * KIB4, Purpose.PROMPT) for _ in range(2)))
             return where(cache, "prompt")
 
         new = await two_miss_it()
@@ -147,11 +149,11 @@ def test_c3_an_evicted_entry_is_rebuilt_where_it_fell_out(purpose):
     """Nothing promotes an entry, being evicted neither: a smaller capacity must not make it faster."""
 
     async def script(cache, _oracle):
-        await cache.put("old", 10 * KIB4, purpose)
+        await cache.put(["old"], 10 * KIB4, purpose)
         for key in "abc":
             await put(cache, key, 10)
         assert where(cache, "old") is None
-        await cache.put("old", 10 * KIB4, purpose)
+        await cache.put(["old"], 10 * KIB4, purpose)
         return [where(cache, key) for key in ("c", "b", "old", "a")]
 
     if purpose is Purpose.HISTORY:
@@ -165,7 +167,7 @@ def test_c3_a_pinned_entry_stays_and_the_put_takes_the_next_tier():
         pinned = await put(cache, "a", 10, pin=True)
         await put(cache, "b", 10)
         places = where(cache, "a"), where(cache, "b")
-        cache.release(pinned.entry)
+        cache.release(pinned.entries)
         return places
 
     assert play(script)[2] == (Tier.GPU, Tier.CPU)
@@ -189,8 +191,8 @@ def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go():
         await asyncio.sleep(1)
         assert not waiting.done()
         assert cache.tiers[0].crowded_puts == 1
-        cache.release(pinned.entry)
-        return (await waiting).entry is not None, where(cache, "a"), where(cache, "b")
+        cache.release(pinned.entries)
+        return (await waiting).failure is None, where(cache, "a"), where(cache, "b")
 
     assert play(script, sizes=(10,))[2] == (True, None, Tier.STORAGE)
 
@@ -206,7 +208,7 @@ def test_c4_reservations_are_first_come_first_served():
 
         tasks = [asyncio.ensure_future(writer(key, blocks)) for key, blocks in (("big", 10), ("small", 1))]
         await asyncio.sleep(1)
-        cache.release(pinned.entry)
+        cache.release(pinned.entries)
         await asyncio.gather(*tasks)
         return done
 
@@ -238,9 +240,69 @@ def test_c6_a_demotion_counts_its_bytes_in_both_tiers():
     assert moved == {(Tier.GPU, Verb.READ): 10 * KIB4, (Tier.CPU, Verb.WRITE): 10 * KIB4}
 
 
+@pytest.mark.parametrize("in_blocks", [False, True], ids=["entries", "blocks"])
+def test_c6_a_demotion_that_the_end_of_the_run_cut_off_is_no_eviction(in_blocks: bool) -> None:
+    """It moved nothing to its end; what one kind of cache counted and the other did not."""
+
+    async def script(cache: Cache, oracle: Oracle) -> list[str | None]:
+        await cache.put(["a", "b"], 5 * KIB4, Purpose.PREFILL)
+        waiting = asyncio.ensure_future(put(cache, "new", 10))
+        await asyncio.sleep(0)
+        await cache.stop()
+        await waiting
+        return [op.completion.error for op in oracle.ops if op.purpose is Purpose.DEMOTION]
+
+    _cache, oracle, errors = play(script, sizes=(10, 20), options=CacheOptions(in_blocks=in_blocks))
+    assert "cancelled" in errors
+    assert oracle.evictions == []
+
+
+def test_e12_equal_blocks_of_a_batch_are_one_operation_from_placement_to_record() -> None:
+    class Rows(Oracle):
+        def op(self, record: OpRecord) -> None:
+            self.ops.append(record)
+
+        def eviction(self, eviction: Eviction) -> None:
+            self.evictions.append(eviction)
+
+    async def script(cache: Cache, _oracle: Oracle) -> None:
+        await cache.put([*"abcdefgh"], 2 * KIB4, Purpose.PREFILL)
+        await cache.put(["x", "y"], 2 * KIB4, Purpose.PREFILL)
+
+    _cache, oracle, _ = play(script, sizes=(16, 40), options=CacheOptions(in_blocks=True), oracle=Rows())
+    rows = [(op.tier, op.verb, op.purpose, op.times) for op in oracle.ops]
+    assert rows[-4:] == [
+        (Tier.CPU, Verb.READ, Purpose.DEMOTION, 2),
+        (Tier.STORAGE, Verb.WRITE, Purpose.DEMOTION, 2),
+        (Tier.CPU, Verb.DELETE, Purpose.DEMOTION, 2),
+        (Tier.CPU, Verb.WRITE, Purpose.PREFILL, 2),
+    ]
+    (eviction,) = oracle.evictions
+    assert [one.key for one in eviction.each()] == ["b", "a"]
+
+
+def test_a_batch_that_is_read_has_an_outcome_for_each_key() -> None:
+    async def script(cache: Cache, _oracle: Oracle) -> list[Outcome]:
+        await cache.put(["a", "b"], KIB4, Purpose.PREFILL)
+        return await cache.get(["a", "x", "b"], [HISTORY] * 3)
+
+    assert play(script)[2] == [Outcome.HIT, Outcome.MISS, Outcome.HIT]
+
+
+def test_c3_a_batch_overwrites_what_is_there_or_skips_it_where_asked() -> None:
+    async def script(cache: Cache, oracle: Oracle) -> list[int]:
+        for replace in (True, True, False):
+            await cache.put(["a", "b", "c"], 3 * KIB4, Purpose.PREFILL, replace=replace)
+        await cache.drain()
+        check_quiet(cache, oracle)
+        return [entry.ref.generation for key in "abc" if (entry := cache.find(key)) is not None]
+
+    assert play(script, sizes=(10,))[2] == [4, 5, 6]
+
+
 def test_c7_the_ledger_counts_padded_bytes_and_the_metrics_logical_ones():
     async def script(cache, _oracle):
-        await cache.put("a", KIB4 + 1, Purpose.PREFILL)
+        await cache.put(["a"], KIB4 + 1, Purpose.PREFILL)
         return cache.tiers[0].used_bytes
 
     _cache, oracle, used = play(script)
@@ -270,7 +332,7 @@ def test_a_hit_is_served_where_the_entry_is_while_its_demotion_waits_for_room():
         assert not waiting.done()
         outcome = await get(cache, "hot")
         served_from = oracle.lookups[-1].tier
-        cache.release(blocker.entry)
+        cache.release(blocker.entries)
         await waiting
         return outcome, served_from, where(cache, "hot"), where(cache, "new")
 

@@ -4,6 +4,8 @@ from kvspill.cache.cache import Cache
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 
+_DECODE = (Purpose.DECODE, HitType.USER)
+
 
 class DecodeNodeModel(InTheOpen):
     """Reads the stored entry once per decode batch, once, or once per step, as the named model does."""
@@ -25,14 +27,14 @@ class DecodeNodeModel(InTheOpen):
         service.recomputed_tokens = 0
         nbytes = stored.tokens * self._options.bytes_per_token
         for _ in range(self._reads(service.request)):
-            outcome = await service.decode(cache.get(stored.key, Purpose.DECODE, HitType.USER))
+            (outcome,) = await service.decode(cache.get([stored.key], [_DECODE]))
             if outcome is Outcome.HIT:
                 service.read_bytes += nbytes
             elif outcome is Outcome.ERROR:
                 service.fail("decode read")
             else:
                 service.fail("the stored entry is gone")
-                await service.decode(cache.put(stored.key, nbytes, Purpose.PREFILL))
+                await service.decode(cache.put([stored.key], nbytes, Purpose.PREFILL))
 
     def _reads(self, request: Request) -> int:
         if self._name == "prefix":

@@ -55,14 +55,14 @@ class MlperfModel(InTheOpen):
         self, service: Service, cache: Cache, key: str, nbytes: int, purpose: Purpose, hit_type: HitType
     ) -> bool:
         """Read an entry of earlier; one that was evicted is written again (C3). True for a hit."""
-        outcome = await service.prefill(cache.get(key, purpose, hit_type))
+        (outcome,) = await service.prefill(cache.get([key], [(purpose, hit_type)]))
         if outcome is Outcome.HIT:
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail(f"{purpose} read")
         elif outcome is Outcome.MISS:
-            put = await service.prefill(cache.put(key, nbytes, purpose))
-            if put.entry is None:
+            put = await service.prefill(cache.put([key], nbytes, purpose))
+            if put.failure is not None:
                 service.fail(f"{purpose} rebuild: {put.failure}")
         return outcome is Outcome.HIT
 

@@ -1,30 +1,32 @@
 """A request's own entry: written whole, then read again and again while it is pinned."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.tier import Entry
 from kvspill.records import HitType, Outcome, Purpose
 from kvspill.serving.io_models import Service
 
+_DECODE = ((Purpose.DECODE, HitType.USER),)
+
 
 async def serve_own(
-    service: Service, cache: Cache, nbytes: int, reads: int, give_up: Callable[[Entry], None]
+    service: Service, cache: Cache, nbytes: int, reads: int, give_up: Callable[[Sequence[Entry]], None]
 ) -> None:
     """Write the request's entry, read it so many times, to the end even where a read fails, and give it up.
 
     A request whose write failed has failed (C3), and there is nothing to read.
     """
-    put = await service.prefill(cache.put(service.request.key, nbytes, Purpose.PREFILL, pin=True))
-    if put.entry is None:
+    put = await service.prefill(cache.put([service.request.key], nbytes, Purpose.PREFILL, pin=True))
+    if put.failure is not None:
         service.fail(f"write: {put.failure}")
         return
     try:
         for _ in range(reads):
-            outcome = await service.decode(cache.read_pinned(put.entry, Purpose.DECODE, HitType.USER))
+            (outcome,) = await service.decode(cache.load(put.entries, _DECODE))
             if outcome is Outcome.HIT:
                 service.read_bytes += nbytes
             else:
                 service.fail("decode read")
     finally:
-        give_up(put.entry)
+        give_up(put.entries)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from kvspill.cache.blocks import BlockCache
 from kvspill.cache.cache import Cache
 from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State
@@ -54,7 +53,6 @@ class PrefixModel:
         return ops
 
     async def serve(self, service: Service, cache: Cache) -> None:
-        assert isinstance(cache, BlockCache), "the prefix model needs a cache of blocks"
         writer = self._writer
         if writer is None:
             writer = self._writer = WriteBehind(cache, service.clock_ns, self._options.write_behind)
@@ -79,7 +77,7 @@ class PrefixModel:
         finally:
             writer.abandon(new)
 
-    def _account(self, service: Service, cache: BlockCache, chain: Chain, matched: int, loaded: int) -> None:
+    def _account(self, service: Service, cache: Cache, chain: Chain, matched: int, loaded: int) -> None:
         cache.missed(chain.kinds()[matched:])
         self.counts.asked += len(chain.keys)
         service.loaded_tokens = min(loaded * chain.block_tokens, chain.context_tokens)
@@ -96,7 +94,7 @@ class PrefixModel:
         writes = {} if self._writer is None else asdict(self._writer.counts)
         return {f"blocks_{name}": value for name, value in (asdict(self.counts) | writes).items()}
 
-    async def _match(self, cache: BlockCache, writer: WriteBehind, chain: Chain) -> list[Entry]:
+    async def _match(self, cache: Cache, writer: WriteBehind, chain: Chain) -> list[Entry]:
         """The longest resident prefix. What is on its way is waited for, with nothing pinned (C4)."""
         for _round in range(_ROUNDS_MAX):
             entries, last_on_its_way = _leading(cache, writer, chain.keys)
@@ -104,13 +102,13 @@ class PrefixModel:
                 return entries
             self.counts.waits += 1
             await writer.over(last_on_its_way)
-            entry = cache.block(last_on_its_way)
+            entry = cache.find(last_on_its_way)
             if entry is not None:
                 await cache.settled(entry)
         return _leading(cache, writer, chain.keys)[0]
 
     async def _load(
-        self, service: Service, cache: BlockCache, writer: WriteBehind, chain: Chain, entries: list[Entry]
+        self, service: Service, cache: Cache, writer: WriteBehind, chain: Chain, entries: list[Entry]
     ) -> int:
         """Load the matched blocks, each once; returns how many of them can be used."""
         kinds = chain.kinds()[: len(entries)]
@@ -128,7 +126,7 @@ class PrefixModel:
         return next((at for at, outcome in enumerate(outcomes) if outcome is not Outcome.HIT), len(outcomes))
 
     def _announce(
-        self, service: Service, cache: BlockCache, writer: WriteBehind, chain: Chain, matched: int
+        self, service: Service, cache: Cache, writer: WriteBehind, chain: Chain, matched: int
     ) -> Reservation:
         """Say which new blocks this request will make; those that exist or are on their way are not new."""
         keys, parents = chain.keys, chain.parents()
@@ -146,26 +144,26 @@ class PrefixModel:
             [keys[place] for place in new], [parents[place] for place in new], nbytes, service.fail
         )
 
-    async def _read_chunk(self, service: Service, cache: BlockCache, chunk: SharedPrefix) -> None:
+    async def _read_chunk(self, service: Service, cache: Cache, chunk: SharedPrefix) -> None:
         """A retrieved chunk is an entry of its own, wherever it stands in the context."""
         nbytes = chunk.tokens * self._options.bytes_per_token
-        outcome = await service.prefill(cache.get(chunk.key, Purpose.RAG, chunk.hit_type))
+        (outcome,) = await service.prefill(cache.get([chunk.key], [(Purpose.RAG, chunk.hit_type)]))
         if outcome is Outcome.HIT:
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail("rag read")
         else:
-            put = await service.prefill(cache.put(chunk.key, nbytes, Purpose.RAG))
-            if put.entry is None:
+            put = await service.prefill(cache.put([chunk.key], nbytes, Purpose.RAG))
+            if put.failure is not None:
                 service.fail(f"rag rebuild: {put.failure}")
 
 
-def _leading(cache: BlockCache, writer: WriteBehind, keys: Sequence[str]) -> tuple[list[Entry], str | None]:
+def _leading(cache: Cache, writer: WriteBehind, keys: Sequence[str]) -> tuple[list[Entry], str | None]:
     """The resident blocks that the chain begins with, and the last of those on their way behind them."""
     entries: list[Entry] = []
     last_on_its_way: str | None = None
     for key in keys:
-        entry = cache.block(key)
+        entry = cache.find(key)
         if entry is not None and entry.state is State.READY:
             if last_on_its_way is None:
                 entries.append(entry)
