@@ -1,0 +1,45 @@
+"""What every declaration of a plug-in must keep, whatever its kind."""
+
+import re
+
+from kvspill.plugins import Option, Plugin
+
+_NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_LINE_MAX = 100
+
+
+class DeclarationSuite:
+    """The part of each contract suite that looks at the declaration alone."""
+
+    plugin: Plugin
+    """The plug-in under test: a class derived from the suite sets it."""
+
+    def test_the_name_can_stand_in_a_flag(self) -> None:
+        assert _NAME.fullmatch(self.plugin.name), f"{self.plugin.name!r}: lower-case words joined by '-'"
+
+    def test_the_help_is_one_short_line(self) -> None:
+        _check_help(self.plugin.help)
+
+    def test_options_are_named_explained_and_accept_their_own_defaults(self) -> None:
+        names = [option.name for option in self.plugin.options]
+        assert len(set(names)) == len(names), "an option stands twice"
+        for option in self.plugin.options:
+            assert _NAME.fullmatch(option.name), f"{option.name!r}: lower-case words joined by '-'"
+            _check_help(option.help)
+            _check_default(option)
+
+    def test_readiness_is_none_or_a_reason(self) -> None:
+        reason = self.plugin.ready()
+        assert reason is None or reason.strip()
+
+
+def _check_help(text: str) -> None:
+    assert text.strip() == text, f"{text!r}: blanks at its ends"
+    assert text.isprintable(), f"{text!r}: more than one line"
+    assert 0 < len(text) <= _LINE_MAX, f"{text!r}: 1 to {_LINE_MAX} characters"
+
+
+def _check_default(option: Option) -> None:
+    assert option.kind in (str, int, float, bool), f"{option.name}: kind is one of str, int, float and bool"
+    if option.default is not None:
+        assert option.parse(option.default) == option.default, f"{option.name}: refuses its own default"
