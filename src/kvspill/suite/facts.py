@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from kvspill.records import GIB
 from kvspill.result.ranking import faults_text, no_rank
-from kvspill.result.reading import our_result
+from kvspill.result.schema import Result, TierFacts
 
 TIERS = ("gpu", "cpu", "storage")
 _FULL_SHARE = 0.95
@@ -80,79 +80,62 @@ class Figures:
         return self.storage_io_ms["mean"] + self.generation_ms["mean"] + self.other_ms["mean"]
 
 
-def figures(name: str, result: Mapping[str, Any]) -> Figures:
+def figures(name: str, result: Result) -> Figures:
     """Read a row's figures from its result."""
-    summary = result["summary"]
-    cache = summary["cache_stats"]
-    modelled = set(result["honesty"]["modelled_tiers"])
-    tiers = {
-        tier["tier"]: TierFigures(
-            limit_gib=tier["limit_bytes"] / 2**30,
-            entries=tier["entries"],
-            read_gib_per_sec=cache[f"tier_{tier['tier']}_read_bandwidth_gbps"] or 0.0,
-            write_gib_per_sec=cache[f"tier_{tier['tier']}_write_bandwidth_gbps"] or 0.0,
-            read_p95_ms=cache[f"{tier['tier']}_read_p95_ms"],
-            read_device_p95_ms=cache[f"{tier['tier']}_read_device_p95_ms"],
-            read_mean_ms=cache[f"{tier['tier']}_read_mean_ms"],
-            read_device_mean_ms=cache[f"{tier['tier']}_read_device_mean_ms"],
-            busy_ms=_busy_ms(cache, tier["tier"]),
-            modelled=tier["tier"] in modelled,
-        )
-        for tier in result["tiers"]
-    }
-    reads = {tier: cache[f"tier_{tier}_kv_bytes_read_gb"] or 0.0 for tier in tiers}
+    tiers = {tier.tier: _tier(result, tier) for tier in result.tiers}
+    reads = {tier: result.number(f"tier_{tier}_kv_bytes_read_gb") or 0.0 for tier in tiers}
     whole = sum(reads.values())
-    requests = result["honesty"]["requests"]
-    steps = result["autoscaling_stats"]
+    requests = result.honesty.requests
+    steps = result.autoscaling_stats
     return Figures(
         name=name,
-        users=(steps[-1].get("users") if steps else None) or result["config"]["num_users"],
-        tokens_per_sec=summary["avg_throughput_tokens_per_sec"],
-        storage_tokens_per_sec=summary["storage_throughput_tokens_per_sec"],
-        completed=requests["completed_in_window"],
-        unfinished=requests["unfinished"],
-        failed=requests["failed"],
-        end_to_end_ms=summary["end_to_end_latency_ms"],
-        queue_ms=summary["queue_wait_completed_ms"],
-        storage_io_ms=summary["storage_io_latency_ms"],
-        generation_ms=summary["generation_latency_ms"],
-        other_ms=summary["other_ms"],
-        hit_rate=cache["cache_hit_rate"],
+        users=(steps[-1].get("users") if steps else None) or result.config["num_users"],
+        tokens_per_sec=result.number("avg_throughput_tokens_per_sec"),
+        storage_tokens_per_sec=result.number("storage_throughput_tokens_per_sec"),
+        completed=requests.completed_in_window,
+        unfinished=requests.unfinished,
+        failed=requests.failed,
+        end_to_end_ms=result.statistics("end_to_end_latency_ms"),
+        queue_ms=result.statistics("queue_wait_completed_ms"),
+        storage_io_ms=result.statistics("storage_io_latency_ms"),
+        generation_ms=result.statistics("generation_latency_ms"),
+        other_ms=result.statistics("other_ms"),
+        hit_rate=result.number("cache_hit_rate"),
         tiers=tiers,
         read_share={tier: value / whole for tier, value in reads.items()} if whole else {},
-        simulated=result["simulated"],
-        warnings=tuple(item["code"] for item in result["warnings"]),
+        simulated=result.simulated,
+        warnings=tuple(item.code for item in result.warnings),
         autoscaling=steps[-1] if steps else None,
-        net_gpu_seconds_saved=_saved(result),
-        arrival=result["config"].get("arrival") or "closed",
+        net_gpu_seconds_saved=(result.io_model.get("break_even") or {}).get("net_gpu_seconds_saved"),
+        arrival=result.config.get("arrival") or "closed",
         stage_storage_gib_per_sec=max(
             (step.get("storage_gib_per_sec") or 0.0 for step in steps), default=None
         ),
-        faults=faults_text(our_result(dict(result), Path(name))),
+        faults=faults_text(result),
         stopped_storing=_stopped_storing(result),
     )
 
 
-def _busy_ms(cache: Mapping[str, Any], tier: str) -> float:
-    whole = 0.0
-    for verb in ("read", "write"):
-        mean_ms = cache[f"{tier}_{verb}_mean_ms"]
-        whole += (cache[f"{tier}_{verb}_ops"] or 0) * mean_ms if mean_ms is not None else 0.0
-    return whole
+def _tier(result: Result, tier: TierFacts) -> TierFigures:
+    name = tier.tier
+    return TierFigures(
+        limit_gib=tier.limit_bytes / GIB,
+        entries=tier.entries,
+        read_gib_per_sec=result.number(f"tier_{name}_read_bandwidth_gbps") or 0.0,
+        write_gib_per_sec=result.number(f"tier_{name}_write_bandwidth_gbps") or 0.0,
+        read_p95_ms=result.number(f"{name}_read_p95_ms"),
+        read_device_p95_ms=result.number(f"{name}_read_device_p95_ms"),
+        read_mean_ms=result.number(f"{name}_read_mean_ms"),
+        read_device_mean_ms=result.number(f"{name}_read_device_mean_ms"),
+        busy_ms=sum(
+            (result.number(f"{name}_{verb}_ops") or 0) * (result.number(f"{name}_{verb}_mean_ms") or 0.0)
+            for verb in ("read", "write")
+        ),
+        modelled=name in result.honesty.modelled_tiers,
+    )
 
 
-def _stopped_storing(result: Mapping[str, Any]) -> bool:
-    config = result["config"]
-    policy = config.get("storage_eviction_policy") or config.get("eviction_policy")
-    full = [
-        tier["peak_bytes"] >= _FULL_SHARE * tier["usable_bytes"]
-        for tier in result["tiers"]
-        if tier["tier"] == "storage"
-    ]
-    return policy == "none" and any(full)
-
-
-def _saved(result: Mapping[str, Any]) -> float | None:
-    block = result.get("io_model")
-    even = block.get("break_even") if isinstance(block, Mapping) else None
-    return even.get("net_gpu_seconds_saved") if isinstance(even, Mapping) else None
+def _stopped_storing(result: Result) -> bool:
+    policy = result.config.get("storage_eviction_policy") or result.config.get("eviction_policy")
+    storage = (tier for tier in result.tiers if tier.tier == "storage")
+    return policy == "none" and any(tier.peak_bytes >= _FULL_SHARE * tier.usable_bytes for tier in storage)

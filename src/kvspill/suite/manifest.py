@@ -11,9 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from kvspill import __version__
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import write_whole
+from kvspill.result.reading import load_result
+from kvspill.result.schema import Result
 from kvspill.suite.scenario import Scenario
 
 SCHEMA_VERSION = 1
@@ -108,43 +112,30 @@ def load(folder: Path) -> Manifest:
         version = data["schema_version"]
         if version != SCHEMA_VERSION:
             raise UsageError(f"--resume {folder}: written by another version ({version}); start a new suite")
-        rows = tuple(
-            Row(
-                Scenario(**{**row["scenario"], "notes": tuple(row["scenario"]["notes"])}),
-                row["file"],
-                RowStatus(row["status"]),
-                row["reason"],
-                row["seconds"],
-            )
-            for row in data["rows"]
-        )
-        manifest = Manifest(
-            data["title"],
-            data["simulated"],
-            data["quick"],
-            tuple(data["notes"]),
-            rows,
-            data["created_at"],
-            data["facts"],
-        )
+        manifest = TypeAdapter(Manifest).validate_python(data)
     except FileNotFoundError:
         raise UsageError(f"--resume {folder}: holds no suite; name the directory of an earlier one") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--resume {folder}: {NAME} cannot be read ({type(error).__name__}: {error}); start a new suite"
-        ) from error
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        cause = _cause(error)
+        raise UsageError(f"--resume {folder}: {NAME} cannot be read ({cause}); start a new suite") from error
     if any(Path(row.file).name != row.file for row in manifest.rows):
         raise UsageError(f"--resume {folder}: {NAME} names files outside the directory; start a new suite")
     return manifest
 
 
-def read_result(folder: Path, row: Row) -> dict[str, Any] | None:
+def _cause(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"{type(error).__name__}: {error}"
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def read_result(folder: Path, row: Row) -> Result | None:
     """A row's result, or None where there is none that can be read."""
     try:
-        result: dict[str, Any] = json.loads((folder / row.file).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return load_result(folder / row.file)
+    except UsageError:
         return None
-    return result if isinstance(result, dict) and "summary" in result else None
 
 
 def settle(folder: Path, manifest: Manifest) -> Manifest:

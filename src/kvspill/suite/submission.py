@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
@@ -11,14 +10,12 @@ import numpy as np
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.measure.statistics import coefficient_of_variation
-from kvspill.result import schema
 from kvspill.result.ranking import faults_text
-from kvspill.result.reading import our_result
+from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
 
 SEED: Final = 42
 TRIALS_MIN: Final = 3
-Result = Mapping[str, Any]
 
 _STRESS: Final = {"duration": 300.0, "gpu_mem_gb": 0.0, "generation_mode": "none", "seed": SEED}
 _REALISTIC: Final = {
@@ -166,25 +163,24 @@ def metric_choice(cpu_gb: float, option: Option) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of a submission: where it is in a result, and how ranks and trials are put together."""
+    """A figure of a submission, and how ranks and trials are put together."""
 
     name: str
     unit: str
-    block: str
     over_ranks: Callable[[Sequence[float]], float] = sum
     over_trials: Callable[[Sequence[float]], float] = fmean
 
 
 MEASURES: Final = (
-    Measure("avg_throughput_tokens_per_sec", "tok/s", "summary"),
-    Measure("storage_throughput_tokens_per_sec", "tok/s", "summary"),
-    Measure("decode_bytes_read_gb", "GiB", "cache_stats"),
-    Measure("tier_storage_read_bandwidth_gbps", "GiB/s", "cache_stats"),
-    Measure("tier_storage_write_bandwidth_gbps", "GiB/s", "cache_stats"),
-    Measure("nvme_throughput", "tok/s", "summary"),
-    Measure("storage_entries", "entries", "cache_stats"),
-    Measure("storage_read_device_p95_ms", "ms", "cache_stats", max, max),
-    Measure("storage_write_device_p95_ms", "ms", "cache_stats", max, max),
+    Measure("avg_throughput_tokens_per_sec", "tok/s"),
+    Measure("storage_throughput_tokens_per_sec", "tok/s"),
+    Measure("decode_bytes_read_gb", "GiB"),
+    Measure("tier_storage_read_bandwidth_gbps", "GiB/s"),
+    Measure("tier_storage_write_bandwidth_gbps", "GiB/s"),
+    Measure("nvme_throughput", "tok/s"),
+    Measure("storage_entries", "entries"),
+    Measure("storage_read_device_p95_ms", "ms", max, max),
+    Measure("storage_write_device_p95_ms", "ms", max, max),
 )
 
 
@@ -200,7 +196,7 @@ def aggregate(trials: Sequence[Sequence[Result]]) -> dict[str, Any]:
     )
     whole = [None if None in pair else sum(pair) for pair in both]
     figures["aggregate_bandwidth_gbps"] = {
-        **_figure(Measure("aggregate_bandwidth_gbps", "GiB/s", ""), whole),
+        **_figure(Measure("aggregate_bandwidth_gbps", "GiB/s"), whole),
         "rule": "read plus write",
     }
     return figures
@@ -220,12 +216,9 @@ def _figure(measure: Measure, per_trial: Sequence[float | None]) -> dict[str, An
 
 
 def _over_ranks(measure: Measure, ranks: Sequence[Result]) -> float | None:
-    values = []
-    for result in ranks:
-        summary = result["summary"]
-        block = summary if measure.block == "summary" else summary[measure.block]
-        values.append(block[measure.name])
-    return None if not values or None in values else measure.over_ranks(values)
+    found = [result.number(measure.name) for result in ranks]
+    values = [value for value in found if value is not None]
+    return measure.over_ranks(values) if values and len(values) == len(found) else None
 
 
 def _rule(measure: Measure) -> str:
@@ -261,7 +254,7 @@ def faulty_trials(trials: Sequence[Sequence[Result]]) -> list[str]:
         f"trial {number} is faulty: {text}"
         for number, ranks in enumerate(trials, start=1)
         for result in ranks
-        if (text := faults_text(our_result(dict(result), Path(f"trial {number}")))) is not None
+        if (text := faults_text(result)) is not None
     ]
 
 
@@ -274,25 +267,21 @@ def _told(option: Option, config: Config) -> set[str]:
 
 def complete_trials(trials: Sequence[Sequence[Result]]) -> list[Sequence[Result]]:
     """Trials of which every rank ran to the end."""
-    return [ranks for ranks in trials if ranks and all(_incomplete(result) is None for result in ranks)]
-
-
-def _incomplete(result: Result) -> str | None:
-    return incomplete_reason(schema.Result.model_validate(result))
+    return [ranks for ranks in trials if ranks and all(incomplete_reason(result) is None for result in ranks)]
 
 
 def _flaws(result: Result) -> list[str]:
     flaws = []
-    if result["simulated"]:
+    if result.simulated:
         flaws.append("simulated, no byte moved")
-    reason = _incomplete(result)
+    reason = incomplete_reason(result)
     if reason is not None:
         flaws.append(reason)
-    modelled = result["honesty"]["modelled_tiers"]
-    if modelled and not result["simulated"]:
+    modelled = result.honesty.modelled_tiers
+    if modelled and not result.simulated:
         flaws.append(f"modelled tiers: {', '.join(modelled)}")
-    spoiled = (item for item in result["warnings"] if item["code"] in SPOILERS)
-    return flaws + [f"{item['code']}: {item['message']}" for item in spoiled]
+    spoiled = (item for item in result.warnings if item.code in SPOILERS)
+    return flaws + [f"{item.code}: {item.message}" for item in spoiled]
 
 
 def _shown(value: Any) -> str:
@@ -305,7 +294,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
     complete = [] if faulty else complete_trials(trials)
     found = deviations(option, config, trials)
     choice = metric_choice(config.cpu_mem_gb, option)
-    digests = {result["digest"] for ranks in complete for result in ranks}
+    digests = {result.digest for ranks in complete for result in ranks}
     return {
         "schema_version": 1,
         "option": option.name,
@@ -320,7 +309,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
             "ranks": max(map(len, trials), default=0),
         },
         "same_work": len(digests) == 1 if digests else None,
-        "digests": sorted(digests),
+        "digests": sorted(filter(None, digests)),
         "compare_by": {
             "primary": list(choice.primary),
             "secondary": list(choice.secondary),
@@ -329,7 +318,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
         },
         "figures": aggregate(complete) if complete else {},
         "parameters": config.model_dump(mode="json", include=_told(option, config)),
-        "environment": complete[0][0].get("environment") if complete else None,
+        "environment": complete[0][0].environment if complete else None,
         "warnings": _warnings(trials),
     }
 
@@ -338,11 +327,11 @@ def _warnings(trials: Sequence[Sequence[Result]]) -> list[str]:
     """Each kind of warning once, with the trials that have it and the first one's words."""
     found: dict[str, dict[int, str]] = {}
     for number, ranks in enumerate(trials, start=1):
-        for item in (item for result in ranks for item in result["warnings"]):
+        for item in (item for result in ranks for item in result.warnings):
             # How many trials there are is judged over all of them, not in each.
-            if item["code"] != "few_trials":
-                said = found.setdefault(item["code"], {})
-                said[number] = f"{said[number]} {item['message']}" if number in said else item["message"]
+            if item.code != "few_trials":
+                said = found.setdefault(item.code, {})
+                said[number] = f"{said[number]} {item.message}" if number in said else item.message
     lines = []
     for code, texts in found.items():
         first = next(iter(texts))

@@ -343,5 +343,5 @@ def test_a_tier_that_never_evicts_is_seen_to_be_full(capacity_gb: float, stopped
         block_tokens=256,
         io_model="prefix",
     )
-    result = run_trials(make_plan(small, True), Progress(quiet=True)).document()
+    result = run_trials(make_plan(small, True), Progress(quiet=True))
     assert figures("engine-x", result).stopped_storing is stopped

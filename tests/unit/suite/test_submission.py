@@ -1,12 +1,12 @@
 """Submissions: the fixed parameters, every deviation named, and the rules of aggregation."""
 
-import copy
 import tempfile
 from typing import Any
 
 import pytest
 
 from kvspill.config import Config
+from kvspill.result.schema import Caution, Fault, Faults, MetricValue, Result
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.submission import (
@@ -21,25 +21,35 @@ from kvspill.suite.submission import (
 
 
 @pytest.fixture(scope="module")
-def result() -> dict[str, Any]:
+def result() -> Result:
     """A real result of a small simulation, dressed as a measured one."""
     config = Config(num_users=4, duration=20.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, generation_mode="none")
-    found = run_trials(make_plan(config, True), Progress(quiet=True)).document()
-    found["simulated"] = False
-    found["honesty"]["modelled_tiers"] = []
-    return found
+    return measured(run_trials(make_plan(config, True), Progress(quiet=True)))
+
+
+def measured(found: Result) -> Result:
+    honesty = found.honesty.model_copy(update={"modelled_tiers": []})
+    return found.model_copy(update={"simulated": False, "honesty": honesty})
+
+
+def warned(result: Result, *cautions: tuple[str, str]) -> Result:
+    """The result with these warnings, code and message."""
+    warnings = [Caution(code=code, message=message, remedy="x") for code, message in cautions]
+    return result.model_copy(update={"warnings": warnings})
 
 
 def config(option: str, **changes: Any) -> Config:
     return Config.model_validate({**OPTIONS[option].settings, **changes})
 
 
-def with_figures(result: dict[str, Any], tokens: float, read: float, p95: float) -> dict[str, Any]:
-    changed = copy.deepcopy(result)
-    changed["summary"]["avg_throughput_tokens_per_sec"] = tokens
-    changed["summary"]["cache_stats"]["tier_storage_read_bandwidth_gbps"] = read
-    changed["summary"]["cache_stats"]["storage_read_device_p95_ms"] = p95
-    return changed
+def with_figures(result: Result, tokens: float, read: float, p95: float | None) -> Result:
+    changes = {
+        "avg_throughput_tokens_per_sec": tokens,
+        "tier_storage_read_bandwidth_gbps": read,
+        "storage_read_device_p95_ms": p95,
+    }
+    metrics = {name: MetricValue(value=value, unit="x") for name, value in changes.items()}
+    return result.model_copy(update={"metrics": {**result.metrics, **metrics}})
 
 
 def test_the_options_have_their_published_parameters() -> None:
@@ -71,13 +81,13 @@ def test_the_options_have_their_published_parameters() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_three_clean_trials_with_fixed_parameters_are_closed(option: str, result: dict[str, Any]) -> None:
+def test_three_clean_trials_with_fixed_parameters_are_closed(option: str, result: Result) -> None:
     trials = [[result]] * 3
     assert deviations(OPTIONS[option], config(option), trials) == []
     assert summarize(OPTIONS[option], config(option), trials)["division"] == "closed"
 
 
-def test_directories_and_outputs_may_differ(result: dict[str, Any]) -> None:
+def test_directories_and_outputs_may_differ(result: Result) -> None:
     changed = config("1", cache_dir=("/mnt/nvme",), output="x.json", storage_capacity_gb=500.0)
     assert deviations(OPTIONS["1"], changed, [[result]] * 3) == []
 
@@ -93,20 +103,18 @@ def test_directories_and_outputs_may_differ(result: dict[str, Any]) -> None:
         ({"cpu_mem_gb": 4.0}, "--cpu-mem-gb 4: option 1 fixes 0"),
     ],
 )
-def test_each_deviation_is_named_with_both_values(
-    changes: dict[str, Any], says: str, result: dict[str, Any]
-) -> None:
+def test_each_deviation_is_named_with_both_values(changes: dict[str, Any], says: str, result: Result) -> None:
     assert deviations(OPTIONS["1"], config("1", **changes), [[result]] * 3) == [says]
 
 
-def test_two_trials_are_too_few(result: dict[str, Any]) -> None:
+def test_two_trials_are_too_few(result: Result) -> None:
     assert deviations(OPTIONS["1"], config("1"), [[result]] * 2) == [
         "2 complete trials: at least 3 are required"
     ]
 
 
-def test_an_incomplete_trial_is_named_and_in_no_average(result: dict[str, Any]) -> None:
-    broken = {**result, "incomplete": True, "interrupted": "stopped by SIGTERM"}
+def test_an_incomplete_trial_is_named_and_in_no_average(result: Result) -> None:
+    broken = result.model_copy(update={"incomplete": True, "interrupted": "stopped by SIGTERM"})
     slow = with_figures(broken, tokens=0.0, read=0.0, p95=1e9)
     summary = summarize(OPTIONS["1"], config("1"), [[result], [result], [result], [slow]])
     assert summary["deviations"] == ["trial 4: ended early (stopped by SIGTERM)"]
@@ -114,10 +122,9 @@ def test_an_incomplete_trial_is_named_and_in_no_average(result: dict[str, Any]) 
     assert len(summary["figures"]["avg_throughput_tokens_per_sec"]["per_trial"]) == 3
 
 
-def test_a_faulty_trial_is_named_and_leaves_the_submission_without_figures(result: dict[str, Any]) -> None:
-    bad = copy.deepcopy(result)
-    bad["faulty"] = True
-    bad["faults"]["operations"] = [{"tier": "storage", "verb": "read", "kind": "EIO", "count": 12}]
+def test_a_faulty_trial_is_named_and_leaves_the_submission_without_figures(result: Result) -> None:
+    faults = Faults(operations=[Fault(tier="storage", verb="read", kind="EIO", count=12)])
+    bad = result.model_copy(update={"faulty": True, "faults": faults})
     summary = summarize(OPTIONS["1"], config("1"), [[result], [bad], [result], [result]])
     assert summary["division"] == "invalid"
     assert summary["figures"] == {}
@@ -125,12 +132,12 @@ def test_a_faulty_trial_is_named_and_leaves_the_submission_without_figures(resul
     assert "has no figures" in render(summary)
 
 
-def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) -> None:
-    bad = copy.deepcopy(result)
-    bad["honesty"]["modelled_tiers"] = ["storage"]
-    bad["faulty"] = True
-    bad["faults"]["failed_requests"] = 2
-    found = deviations(OPTIONS["1"], config("1"), [[result], [bad], [{**result, "simulated": True}]])
+def test_simulated_modelled_and_failed_are_deviations(result: Result) -> None:
+    honesty = result.honesty.model_copy(update={"modelled_tiers": ["storage"]})
+    faults = Faults(failed_requests=2)
+    bad = result.model_copy(update={"faulty": True, "faults": faults, "honesty": honesty})
+    virtual = result.model_copy(update={"simulated": True})
+    found = deviations(OPTIONS["1"], config("1"), [[result], [bad], [virtual]])
     assert found == [
         "trial 2 is faulty: 2 failed requests",
         "trial 2: modelled tiers: storage",
@@ -151,9 +158,8 @@ def test_simulated_modelled_and_failed_are_deviations(result: dict[str, Any]) ->
         "crowded",
     ],
 )
-def test_a_trial_that_measured_something_else_is_not_closed(code: str, result: dict[str, Any]) -> None:
-    item = {"code": code, "message": "What went wrong.", "remedy": "x"}
-    spoiled = {**result, "warnings": [*result["warnings"], item]}
+def test_a_trial_that_measured_something_else_is_not_closed(code: str, result: Result) -> None:
+    spoiled = warned(result, (code, "What went wrong."))
     summary = summarize(OPTIONS["1"], config("1"), [[result], [spoiled], [result]])
     assert summary["deviations"] == [f"trial 2: {code}: What went wrong."]
     assert summary["division"] == "open"
@@ -163,8 +169,7 @@ def test_a_submission_bounded_by_a_small_storage_budget_is_not_closed() -> None:
     small = Config(
         model="tiny-1b", num_users=8, duration=60.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, storage_capacity_gb=1.0
     )
-    bounded = run_trials(make_plan(small, True), Progress(quiet=True)).document()
-    bounded |= {"simulated": False, "honesty": {**bounded["honesty"], "modelled_tiers": []}}
+    bounded = measured(run_trials(make_plan(small, True), Progress(quiet=True)))
     found = deviations(OPTIONS["1"], config("1", storage_capacity_gb=1.0), [[bounded]] * 3)
     assert any(text.startswith("trial 1: capacity_bound: ") for text in found)
     assert any(text.startswith("trial 3: capacity_bound: ") for text in found)
@@ -183,7 +188,7 @@ def test_trials_in_memory_or_through_the_page_cache_are_named_and_open() -> None
             cache_dir=(folder,),
             direct="off",
         )
-        trial = run_trials(make_plan(small, False), Progress(quiet=True)).document()
+        trial = run_trials(make_plan(small, False), Progress(quiet=True))
     summary = summarize(OPTIONS["1"], config("1"), [[trial]] * 3)
     assert summary["division"] == "open"
     for number in (1, 2, 3):
@@ -195,7 +200,7 @@ def test_no_complete_trial_is_invalid() -> None:
     assert summarize(OPTIONS["1"], config("1"), [])["division"] == "invalid"
 
 
-def test_ranks_are_summed_trials_averaged_and_device_p95_is_the_maximum(result: dict[str, Any]) -> None:
+def test_ranks_are_summed_trials_averaged_and_device_p95_is_the_maximum(result: Result) -> None:
     trials = [
         [with_figures(result, 100, 1.0, 10), with_figures(result, 50, 0.5, 30)],
         [with_figures(result, 110, 1.1, 20), with_figures(result, 60, 0.6, 5)],
@@ -208,7 +213,7 @@ def test_ranks_are_summed_trials_averaged_and_device_p95_is_the_maximum(result: 
     assert found["storage_read_device_p95_ms"]["rule"] == "maximum over ranks and trials"
 
 
-def test_the_whole_bandwidth_stands_beside_its_trials(result: dict[str, Any]) -> None:
+def test_the_whole_bandwidth_stands_beside_its_trials(result: Result) -> None:
     found = aggregate([[result], [result]])
     parts = [found[f"tier_storage_{verb}_bandwidth_gbps"]["value"] for verb in ("read", "write")]
     whole = found["aggregate_bandwidth_gbps"]
@@ -217,9 +222,8 @@ def test_the_whole_bandwidth_stands_beside_its_trials(result: dict[str, Any]) ->
     assert whole["cv"] == 0.0
 
 
-def test_a_figure_that_a_trial_lacks_is_not_invented(result: dict[str, Any]) -> None:
-    lacking = copy.deepcopy(result)
-    lacking["summary"]["cache_stats"]["storage_read_device_p95_ms"] = None
+def test_a_figure_that_a_trial_lacks_is_not_invented(result: Result) -> None:
+    lacking = with_figures(result, 1.0, 1.0, None)
     assert aggregate([[result], [lacking]])["storage_read_device_p95_ms"]["value"] is None
 
 
@@ -233,32 +237,28 @@ def test_the_metric_depends_on_the_dram_budget() -> None:
     assert "own rule" not in metric_choice(2, one).reason
 
 
-def test_option_2_says_which_allocs_it_takes(result: dict[str, Any]) -> None:
+def test_option_2_says_which_allocs_it_takes(result: Result) -> None:
     assert "0, as in the published invocation" in str(allocs_text(OPTIONS["2"], 0))
     assert "16, as the MLPerf harness" in str(allocs_text(OPTIONS["2"], 16))
     assert allocs_text(OPTIONS["1"], 16) is None
     assert deviations(OPTIONS["2"], config("2", max_concurrent_allocs=16), [[result]] * 3) == []
 
 
-def test_the_text_marks_the_primary_metrics_and_the_division(result: dict[str, Any]) -> None:
+def test_the_text_marks_the_primary_metrics_and_the_division(result: Result) -> None:
     text = render(summarize(OPTIONS["1"], config("1"), [[result]] * 3))
     assert "Division: CLOSED" in text
     assert "-> decode_bytes_read_gb" in text
     assert "   storage_throughput_tokens_per_sec" in text
 
 
-def test_warnings_are_told_once_with_their_trials(result: dict[str, Any]) -> None:
-    few = {"code": "few_trials", "message": "1 trial", "remedy": "x"}
-    late = {"code": "late_arrivals", "message": "late by 5 ms", "remedy": "x"}
-    first, third = {**result, "warnings": [few, late]}, {**result, "warnings": [late]}
-    summary = summarize(OPTIONS["1"], config("1"), [[first], [{**result, "warnings": [few]}], [third]])
+def test_warnings_are_told_once_with_their_trials(result: Result) -> None:
+    few, late = ("few_trials", "1 trial"), ("late_arrivals", "late by 5 ms")
+    trials = [[warned(result, few, late)], [warned(result, few)], [warned(result, late)]]
+    summary = summarize(OPTIONS["1"], config("1"), trials)
     assert summary["warnings"] == ["late_arrivals (trial 1, 3): late by 5 ms"]
 
 
-def test_a_warning_with_other_figures_in_each_trial_says_whose_it_shows(result: dict[str, Any]) -> None:
-    trials = [
-        [{**result, "warnings": [{"code": "unfinished", "message": f"{count} requests", "remedy": "x"}]}]
-        for count in (12, 15)
-    ]
+def test_a_warning_with_other_figures_in_each_trial_says_whose_it_shows(result: Result) -> None:
+    trials = [[warned(result, ("unfinished", f"{count} requests"))] for count in (12, 15)]
     summary = summarize(OPTIONS["1"], config("1"), trials)
     assert summary["warnings"] == ["unfinished (trial 1, 2; figures of trial 1): 12 requests"]
