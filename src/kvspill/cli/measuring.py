@@ -62,7 +62,7 @@ def run_command(config: Config, *, simulated: bool) -> int:
     path = path if config.output is not None else unused(path)
     written = [keep_result(path, result)]
     if config.xlsx_output is not None:
-        written.append(write_table(config.xlsx_output, [row_of(path.name, result.document())]))
+        written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
     if not config.quiet:
         print_summary(result, written, file=sys.stdout)
     if not result.incomplete:

@@ -89,7 +89,7 @@ def _tables(options: argparse.Namespace, named: Sequence[tuple[str, "Result"]]) 
     rows = []
     for name, result in named:
         with refusing_damage(name):
-            rows.append(row_of(name, result.document()))
+            rows.append(row_of(name, result))
     written = []
     if options.csv is not None:
         written.append(write_csv(options.csv, rows))

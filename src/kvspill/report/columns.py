@@ -1,30 +1,17 @@
 """The columns of result tables: run parameters and figures under the titles that analyses look for."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kvspill.result.catalog import shown_at
-from kvspill.result.metrics import Better, Figure, Place
+from kvspill.result.metrics import Place
+from kvspill.result.schema import Result
 
 STORAGE_THROUGHPUT = "storage_throughput_tokens_per_sec"
 WALL_THROUGHPUT = "avg_throughput_tokens_per_sec"
 DECODE_BYTES = "decode_bytes_read_gb"
 IO_TIME = "total_storage_io_time"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One figure of a run: its title in tables, its metric, and where it stands in a result's JSON."""
-
-    title: str
-    name: str
-    unit: str
-    better: Better
-    path: tuple[str, ...]
-    """Below `summary`, or from the top where the first part is empty."""
-    digits: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +22,10 @@ class Parameter:
     name: str
 
 
-def _path(figure: Figure) -> tuple[str, ...]:
-    if figure.name == IO_TIME:
-        # Where kv-cache.py has it, and so do we.
-        return ("", "total_storage_io_latency")
-    inside = () if figure.metric.block == "summary" else (figure.metric.block,)
-    return (*inside, figure.name, *((figure.stat,) if figure.stat else ()))
-
-
-COLUMNS: tuple[Column, ...] = tuple(
-    Column(
-        figure.title,
-        figure.key,
-        figure.metric.unit,
-        figure.metric.better,
-        _path(figure),
-        figure.digits,
-    )
-    for figure in shown_at(Place.COLUMN)
-)
+COLUMNS = shown_at(Place.COLUMN)
 """The first 25 are the columns of the existing summaries, with their titles."""
 
-COLUMN = {column.name: column for column in COLUMNS}
+COLUMN = {column.key: column for column in COLUMNS}
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter("Model", "model"),
@@ -100,23 +69,14 @@ def finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _look_up(document: Any, path: tuple[str, ...]) -> float | None:
-    for part in path:
-        if not isinstance(document, Mapping):
-            return None
-        document = document.get(part)
-    return finite(document)
-
-
-def figures(result: Mapping[str, Any]) -> dict[str, float]:
-    """Every figure that a result (ours, or one of the existing program's) holds, by metric name."""
-    summary = result.get("summary")
+def figures(result: Result) -> dict[str, float]:
+    """Every figure of the columns that a result holds, by its key."""
     found = {}
     for column in COLUMNS:
-        at_top = column.path[0] == ""
-        value = _look_up(result if at_top else summary, column.path[1:] if at_top else column.path)
-        if value is not None:
-            found[column.name] = value
+        value = result.value(column.name)
+        number = finite(value.get(column.stat) if isinstance(value, dict) else value)
+        if number is not None:
+            found[column.key] = number
     return with_derived(found)
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from kvspill.outputs import write_whole
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
 from kvspill.result.ranking import faults_text
-from kvspill.result.reading import our_result
+from kvspill.result.schema import Result
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
@@ -25,26 +25,24 @@ _CELL_CHARACTERS = 32_767
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-def row_of(name: str, result: Mapping[str, Any]) -> Row:
+def row_of(name: str, result: Result) -> Row:
     """One result as a row; what was not measured stays empty."""
-    config = result.get("config") or {}
     values = figures(result)
-    trials = result.get("trials")
     return {
         "Filename": name,
-        **{column.title: values.get(column.name) for column in COLUMNS},
-        **{parameter.title: _plain(config.get(parameter.name)) for parameter in PARAMETERS},
-        OTHER_SETTINGS: _cut(json.dumps(other_settings(config), sort_keys=True, ensure_ascii=False)),
-        "Users In Window": result["window"].get("users"),
-        "Measured Time (s)": result["window"]["measured_seconds"],
-        "Trials": trials["count"] if trials else 1,
-        "Simulated": result["simulated"],
-        "Incomplete": result["incomplete"],
-        "Faults": faults_text(our_result(dict(result), Path(name))),
-        "Warnings": " ".join(item["code"] for item in result["warnings"]),
-        "Digest": _plain(result.get("digest")),
-        "Created": _plain(result.get("created_at")),
-        "Kvspill Version": _plain(result.get("kvspill_version")),
+        **{column.title: values.get(column.key) for column in COLUMNS},
+        **{parameter.title: _plain(result.config.get(parameter.name)) for parameter in PARAMETERS},
+        OTHER_SETTINGS: _cut(json.dumps(other_settings(result.config), sort_keys=True, ensure_ascii=False)),
+        "Users In Window": result.window.users,
+        "Measured Time (s)": result.window.measured_seconds,
+        "Trials": result.trials.count if result.trials else 1,
+        "Simulated": result.simulated,
+        "Incomplete": result.incomplete,
+        "Faults": faults_text(result),
+        "Warnings": " ".join(item.code for item in result.warnings),
+        "Digest": result.digest,
+        "Created": result.created_at,
+        "Kvspill Version": result.kvspill_version,
     }
 
 

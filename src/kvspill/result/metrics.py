@@ -85,6 +85,14 @@ class Figure:
         """The name by which comparisons know it."""
         return f"{self.name}.{self.stat}" if self.stat else self.name
 
+    @property
+    def unit(self) -> str:
+        return self.metric.unit
+
+    @property
+    def better(self) -> Better:
+        return self.metric.better
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

@@ -23,29 +23,29 @@ Decode Bytes Read (GB)""".replace("\n", "|").split("|")
 
 
 def test_the_columns_of_the_existing_summaries_come_first_and_in_their_order() -> None:
-    assert list(row_of("a", sample.result()))[: len(EXISTING_COLUMNS)] == EXISTING_COLUMNS
+    assert list(row_of("a", sample.built()))[: len(EXISTING_COLUMNS)] == EXISTING_COLUMNS
 
 
 def test_every_existing_column_is_filled_from_a_result() -> None:
-    row = row_of("a", sample.result())
+    row = row_of("a", sample.built())
     assert [title for title in EXISTING_COLUMNS if row[title] is None] == []
 
 
 def test_the_run_parameters_of_the_analysis_are_columns() -> None:
     config = Config(model="mistral-7b", num_users=70, cpu_mem_gb=4, max_concurrent_allocs=16, seed=7)
-    row = row_of("a", sample.result(config=config))
+    row = row_of("a", sample.built(config=config))
     titles = ("Model", "Users", "CPU Memory (GB)", "Max Concurrent Allocs", "Generation Mode", "Seed")
     assert [row[title] for title in titles] == ["mistral-7b", 70, 4, 16, "realistic", 7]
 
 
 def test_doubts_travel_with_the_row() -> None:
-    row = row_of("a", sample.result(run=sample.facts(interrupted="SIGINT")))
+    row = row_of("a", sample.built(run=sample.facts(interrupted="SIGINT")))
     assert row["Incomplete"] is True
     assert "incomplete" in str(row["Warnings"]).split()
 
 
 def test_xlsx_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    row = row_of("a", sample.result())
+    row = row_of("a", sample.built())
     path = write_xlsx(tmp_path / "new" / "t.xlsx", [row, row])
     header, *rows = openpyxl.load_workbook(path).active.iter_rows(values_only=True)
     assert list(header) == list(row)
@@ -55,7 +55,7 @@ def test_xlsx_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "=cmd|' /C calc'!A0", "a\x00b\x1bc"])
 def test_text_is_never_a_formula(tmp_path: Path, text: str) -> None:
-    row = {**row_of("a", sample.result()), "Model": text}
+    row = {**row_of("a", sample.built()), "Model": text}
     path = write_xlsx(tmp_path / "t.xlsx", [row])
     sheet = openpyxl.load_workbook(path).active
     cell = sheet.cell(2, list(row).index("Model") + 1)
@@ -68,11 +68,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
     for write in (write_csv, write_xlsx):
         with pytest.raises(KvspillError, match=r"cannot write .*/f/t\.x"):
-            write(tmp_path / "f" / "t.x", [row_of("a", sample.result())])
+            write(tmp_path / "f" / "t.x", [row_of("a", sample.built())])
 
 
 def test_the_name_decides_between_csv_and_xlsx(tmp_path: Path) -> None:
-    rows = [row_of("a", sample.result())]
+    rows = [row_of("a", sample.built())]
     assert write_table(tmp_path / "t.csv", rows).read_bytes()[:9] == b"Filename,"
     assert write_table(tmp_path / "t.XLSX", rows).read_bytes()[:2] == b"PK"
 

@@ -13,7 +13,6 @@ from kvspill.report.columns import (
     DECODE_BYTES,
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
-    Column,
     finite,
 )
 from kvspill.report.compare.doubts import doubts
@@ -34,6 +33,7 @@ from kvspill.report.compare.statistics import (
     win_rate,
 )
 from kvspill.report.settings import canonical
+from kvspill.result.metrics import Figure
 
 _SHOWN_VALUES = 4
 _SHOWN_CHARACTERS = 80
@@ -128,8 +128,8 @@ def compare(first: Sequence[Run], second: Sequence[Run], decide_by: Sequence[str
 Samples = tuple[list[float], list[float]]
 
 
-def _line(column: Column, pairs: Pairs) -> Line | None:
-    name = column.name
+def _line(column: Figure, pairs: Pairs) -> Line | None:
+    name = column.key
     both: list[Samples] = []
     kept: Pairs = []
     for pair in pairs:
@@ -156,17 +156,17 @@ def _line(column: Column, pairs: Pairs) -> Line | None:
     )
 
 
-def _judged(column: Column, ratio: Ratio | None, both: Sequence[Samples]) -> str:
+def _judged(column: Figure, ratio: Ratio | None, both: Sequence[Samples]) -> str:
     """Where A has nothing at all there is no ratio, but who is ahead can be told."""
     ours, theirs = both[0]
     nothing = len(both) == 1 and len(ours) > 1 and len(theirs) > 1 and not any(ours) and min(theirs) > 0
     return BETTER if nothing and column.better == "higher" else verdict(ratio, column.better)
 
 
-def _one_ratio(column: Column, runs: tuple[list[Run], list[Run]], values: Samples) -> Ratio | None:
+def _one_ratio(column: Figure, runs: tuple[list[Run], list[Run]], values: Samples) -> Ratio | None:
     """One configuration: by seed where both sides ran the same plans, else by the two samples."""
     if same_seeds(*runs):
-        by_plan = [{_plan(run): run.values[column.name] for run in side} for side in runs]
+        by_plan = [{_plan(run): run.values[column.key] for run in side} for side in runs]
         found = paired_ratio(by_plan[0], by_plan[1])
         if found is not None:
             return found
@@ -186,7 +186,7 @@ def same_seeds(first: Sequence[Run], second: Sequence[Run]) -> bool:
     return known and once and plans[0] == plans[1] and len(plans[0]) >= _PAIRED_SEEDS
 
 
-def _plain_ratio(column: Column, ours: list[float], theirs: list[float]) -> float | None:
+def _plain_ratio(column: Figure, ours: list[float], theirs: list[float]) -> float | None:
     """One configuration's ratio for the mean and the win rate; infinite where only A has nothing."""
     ratio = ratio_of_samples(ours, theirs)
     if ratio is not None:
@@ -198,7 +198,7 @@ def _plain_ratio(column: Column, ours: list[float], theirs: list[float]) -> floa
     return fmean(theirs) / fmean(ours)
 
 
-def _mean_ratio(column: Column, both: Sequence[Samples]) -> Ratio | None:
+def _mean_ratio(column: Figure, both: Sequence[Samples]) -> Ratio | None:
     """Over configurations: the geometric mean, or the arithmetic one where B has a zero in some."""
     found = [_plain_ratio(column, ours, theirs) for ours, theirs in both]
     ratios = [ratio for ratio in found if ratio is not None and math.isfinite(ratio)]
@@ -257,7 +257,7 @@ def _primary(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
 def _asked(metrics: Sequence[str], known: set[str]) -> tuple[str, ...]:
     for name in metrics:
         if name not in COLUMN or COLUMN[name].better == "neither":
-            judged = ", ".join(column.name for column in COLUMNS if column.better != "neither")
+            judged = ", ".join(column.key for column in COLUMNS if column.better != "neither")
             raise UsageError(f"--metric {name}: not a metric that can be judged; choose from {judged}")
         if name not in known:
             raise UsageError(f"--metric {name}: not in the results of both sides; choose another")

@@ -92,7 +92,7 @@ def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> l
     for name, average in sorted(averages.items(), key=lambda item: (item[0] not in ranked, -item[1].mean)):
         trials = members[name]
         complete = [run for run in trials if run.incomplete is None]
-        every = {column.name: found for column in COLUMNS if (found := _average(trials, column.name))}
+        every = {column.key: found for column in COLUMNS if (found := _average(trials, column.key))}
         groups.append(
             Group(
                 name=name,

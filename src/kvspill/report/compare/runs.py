@@ -13,7 +13,14 @@ from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, KVSPILL, Run, con
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
 from kvspill.result.ranking import faults_text
-from kvspill.result.reading import check_size, is_ours, our_result, read_json, refusing_damage
+from kvspill.result.reading import (
+    check_size,
+    is_ours,
+    kv_cache_py_result,
+    our_result,
+    read_json,
+    refusing_damage,
+)
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
 
@@ -53,13 +60,13 @@ def _read_file(path: Path, contents: dict[str, Path]) -> list[Run]:
         return table_runs(path)
     document = read_json(path)
     _refuse_copy(path, document, contents)
-    if is_ours(document):
+    result = our_result(document, path) if is_ours(document) else kv_cache_py_result(document, path)
+    if result is not None:
         with refusing_damage(path):
-            return list(_our_runs(path, our_result(document, path)))
-    if isinstance(document, dict):
-        run = _legacy_run(path, document) or _engine_run(path, document)
-        if run is not None:
-            return [run]
+            return list(_result_runs(path, result))
+    run = _engine_run(path, document) if isinstance(document, dict) else None
+    if run is not None:
+        return [run]
     raise UsageError(
         f"{path}: not a result that can be compared; give JSON of kvspill, kv-cache.py, vLLM or LMCache, "
         "or a summary in XLSX or CSV"
@@ -77,38 +84,38 @@ def _refuse_copy(path: Path, document: Any, contents: dict[str, Path]) -> None:
     contents[key] = path
 
 
-def _our_runs(path: Path, typed: Result) -> Iterator[Run]:
-    result = typed.document()
-    config = {parameter.name: result["config"].get(parameter.name) for parameter in PARAMETERS}
+def _result_runs(path: Path, result: Result) -> Iterator[Run]:
+    """The trials of a result, or its one run. kv-cache.py's results hold no configuration."""
+    ours = result.schema_version > 0
+    config = {parameter.name: result.config.get(parameter.name) for parameter in PARAMETERS}
     whole = Run(
         name=path.stem,
         group=group_of(path.stem),
-        kind=KVSPILL,
-        config=config,
+        kind=KVSPILL if ours else KV_CACHE_PY,
+        config=config if ours else config_in_name(path.stem),
         values=figures(result),
-        incomplete=incomplete_reason(typed),
-        simulated=result["simulated"],
-        seconds=finite(result["window"]["measured_seconds"]),
-        digest=result.get("digest"),
-        others=other_settings(result["config"]),
-        facts=_facts(result),
-        cautions=tuple(item["code"] for item in result["warnings"]),
-        faults=faults_text(typed),
+        incomplete=incomplete_reason(result),
+        simulated=result.simulated,
+        seconds=result.window.measured_seconds or None,
+        digest=result.digest,
+        others=other_settings(result.config) if ours else None,
+        facts=_facts(result) if ours else {"config.seed": result.seed},
+        cautions=tuple(item.code for item in result.warnings),
+        faults=faults_text(result),
         result_name=path.stem,
     )
-    trials = result.get("trials")
-    if not trials or len(trials["rows"]) < 2:
+    rows = result.trials.rows if result.trials else []
+    if len(rows) < 2:
         yield whole
         return
-    names = {column.name for column in COLUMNS}
-    for row in trials["rows"]:
-        values = {key: number for key in names if (number := finite(row.get(key))) is not None}
+    for row in rows:
+        found = {column.key: finite((row.model_extra or {}).get(column.key)) for column in COLUMNS}
         yield replace(
             whole,
-            name=f"{path.stem} trial {row['trial']}",
-            values=values,
-            incomplete=row["incomplete"],
-            digest=row["digest"] if isinstance(row["digest"], str) else None,
+            name=f"{path.stem} trial {row.trial}",
+            values={key: value for key, value in found.items() if value is not None},
+            incomplete=row.incomplete,
+            digest=row.digest if isinstance(row.digest, str) else None,
         )
 
 
@@ -118,37 +125,16 @@ _NOT_COMPARED = (
 )
 
 
-def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {
-        "kvspill_version": result.get("kvspill_version"),
-        "simulated": result["simulated"],
-    }
-    for part in ("config", "environment"):
-        flat.update(flatten(part, result.get(part)))
-    for tier in result["tiers"]:
-        flat[f"tier.{tier['tier']}"] = f"{tier['backend']}: {tier.get('description', '')}".rstrip(": ")
-    users = result["window"].get("users")
-    if users is not None and users != result["config"].get("num_users"):
+def _facts(result: Result) -> dict[str, Any]:
+    flat: dict[str, Any] = {"kvspill_version": result.kvspill_version, "simulated": result.simulated}
+    flat.update(flatten("config", result.config))
+    flat.update(flatten("environment", result.environment))
+    for tier in result.tiers:
+        flat[f"tier.{tier.tier}"] = f"{tier.backend}: {tier.description}".rstrip(": ")
+    users = result.window.users
+    if users is not None and users != result.config.get("num_users"):
         flat["users in the measured window"] = users
     return {key: value for key, value in flat.items() if not key.startswith(_NOT_COMPARED)}
-
-
-def _legacy_run(path: Path, document: Mapping[str, Any]) -> Run | None:
-    """A result of the existing kv-cache.py: the same summary, but no configuration beside it."""
-    summary = document.get("summary")
-    if not isinstance(summary, Mapping) or not isinstance(summary.get("cache_stats"), Mapping):
-        return None
-    values = figures(document)
-    return Run(
-        name=path.stem,
-        group=group_of(path.stem),
-        kind=KV_CACHE_PY,
-        config=config_in_name(path.stem),
-        values=values,
-        incomplete=None if values.get("total_requests") else "completed no request",
-        seconds=finite(summary.get("elapsed_time")),
-        facts={"config.seed": document.get("seed")},
-    )
 
 
 def _engine_run(path: Path, document: Mapping[str, Any]) -> Run | None:

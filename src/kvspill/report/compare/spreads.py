@@ -95,7 +95,7 @@ def _natural(label: str) -> tuple[Any, ...]:
 
 
 def slice_of(label: str, pairs: Sequence[Pair]) -> Slice:
-    spreads = {column.name: _spread(column.name, pairs) for column in COLUMNS}
+    spreads = {column.key: _spread(column.key, pairs) for column in COLUMNS}
     return Slice(label, len(pairs), {name: spread for name, spread in spreads.items() if spread is not None})
 
 

@@ -67,7 +67,7 @@ def _table_runs(path: Path, rows: Sequence[Sequence[Any]]) -> list[Run]:
 
 def _row_run(row: Mapping[str, Any]) -> Run:
     name = PurePosixPath(str(row.get("Filename") or "")).stem
-    found = ((column.name, _number(row.get(column.title))) for column in COLUMNS)
+    found = ((column.key, _number(row.get(column.title))) for column in COLUMNS)
     cells = {
         parameter.name: _setting(row[parameter.title]) for parameter in PARAMETERS if parameter.title in row
     }

@@ -38,8 +38,8 @@ def test_runs_without_a_counterpart_are_in_no_figure_and_are_named() -> None:
 
 @pytest.mark.parametrize("writer", [write_csv, write_xlsx])
 def test_a_table_matches_the_results_it_was_made_of(tmp_path: Path, writer: Any) -> None:
-    results = {f"u{n}": sample.result(config=Config(num_users=n, rag_num_docs=n)) for n in (5, 10)}
-    files = [write(tmp_path / f"{name}.json", built) for name, built in results.items()]
+    results = {f"u{n}": sample.built(config=Config(num_users=n, rag_num_docs=n)) for n in (5, 10)}
+    files = [write(tmp_path / f"{name}.json", built.document()) for name, built in results.items()]
     suffix = "csv" if writer is write_csv else "xlsx"
     table = writer(tmp_path / f"t.{suffix}", [row_of(name, built) for name, built in results.items()])
     found = compare(read_runs(files), read_runs([table]))
@@ -68,12 +68,12 @@ def test_a_setting_without_a_column_tells_configurations_apart() -> None:
 
 
 def test_a_table_keeps_settings_warnings_and_digest(tmp_path: Path) -> None:
-    built = sample.result(config=Config(device_profile="nvme-gen5", rag_num_docs=3))
+    built = sample.built(config=Config(device_profile="nvme-gen5", rag_num_docs=3))
     (read,) = read_runs([write_csv(tmp_path / "t.csv", [row_of("a", built)])])
     assert read.others == {"rag_num_docs": 3}
-    assert read.digest == built["digest"]
-    assert read.cautions == tuple(item["code"] for item in built["warnings"])
-    plain = write_csv(tmp_path / "p.csv", [row_of("a", sample.result())])
+    assert read.digest == built.digest
+    assert read.cautions == tuple(item.code for item in built.warnings)
+    plain = write_csv(tmp_path / "p.csv", [row_of("a", sample.built())])
     found = compare(read_runs([plain]), [read])
     assert {(item.name, item.first, item.second) for item in found.differences} == {
         ("device_profile", "not set", "nvme-gen5"),

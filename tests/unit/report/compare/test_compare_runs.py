@@ -76,8 +76,8 @@ def test_the_configuration_is_read_from_a_files_name() -> None:
 
 
 def test_tables_give_back_what_results_hold(tmp_path: Path) -> None:
-    built = sample.result()
-    (direct,) = read_runs([write(tmp_path / "a.json", built)])
+    built = sample.built()
+    (direct,) = read_runs([write(tmp_path / "a.json", built.document())])
     for target in (
         write_xlsx(tmp_path / "t.xlsx", [row_of("a.json", built)]),
         write_csv(tmp_path / "t.csv", [row_of("a.json", built)]),
