@@ -2,4 +2,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("kvspill.testing")
+for _suite in ("backends", "declarations", "io_models", "policies", "traces"):
+    pytest.register_assert_rewrite(f"{__name__}.{_suite}")

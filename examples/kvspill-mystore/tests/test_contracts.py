@@ -1,0 +1,29 @@
+"""The plug-ins of this package keep the contracts that kvspill publishes."""
+
+import os
+from pathlib import Path
+
+from kvspill.testing.backends import BackendSuite
+from kvspill_mystore import trace
+from kvspill_mystore.backend import PLUGIN, LogBackend
+
+from kvspill.storage.base import Backend, ObjectRef
+from kvspill.testing.traces import TraceSuite
+
+
+class TestMyStore(BackendSuite):
+    plugin = PLUGIN
+
+    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+        assert isinstance(backend, LogBackend)
+        assert backend.log is not None
+        record = backend.log.find(ref)
+        assert record is not None
+        (path,) = tmp_path.glob("kvspill-*/" + "0" * 32 + "-0")
+        with path.open("r+b") as file:
+            os.pwrite(file.fileno(), b"damage", record.offset + 5000)
+        return True
+
+
+class TestSimpleCsv(TraceSuite):
+    plugin = trace.PLUGIN
