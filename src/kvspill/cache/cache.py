@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from kvspill.cache.core import Core
+from kvspill.cache.flight import Unanswered
 from kvspill.cache.gathering import gather
 from kvspill.cache.options import CacheOptions, Put
 from kvspill.cache.policies.none import NonePolicy
@@ -266,6 +267,10 @@ class Cache:
         for tier in self.tiers:
             tier.backend.cancel()
         await self._core.in_flight.over()
+
+    def unanswered(self) -> list[Unanswered]:
+        """After `stop`: the operations that did not return, oldest first (S16)."""
+        return self._core.in_flight.unanswered()
 
     def _note_error(self, tier: Tier, verb: Verb, error: str, count: int) -> None:
         self.errors[tier, verb, error] += count

@@ -27,7 +27,7 @@ class Core:
         self.clock_ns = clock_ns
         self.homes: dict[str, Entry] = {}
         self.copies: dict[str, Entry] = {}
-        self.in_flight = InFlight()
+        self.in_flight = InFlight(clock_ns)
         self.background: set[asyncio.Task[None]] = set()
         """Deletes that nobody waits for."""
 
@@ -50,7 +50,7 @@ class Core:
     # The backends
 
     async def read(self, tier: TierState, entries: Sequence[Entry]) -> list[Completion]:
-        with self.in_flight:
+        with self.in_flight.call(tier.name, Verb.READ, len(entries)):
             return await tier.backend.read([entry.ref for entry in entries])
 
     async def write(
@@ -60,7 +60,7 @@ class Core:
             items = [WriteItem(entry.ref) for entry in entries]
         else:
             items = [WriteItem(entry.ref, source) for entry, source in zip(entries, sources, strict=True)]
-        with self.in_flight:
+        with self.in_flight.call(tier.name, Verb.WRITE, len(entries)):
             return await tier.backend.write(items)
 
     async def delete(

@@ -25,17 +25,11 @@ class Latencies:
         self._histograms = {name: Histogram() for name in COMPONENTS}
         self._pending = array("q")
 
-    def record(self, completion: Completion, count: int = 1) -> None:
+    def record(
+        self, submitted_ns: int, started_ns: int, finished_ns: int, device_ns: int, count: int = 1
+    ) -> None:
         pending = self._pending
-        pending.extend(
-            (
-                completion.submitted_ns,
-                completion.started_ns,
-                completion.finished_ns,
-                completion.device_ns,
-                count,
-            )
-        )
+        pending.extend((submitted_ns, started_ns, finished_ns, device_ns, count))
         if len(pending) >= _PENDING_VALUES:
             self._flush()
 
@@ -79,6 +73,9 @@ class Lane:
     failed_moved_bytes: int = 0
     """Bytes that pieces of failed operations moved: device traffic, never a score."""
     errors: Counter[str] = field(default_factory=Counter)
+    in_flight_at_end: int = 0
+    """Operations that the end of the window found under way: in the latencies with their age then (S16)."""
+    in_flight_oldest_ns: int = 0
     latencies: Latencies = field(default_factory=Latencies)
     demotion_latencies: Latencies = field(default_factory=Latencies)
     pieces: Histogram = field(default_factory=Histogram)
@@ -101,6 +98,22 @@ class Lane:
     def complete(self, purpose: Purpose, completion: Completion, count: int = 1) -> None:
         """So many operations succeeded inside the window, all in this way."""
         self.ops[purpose] += count
-        self.latencies.record(completion, count)
+        times_ns = (
+            completion.submitted_ns,
+            completion.started_ns,
+            completion.finished_ns,
+            completion.device_ns,
+        )
+        self.latencies.record(*times_ns, count)
         if purpose is Purpose.DEMOTION:
-            self.demotion_latencies.record(completion, count)
+            self.demotion_latencies.record(*times_ns, count)
+
+    def under_way(
+        self, submitted_ns: int, started_ns: int, end_ns: int, device_ns: int, count: int, demotion: bool
+    ) -> None:
+        """So many operations were under way when the window ended: their age is the least they take."""
+        self.in_flight_at_end += count
+        self.in_flight_oldest_ns = max(self.in_flight_oldest_ns, end_ns - submitted_ns)
+        self.latencies.record(submitted_ns, started_ns, end_ns, device_ns, count)
+        if demotion:
+            self.demotion_latencies.record(submitted_ns, started_ns, end_ns, device_ns, count)

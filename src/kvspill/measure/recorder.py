@@ -85,6 +85,8 @@ class Recorder:
         lane = self._lanes[record.tier][record.verb]
         completion = record.completion
         finished_inside = self._inside(completion.finished_ns)
+        if completion.finished_ns >= self.window_end_ns > completion.submitted_ns:
+            self._at_the_end(lane, record)
         if completion.error is not None:
             self._failed_op(lane, record, finished_inside)
             return
@@ -92,6 +94,26 @@ class Recorder:
             self._count_bytes(lane, record)
         if finished_inside:
             lane.complete(record.purpose, completion, record.times)
+
+    def _at_the_end(self, lane: Lane, record: OpRecord) -> None:
+        """Count what was in flight when the window ended, with the age that it had then (S16)."""
+        completion, end_ns = record.completion, self.window_end_ns
+        if completion.finished_ns == end_ns and completion.error != CANCELLED:
+            return
+        started_ns = min(completion.started_ns or end_ns, end_ns)
+        # What it was at after the end is taken for the device: before the end that leaves the least.
+        later_ns = completion.finished_ns - max(end_ns, completion.started_ns)
+        device_ns = min(max(0, completion.device_ns - later_ns), end_ns - started_ns)
+        demotion = record.purpose is Purpose.DEMOTION
+        lane.under_way(completion.submitted_ns, started_ns, end_ns, device_ns, record.times, demotion)
+
+    def unanswered(self, tier: Tier, verb: Verb, submitted_ns: int, count: int, *, in_device: bool) -> None:
+        """So many operations never returned, for the device hangs or because they wait for one that does."""
+        end_ns = self.window_end_ns
+        if submitted_ns >= end_ns:
+            return
+        started_ns = submitted_ns if in_device else end_ns
+        self._lanes[tier][verb].under_way(submitted_ns, started_ns, end_ns, end_ns - started_ns, count, False)
 
     def _failed_op(self, lane: Lane, record: OpRecord, finished_inside: bool) -> None:
         completion = record.completion

@@ -1,17 +1,20 @@
 """Ends a run in which too much fails or an I/O thread hangs, and knows how long threads have hung."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
+from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Tier, Verb
 from kvspill.world import World
 
 _INTERVAL_NS = NS_PER_SEC // 4
-STUCK_NS = NS_PER_SEC
-"""From this age on an operation is reported as stuck."""
+_SLOW_NS = NS_PER_SEC
+"""Younger system calls are not looked at."""
+HANGS_NS = 4 * NS_PER_SEC
+"""What has not returned so long after the end of the load hangs: the run is over 5 s after it (S3, S16)."""
+_LOOK_NS = NS_PER_SEC // 20
 _KINDS_NAMED = 3
 
 
@@ -48,7 +51,7 @@ class Health:
 
     def too_long_a_stall(self) -> str | None:
         """Why the run should end, or None."""
-        ages_ns = self.stuck_ages_ns()
+        ages_ns = self._ages_ns(_SLOW_NS)
         if not ages_ns or ages_ns[0] < self._max_stall_ns:
             return None
         return (
@@ -56,15 +59,53 @@ class Health:
             f"{self._max_stall_ns / NS_PER_SEC:g}; check the device and the kernel log"
         )
 
-    def stuck_ages_ns(self) -> tuple[int, ...]:
-        """How long each stuck thread has been inside its operation, oldest first."""
+    def _ages_ns(self, older_than_ns: int) -> tuple[int, ...]:
+        """How long each system call has lasted that has not returned, oldest first."""
         now_ns = self._world.now_ns()
-        ages = (age for tier in self._cache.tiers for age in tier.backend.stuck(now_ns, STUCK_NS))
+        ages = (age for tier in self._cache.tiers for age in tier.backend.stuck(now_ns, older_than_ns))
         return tuple(sorted(ages, reverse=True))
 
-    def facts(self) -> Mapping[str, Any]:
-        """What the result says of faults, as the load ends."""
-        return {"errors": dict(self._cache.errors), "stuck_ages_ns": self.stuck_ages_ns()}
+    async def stuck_ages_ns(self, ended_ns: int, patient: bool) -> tuple[int, ...]:
+        """Ages of what hangs: began before the end of the load and has not returned in time (S16).
+
+        A run that is not patient, for a signal ended it, goes by the ages as they are.
+        """
+        while patient and self._world.now_ns() < ended_ns + HANGS_NS:
+            if not self._ages_ns(self._world.now_ns() - ended_ns):
+                break
+            await self._world.sleep_ns(_LOOK_NS)
+        now_ns = self._world.now_ns()
+        ages_ns: list[int] = []
+        for tier in self._cache.tiers:
+            # A backend without threads of its own does not know its calls: what it has not answered hangs.
+            calls = tier.backend.stuck(now_ns, 0) or [
+                now_ns - lost.submitted_ns
+                for lost in self._cache.unanswered()
+                if lost.tier is tier.name
+                for _operation in range(lost.operations)
+            ]
+            ages_ns += [age_ns for age_ns in calls if age_ns >= HANGS_NS - _LOOK_NS]
+        return tuple(sorted(ages_ns, reverse=True))
+
+    def count_unanswered(self, recorder: Recorder) -> None:
+        """Tell a recorder of the operations that never returned: as many as hang, the oldest, are at the
+        device, and the others wait for those."""
+        now_ns = self._world.now_ns()
+        for tier in self._cache.tiers:
+            calls = len(tier.backend.stuck(now_ns, 0))
+            known, before = calls > 0, 0
+            for lost in self._cache.unanswered():
+                if lost.tier is tier.name:
+                    in_device = not known or before < calls
+                    recorder.unanswered(
+                        lost.tier, lost.verb, lost.submitted_ns, lost.operations, in_device=in_device
+                    )
+                    before += lost.operations
+
+    @property
+    def errors(self) -> dict[tuple[Tier, Verb, str], int]:
+        """Failed operations of the whole load by kind."""
+        return dict(self._cache.errors)
 
 
 def _named(errors: Counter[tuple[Tier, Verb, str]]) -> str:

@@ -50,6 +50,8 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 """A thread back from a system call should not wait long for the interpreter (E1)."""
 CEILING_SECONDS = 0.6
 _INTERRUPTED_CLOSING_SECONDS = 1.5
+_HANGING_CLOSING_SECONDS = 0.1
+"""Threads that hang are not waited for once more: another process removes the files."""
 _PRELOADS_AT_ONCE = 16
 
 
@@ -98,6 +100,7 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             progress.say(text)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
         opened.extend(backends.values())
+        trial = None
         try:
             for backend in backends.values():
                 await backend.prepare(progress.preparing)
@@ -106,9 +109,12 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             if plan.config.precondition and Tier.STORAGE in backends:
                 storage = backends[Tier.STORAGE]
                 settled = await precondition(world, storage, plan.storage_bytes, progress)
-            result = await Trial(plan, world, backends, limits, progress).run(workload, interrupts)
+            trial = Trial(plan, world, backends, limits, progress)
+            result = await trial.run(workload, interrupts)
         finally:
             seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
+            if trial is not None and trial.hangs:
+                seconds = _HANGING_CLOSING_SECONDS
             left = await close_within(seconds, opened, plan.cache_dirs, progress)
         result.warnings += [*fallen_back, *preconditioning_cautions(settled), *left]
         result.preconditioning = None if settled is None else asdict(settled)
@@ -142,6 +148,8 @@ class Trial:
         self.backends = backends
         self.limits = limits
         self.progress = progress
+        self.hangs = False
+        """After the run: some system call never returned."""
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> Result:
         config, world = self.config, self.world
@@ -168,10 +176,14 @@ class Trial:
         window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
         policy = OneStage(stages, start_ns, window_start_ns) if search is None else search
         health = Health(world, config, cache)
-        await self._drive(engine, cache, stages, policy, health)
+        ended_ns = await self._drive(engine, cache, stages, policy, health)
         if log is not None:
             log.close()
-        facts = self._facts(stages.answer, engine, health, workload, accountant)
+        facts = self._facts(stages.answer, engine, workload, accountant)
+        stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
+        self.hangs = bool(stuck_ages_ns)
+        health.count_unanswered(stages.answer.recorder)
+        facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
         return await self._result(stages.answer, facts, search)
 
     async def _monitor(self) -> "WindowMonitor | None":
@@ -184,8 +196,14 @@ class Trial:
 
     async def _drive(
         self, engine: Engine, cache: Cache, stages: Stages, policy: Policy, health: Health
-    ) -> None:
-        """Run the load with the policy beside it; an error of either ends both."""
+    ) -> int:
+        """Run the load with the policy beside it; an error of either ends both. Returns when it ended."""
+        ended_ns = 0
+
+        def end() -> None:
+            nonlocal ended_ns
+            ended_ns = self.world.now_ns()
+            stages.end(ended_ns)
 
         async def hold() -> None:
             try:
@@ -198,16 +216,15 @@ class Trial:
         shown = self.progress.watch(self.world, self.config, engine, stages, cache, policy)
         beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
         try:
-            await engine.run(lambda: stages.end(self.world.now_ns()))
+            await engine.run(end)
         finally:
             for task in (*beside, holding):
                 task.cancel()
         if holding.done() and not holding.cancelled():
             holding.result()
+        return ended_ns
 
-    def _facts(
-        self, stage: Stage, engine: Engine, health: Health, workload: Workload, accountant: Accountant
-    ) -> RunFacts:
+    def _facts(self, stage: Stage, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:
         """The stage's own counts, and what holds for the whole load."""
         assert stage.facts is not None, "the answer's window is closed"
         io_facts = {
@@ -224,7 +241,6 @@ class Trial:
             interrupted=engine.interrupted,
             workload=workload.facts(),
             io_model=io_facts,
-            **health.facts(),
         )
 
     async def _result(self, stage: Stage, facts: RunFacts, search: "Search | None") -> Result:
@@ -232,7 +248,7 @@ class Trial:
         users = None if search is None else stage.users
         steps = [] if search is None else search.entries(facts.interrupted)
         ceiling = None
-        if not simulated and facts.interrupted is None:
+        if not simulated and facts.interrupted is None and not self.hangs:
             fixed = config if users is None else config.changed(enable_autoscaling=False, num_users=users)
             ceiling = await null_ceiling(fixed, self.world, CEILING_SECONDS)
         return build_result(

@@ -16,7 +16,10 @@ from kvspill.workload.base import Workload
 from kvspill.workload.digest import Digest
 from kvspill.world import World
 
-_SETTLE_SECONDS = 2.0
+_SETTLE_SECONDS = 4.0
+"""What is in flight at the end has this long to return; the whole run ends by its duration and 5 s (S3)."""
+_INTERRUPTED_SETTLE_SECONDS = 2.0
+_CANCEL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +168,14 @@ class Engine:
         if self._servers is not None:
             # First of all: a server that is cut off must not be replaced by one that begins anew.
             self._servers.wanted = 0
+        seconds = _SETTLE_SECONDS if self.interrupted is None else _INTERRUPTED_SETTLE_SECONDS
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._cache.stop(), _SETTLE_SECONDS)
+            await asyncio.wait_for(self._cache.stop(), seconds)
         if self._servers is not None:
             tasks = [*tasks, *self._servers.tasks()]
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks, timeout=_SETTLE_SECONDS)
+        await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
 
     def interrupt(self, reason: str) -> None:
         """End the load now; what was measured so far is kept. What is over cannot be interrupted."""

@@ -68,15 +68,51 @@ def test_bytes_count_piece_by_piece_when_the_piece_ends_inside_s4(recorder: Reco
     assert recorder.timeline.columns(ns(20))["storage_read_bytes"][:3] == [200, 300, 0]
 
 
-def test_an_operation_that_ends_after_the_window_leaves_its_early_bytes_and_no_latency_s4(
+@pytest.mark.parametrize("error", [None, "cancelled", "EIO"])
+def test_an_operation_that_ends_after_the_window_leaves_its_early_bytes_and_its_age_s4_s16(
+    recorder: Recorder, error: str | None
+) -> None:
+    pieces = (piece(18.5, 19, 400), piece(19, 20.5, 600))
+    recorder.op(op(20.6, submitted=17.5, started=18.0, device=2.0, nbytes=1000, pieces=pieces, error=error))
+    lane = recorder.lane(*READ)
+    assert lane.byte_count == (400 if error != "EIO" else 0)
+    assert lane.op_count == 0
+    assert lane.error_count == 0
+    assert lane.latencies.total.sum_ns == ns(2.5)
+    assert lane.latencies.component("queue").sum_ns == ns(0.5)
+    assert lane.latencies.component("device").sum_ns == ns(1.4)
+    assert (lane.in_flight_at_end, lane.in_flight_oldest_ns) == (1, ns(2.5))
+
+
+def test_what_is_cut_off_by_the_end_counts_with_its_age_s16(recorder: Recorder) -> None:
+    recorder.op(op(20.0, submitted=12.0, started=20.0, device=0.0, error="cancelled"))
+    recorder.op(op(20.0, started=18.0, device=2.0, error="cancelled"))
+    lane = recorder.lane(*READ)
+    assert lane.latencies.total.sum_ns == ns(10.0)
+    assert lane.latencies.component("queue").sum_ns == ns(8.0)
+    assert lane.latencies.component("device").sum_ns == ns(2.0)
+    assert (lane.in_flight_at_end, lane.in_flight_oldest_ns) == (2, ns(8.0))
+
+
+def test_what_is_asked_only_at_the_end_or_later_was_not_in_flight_s16(recorder: Recorder) -> None:
+    recorder.op(op(20.0, started=20.0, error="cancelled"))
+    recorder.op(op(22.0, started=21.0))
+    lane = recorder.lane(*READ)
+    assert (lane.in_flight_at_end, lane.latencies.total.count) == (0, 0)
+
+
+def test_what_never_returned_counts_with_its_age_in_the_device_or_in_the_queue_s16(
     recorder: Recorder,
 ) -> None:
-    pieces = (piece(18, 19, 400), piece(19, 20.5, 600))
-    recorder.op(op(20.6, started=18.0, nbytes=1000, pieces=pieces))
+    recorder.unanswered(Tier.STORAGE, Verb.READ, ns(13), 2, in_device=True)
+    recorder.unanswered(Tier.STORAGE, Verb.READ, ns(18), 1, in_device=False)
+    recorder.unanswered(Tier.STORAGE, Verb.READ, ns(20), 1, in_device=True)
     lane = recorder.lane(*READ)
-    assert lane.byte_count == 400
-    assert lane.op_count == 0
-    assert lane.latencies.total.count == 0
+    assert lane.in_flight_at_end == 3
+    assert lane.in_flight_oldest_ns == ns(7)
+    assert lane.latencies.total.sum_ns == ns(16)
+    assert lane.latencies.component("device").sum_ns == ns(14)
+    assert lane.latencies.component("queue").sum_ns == ns(2)
 
 
 def test_padding_is_device_traffic_but_no_kv_bytes_c7(recorder: Recorder) -> None:
