@@ -11,9 +11,9 @@ from kvspill.cli.main import main
 FAST = "--device-profile null --generation-mode none --quiet"
 
 
-def simulate(tmp_path: Path, line: str) -> dict[str, Any]:
+def simulate(tmp_path: Path, line: str, code: int = 0) -> dict[str, Any]:
     output = tmp_path / "result.json"
-    assert main(["simulate", *f"{FAST} {line}".split(), "--output", str(output)]) == 0
+    assert main(["simulate", *f"{FAST} {line}".split(), "--output", str(output)]) == code
     result: dict[str, Any] = json.loads(output.read_text())
     return result
 
@@ -107,7 +107,7 @@ def test_a_broken_row_ends_the_run_with_its_place(
 
 
 def test_an_entry_larger_than_the_last_tier_fails_its_request_and_is_said_aloud(tmp_path: Path) -> None:
-    result = simulate(tmp_path, "--trace mooncake:sample --storage-capacity-gb 1 --cpu-mem-gb 0")
+    result = simulate(tmp_path, "--trace mooncake:sample --storage-capacity-gb 1 --cpu-mem-gb 0", code=1)
     failed = next(item for item in result["warnings"] if item["code"] == "failed_requests")
     assert "write: too_large" in failed["message"]
     assert 0 < result["requests_completed"] < 60

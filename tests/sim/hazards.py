@@ -179,9 +179,9 @@ class HazardousDevice(Backend):
                 await asyncio.get_running_loop().create_future()
             await self._over.wait()
             now_ns = self._clock_ns()
-            return replace(
-                done, finished_ns=now_ns, error="cancelled", pieces=((done.started_ns, now_ns, 0),)
-            )
+            whole = (done.started_ns, now_ns, 0)
+            device_ns = now_ns - done.started_ns
+            return replace(done, finished_ns=now_ns, device_ns=device_ns, error="cancelled", pieces=(whole,))
         if done.error is None and slow:
             await asyncio.sleep(self._hazards.slow_ns / 1e9)
             return replace(done, finished_ns=self._clock_ns())

@@ -19,11 +19,12 @@ from unittest import mock
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from kvspill.cache.cache import Cache
 from kvspill.cache.policies import LEAF_FIRST_NAMES, POLICY_NAMES
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
-from kvspill.run import trial
+from kvspill.run import stages, trial
 from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
@@ -178,6 +179,7 @@ def run_seed(seed: int) -> Outcome:
 def run_scenario(scenario: Scenario) -> Outcome:
     """Run it with an auditor at its side; raises where something does not hold."""
     auditors: list[Auditor] = []
+    caches: list[Cache] = []
     devices: dict[Tier, HazardousDevice] = {}
 
     def open_devices(_config: Config, world: World, limits: dict[Tier, int], *_rest: Any) -> Any:
@@ -192,13 +194,14 @@ def run_scenario(scenario: Scenario) -> Outcome:
         return dict(devices)
 
     def make_auditor(*arguments: Any) -> Auditor:
-        auditors.append(Auditor(*arguments))
-        return auditors[-1]
+        auditor = Auditor(*arguments)
+        auditor.config, auditor.cache = scenario.config, caches[-1]
+        auditors.append(auditor)
+        return auditor
 
     def build_cache(*arguments: Any) -> Any:
-        auditors[-1].config = scenario.config
-        auditors[-1].cache = real_build_cache(*arguments)
-        return auditors[-1].cache
+        caches.append(real_build_cache(*arguments))
+        return caches[-1]
 
     def judge(config: Config, facts: RunFacts, recorder: Auditor, *rest: Any, **more: Any) -> SimpleNamespace:
         end_ns = None
@@ -213,9 +216,8 @@ def run_scenario(scenario: Scenario) -> Outcome:
 
     real_build_cache = trial.build_cache
     plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
-    with mock.patch.multiple(
-        trial, open_backends=open_devices, Recorder=make_auditor, build_cache=build_cache, build_result=judge
-    ):
+    parts = {"open_backends": open_devices, "build_cache": build_cache, "build_result": judge}
+    with mock.patch.multiple(trial, **parts), mock.patch.object(stages, "Recorder", make_auditor):
         try:
             result: Any = trial.run_trial(plan, Progress(quiet=True))
         except KeyboardInterrupt:

@@ -33,10 +33,14 @@ def simulate(monkeypatch, tmp_path):
     return run
 
 
-def test_errors_below_the_limit_cost_requests_and_not_the_run(simulate):
+def test_errors_below_the_limit_cost_requests_and_the_rank_but_not_the_run(simulate, capsys):
     code, result = simulate(Hazards(fail={"write": 0.1}), "--warmup", "0")
-    assert code == 0
+    assert code == 1
     assert result["incomplete"] is False
+    assert result["faulty"] is True
+    line = capsys.readouterr().err
+    assert line.startswith("kvspill: error: the result is faulty and has no rank: ")
+    assert line.count("\n") == 1
     assert result["honesty"]["requests"]["failed"] > 0
     assert {row["kind"] for row in result["honesty"]["errors"]} > {"ENOSPC", "EIO"}
 
@@ -57,7 +61,8 @@ def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate):
     early = Outage(0, 2 * NS_PER_SEC, "EROFS", ("write",))
     code, result = simulate(Hazards(outages=(early,)), "--warmup", "5")
     honesty = result["honesty"]
-    assert code == 0
+    assert code == 1
+    assert result["faulty"] is True
     assert honesty["errors"] == []
     assert [row["kind"] for row in honesty["errors_outside_window"]] == ["EROFS"]
     assert "errors_outside_window" in {warning["code"] for warning in result["warnings"]}
@@ -68,6 +73,22 @@ def test_trials_after_a_failed_one_are_not_run_and_the_reason_survives(simulate,
     assert code == 1
     assert result["trials"]["count"] == 1
     assert "10 operations failed" in capsys.readouterr().err
+
+
+def test_a_run_in_which_every_request_fails_says_that_none_was_completed(simulate, capsys):
+    code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "1000000")
+    assert (code, result["requests_completed"]) == (1, 0)
+    line = capsys.readouterr().err
+    assert line.startswith("kvspill: error: no request was completed, and the result is faulty")
+
+
+def test_a_run_in_which_no_request_is_completed_is_no_success(simulate, capsys):
+    code, result = simulate(Hazards(), "--duration", "1", "--generation-mode", "realistic")
+    assert (code, result["requests_completed"], result["faulty"]) == (1, 0, False)
+    line = capsys.readouterr().err
+    assert line.startswith("kvspill: error: no request was completed in the measured time (")
+    assert line.rstrip().endswith("unfinished at the end); give a longer --duration, or a lighter load")
+    assert line.count("\n") == 1
 
 
 def errors_of(result):

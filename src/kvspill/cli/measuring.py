@@ -4,6 +4,7 @@ import importlib.util
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
@@ -16,7 +17,7 @@ from kvspill.outputs import check_place
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.result import write_result
-from kvspill.result.schema import Result
+from kvspill.result.schema import Faults, Result
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
@@ -25,6 +26,7 @@ from kvspill.run.trial import Plan
 
 INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
+_KINDS_NAMED = 3
 _CLOSED_AFTER_SECONDS = 3.8
 """A run ends by its duration and five seconds (S3); starting and writing the result take a part of those."""
 
@@ -65,11 +67,50 @@ def run_command(config: Config, *, simulated: bool) -> int:
         written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
     if not config.quiet:
         print_summary(result, written, file=sys.stdout)
-    if not result.incomplete:
-        return 0
-    if by_signal(str(result.interrupted)):
+    if result.incomplete and by_signal(str(result.interrupted)):
         return INTERRUPTED
-    raise KvspillError(f"the run ended early: {result.interrupted}")
+    wrong = whats_wrong(result)
+    if wrong is not None:
+        raise KvspillError(wrong)
+    return 0
+
+
+def whats_wrong(result: Result) -> str | None:
+    """Why the run has failed although it left a result, in one line; None where it has not (S13)."""
+    if result.incomplete:
+        return f"the run ended early: {result.interrupted}"
+    if result.faulty:
+        nothing = "" if result.requests_completed else "no request was completed, and "
+        texts, of_device = (
+            fault_texts(result.faults),
+            result.faults.operations or result.faults.stuck_io.threads,
+        )
+        remedy = "check the device, its free space and the kernel log" if of_device else "see its warnings"
+        return f"{nothing}the result is faulty and has no rank: {', '.join(texts)}; {remedy}"
+    if not result.requests_completed:
+        requests = result.honesty.requests
+        return (
+            f"no request was completed in the measured time ({requests.arrived:,} arrived, "
+            f"{requests.unfinished:,} unfinished at the end); give a longer --duration, or a lighter load"
+        )
+    return None
+
+
+def fault_texts(faults: Faults) -> Iterator[str]:
+    """What failed, in words."""
+    if faults.operations:
+        worst = sorted(faults.operations, key=lambda row: -row.count)[:_KINDS_NAMED]
+        kinds = ", ".join(f"{row.tier} {row.verb} {row.kind}: {row.count:,}" for row in worst)
+        yield f"{_counted(faults.failed_operations, 'operation')} failed ({kinds})"
+    if faults.failed_requests:
+        yield f"{_counted(faults.failed_requests, 'request')} failed"
+    if faults.stuck_io.threads:
+        calls = _counted(faults.stuck_io.threads, "system call")
+        yield f"{calls} did not return, the oldest for {faults.stuck_io.oldest_seconds:.1f} s"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def keep_result(path: Path, result: Result) -> Path:

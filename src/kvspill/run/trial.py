@@ -16,10 +16,10 @@ from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.probes import Probe
 from kvspill.measure.oplog import OpLog
-from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
+from kvspill.records import NS_PER_MS, NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.result import build_result
-from kvspill.result.schema import Caution, Result
+from kvspill.result.schema import Caution, InFlight, Result
 from kvspill.result.warnings import caution
 from kvspill.run.backends import open_backends
 from kvspill.run.build import (
@@ -267,6 +267,16 @@ class Trial:
             autoscaling=steps,
             users=users,
             trials=config.trials,
+            in_flight=[
+                InFlight(
+                    tier=lane.tier.value,
+                    verb=lane.verb.value,
+                    count=lane.in_flight_at_end,
+                    oldest_ms=lane.in_flight_oldest_ns / NS_PER_MS,
+                )
+                for lane in stage.recorder.lanes()
+                if lane.in_flight_at_end
+            ],
         )
 
     async def preload(self, workload: Workload, cache: Cache) -> None:

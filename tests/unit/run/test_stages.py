@@ -105,7 +105,7 @@ def test_nothing_is_measured_after_an_interrupt(
     config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
     trial: Any = Trial(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True))
     facts = SimpleNamespace(interrupted=reason, workload={}, io_model={})
-    stage = SimpleNamespace(users=3, recorder=object(), probes=None)
+    stage = SimpleNamespace(users=3, recorder=SimpleNamespace(lanes=list), probes=None)
     search = SimpleNamespace(entries=lambda _reason: [], cautions=lambda _steps: [])
     asyncio.run(trial._result(stage, facts, search if searching else None))
     assert measured == ([] if reason else ["ceiling"])
