@@ -100,7 +100,8 @@ class Recorder:
         completion, end_ns = record.completion, self.window_end_ns
         if completion.finished_ns == end_ns and completion.error != CANCELLED:
             return
-        started_ns = min(completion.started_ns or end_ns, end_ns)
+        begun = completion.started_ns >= completion.submitted_ns
+        started_ns = min(completion.started_ns, end_ns) if begun else end_ns
         # What it was at after the end is taken for the device: before the end that leaves the least.
         later_ns = completion.finished_ns - max(end_ns, completion.started_ns)
         device_ns = min(max(0, completion.device_ns - later_ns), end_ns - started_ns)

@@ -101,7 +101,7 @@ def test_rows_outside_the_window_change_nothing_s3(rows: list[OpRecord], data: s
 
 def _touches(row: OpRecord) -> bool:
     completion = row.completion
-    return completion.finished_ns >= START and completion.started_ns <= END
+    return completion.finished_ns >= START and completion.submitted_ns <= END
 
 
 @given(st.lists(ops(), max_size=15))
