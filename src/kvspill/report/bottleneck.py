@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kvspill.result.cautions import CAPACITY_BOUND, CLIENT_BOUND
+
 PARTS = {
     "queue_wait_completed_ms": "queue wait",
     "storage_io_latency_ms": "storage I/O",
@@ -62,9 +64,9 @@ def bottlenecks(result: Mapping[str, Any]) -> list[str]:
     if parts["other"] > _NOTABLE_OTHER * served_ms:
         found.append(f"The client itself takes {parts['other'] / 1000:.3f}s of each request.")
     codes = {item["code"] for item in result["warnings"]}
-    if "capacity_bound" in codes:
+    if CAPACITY_BOUND.code in codes:
         found.append("Capacity: entries are dropped from the last tier for lack of space.")
-    if "client_bound" in codes:
+    if CLIENT_BOUND.code in codes:
         found.append("Client: this program is near its own ceiling.")
     return found or ["None stands out."]
 

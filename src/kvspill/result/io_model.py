@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvspill.records import GIB
+from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution
-from kvspill.result.warnings import caution
 
 _NAMES = {
     "mlperf": "mlperf: the turn's entry is read again while decoding",
@@ -86,46 +86,16 @@ def _blocks(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "  not written", told
 
 
-def io_model_cautions(block: Mapping[str, Any]) -> list[Caution]:
+def io_model_cautions(block: Mapping[str, Any]) -> Iterator[Caution]:
     """Doubts that the model's own counts raise."""
-    found = []
     if block.get("name") == "prefix" and not block.get("prefill_us_per_token"):
-        found.append(
-            caution(
-                "free_recompute",
-                "Recomputing took no time in this run: whoever finds fewer blocks loads less and looks "
-                "faster.",
-                "Compare GPU seconds saved, or give --generation-mode deterministic --prefill-us-per-token.",
-            )
-        )
+        yield kinds.FREE_RECOMPUTE.of()
     failed = block.get("blocks_failed", 0)
     if failed:
-        found.append(
-            caution(
-                "block_writes_failed",
-                f"{failed:,} blocks could not be written behind the requests; for every such batch the next "
-                "request counts as failed.",
-                "Look at the errors of the storage tier, and don't compare this run's speed.",
-            )
-        )
+        yield kinds.BLOCK_WRITES_FAILED.of(failed=failed)
     refused = block.get("blocks_refused", 0)
     if refused:
-        found.append(
-            caution(
-                "blocks_refused",
-                f"{refused:,} of {block['blocks_offered']:,} new blocks found no room on storage, which was "
-                "full and gives nothing up: its capacity bounds this result.",
-                "Raise --storage-capacity-gb, or give --storage-eviction-policy lru.",
-            )
-        )
+        yield kinds.BLOCKS_REFUSED.of(refused=refused, offered=block["blocks_offered"])
     dropped = block.get("blocks_dropped_full", 0)
     if dropped:
-        found.append(
-            caution(
-                "block_writes_dropped",
-                f"{dropped:,} of {block['blocks_offered']:,} new blocks were dropped because "
-                "--write-queue-blocks waited already: the device does not keep up with writing.",
-                "Offer less load, or compare the hit rate and GPU seconds saved instead of latency.",
-            )
-        )
-    return found
+        yield kinds.BLOCK_WRITES_DROPPED.of(dropped=dropped, offered=block["blocks_offered"])

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
+from kvspill.result.cautions import CROWDED, KINDS
 from kvspill.result.schema import Result
 
-FAULT_CODES = ("errors", "errors_outside_window", "failed_requests", "stuck_io")
+FAULT_CODES = tuple(kind.code for kind in KINDS.values() if kind.is_fault)
 """Warnings that only a faulty result has."""
-_CROWDED = "crowded"
 
 
 def faults_text(result: Result) -> str | None:
@@ -38,6 +38,6 @@ def no_rank(faults: str | None, codes: Collection[str]) -> str | None:
     """Why a result has no rank, by what failed in it and its warnings; None where it has one."""
     if faults is not None:
         return f"is faulty: {faults}"
-    if _CROWDED in codes:
+    if CROWDED.code in codes:
         return "was crowded: the entries in use did not fit in the last tier"
     return None

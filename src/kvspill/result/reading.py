@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from kvspill.errors import UsageError
 from kvspill.result.catalog import METRICS
+from kvspill.result.cautions import noted
 from kvspill.result.schema import (
     SCHEMA_VERSION,
     Fault,
@@ -136,7 +137,10 @@ def our_result(document: dict[str, Any], path: Path) -> Result:
         raise UsageError(
             f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again"
         ) from None
-    return result if "faulty" in document else _with_faults(result)
+    if "faulty" in document:
+        return result
+    warnings = [noted(item.code, item.message, item.remedy) for item in result.warnings]
+    return _with_faults(result.model_copy(update={"warnings": warnings}))
 
 
 def _with_faults(result: Result) -> Result:

@@ -30,6 +30,10 @@ class Caution(Part):
     code: str
     message: str
     remedy: str
+    severity: str = "note"
+    """invalid, serious or note."""
+    touches: list[str] = []
+    """What it puts in doubt: load, latency, storage, cache."""
 
 
 class Window(Part):

@@ -6,9 +6,10 @@ from statistics import fmean, median
 import numpy as np
 
 from kvspill.measure.statistics import coefficient_of_variation, mean_interval
+from kvspill.result import cautions as kinds
 from kvspill.result.catalog import METRICS
 from kvspill.result.schema import Caution, Result, SetAside, TrialRow, Trials, TrialStatistics
-from kvspill.result.warnings import FEW_TRIALS, caution
+from kvspill.result.warnings import FEW_TRIALS
 
 RANKED_BY = "avg_throughput_tokens_per_sec"
 """The trial in the middle by this metric stands for all."""
@@ -99,16 +100,15 @@ def combine(results: Sequence[Result], asked: int | None = None) -> Result:
     )
 
 
-_ALWAYS_NAMED = ("errors", "errors_outside_window", "failed_requests", "stuck_io", "shed")
-"""Of these each trial has its own: the one in the middle does not speak for the others."""
-
-
 def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
     """What the trial in the middle is warned of, and what others are, with their numbers."""
     # Judged anew: how many trials there are is known only now.
-    by_trial = [[item for item in result.warnings if item.code != "few_trials"] for result in results]
+    by_trial = [
+        [item for item in result.warnings if item.code != kinds.FEW_TRIALS.code] for result in results
+    ]
     everywhere = set.intersection(*({item.code for item in items} for items in by_trial))
-    everywhere.difference_update(_ALWAYS_NAMED)
+    # Of these each trial has its own: the one in the middle does not speak for the others.
+    everywhere -= {code for code in everywhere if _is_apart(kinds.kind_of(code))}
     found = [item for item in middle.warnings if item.code in everywhere]
     for number, items in enumerate(by_trial, start=1):
         for item in items:
@@ -117,32 +117,19 @@ def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
     return found
 
 
+def _is_apart(kind: kinds.Kind) -> bool:
+    return kind.severity is kinds.Severity.INVALID or kind is kinds.SHED
+
+
 def _cautions(block: Trials, simulated: bool) -> list[Caution]:
     found = []
     if block.set_aside:
         named = "; ".join(f"trial {item.trial} {item.reason}" for item in block.set_aside)
-        found.append(
-            caution(
-                "incomplete_trials",
-                f"Set aside, in no average: {named}.",
-                "Run the missing trials again.",
-            )
-        )
+        found.append(kinds.INCOMPLETE_TRIALS.of(trials=named))
     if block.complete < FEW_TRIALS and not simulated:
-        plural = "" if block.complete == 1 else "s"
-        found.append(
-            caution(
-                "few_trials",
-                f"{block.complete} complete trial{plural}: too few to know the spread between runs.",
-                f"Use --trials {FEW_TRIALS} or more and compare medians.",
-            )
-        )
+        complete = kinds.counted(block.complete, "complete trial")
+        unknown = "too few to know the spread between runs"
+        found.append(kinds.FEW_TRIALS.of(trials=complete, unknown=unknown, needed=FEW_TRIALS))
     if not block.same_work:
-        found.append(
-            caution(
-                "different_work",
-                "The trials' digests differ: they did not plan the same operations.",
-                "Use the same seed and the same --duration or --max-requests for every trial.",
-            )
-        )
+        found.append(kinds.DIFFERENT_WORK.of())
     return found

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kvspill.errors import KvspillError
+from kvspill.result.cautions import noted
 from kvspill.result.schema import Caution
-from kvspill.result.warnings import caution
 from kvspill.run.progress import Progress
 from kvspill.storage.base import LEFT_BEHIND, Backend
 
@@ -48,7 +48,7 @@ async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Cau
         except (OSError, KvspillError, MemoryError):
             # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
             close_all_now([backend])
-        left += [caution(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
+        left += [noted(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
     for warning in left:
         progress.say(f"warning: {warning.message} {warning.remedy}")
     return left

@@ -8,8 +8,8 @@ from kvspill.errors import KvspillError
 from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import STEADY, judge
 from kvspill.records import GIB, MIB, NS_PER_SEC
+from kvspill.result.cautions import NOT_PRECONDITIONED
 from kvspill.result.schema import Caution
-from kvspill.result.warnings import caution
 from kvspill.run.preflight import PRECONDITION_PASSES_MAX
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
@@ -52,8 +52,7 @@ def preconditioning_cautions(done: Preconditioned | None) -> list[Caution]:
     """What a result must say of a device that did not settle."""
     if done is None or done.steady:
         return []
-    remedy = "Give a larger --storage-capacity-gb, so that more is written, or run it again."
-    return [caution("not_preconditioned", f"The device was {done.text}.", remedy)]
+    return [NOT_PRECONDITIONED.of(state=done.text)]
 
 
 class Preconditioner:

@@ -10,9 +10,9 @@ from kvspill.config.unused import unused_settings
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.plugins import find_all
+from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
-from kvspill.result.warnings import caution
 from kvspill.run.preflight import check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.signals import Interrupts
@@ -38,23 +38,17 @@ def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
     """Directories without a device behind them: on tmpfs, on a RAM disk, on a loop device in one of them."""
     for path in cache_dirs:
         if look_at(path, kernel).kind == MEMORY:
-            yield caution(
-                "memory_directory",
-                f"--cache-dir {path} lies in memory: the figures are of DRAM, not of a device",
-                "Name a directory on the device to be measured.",
-            )
+            yield kinds.MEMORY_DIRECTORY.of(path=path)
 
 
 def _unused(config: Config) -> list[Caution]:
     """What was given and changes nothing: nothing of that may pass in silence."""
     warnings = [
-        caution("unused_setting", f"{item.said} has no effect: {item.reason}.", item.remedy)
+        kinds.UNUSED_SETTING.of(said=item.said, reason=item.reason, remedy=item.remedy)
         for item in unused_settings(config, find_all())
     ]
     if config.ignored_keys:
-        keys = ", ".join(config.ignored_keys)
-        message = f"Keys of --config that this version leaves unused: {keys}."
-        warnings.append(caution("ignored_keys", message, "Make sure that the run needs none of them."))
+        warnings.append(kinds.IGNORED_KEYS.of(keys=", ".join(config.ignored_keys)))
     return warnings
 
 

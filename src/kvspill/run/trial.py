@@ -17,10 +17,10 @@ from kvspill.machine.environment import environment
 from kvspill.machine.probes import Probe
 from kvspill.measure.oplog import OpLog
 from kvspill.records import NS_PER_MS, NS_PER_SEC, Purpose, RunFacts, Tier
+from kvspill.result.cautions import BAD_ROWS, noted
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.result import build_result
 from kvspill.result.schema import Caution, InFlight, Result
-from kvspill.result.warnings import caution
 from kvspill.run.backends import open_backends
 from kvspill.run.build import (
     build_accountant,
@@ -305,13 +305,12 @@ def skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:
     skipped = workload.get("bad_rows_skipped", 0)
     if not skipped:
         return []
-    message = f"{skipped:,} rows that could not be read were skipped, the first: {workload['bad_rows'][0]}."
-    return [caution("bad_rows", message, "Correct the file, or compare only with runs that skip the same.")]
+    return [BAD_ROWS.of(skipped=skipped, first=workload["bad_rows"][0])]
 
 
 def backend_warnings(backends: Sequence[Backend], progress: Progress) -> list[Caution]:
     """Warnings of backends that prepared themselves otherwise than asked."""
-    warnings = [caution(*note) for backend in backends for note in backend.notes()]
+    warnings = [noted(*note) for backend in backends for note in backend.notes()]
     for warning in warnings:
         progress.say(f"warning: {warning.message} {warning.remedy}")
     return warnings

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kvspill.result.cautions import MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, TOO_SHORT
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_tiers import faster_drive, mean, tiers, time_text
 from kvspill.suite.facts import Figures
@@ -14,7 +15,7 @@ _ENGINE = "engine-"
 _NOTABLE = 0.1
 _PRESSED = 0.5
 """A device that fills half of the service time or more is near its limit."""
-_CACHED = ("memory_directory", "not_direct", "page_cache")
+_CACHED = (MEMORY_DIRECTORY.code, NOT_DIRECT.code, PAGE_CACHE.code)
 
 
 def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
@@ -191,7 +192,7 @@ def _no_verdict(row: Figures, answer: Mapping[str, Any]) -> str:
         return "no class had enough requests in the answer's window"
     if too_few(row):
         return f"{row.completed} requests in the answer's window, {REQUESTS_MIN} are needed"
-    if "too_short" in row.warnings and row.completed < FEW_REQUESTS:
+    if TOO_SHORT.code in row.warnings and row.completed < FEW_REQUESTS:
         return f"the answer's window was short and had {row.completed} requests only"
     return ""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from kvspill.result.cautions import CAPACITY_BOUND, KINDS, OVERLOAD, Spoils, that_spoil
 from kvspill.suite.facts import Figures
 
 Found = Mapping[str, Figures]
@@ -10,31 +11,6 @@ REQUESTS_MIN = 30
 FEW_REQUESTS = 100
 _MISSES_COST = 0.03
 """Below this share of misses more room would hardly change what users get."""
-DISTURBED = {
-    "memory_directory": "ran in memory, not on a device",
-    "not_direct": "ran through the page cache",
-    "page_cache": "was served by the page cache in part",
-    "not_written": "left what it wrote in memory",
-    "device_excess": "shared the device with others, or its traffic was multiplied below",
-    "client_bound": "was held back by this program",
-}
-"""Warnings after which a row's throughput is not that of its tiers."""
-_DOUBTS = {
-    "memory_directory": "the storage tier lay in memory, so nothing here describes a device",
-    "not_direct": "storage went through the page cache, so its figures are not the device's",
-    "page_cache": "the page cache served reads, so the device looks faster than it is",
-    "not_written": "writes ended before they were on the device, so it looks faster than it is",
-    "device_excess": "the device moved more than was asked of it: others used it, or it amplifies traffic",
-    "client_bound": "this program was near its own ceiling, so a faster device would not have shown",
-    "event_loop_lag": "this program lagged, so host and queue times contain that",
-    "overload": "more was asked than could be served, so its latencies describe the queue",
-    "not_steady": "throughput had not settled, so a longer run may differ",
-    "too_short": "the window was too short to tell whether throughput had settled",
-    "half_done": "many requests were half done at its end, so its rates of tokens and requests are rough",
-    "no_verdict": "some classes had too few requests for a verdict on their latency",
-    "few_trials": "fewer than three trials, so the spread between runs is unknown; give --trials 3",
-}
-_PROVISIONAL = ("not_steady", "too_short", "half_done", "few_trials", "event_loop_lag")
 
 
 def too_few(row: Figures) -> bool:
@@ -43,7 +19,7 @@ def too_few(row: Figures) -> bool:
 
 def disturbances(row: Figures) -> list[str]:
     """Why this row's throughput is not that of its tiers; the reasons in words."""
-    return [meaning for code, meaning in DISTURBED.items() if code in row.warnings]
+    return [kind.means for kind in that_spoil(Spoils.ADVICE, row.warnings) if kind.means]
 
 
 def fit(row: Figures) -> bool:
@@ -53,8 +29,8 @@ def fit(row: Figures) -> bool:
 
 def reservations(rows: Iterable[Figures]) -> list[str]:
     """Warnings of these rows that make advice provisional."""
-    rows = list(rows)
-    return [code for code in _PROVISIONAL if any(code in row.warnings for row in rows)]
+    codes = {code for row in rows for code in row.warnings}
+    return [kind.code for kind in that_spoil(Spoils.CERTAINTY, codes)]
 
 
 def why_unfit(rows: Iterable[Figures], flag: str) -> Iterator[str]:
@@ -69,15 +45,15 @@ def why_unfit(rows: Iterable[Figures], flag: str) -> Iterator[str]:
     for row in rows:
         reasons = disturbances(row)
         if reasons:
-            yield f"No purchase is advised from {row.name}: it {' and '.join(reasons)}."
+            yield f"No purchase is advised from {row.name}: {'; '.join(reasons)}."
 
 
 def doubts(found: Found) -> Iterator[str]:
     """Each kind of doubt once, with the rows that have it."""
-    for code, meaning in _DOUBTS.items():
-        rows = [row for row in found.values() if code in row.warnings and _meant(code, row)]
-        if rows:
-            yield f"Doubt about {_named(rows, found)}: {meaning}."
+    for kind in KINDS.values():
+        rows = [row for row in found.values() if kind.code in row.warnings and _meant(kind.code, row)]
+        if kind.means and rows:
+            yield f"Doubt about {_named(rows, found)}: {kind.means}."
     yield from _capacity(found)
     few = [row for row in found.values() if row.completed < FEW_REQUESTS]
     if few:
@@ -87,7 +63,7 @@ def doubts(found: Found) -> Iterator[str]:
 
 
 def _meant(code: str, row: Figures) -> bool:
-    if code != "overload":
+    if code != OVERLOAD.code:
         return True
     # storage-saturation overloads on purpose, and users who wait for their answers cannot overload.
     return row.name != "storage-saturation" and row.arrival == "open" and not too_few(row)
@@ -96,7 +72,7 @@ def _meant(code: str, row: Figures) -> bool:
 def _capacity(found: Found) -> Iterator[str]:
     """Entries dropped from the last tier: a loss only where lookups missed."""
     # Memory without storage below it drops entries by design.
-    rows = [row for row in found.values() if "capacity_bound" in row.warnings and "storage" in row.tiers]
+    rows = [row for row in found.values() if CAPACITY_BOUND.code in row.warnings and "storage" in row.tiers]
     costly = [row for row in rows if row.hit_rate is not None and 1 - row.hit_rate > _MISSES_COST]
     if costly:
         misses = ", ".join(f"{1 - (row.hit_rate or 0.0):.0%}" for row in costly)

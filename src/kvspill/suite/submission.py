@@ -10,6 +10,7 @@ import numpy as np
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.measure.statistics import coefficient_of_variation
+from kvspill.result.cautions import KINDS, Severity, Spoils
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
@@ -43,16 +44,9 @@ FREE_FIELDS: Final = frozenset(
 )
 """Settings that describe the system under test or the output, and may differ in a closed submission."""
 SPOILERS: Final = frozenset(
-    {
-        "memory_directory",
-        "not_direct",
-        "page_cache",
-        "not_written",
-        "device_excess",
-        "client_bound",
-        "capacity_bound",
-        "crowded",
-    }
+    kind.code
+    for kind in KINDS.values()
+    if Spoils.SUBMISSION in kind.spoils and kind.severity is not Severity.INVALID
 )
 """Warnings that say a trial measured something else than the device under the option's load."""
 

@@ -7,6 +7,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import GIB, Eviction, Tier, TierFacts, Verb
 from kvspill.report.console import render_summary
+from kvspill.result.cautions import noted
 from kvspill.result.honesty import Ceiling
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, codes, empty_recorder, facts, filled_recorder, result, tier
@@ -262,5 +263,5 @@ def test_a_short_window_says_that_steadiness_is_unknown() -> None:
 
 
 def test_the_engines_own_warnings_come_first() -> None:
-    given = {"code": "buffered", "message": "no O_DIRECT", "remedy": "use ext4"}
-    assert result(warnings=[given])["warnings"][0] == given
+    given = noted("buffered", "no O_DIRECT", "use ext4")
+    assert built(warnings=[given]).warnings[0] == given

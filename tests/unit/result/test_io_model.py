@@ -89,7 +89,7 @@ def test_a_run_without_facts_says_nothing():
     [("blocks_failed", "block_writes_failed"), ("blocks_dropped_full", "block_writes_dropped")],
 )
 def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
-    assert io_model_cautions(PREFIX) == []
+    assert list(io_model_cautions(PREFIX)) == []
     (found,) = io_model_cautions({**PREFIX, count: 3})
     assert found.code == code
     assert "3" in found.message
@@ -99,4 +99,4 @@ def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
 def test_a_run_that_recomputes_for_free_is_doubted():
     (found,) = io_model_cautions({**PREFIX, "prefill_us_per_token": 0.0})
     assert found.code == "free_recompute"
-    assert io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0}) == []
+    assert list(io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0})) == []

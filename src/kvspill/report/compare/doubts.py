@@ -6,6 +6,7 @@ from statistics import fmean
 from kvspill.report.compare.matching import Matching, Pairs
 from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, Run, unranked
 from kvspill.report.settings import canonical
+from kvspill.result.cautions import FEW_TRIALS
 
 FEW_RUNS = 3
 SAME_LENGTH = 0.02
@@ -39,7 +40,7 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
     if work is not None:
         yield work
     for name, side in (("A", first), ("B", second)):
-        codes = dict.fromkeys(code for run in side for code in run.cautions if code != "few_trials")
+        codes = dict.fromkeys(code for run in side for code in run.cautions if code != FEW_TRIALS.code)
         if codes:
             yield f"Warnings in the results of {name}: {', '.join(codes)}."
 

@@ -9,43 +9,8 @@ from kvspill.report.compare.render import figure as number
 from kvspill.report.compare.render import significant
 from kvspill.report.html.facts import Labelled, cache_stat
 from kvspill.result.catalog import shown_at
+from kvspill.result.cautions import EVERYTHING, MODELLED_TIER, Severity, kind_of
 from kvspill.result.metrics import Area, Figure, Place
-
-LOAD, LATENCY, STORAGE, CACHE = Area.LOAD, Area.LATENCY, Area.STORAGE, Area.CACHE
-
-_TOUCHES: Mapping[str, tuple[str, ...]] = {
-    "overload": (LATENCY,),
-    "unfinished": (LATENCY,),
-    "half_done": (LOAD,),
-    "late_arrivals": (LATENCY,),
-    "event_loop_lag": (LATENCY,),
-    "shed": (LATENCY,),
-    "priority_inversion": (LATENCY,),
-    "no_verdict": (LATENCY,),
-    "page_cache": (STORAGE,),
-    "not_written": (STORAGE,),
-    "not_direct": (STORAGE,),
-    "device_excess": (STORAGE,),
-    "memory_directory": (STORAGE,),
-    "io_engine": (STORAGE,),
-    "ignored_keys": (),
-    "unused_setting": (),
-    "left_behind": (),
-}
-"""Which figures a warning puts in doubt; a code that is not listed touches all of them."""
-
-GRAVE = (
-    "simulated",
-    "incomplete",
-    "errors",
-    "failed_requests",
-    "modelled_tier",
-    "client_bound",
-    "incomplete_trials",
-    "autoscaling_inconclusive",
-)
-"""Doubts that are said above the figures."""
-
 
 HEADLINES = shown_at(Place.HEADLINE)
 
@@ -96,22 +61,22 @@ def _shown(headline: Figure, result: Mapping[str, Any]) -> Shown:
     value = _metric(result, headline) if middle is None else middle
     if value is None:
         return Shown("not measured", "", ())
-    codes = dict.fromkeys(
-        item["code"] for item in result["warnings"] if _touched(headline, item["code"], result)
-    )
+    codes = dict.fromkeys(item["code"] for item in result["warnings"] if _touched(headline, item, result))
     return Shown(_text(headline, value), _spread(headline, statistics), tuple(codes))
 
 
-def _touched(headline: Figure, code: str, result: Mapping[str, Any]) -> bool:
-    if code == "modelled_tier":
+def _touched(headline: Figure, warning: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Whether a warning is about this figure in particular: one about all of them stands beside the table."""
+    if warning["code"] == MODELLED_TIER.code:
         return _modelled(headline, result)
-    return any(about in _TOUCHES.get(code, ()) for about in headline.metric.about)
+    touches = kind_of(warning["code"]).touches
+    return touches != EVERYTHING and any(area in touches for area in headline.metric.about)
 
 
 def doubts_of_all(result: Mapping[str, Any]) -> tuple[str, ...]:
     """Codes that touch every figure: shown once beside them all, or nobody would read the particular ones."""
     codes = dict.fromkeys(item["code"] for item in result["warnings"])
-    return tuple(code for code in codes if code not in _TOUCHES and code != "modelled_tier")
+    return tuple(code for code in codes if kind_of(code).touches == EVERYTHING)
 
 
 def _modelled(headline: Figure, result: Mapping[str, Any]) -> bool:
@@ -119,9 +84,9 @@ def _modelled(headline: Figure, result: Mapping[str, Any]) -> bool:
     served = {
         tier["tier"] for tier in result["tiers"] if tier["modelled"] and _moved_bytes(result, tier["tier"])
     }
-    if headline.metric.about == (STORAGE,):
-        return STORAGE.value in served
-    return headline.metric.about != (CACHE,) and bool(served)
+    if headline.metric.about == (Area.STORAGE,):
+        return Area.STORAGE.value in served
+    return headline.metric.about != (Area.CACHE,) and bool(served)
 
 
 def _moved_bytes(result: Mapping[str, Any], tier: str) -> bool:
@@ -162,7 +127,7 @@ def banners(results: Sequence[Labelled]) -> list[Banner]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for item in results:
         for warning in item.result["warnings"]:
-            if warning["code"] in GRAVE:
+            if kind_of(warning["code"]).severity is not Severity.NOTE:
                 key = (warning["code"], warning["message"], warning["remedy"])
                 found.setdefault(key, []).append(item.label)
     return [Banner(*key, _named(labels, len(results))) for key, labels in found.items()]

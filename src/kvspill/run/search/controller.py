@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kvspill.records import NS_PER_SEC
+from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution
-from kvspill.result.warnings import caution
 from kvspill.run.search.lever import Lever
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import SearchOptions
@@ -297,29 +297,13 @@ class Search:
             longer = "Let it run to its end."
             if missing is not None:
                 longer = f"Give --duration {missing:.0f} s more, or start nearer with --num-users."
-            found.append(caution("autoscaling_inconclusive", str(last["reason"]), longer))
+            found.append(kinds.AUTOSCALING_INCONCLUSIVE.of(reason=last["reason"], remedy=longer))
         if last.get("no_verdict"):
-            classes = ", ".join(last["no_verdict"])
-            found.append(
-                caution(
-                    "no_verdict",
-                    f"Fewer than 50 requests of these classes completed in the answer's window: {classes}.",
-                    "Give a longer --autoscaler-stage and --duration, or more users of that class.",
-                )
-            )
+            found.append(kinds.NO_VERDICT.of(classes=", ".join(last["no_verdict"])))
         if any(not step.get("settled", True) for step in steps):
-            found.append(
-                caution(
-                    "stage_not_settled",
-                    "Some stages were measured before a mean round of their users had passed.",
-                    "Give a longer --autoscaler-stage and --duration.",
-                )
-            )
-        for text in last.get("priority_inversions", ()):
-            found.append(
-                caution("priority_inversion", f"Priority inversion: {text}.", "Compare with more requests.")
-            )
-        return found
+            found.append(kinds.STAGE_NOT_SETTLED.of())
+        inverted = last.get("priority_inversions", ())
+        return found + [kinds.PRIORITY_INVERSION.of(text=text) for text in inverted]
 
     def _missing_seconds(self, answer: Answer) -> float:
         """How much longer the run would have had to be, by the stages held so far."""

@@ -1,0 +1,58 @@
+"""Warnings: one object each, from which every list of codes elsewhere comes."""
+
+from pathlib import Path
+
+import pytest
+
+from kvspill.report.html.facts import labelled
+from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
+from kvspill.result.cautions import EVERYTHING, KINDS, Kind, Severity, Spoils, noted, that_spoil
+from kvspill.result.metrics import Area
+from kvspill.result.reading import our_result
+from unit.result import sample
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_warning_says_what_to_do(kind: Kind) -> None:
+    assert kind.message
+    assert kind.remedy
+    assert not (kind.is_fault and kind.severity is not Severity.INVALID)
+    assert kind.severity is not Severity.INVALID or kind.touches == EVERYTHING
+
+
+def test_a_fault_spoils_every_use() -> None:
+    faults = [kind for kind in KINDS.values() if kind.is_fault]
+    assert faults
+    for use in (Spoils.RANK, Spoils.COMPARISON, Spoils.SUBMISSION, Spoils.ADVICE):
+        assert set(faults) <= set(that_spoil(use, KINDS))
+
+
+def test_a_warning_in_a_file_has_its_severity_and_what_it_touches() -> None:
+    late = sample.facts(lateness_ns=(50_000_000,) * 100)
+    (item,) = [row for row in sample.result(run=late)["warnings"] if row["code"] == "late_arrivals"]
+    assert (item["severity"], item["touches"]) == ("note", ["latency"])
+
+
+def test_warnings_of_older_files_get_their_severity() -> None:
+    document = {**sample.result(), "schema_version": 1}
+    del document["faulty"]
+    document["warnings"] = [{"code": "page_cache", "message": "m", "remedy": "r"}]
+    (item,) = our_result(document, Path("r.json")).warnings
+    assert (item.severity, item.touches) == ("serious", ["storage"])
+
+
+def test_the_code_of_a_plug_in_is_a_note_about_everything() -> None:
+    item = noted("of_a_plug_in", "message", "remedy")
+    assert item.severity == "note"
+    assert item.touches == [area.value for area in Area]
+
+
+def test_a_new_warning_is_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = Kind("a_new_one", Severity.SERIOUS, "Seen {times} times.", "Do this.", (Area.CACHE,))
+    monkeypatch.setitem(KINDS, new.code, new)
+    result = sample.built(warnings=[new.of(times=3)])
+    shown = labelled([("r", result.document())])
+    (cell,) = [row.cells[0] for row in headline_rows(shown) if row.title == "Cache hit rate"]
+    assert "a_new_one" in cell.doubts
+    assert "a_new_one" not in doubts_of_all(result.document())
+    assert [banner.message for banner in banners(shown) if banner.code == "a_new_one"] == ["Seen 3 times."]
