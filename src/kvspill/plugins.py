@@ -51,6 +51,12 @@ LISTS_BLOCKS: Final = "lists-blocks"
 """Ability of a trace format whose rows list their own blocks."""
 OWN_PAUSES: Final = "own-pauses"
 """Ability of a trace format that records the pauses of its users, which closed users keep."""
+LEAF_FIRST: Final = "leaf-first"
+"""Ability of an eviction policy that can keep a block as long as one that continues it is there."""
+KEEPS_ALL: Final = "keeps-all"
+"""Said of an eviction policy that gives nothing up, so that a full tier takes no more."""
+IN_BLOCKS: Final = "in-blocks"
+"""Said of an I/O model that stores chains of blocks, and needs policies that can go leaf first."""
 
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import make_policy
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.cache.tier import State, TierState
+from kvspill.plugins import LEAF_FIRST, Kind, find_plugins
 from kvspill.records import (
     Eviction,
     Lookup,
@@ -70,8 +71,21 @@ class Oracle:
         self.cache_call_ns += to_ns - from_ns
 
 
+POLICY_NAMES = tuple(find_plugins(Kind.POLICY).plugins)
+LEAF_FIRST_NAMES = tuple(
+    name for name, plugin in find_plugins(Kind.POLICY).plugins.items() if LEAF_FIRST in plugin.can
+)
+
+
+def make_policy(name: str, capacity_bytes: int, leaf_first: bool = False) -> EvictionPolicy:
+    plugin = find_plugins(Kind.POLICY).get(name, "--eviction-policy")
+    policy: EvictionPolicy = plugin.make(PolicyContext(capacity_bytes, leaf_first))
+    return policy
+
+
 def make_tier(name: Tier, backend, usable_bytes: int, policy: str = "lru") -> TierState:
-    return TierState(name, backend, usable_bytes, usable_bytes, make_policy(policy, usable_bytes))
+    made = make_policy(policy, usable_bytes)
+    return TierState(name, backend, usable_bytes, usable_bytes, made, evicts=policy != "none")
 
 
 def make_cache(world, sizes, *, faults=(0.0, 0.0, 0.0), policy="lru", options=None, rng=None, oracle=None):

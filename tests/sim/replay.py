@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import make_leaf_first
 from kvspill.cache.tier import TierState
 from kvspill.records import QoS, Request, Tier
 from kvspill.serving.engine import Engine, EngineOptions
@@ -13,7 +12,7 @@ from kvspill.serving.io_models import IoModel, IoOptions, make_io_model
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
 from kvspill.world import run_virtual
-from sim.harness import Oracle
+from sim.harness import Oracle, make_policy
 
 TOKEN_BYTES = 4096
 SLOW = DeviceModel(1.0, 1.0, read_latency_us=100, write_latency_us=100, delete_latency_us=10)
@@ -97,7 +96,8 @@ def replay(
                 nbytes = blocks * 10 * TOKEN_BYTES
                 model = NULL if tier is Tier.CPU else device
                 backend = wrap(ModelledBackend("modelled", model, world.now_ns))
-                tiers.append(TierState(tier, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
+                made = make_policy(policy, nbytes, leaf_first=True)
+                tiers.append(TierState(tier, backend, nbytes, nbytes, made, evicts=policy != "none"))
         cache_options = CacheOptions(in_blocks=name == "prefix", demote_min_uses=demote_min_uses)
         replayed.cache = Cache(tiers, observer, world.now_ns, cache_options)
         replayed.model = make_io_model(name, IoOptions(TOKEN_BYTES, block_tokens=10, **options))

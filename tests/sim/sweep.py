@@ -20,7 +20,6 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kvspill.cache.cache import Cache
-from kvspill.cache.policies import LEAF_FIRST_NAMES, POLICY_NAMES
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
@@ -30,6 +29,7 @@ from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World
 from sim.auditor import Auditor
+from sim.harness import LEAF_FIRST_NAMES, POLICY_NAMES
 from sim.hazards import HazardousDevice, Hazards, Outage
 
 REPLAY = "python tests/sim/sweep.py {seed}"
@@ -120,7 +120,7 @@ def _draw_config(seed: int, rng: random.Random, duration: float) -> Config:
         storage_tier="on" if storage else "off",
         storage_capacity_gb=rng.choice([7, 16, 48]) * mib if storage else None,
         placement=rng.choice(["waterfall", "waterfall", "spill"]),
-        eviction_policy=rng.choice([name for name in policies if name != "none"]),
+        eviction_policy=rng.choice(sorted(name for name in policies if name != "none")),
         storage_eviction_policy=rng.choice([None, None, None, "none"]),
         io_model=io_model,
         block_tokens=rng.choice([8, 32]),

@@ -9,14 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
 from kvspill.cache.tier import State, TierState
 from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import VirtualLoop, World
 from sim.faults import FaultyBackend
-from sim.harness import Oracle, check_ledgers
+from sim.harness import LEAF_FIRST_NAMES, Oracle, check_ledgers, make_policy
 
 BLOCK_BYTES = 8192
 KIND = (Purpose.HISTORY, HitType.MULTI_TURN)
@@ -86,7 +85,9 @@ class BlockMachine(RuleBasedStateMachine):
                 )
                 backend = FaultyBackend(ModelledBackend("m", speed, self.world.now_ns), rng, *faults)
                 nbytes = count * BLOCK_BYTES
-                tiers.append(LeafCheckedTier(name, backend, nbytes, nbytes, make_leaf_first(policy, nbytes)))
+                made = make_policy(policy, nbytes, leaf_first=True)
+                evicts = policy != "none"
+                tiers.append(LeafCheckedTier(name, backend, nbytes, nbytes, made, evicts))
             options = CacheOptions(waterfall, allocs, in_blocks=True, demote_min_uses=min_uses)
             return Cache(tiers, self.oracle, self.world.now_ns, options)
 

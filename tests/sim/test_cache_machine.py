@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import POLICY_NAMES
 from kvspill.cache.tier import State
 from kvspill.records import HitType, Outcome, Purpose
 from kvspill.world import VirtualLoop, World
-from sim.harness import check_ledgers, check_quiet, make_cache
+from sim.harness import POLICY_NAMES, check_ledgers, check_quiet, make_cache
 
 KIB = 1024
 KEYS = st.sampled_from([f"k{n}" for n in range(8)])

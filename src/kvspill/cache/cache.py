@@ -9,7 +9,6 @@ from kvspill.cache.core import Core
 from kvspill.cache.flight import Unanswered
 from kvspill.cache.gathering import gather
 from kvspill.cache.options import CacheOptions, Put
-from kvspill.cache.policies.none import NonePolicy
 from kvspill.cache.promotion import Promotion
 from kvspill.cache.reports import Reports
 from kvspill.cache.room import Room
@@ -53,11 +52,6 @@ class Cache:
         """Called after each of them: somebody may want to end the run."""
         limit = options.max_concurrent_allocs
         self._slots = asyncio.Semaphore(limit) if limit else None
-
-    @property
-    def evicts(self) -> bool:
-        """False where the last tier gives nothing up, so that it is full one day and takes no more."""
-        return not isinstance(self.tiers[-1].policy, NonePolicy)
 
     def find(self, key: str) -> Entry | None:
         """The entry of that key where it can be had fastest, without counting as a lookup."""

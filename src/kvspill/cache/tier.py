@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kvspill.cache.policies import EvictionPolicy
-from kvspill.cache.policies.none import NonePolicy
 from kvspill.records import Tier
 from kvspill.storage.base import Backend, ObjectRef
 
@@ -56,13 +55,21 @@ class TierState:
     """The ledger of one tier. Bytes count as stored, from the reservation until the delete is done (C7)."""
 
     def __init__(
-        self, name: Tier, backend: Backend, limit_bytes: int, usable_bytes: int, policy: EvictionPolicy
+        self,
+        name: Tier,
+        backend: Backend,
+        limit_bytes: int,
+        usable_bytes: int,
+        policy: EvictionPolicy,
+        evicts: bool = True,
     ):
         self.name = name
         self.backend = backend
         self.limit_bytes = limit_bytes
         self.usable_bytes = usable_bytes
         self.policy = policy
+        self.evicts = evicts
+        """False where the policy gives nothing up, so that the tier is full one day and takes no more."""
         self.used_bytes = 0
         self.peak_bytes = 0
         self.idle_bytes = 0
@@ -83,9 +90,7 @@ class TierState:
     @property
     def busy_bytes(self) -> int:
         """Bytes that are in use now and will be idle or free later; none where nothing is ever given up."""
-        if isinstance(self.policy, NonePolicy):
-            return 0
-        return self.used_bytes - self.idle_bytes - self.lost_bytes
+        return self.used_bytes - self.idle_bytes - self.lost_bytes if self.evicts else 0
 
     def take(self, nbytes: int) -> None:
         """Book bytes (or return some, where negative)."""

@@ -41,7 +41,6 @@ def check_config(config: "Config") -> None:
     _check_times(config)
     _check_workload(config)
     _check_tiers(config)
-    _check_blocks(config)
     _check_autoscaling(config)
     check_fit(config, config.storage_bytes)
 
@@ -115,20 +114,6 @@ def _check_workload(config: "Config") -> None:
             raise UsageError(
                 f"--trace {config.trace}: not of the form FORMAT:PATH; write it like --trace "
                 "mooncake:trace.jsonl"
-            )
-
-
-def _check_blocks(config: "Config") -> None:
-    if config.io_model != "prefix":
-        return
-    for flag, policy in (
-        ("--eviction-policy", config.eviction_policy),
-        ("--storage-eviction-policy", config.storage_eviction_policy),
-    ):
-        if policy == "s3-fifo":
-            raise UsageError(
-                f"{flag} s3-fifo: cannot keep the beginning of a chain of blocks before its end; "
-                "use lru, lfu, fifo or none with --io-model prefix"
             )
 
 

@@ -15,6 +15,7 @@ from kvspill.config.messages import Location, problem, shown
 from kvspill.config.plugged import (
     NOTHING,
     PREFIX,
+    check_blocks,
     is_secret,
     option_flag,
     option_key,
@@ -82,6 +83,7 @@ def load_config(
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
+    check_blocks(config, declared)
     sources = _sources(config, given, config_file, defaults or {})
     return config.model_copy(update={"sources": sources, "packages": packages(config, declared)})
 

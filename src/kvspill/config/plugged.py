@@ -10,14 +10,11 @@ from pydantic import SecretStr
 from kvspill.config.config import Config
 from kvspill.config.fields import extra_of, flag_of, is_flag
 from kvspill.config.messages import either, shown, unknown_choice
-from kvspill.plugins import Broken, Declared, Kind, Need, Option, Plugin
+from kvspill.errors import UsageError
+from kvspill.plugins import IN_BLOCKS, LEAF_FIRST, Broken, Declared, Kind, Need, Option, Plugin
 
 NOTHING: Final[Declared] = MappingProxyType({})
 PREFIX: Final = "plugins."
-_UNTIL_DECLARED = {
-    Kind.IO_MODEL: ("mlperf", "prefix", "stream"),
-    Kind.POLICY: ("lru", "lfu", "fifo", "s3-fifo", "none"),
-}
 
 
 def kind_of(field: str) -> Kind | None:
@@ -32,8 +29,6 @@ def names(declared: Declared, field: str) -> tuple[str, ...]:
     found = declared.get(kind) if kind is not None else None
     if kind is None or found is None:
         return ()
-    if not found.plugins:
-        return _UNTIL_DECLARED.get(kind, ())
     # A backend that is memory belongs to the memory tiers; no setting names it.
     return tuple(name for name, plugin in found.plugins.items() if Need.MEMORY not in plugin.needs)
 
@@ -102,6 +97,24 @@ def wrong_name(declared: Declared, field: str, value: object) -> str | None:
         if broken.name == name:
             return f"{broken.origin} could not be loaded ({broken.reason}); choose {either(known)}"
     return wrong
+
+
+def check_blocks(config: Config, declared: Declared) -> None:
+    """Raise a UsageError where chains of blocks would lose their beginnings to an eviction policy."""
+    models, policies = declared.get(Kind.IO_MODEL), declared.get(Kind.POLICY)
+    model = None if models is None else models.plugins.get(config.io_model)
+    if policies is None or model is None or IN_BLOCKS not in model.can:
+        return
+    able = [name for name, plugin in policies.plugins.items() if LEAF_FIRST in plugin.can]
+    for flag, name in (
+        ("--eviction-policy", config.eviction_policy),
+        ("--storage-eviction-policy", config.storage_eviction_policy),
+    ):
+        if name is not None and name not in able:
+            raise UsageError(
+                f"{flag} {name}: cannot keep the beginning of a chain of blocks before its end; "
+                f"use {either(able)} with --io-model {config.io_model}"
+            )
 
 
 def parsed_option(declared: Declared, key: str, value: object) -> Any:

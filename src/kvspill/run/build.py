@@ -2,9 +2,11 @@
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import make_leaf_first, make_policy
+from kvspill.cache.policies import PolicyContext
 from kvspill.cache.tier import TierState
 from kvspill.config import Config
+from kvspill.config.plugged import check_blocks
+from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin, find_all, find_plugins
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.engine import Engine, EngineOptions
@@ -41,15 +43,15 @@ def build_cache(
     config: Config, world: World, observer: Observer, backends: dict[Tier, Backend], limits: dict[Tier, int]
 ) -> Cache:
     """The cache over the given backends."""
-    in_blocks = config.io_model == "prefix"
+    check_blocks(config, find_all())
+    in_blocks = _in_blocks(config)
     tiers = []
     for tier, backend in backends.items():
         usable = _usable_bytes(config, tier, limits[tier])
-        name = config.eviction_policy
-        if tier is Tier.STORAGE and config.storage_eviction_policy is not None:
-            name = config.storage_eviction_policy
-        policy = (make_leaf_first if in_blocks else make_policy)(name, usable)
-        tiers.append(TierState(tier, backend, limits[tier], usable, policy))
+        plugin = _policy(config, tier)
+        policy = plugin.make(PolicyContext(usable, in_blocks, config.options_of(plugin)))
+        evicts = KEEPS_ALL not in plugin.can
+        tiers.append(TierState(tier, backend, limits[tier], usable, policy, evicts))
     options = CacheOptions(
         waterfall=config.placement == "waterfall",
         max_concurrent_allocs=config.max_concurrent_allocs,
@@ -58,6 +60,21 @@ def build_cache(
         demote_min_uses=config.admit_uses - 1 if in_blocks else 0,
     )
     return Cache(tiers, observer, world.now_ns, options)
+
+
+def _io_model(config: Config) -> Plugin:
+    return find_plugins(Kind.IO_MODEL).get(config.io_model, "--io-model")
+
+
+def _in_blocks(config: Config) -> bool:
+    return IN_BLOCKS in _io_model(config).can
+
+
+def _policy(config: Config, tier: Tier) -> Plugin:
+    found, own = find_plugins(Kind.POLICY), config.storage_eviction_policy
+    if tier is Tier.STORAGE and own is not None:
+        return found.get(own, "--storage-eviction-policy")
+    return found.get(config.eviction_policy, "--eviction-policy")
 
 
 def build_workload(config: Config, world: World, limits: dict[Tier, int]) -> Workload:
@@ -100,7 +117,7 @@ def build_accountant(config: Config, limits: dict[Tier, int]) -> Accountant:
         block_tokens=config.block_tokens,
         capacity_bytes=sum(_usable_bytes(config, tier, limit) for tier, limit in limits.items()),
         recompute_us_per_token=config.recompute_us_per_token,
-        chained=config.io_model == "prefix",
+        chained=_in_blocks(config),
     )
 
 
@@ -117,6 +134,7 @@ def _io_options(config: Config, tiers: int) -> IoOptions:
         admit_uses=1 if config.write_policy == "back" and tiers > 1 else config.admit_uses,
         write_behind=_write_behind(config),
         stream_tokens_per_read=config.stream_tokens_per_read,
+        own=config.options_of(_io_model(config)),
     )
 
 

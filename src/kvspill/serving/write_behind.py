@@ -225,7 +225,7 @@ class WriteBehind:
 
     def _note(self, job: _Job, put: Put) -> None:
         # Room that can't be made although things are evicted is room that faults have taken.
-        lost = put.refused > 0 and self._cache.evicts
+        lost = put.refused > 0 and self._cache.tiers[-1].evicts
         if put.failed or lost:
             # C3: a failed put fails the request that made it, as long as that is not over.
             job.fail("block write")

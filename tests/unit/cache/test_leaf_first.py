@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvspill.cache.policies import LEAF_FIRST_NAMES, make_leaf_first
+from sim.harness import LEAF_FIRST_NAMES, make_policy
 
 
 def anything(_key):
@@ -25,13 +25,13 @@ def evict_all(policy):
 
 
 def test_a_chain_is_evicted_from_its_end():
-    policy = make_leaf_first("lru", 100)
+    policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b", "c")
     assert evict_all(policy) == ["c", "b", "a"]
 
 
 def test_a_shared_beginning_stays_as_long_as_any_chain_needs_it():
-    policy = make_leaf_first("lru", 100)
+    policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b")
     policy.insert("x", 1, "a")
     policy.touch("b")
@@ -39,7 +39,7 @@ def test_a_shared_beginning_stays_as_long_as_any_chain_needs_it():
 
 
 def test_the_coldest_leaf_goes_first_among_chains():
-    policy = make_leaf_first("lru", 100)
+    policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a1", "a2")
     chain(policy, "b1", "b2")
     policy.touch("a2")
@@ -49,7 +49,7 @@ def test_the_coldest_leaf_goes_first_among_chains():
 
 def test_first_in_first_out_ignores_use_and_least_frequently_used_counts_it():
     for name, expected in (("fifo", "a"), ("lfu", "b")):
-        policy = make_leaf_first(name, 100)
+        policy = make_policy(name, 100, leaf_first=True)
         policy.insert("a", 1)
         policy.insert("b", 1)
         policy.touch("a")
@@ -57,7 +57,7 @@ def test_first_in_first_out_ignores_use_and_least_frequently_used_counts_it():
 
 
 def test_a_parent_may_follow_its_chosen_child_and_is_held_again_when_the_child_is_used():
-    policy = make_leaf_first("lru", 100)
+    policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b")
     assert policy.victim(anything) == "b"
     policy.touch("b")
@@ -66,7 +66,7 @@ def test_a_parent_may_follow_its_chosen_child_and_is_held_again_when_the_child_i
 
 
 def test_a_parent_that_comes_after_its_child_is_held_by_it():
-    policy = make_leaf_first("lru", 100)
+    policy = make_policy("lru", 100, leaf_first=True)
     policy.insert("b", 1, "a")
     policy.insert("a", 1, None)
     policy.touch("b")
@@ -74,7 +74,7 @@ def test_a_parent_that_comes_after_its_child_is_held_by_it():
 
 
 def test_what_may_not_go_is_passed_over_and_found_later():
-    policy = make_leaf_first("lru", 100)
+    policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b")
     policy.insert("c", 1)
     assert policy.victim(lambda key: key != "b") == "c"
@@ -82,7 +82,7 @@ def test_what_may_not_go_is_passed_over_and_found_later():
 
 
 def test_without_eviction_nothing_is_named():
-    policy = make_leaf_first("none", 100)
+    policy = make_policy("none", 100, leaf_first=True)
     policy.insert("a", 1)
     assert policy.victim(anything) is None
     assert len(policy) == 1
@@ -93,7 +93,7 @@ def test_without_eviction_nothing_is_named():
 @given(data=st.data())
 def test_no_victim_ever_has_a_child_that_stays(name, data):
     """Against an oracle that knows the tree: random trees, uses and removals."""
-    policy = make_leaf_first(name, 100)
+    policy = make_policy(name, 100, leaf_first=True)
     parents, chosen = {}, set()
     for step in range(data.draw(st.integers(1, 60))):
         action = data.draw(st.sampled_from(["insert", "insert", "touch", "victim", "remove"]))

@@ -6,11 +6,10 @@ import pytest
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import POLICY_NAMES, make_policy
 from kvspill.records import Eviction, HitType, OpRecord, Outcome, Purpose, Tier, Verb
 from kvspill.run.build import usable_bytes
 from kvspill.world import run_virtual
-from sim.harness import Oracle, check_quiet, make_cache
+from sim.harness import POLICY_NAMES, Oracle, check_quiet, make_cache, make_policy
 
 KIB4 = 4096
 HISTORY = (Purpose.HISTORY, HitType.MULTI_TURN)

@@ -7,7 +7,9 @@ import pytest
 import kvspill
 from kvspill.config import Config
 from kvspill.config.blocks import ENGINES, engine_settings
+from kvspill.config.load import load_config
 from kvspill.errors import UsageError
+from kvspill.plugins import find_all
 
 NAMES = ENGINES
 FILES = Path(kvspill.__file__).parent / "engines"
@@ -80,6 +82,8 @@ def test_a_wrong_model_beside_an_engine_is_refused_as_ever():
 
 
 def test_a_policy_that_knows_no_chains_is_refused_for_blocks():
-    with pytest.raises(UsageError, match="s3-fifo"):
-        Config(io_model="prefix", eviction_policy="s3-fifo")
-    assert Config(io_model="mlperf", eviction_policy="s3-fifo").eviction_policy == "s3-fifo"
+    wanted = {"eviction_policy": ("--eviction-policy", "s3-fifo")}
+    blocks = {"io_model": ("--io-model", "prefix")}
+    with pytest.raises(UsageError, match=r"s3-fifo: cannot keep .* use fifo, lfu, lru or none"):
+        load_config(wanted | blocks, declared=find_all())
+    assert load_config(wanted, declared=find_all()).eviction_policy == "s3-fifo"

@@ -1,20 +1,9 @@
-"""Eviction policies: one file each; a new one adds its line to the table below."""
+"""Eviction policies. One file each with its PLUGIN; other packages add theirs by entry point."""
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Protocol
-
-_POLICIES = {
-    "lru": "kvspill.cache.policies.lru:LruPolicy",
-    "lfu": "kvspill.cache.policies.lfu:LfuPolicy",
-    "fifo": "kvspill.cache.policies.fifo:FifoPolicy",
-    "s3-fifo": "kvspill.cache.policies.s3fifo:S3FifoPolicy",
-    "none": "kvspill.cache.policies.none:NonePolicy",
-}
-_LEAF_FIRST_RANKS = {"lru": "LeafFirstLru", "lfu": "LeafFirstLfu", "fifo": "LeafFirstFifo"}
-POLICY_NAMES = tuple(_POLICIES)
-LEAF_FIRST_NAMES = (*_LEAF_FIRST_RANKS, "none")
-"""Policies that can keep a block as long as one that continues it is there."""
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
 
 
 class EvictionPolicy(Protocol):
@@ -39,18 +28,13 @@ class EvictionPolicy(Protocol):
     def __len__(self) -> int: ...
 
 
-def make_policy(name: str, capacity_bytes: int) -> EvictionPolicy:
-    """A fresh policy of that name for a tier of that size."""
-    module, _, attribute = _POLICIES[name].partition(":")
-    policy: EvictionPolicy = getattr(import_module(module), attribute)(capacity_bytes)
-    return policy
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """What the `make` of a policy is given."""
 
-
-def make_leaf_first(name: str, capacity_bytes: int) -> EvictionPolicy:
-    """The policy of that name over the leaves of the blocks' tree: no block goes before its children."""
-    if name == "none":
-        return make_policy(name, capacity_bytes)
-    from kvspill.cache.policies import leaf_first
-
-    policy: EvictionPolicy = getattr(leaf_first, _LEAF_FIRST_RANKS[name])(capacity_bytes)
-    return policy
+    capacity_bytes: int
+    """What entries may take of the tier."""
+    leaf_first: bool = False
+    """Keep a block as long as one that continues it is there; asked only of policies that can."""
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """The policy's own options by name."""

@@ -2,11 +2,17 @@
 
 from collections.abc import Callable
 
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.cache.policies.leaf_first import LeafFirst, Ranks
+from kvspill.plugins import LEAF_FIRST, Plugin
+
+_RANKS = Ranks(of_new=lambda now: (now, 0), after_use=lambda rank, _now: rank)
+
 
 class FifoPolicy:
     """Evicts what came first, however often it is used."""
 
-    def __init__(self, _capacity_bytes: int):
+    def __init__(self) -> None:
         self._order: dict[str, None] = {}
 
     def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
@@ -23,3 +29,15 @@ class FifoPolicy:
 
     def __len__(self) -> int:
         return len(self._order)
+
+
+def make(context: PolicyContext) -> EvictionPolicy:
+    return LeafFirst(_RANKS) if context.leaf_first else FifoPolicy()
+
+
+PLUGIN = Plugin(
+    name="fifo",
+    help="gives up what came first, however often it is used",
+    make=make,
+    can=frozenset({LEAF_FIRST}),
+)

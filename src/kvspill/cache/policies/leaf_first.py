@@ -2,8 +2,19 @@
 
 from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
+from typing import NamedTuple
 
-_Rank = tuple[int, int]
+Rank = tuple[int, int]
+"""How warm a block is: the lowest goes first. Equal ranks go in the order in which they became leaves."""
+
+
+class Ranks(NamedTuple):
+    """What makes a block warm or cold. `now` counts the arrivals and uses so far; a rank may only rise."""
+
+    of_new: Callable[[int], Rank]
+    """From now."""
+    after_use: Callable[[Rank, int], Rank]
+    """From the rank before and now."""
 
 
 class _Node:
@@ -11,7 +22,7 @@ class _Node:
 
     __slots__ = ("chosen", "gone", "key", "parent", "queued", "rank")
 
-    def __init__(self, key: str, parent: str | None, rank: _Rank):
+    def __init__(self, key: str, parent: str | None, rank: Rank):
         self.key = key
         self.parent = parent
         self.rank = rank
@@ -23,32 +34,27 @@ class _Node:
 
 
 class LeafFirst:
-    """The coldest leaf of the blocks' tree. Subclasses say what cold means; a rank may only rise."""
+    """The coldest leaf of the blocks' tree; the ranks say what cold means."""
 
-    def __init__(self, _capacity_bytes: int):
+    def __init__(self, ranks: Ranks):
+        self._rank_of_new, self._rank_after_use = ranks
         self._nodes: dict[str, _Node] = {}
         self._kept_children: dict[str, int] = {}
         """By parent, resident or not: children that are resident and not named as victims."""
-        self._heap: list[tuple[_Rank, int, _Node]] = []
+        self._heap: list[tuple[Rank, int, _Node]] = []
         self._clock = 0
         self._sequence = 0
 
-    def rank_of_new(self, now: int) -> _Rank:
-        return (now, 0)
-
-    def rank_after_use(self, rank: _Rank, now: int) -> _Rank:  # noqa: ARG002 - for subclasses to use
-        return (now, 0)
-
     def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
         self._clock += 1
-        node = self._nodes[key] = _Node(key, parent, self.rank_of_new(self._clock))
+        node = self._nodes[key] = _Node(key, parent, self._rank_of_new(self._clock))
         self._keep(node)
         self._enqueue(node)
 
     def touch(self, key: str) -> None:
         node = self._nodes[key]
         self._clock += 1
-        node.rank = self.rank_after_use(node.rank, self._clock)
+        node.rank = self._rank_after_use(node.rank, self._clock)
         if node.chosen:
             node.chosen = False
             self._keep(node)
@@ -61,7 +67,7 @@ class LeafFirst:
             self._let_go(node)
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
-        passed: list[tuple[_Rank, int, _Node]] = []
+        passed: list[tuple[Rank, int, _Node]] = []
         found: str | None = None
         heap = self._heap
         while heap and found is None:
@@ -108,24 +114,3 @@ class LeafFirst:
             above = self._nodes.get(parent)
             if above is not None and not above.chosen:
                 self._enqueue(above)
-
-
-class LeafFirstLru(LeafFirst):
-    """The leaf that was used longest ago."""
-
-
-class LeafFirstFifo(LeafFirst):
-    """The leaf that came first, however often it is used."""
-
-    def rank_after_use(self, rank: _Rank, now: int) -> _Rank:  # noqa: ARG002 - use does not change the order
-        return rank
-
-
-class LeafFirstLfu(LeafFirst):
-    """The leaf that was used least often; among equals, longest ago."""
-
-    def rank_of_new(self, now: int) -> _Rank:
-        return (1, now)
-
-    def rank_after_use(self, rank: _Rank, now: int) -> _Rank:
-        return (rank[0] + 1, now)

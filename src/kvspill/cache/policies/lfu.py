@@ -3,11 +3,17 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.cache.policies.leaf_first import LeafFirst, Ranks
+from kvspill.plugins import LEAF_FIRST, Plugin
+
+_RANKS = Ranks(of_new=lambda now: (1, now), after_use=lambda rank, now: (rank[0] + 1, now))
+
 
 class LfuPolicy:
     """Keeps entries in one LRU list per use count and evicts from the lowest count."""
 
-    def __init__(self, _capacity_bytes: int):
+    def __init__(self) -> None:
         self._uses: dict[str, int] = {}
         self._by_uses: dict[int, OrderedDict[str, None]] = {}
 
@@ -42,3 +48,15 @@ class LfuPolicy:
         del same[key]
         if not same:
             del self._by_uses[uses]
+
+
+def make(context: PolicyContext) -> EvictionPolicy:
+    return LeafFirst(_RANKS) if context.leaf_first else LfuPolicy()
+
+
+PLUGIN = Plugin(
+    name="lfu",
+    help="gives up what was used least often; among equals, longest ago",
+    make=make,
+    can=frozenset({LEAF_FIRST}),
+)

@@ -3,11 +3,17 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.cache.policies.leaf_first import LeafFirst, Ranks
+from kvspill.plugins import LEAF_FIRST, Plugin
+
+_RANKS = Ranks(of_new=lambda now: (now, 0), after_use=lambda _rank, now: (now, 0))
+
 
 class LruPolicy:
     """Evicts what was used longest ago."""
 
-    def __init__(self, _capacity_bytes: int):
+    def __init__(self) -> None:
         self._order: OrderedDict[str, None] = OrderedDict()
 
     def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
@@ -24,3 +30,15 @@ class LruPolicy:
 
     def __len__(self) -> int:
         return len(self._order)
+
+
+def make(context: PolicyContext) -> EvictionPolicy:
+    return LeafFirst(_RANKS) if context.leaf_first else LruPolicy()
+
+
+PLUGIN = Plugin(
+    name="lru",
+    help="gives up what was used longest ago",
+    make=make,
+    can=frozenset({LEAF_FIRST}),
+)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.plugins import KEEPS_ALL, LEAF_FIRST, Plugin
+
 
 class NonePolicy:
     """Never gives anything up, as engines that leave the cleaning of their disk to others."""
 
-    def __init__(self, _capacity_bytes: int):
+    def __init__(self) -> None:
         self._keys: set[str] = set()
 
     def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - no order
@@ -23,3 +26,15 @@ class NonePolicy:
 
     def __len__(self) -> int:
         return len(self._keys)
+
+
+def make(_context: PolicyContext) -> EvictionPolicy:
+    return NonePolicy()
+
+
+PLUGIN = Plugin(
+    name="none",
+    help="gives nothing up: a full tier takes no more",
+    make=make,
+    can=frozenset({KEEPS_ALL, LEAF_FIRST}),
+)

@@ -3,6 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.plugins import Plugin
+
 _SMALL_SHARE = 0.1
 _USES_MAX = 3
 
@@ -44,18 +47,9 @@ class S3FifoPolicy:
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
         small_first = self._small_bytes > self._small_limit_bytes or not self._main
-        for look in (
-            (self._small_victim, self._main_victim)
-            if small_first
-            else (
-                self._main_victim,
-                self._small_victim,
-            )
-        ):
-            key = look(evictable)
-            if key is not None:
-                return key
-        return None
+        key = None if small_first else self._main_victim(evictable)
+        # Used entries of the small queue go over to main while it is searched, so main is last.
+        return key or self._small_victim(evictable) or self._main_victim(evictable)
 
     def __len__(self) -> int:
         return len(self._uses)
@@ -83,3 +77,14 @@ class S3FifoPolicy:
                 self._uses[key] -= 1
                 self._main.move_to_end(key)
         return None
+
+
+def make(context: PolicyContext) -> EvictionPolicy:
+    return S3FifoPolicy(context.capacity_bytes)
+
+
+PLUGIN = Plugin(
+    name="s3-fifo",
+    help="S3-FIFO: new entries prove themselves in a tenth of the tier first",
+    make=make,
+)

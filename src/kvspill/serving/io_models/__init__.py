@@ -1,27 +1,22 @@
-"""I/O models: what a request does to the cache. One file each; a new one adds its line below."""
+"""I/O models: what a request does to the cache. One file each with its PLUGIN; others come by entry point."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 from kvspill.cache.cache import Cache
+from kvspill.plugins import Kind, find_plugins
 from kvspill.records import PlannedOp, Request
 from kvspill.serving.write_behind import WriteBehindOptions
 
 T = TypeVar("T")
 
-_MODELS = {
-    "mlperf": "kvspill.serving.io_models.mlperf:MlperfModel",
-    "prefix": "kvspill.serving.io_models.prefix:PrefixModel",
-    "stream": "kvspill.serving.io_models.stream:StreamModel",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class IoOptions:
-    """What the models need to know of the configuration."""
+    """What the `make` of an I/O model is given: what models need to know of the configuration."""
 
     bytes_per_token: int
     whole_history: bool = False
@@ -42,6 +37,8 @@ class IoOptions:
     write_behind: WriteBehindOptions = field(default_factory=WriteBehindOptions)
     stream_tokens_per_read: int = 1
     """Generated tokens per read of the whole KV in the stream model."""
+    own: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """The model's own options by name."""
 
 
 @dataclass(slots=True)
@@ -120,6 +117,10 @@ class IoModel(Protocol):
         """What the request intends, before anything is known about the cache."""
         ...
 
+    def stored_reads(self, request: Request) -> int:
+        """How often a decode node reads the entry that was stored for the request before the load."""
+        ...
+
     async def serve(self, service: Service, cache: Cache) -> None:
         """Do it."""
         ...
@@ -144,11 +145,10 @@ class InTheOpen:
 
 
 def make_io_model(name: str, options: IoOptions) -> IoModel:
-    """The model of that name; a decode node has one of its own, which reads as that model would."""
-    if options.decode_only:
-        from kvspill.serving.io_models.decode_node import DecodeNodeModel
+    """The model of that name; on a decode node what is stored is read as often as that model would."""
+    model: IoModel = find_plugins(Kind.IO_MODEL).get(name, "--io-model").make(options)
+    if not options.decode_only:
+        return model
+    from kvspill.serving.io_models.decode_node import DecodeNodeModel
 
-        return DecodeNodeModel(name, options)
-    module, _, attribute = _MODELS[name].partition(":")
-    model: IoModel = getattr(import_module(module), attribute)(options)
-    return model
+    return DecodeNodeModel(model, options)

@@ -2,22 +2,22 @@
 
 from kvspill.cache.cache import Cache
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb
-from kvspill.serving.io_models import InTheOpen, IoOptions, Service
+from kvspill.serving.io_models import InTheOpen, IoModel, IoOptions, Service
 
 _DECODE = (Purpose.DECODE, HitType.USER)
 
 
 class DecodeNodeModel(InTheOpen):
-    """Reads the stored entry once per decode batch, once, or once per step, as the named model does."""
+    """Reads the stored entry as often as the given model says."""
 
-    def __init__(self, name: str, options: IoOptions):
-        self._name = name
+    def __init__(self, model: IoModel, options: IoOptions):
+        self.stored_reads = model.stored_reads
         self._options = options
 
     def plan(self, request: Request) -> list[PlannedOp]:
         assert request.stored is not None, "a decode node needs entries that were stored before"
         nbytes = request.stored.tokens * self._options.bytes_per_token
-        return [PlannedOp(Verb.READ, Purpose.DECODE, request.stored.key, nbytes, self._reads(request))]
+        return [PlannedOp(Verb.READ, Purpose.DECODE, request.stored.key, nbytes, self.stored_reads(request))]
 
     async def serve(self, service: Service, cache: Cache) -> None:
         """Follow the plan to its end even where a read fails, so that a fault never saves work."""
@@ -26,7 +26,7 @@ class DecodeNodeModel(InTheOpen):
         # Nothing is prefilled here: all of the context comes out of the cache.
         service.recomputed_tokens = 0
         nbytes = stored.tokens * self._options.bytes_per_token
-        for _ in range(self._reads(service.request)):
+        for _ in range(self.stored_reads(service.request)):
             (outcome,) = await service.decode(cache.get([stored.key], [_DECODE]))
             if outcome is Outcome.HIT:
                 service.read_bytes += nbytes
@@ -35,10 +35,3 @@ class DecodeNodeModel(InTheOpen):
             else:
                 service.fail("the stored entry is gone")
                 await service.decode(cache.put([stored.key], nbytes, Purpose.PREFILL))
-
-    def _reads(self, request: Request) -> int:
-        if self._name == "prefix":
-            return 1
-        if self._name == "stream":
-            return -(-request.generate_tokens // self._options.stream_tokens_per_read)
-        return 1 + -(-request.generate_tokens // self._options.decode_batch_size)

@@ -1,6 +1,7 @@
 """The seeds' I/O model: read the history, write this turn's entry, read it again for every decode batch."""
 
 from kvspill.cache.cache import Cache
+from kvspill.plugins import Plugin
 from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb, entry_key
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 from kvspill.serving.io_models.own_entry import serve_own
@@ -84,8 +85,18 @@ class MlperfModel(InTheOpen):
             reads.append((key, request.history_tokens[turn] * per_token, _HISTORY, _MULTI_TURN))
         return reads
 
+    def stored_reads(self, request: Request) -> int:
+        return 1 + -(-request.generate_tokens // self._options.decode_batch_size)
+
     def _decode_reads(self, request: Request) -> int:
         options = self._options
         if options.prefill_only or request.context_tokens >= options.prefill_only_tokens:
             return 0
-        return 1 + -(-request.generate_tokens // options.decode_batch_size)
+        return self.stored_reads(request)
+
+
+PLUGIN = Plugin(
+    name="mlperf",
+    help="reads history, writes the turn's entry, reads it again for every decode batch",
+    make=MlperfModel,
+)

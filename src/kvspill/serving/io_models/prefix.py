@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from kvspill.cache.cache import Cache
 from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State
+from kvspill.plugins import IN_BLOCKS, Plugin
 from kvspill.records import Outcome, PlannedOp, Purpose, Request, SharedPrefix, Tier, Verb
 from kvspill.serving.chains import Chain, chain_of
 from kvspill.serving.io_models import IoOptions, Service
@@ -84,6 +85,9 @@ class PrefixModel:
         service.recomputed_tokens = chain.context_tokens - service.loaded_tokens
         shared_tokens = min(loaded, chain.shared) * chain.block_tokens
         service.prefix_hit_bytes = shared_tokens * self._options.bytes_per_token
+
+    def stored_reads(self, _request: Request) -> int:
+        return 1
 
     async def settle(self) -> None:
         if self._writer is not None:
@@ -172,3 +176,11 @@ def _leading(cache: Cache, writer: WriteBehind, keys: Sequence[str]) -> tuple[li
         else:
             break
     return entries, last_on_its_way
+
+
+PLUGIN = Plugin(
+    name="prefix",
+    help="loads the longest resident prefix of blocks once and writes new blocks, as engines do",
+    make=PrefixModel,
+    can=frozenset({IN_BLOCKS}),
+)

@@ -1,6 +1,7 @@
 """Offline streaming in the manner of FlexGen: every decode step reads the whole KV from where it lives."""
 
 from kvspill.cache.cache import Cache
+from kvspill.plugins import Plugin
 from kvspill.records import PlannedOp, Purpose, Request, Verb
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 from kvspill.serving.io_models.own_entry import serve_own
@@ -30,7 +31,15 @@ class StreamModel(InTheOpen):
         service.only_prefills = self._options.prefill_only
         await serve_own(service, cache, nbytes, self._reads(request), cache.discard)
 
-    def _reads(self, request: Request) -> int:
-        if self._options.prefill_only:
-            return 0
+    def stored_reads(self, request: Request) -> int:
         return -(-request.generate_tokens // self._options.stream_tokens_per_read)
+
+    def _reads(self, request: Request) -> int:
+        return 0 if self._options.prefill_only else self.stored_reads(request)
+
+
+PLUGIN = Plugin(
+    name="stream",
+    help="writes the context once and reads all of it for every generated token",
+    make=StreamModel,
+)

@@ -1,0 +1,222 @@
+"""What every I/O model must keep, as tests: subclass IoModelSuite, name your plug-in, run pytest.
+
+from kvspill.testing.io_models import IoModelSuite
+from mymodel import PLUGIN
+
+class TestMyModel(IoModelSuite):
+    plugin = PLUGIN
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from kvspill.cache.cache import Cache
+from kvspill.cache.options import CacheOptions
+from kvspill.cache.policies import PolicyContext
+from kvspill.cache.tier import TierState
+from kvspill.plugins import IN_BLOCKS, Kind, find_plugins
+from kvspill.records import (
+    Eviction,
+    HitType,
+    Lookup,
+    OpRecord,
+    Outcome,
+    QoS,
+    Request,
+    RequestRecord,
+    SharedPrefix,
+    Tier,
+    Verb,
+)
+from kvspill.serving.engine import Engine, EngineOptions
+from kvspill.serving.generation import Generation
+from kvspill.serving.io_models import IoModel, IoOptions
+from kvspill.storage.backends.modelled import ModelledBackend
+from kvspill.storage.profiles import DeviceModel
+from kvspill.testing.declarations import DeclarationSuite
+from kvspill.world import World, run_virtual
+
+TOKEN_BYTES = 512
+BLOCK_TOKENS = 16
+AMPLE_BYTES = 1 << 40
+SCARCE_BYTES = 1 << 20
+DEVICE = DeviceModel(2.0, 1.0, read_latency_us=80, write_latency_us=30, delete_latency_us=10)
+PROMPT = SharedPrefix("suite-prompt", 64, HitType.SYSTEM)
+CHUNK = SharedPrefix("suite-chunk", 48, HitType.COMMON)
+
+
+@dataclass(slots=True)
+class Served:
+    """What came of a load."""
+
+    ops: list[OpRecord] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
+    requests: list[RequestRecord] = field(default_factory=list)
+    digest: str = ""
+    pins: int = 0
+    """Pins that were left when all was served."""
+
+    def op(self, record: OpRecord) -> None:
+        self.ops.extend(record.each())
+
+    def lookup(self, lookup: Lookup) -> None:
+        self.lookups.append(lookup)
+
+    def eviction(self, eviction: Eviction) -> None:
+        """What went shows in the operations."""
+
+    def request(self, record: RequestRecord) -> None:
+        self.requests.append(record)
+
+    def cache_call(self, from_ns: int, to_ns: int) -> None:
+        """Each request's record has its own."""
+
+
+class Conversations:
+    """Users with several conversations of several turns; some begin with a shared prompt or retrieve."""
+
+    users = 6
+    elastic = False
+
+    def preload(self) -> Iterator[SharedPrefix]:
+        return iter(())
+
+    def facts(self) -> Mapping[str, Any]:
+        return {}
+
+    def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
+        rng, at_ns = random.Random(user), start_ns
+        for conversation in range(3):
+            history: tuple[int, ...] = ()
+            answers: tuple[int, ...] = ()
+            opening = PROMPT if rng.random() < 0.5 else None
+            for turn in range(4):
+                context, answer = rng.randint(1, 300), rng.randint(1, 80)
+                yield Request(
+                    user,
+                    conversation,
+                    turn,
+                    QoS(user % 3),
+                    at_ns,
+                    1_000_000,
+                    context,
+                    answer,
+                    history,
+                    prefix=opening if turn == 0 else None,
+                    chunks=(CHUNK,) if rng.random() < 0.3 else (),
+                    history_answers=answers,
+                    opening=opening,
+                    last_turn=turn == 3,
+                )
+                history, answers = (*history, context), (*answers, answer)
+                at_ns += rng.randint(0, 5_000_000)
+
+
+class IoModelSuite(DeclarationSuite):
+    """The suite of an I/O model."""
+
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Options of the model to test it with."""
+
+    def make(self, **settings: Any) -> IoModel:
+        """A fresh model, as a run makes it."""
+        options = IoOptions(
+            TOKEN_BYTES, block_tokens=BLOCK_TOKENS, own=self.plugin.filled(self.options), **settings
+        )
+        model: IoModel = self.plugin.make(options)
+        return model
+
+    def serve(self, storage_bytes: int = AMPLE_BYTES, **settings: Any) -> Served:
+        """Serve the conversations to their end, in virtual time."""
+        return run_virtual(lambda world: self._serve(world, storage_bytes, settings), 1)
+
+    async def _serve(self, world: World, storage_bytes: int, settings: Mapping[str, Any]) -> Served:
+        served, in_blocks = Served(), IN_BLOCKS in self.plugin.can
+        policy = find_plugins(Kind.POLICY).get("lru", "--eviction-policy")
+        tiers = [
+            TierState(tier, backend, nbytes, nbytes, policy.make(PolicyContext(nbytes, in_blocks)))
+            for tier, nbytes in ((Tier.CPU, storage_bytes // 4), (Tier.STORAGE, storage_bytes))
+            for backend in [ModelledBackend("modelled", DEVICE, world.now_ns)]
+        ]
+        cache = Cache(tiers, served, world.now_ns, CacheOptions(in_blocks=in_blocks))
+        engine = Engine(
+            world,
+            Conversations(),
+            self.make(**settings),
+            cache,
+            Generation(1_000),
+            served,
+            EngineOptions(servers=4, duration_ns=None),
+            0,
+        )
+        await engine.run(lambda: None)
+        await cache.drain()
+        served.digest = engine.digest
+        served.pins = sum(entry.pins for tier in tiers for entry in tier.residents.values())
+        return served
+
+    def some_requests(self) -> list[Request]:
+        workload = Conversations()
+        return [request for user in range(workload.users) for request in workload.session(user)]
+
+    def test_a_plan_is_the_same_each_time_and_knows_nothing_of_the_cache(self) -> None:
+        first, second = self.make(), self.make()
+        for request in self.some_requests():
+            plan = first.plan(request)
+            assert plan == first.plan(request) == second.plan(request)
+            assert all(op.nbytes > 0 and op.repeat > 0 for op in plan)
+
+    def test_every_request_is_served_and_the_parts_of_its_time_fit_into_it(self) -> None:
+        served = self.serve()
+        assert len(served.requests) == len(self.some_requests())
+        for record in served.requests:
+            assert record.failure is None
+            assert record.storage_ns >= 0
+            assert record.other_ns >= 0
+            assert record.prefill_ns + record.decode_ns == record.storage_ns
+
+    def test_what_is_read_for_requests_is_what_they_say_they_read(self) -> None:
+        served = self.serve()
+        read = _bytes_of(served.ops, Verb.READ) - _bytes_of(served.ops, Verb.READ, "demotion")
+        assert read == sum(record.read_bytes for record in served.requests)
+        assert all(0 <= record.reused_bytes <= record.read_bytes for record in served.requests)
+
+    def test_every_read_is_a_hit_and_every_hit_a_read(self) -> None:
+        served = self.serve()
+        reads = [op for op in served.ops if op.verb is Verb.READ and op.purpose != "demotion"]
+        hits = sum(lookup.times for lookup in served.lookups if lookup.outcome is Outcome.HIT)
+        assert hits == len(reads)
+
+    def test_nothing_stays_pinned_and_a_small_cache_does_not_stop_it(self) -> None:
+        """C4: what waits for room holds nothing, so that a cache of a few entries still serves all."""
+        assert self.serve().pins == 0
+        scarce = self.serve(SCARCE_BYTES)
+        assert len(scarce.requests) == len(self.some_requests())
+        assert scarce.pins == 0
+
+    def test_the_same_load_does_the_same_work(self) -> None:
+        first, second = self.serve(), self.serve()
+        assert first.digest == second.digest
+        assert [op[:6] for op in first.ops] == [op[:6] for op in second.ops]
+
+    def test_the_digest_does_not_depend_on_the_size_of_the_cache(self) -> None:
+        assert self.serve().digest == self.serve(SCARCE_BYTES).digest
+
+    def test_a_prefill_node_reads_nothing_for_requests(self) -> None:
+        served = self.serve(prefill_only=True)
+        assert {op.purpose for op in served.ops if op.verb is Verb.READ} <= {"demotion", "rag"}
+
+    def test_a_decode_node_reads_what_is_stored_at_least_once(self) -> None:
+        model = self.make()
+        assert all(model.stored_reads(request) >= 1 for request in self.some_requests())
+
+    def test_what_it_counts_are_numbers_by_name(self) -> None:
+        facts = self.make().facts()
+        assert all(isinstance(name, str) and isinstance(count, int) for name, count in facts.items())
+
+
+def _bytes_of(ops: Sequence[OpRecord], verb: Verb, purpose: str | None = None) -> int:
+    return sum(op.nbytes for op in ops if op.verb is verb and purpose in (None, op.purpose))
