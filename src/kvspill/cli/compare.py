@@ -2,14 +2,15 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvspill.cli.options import Parser, asks_for_help
 from kvspill.errors import KvspillError, UsageError
 
 if TYPE_CHECKING:
+    from kvspill.report.compare.render import Section
     from kvspill.report.compare.run import Run
 
 EXAMPLES = """\
@@ -127,21 +128,13 @@ def parse_percent(text: str) -> float:
 def _discover(options: argparse.Namespace, first: str, second: str) -> int:
     from kvspill.report.compare import discover_view as view
     from kvspill.report.compare.discover import discover
-    from kvspill.report.compare.render import csv_text, json_text, markdown
-    from kvspill.report.compare.runs import read_runs
 
     names = (_short(first), _short(second))
     if names[0] == names[1]:
         names = (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
-    runs = [read_runs([path]) for path in (first, second)]
-    _refuse_faulty(options, [*runs[0], *runs[1]])
-    found = discover(names[0], runs[0], names[1], runs[1])
-    texts = {
-        "markdown": lambda: markdown(view.title(found), view.sections(found)),
-        "csv": lambda: csv_text(view.rows(found)),
-        "json": lambda: json_text(found),
-    }
-    return _emit(options, texts[options.format]())
+    ours, theirs = _read(options, [first], [second])
+    found = discover(names[0], ours, names[1], theirs)
+    return _emit(options, view.title(found), view.sections(found), view.rows(found), found)
 
 
 def _short(path: str) -> str:
@@ -151,18 +144,12 @@ def _short(path: str) -> str:
 def _rank(options: argparse.Namespace, results: Sequence[str]) -> int:
     from kvspill.report.compare import comparison_view as view
     from kvspill.report.compare.groups import rank
-    from kvspill.report.compare.render import csv_text, json_text, markdown
-    from kvspill.report.compare.runs import read_runs
 
-    runs = read_runs(results)
-    _refuse_faulty(options, runs)
+    (runs,) = _read(options, results)
     found = rank(runs)
-    texts = {
-        "markdown": lambda: markdown("Configurations beside each other", view.ranking_sections(found)),
-        "csv": lambda: csv_text(view.ranking_rows(found)),
-        "json": lambda: json_text({"groups": view.ranking_rows(found), "doubts": found.doubts}),
-    }
-    return _emit(options, texts[options.format]())
+    rows = view.ranking_rows(found)
+    title = "Configurations beside each other"
+    return _emit(options, title, view.ranking_sections(found), rows, {"groups": rows, "doubts": found.doubts})
 
 
 def _compare(
@@ -170,20 +157,12 @@ def _compare(
 ) -> int:
     from kvspill.report.compare import comparison_view as view
     from kvspill.report.compare.comparison import compare
-    from kvspill.report.compare.render import csv_text, json_text, markdown
-    from kvspill.report.compare.runs import read_runs
 
     if not first or not second:
         raise UsageError("a side of `--` is empty; give results on both, as in A1 A2 -- B1 B2")
-    sides = read_runs(first), read_runs(second)
-    _refuse_faulty(options, [*sides[0], *sides[1]])
-    found = compare(*sides, options.metric or ())
-    texts = {
-        "markdown": lambda: markdown(view.title(found), view.sections(found)),
-        "csv": lambda: csv_text(view.rows(found)),
-        "json": lambda: json_text(found),
-    }
-    _emit(options, texts[options.format]())
+    ours, theirs = _read(options, first, second)
+    found = compare(ours, theirs, options.metric or ())
+    _emit(options, view.title(found), view.sections(found), view.rows(found), found)
     if limit is not None:
         from kvspill.report.compare.gate import check_gate
 
@@ -191,9 +170,14 @@ def _compare(
     return 0
 
 
-def _refuse_faulty(options: argparse.Namespace, runs: "Sequence[Run]") -> None:
+def _read(options: argparse.Namespace, *sides: Sequence[str]) -> "list[list[Run]]":
+    """The runs of each side; faulty results only where they are asked for."""
+    from kvspill.report.compare.runs import read_runs
+
+    runs = [read_runs(side) for side in sides]
     if not options.include_faulty:
-        refuse_faulty({run.result_name or run.name: run.faults for run in runs})
+        refuse_faulty({run.result_name or run.name: run.faults for side in runs for run in side})
+    return runs
 
 
 def refuse_faulty(faults: Mapping[str, str | None]) -> None:
@@ -209,10 +193,22 @@ def refuse_faulty(faults: Mapping[str, str | None]) -> None:
         )
 
 
-def _emit(options: argparse.Namespace, text: str) -> int:
+def _emit(
+    options: argparse.Namespace,
+    title: str,
+    sections: "Iterable[Section]",
+    rows: Sequence[Mapping[str, Any]],
+    data: Any,
+) -> int:
     from kvspill.outputs import write_whole
+    from kvspill.report.compare.render import json_text, markdown
+    from kvspill.report.tables import csv_text
     from kvspill.result.reading import refuse_overwriting
 
+    if options.format == "csv":
+        text = csv_text(rows)
+    else:
+        text = json_text(data) if options.format == "json" else markdown(title, sections)
     if options.output is None:
         sys.stdout.write(text)
         return 0

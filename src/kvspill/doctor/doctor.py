@@ -68,8 +68,6 @@ def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = Non
 
 def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
     """What a run on this machine would measure, tier by tier."""
-    from kvspill.suite.sizing import safe_cpu_bytes
-
     group = "what can be measured"
     by_name = {check.name: check for check in checks}
     direct = by_name.get("O_DIRECT")
@@ -87,7 +85,7 @@ def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
                 "name a directory on a local disk with --cache-dir",
             )
         )
-    lines.append(ok(group, "DRAM tier", f"real, up to {safe_cpu_bytes(hardware) / 2**30:.1f} GiB"))
+    lines.append(ok(group, "DRAM tier", f"real, up to {hardware.safe_memory_bytes / 2**30:.1f} GiB"))
     if hardware.gpus and by_name["GPU software"].status is Status.OK:
         lines.append(ok(group, "GPU tier", f"real, on {hardware.gpus[0].name}"))
     else:

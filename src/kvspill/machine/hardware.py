@@ -11,7 +11,7 @@ from pathlib import Path
 from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
 from kvspill.machine.memory import Available, available_memory, total_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount
-from kvspill.records import MIB
+from kvspill.records import GIB, MIB
 
 GPU_LIBRARIES = ("torch", "cupy")
 USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
@@ -82,6 +82,11 @@ class Hardware:
     """Installed libraries that can drive a card."""
     places: tuple[Place, ...]
     """The best place first; the suite uses that one."""
+
+    @property
+    def safe_memory_bytes(self) -> int:
+        """Half of the memory that can be had without swapping."""
+        return self.memory_available.nbytes // 2 if self.memory_available else 2 * GIB
 
     @property
     def gpu_bytes(self) -> int:

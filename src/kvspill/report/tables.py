@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from kvspill.result.schema import Result
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@")
 _CELL_CHARACTERS = 32_767
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -57,7 +57,7 @@ def _plain(value: Any) -> Cell:
     return str(value)
 
 
-def csv_text(rows: Iterable[Row]) -> str:
+def csv_text(rows: Iterable[Mapping[str, Cell]]) -> str:
     """The rows as CSV. Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
     rows = list(rows)
     text = io.StringIO()
@@ -70,7 +70,8 @@ def csv_text(rows: Iterable[Row]) -> str:
 
 
 def _harmless(value: Cell) -> Cell:
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+    # Blanks and line ends before it don't keep a spreadsheet from seeing a formula.
+    if isinstance(value, str) and (value[:1].isspace() or value.startswith(_FORMULA_STARTS)):
         return f"'{value}"
     return value
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from kvspill.result.cautions import MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, TOO_SHORT
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
-from kvspill.suite.advice_tiers import faster_drive, mean, tiers, time_text
-from kvspill.suite.facts import Figures
+from kvspill.suite.advice_tiers import faster_drive, tiers
+from kvspill.suite.facts import Figures, mean, time_text
 from kvspill.suite.scenario import NINE
 
 Found = Mapping[str, Figures]

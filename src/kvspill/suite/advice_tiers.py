@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from kvspill.suite.advice_doubts import fit, reservations, why_unfit
-from kvspill.suite.facts import Figures
+from kvspill.suite.facts import Figures, mean, time_text
 
 Found = Mapping[str, Figures]
 Choice = tuple[Figures, str]
@@ -142,11 +142,3 @@ def faster_drive(found: Found) -> Iterator[str]:
         f"{device_share:.0%} device time; a drive of twice the speed would take about {saved:.0%} off a "
         "request's service at most."
     )
-
-
-def mean(statistics: Mapping[str, float] | None) -> float:
-    return 0.0 if statistics is None else statistics["mean"]
-
-
-def time_text(value_ms: float) -> str:
-    return f"{value_ms / 1000:,.2f} s" if value_ms >= 1000 else f"{value_ms:,.1f} ms"

@@ -139,3 +139,11 @@ def _stopped_storing(result: Result) -> bool:
     policy = result.config.get("storage_eviction_policy") or result.config.get("eviction_policy")
     storage = (tier for tier in result.tiers if tier.tier == "storage")
     return policy == "none" and any(tier.peak_bytes >= _FULL_SHARE * tier.usable_bytes for tier in storage)
+
+
+def mean(statistics: Mapping[str, float] | None) -> float:
+    return 0.0 if statistics is None else statistics["mean"]
+
+
+def time_text(value_ms: float) -> str:
+    return f"{value_ms / 1000:,.2f} s" if value_ms >= 1000 else f"{value_ms:,.1f} ms"

@@ -13,7 +13,6 @@ from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.suite.bandwidth import Bandwidth
 
-CPU_SHARE_MAX = 0.5
 STORAGE_SHARE_MAX = 0.5
 GPU_SHARE_MAX = 0.8
 MEMORY_USABLE_SHARE = 0.8
@@ -85,12 +84,6 @@ class Appetite:
     """Share of a user's time that the device alone would work for it."""
     written_bytes_per_sec: float
     """What one user writes per second when the device is its own."""
-
-
-def safe_cpu_bytes(hardware: Hardware) -> int:
-    """Half of the memory that can be had without swapping."""
-    available = hardware.memory_available
-    return int(available.nbytes * CPU_SHARE_MAX) if available else 2 * GIB
 
 
 def appetite(config: Config, read_gib_per_sec: float) -> Appetite:
@@ -175,7 +168,7 @@ def _tidy(gib: float) -> float:
 
 def _limits(wishes: Wishes, hardware: Hardware, place: Place | None) -> tuple[float, float]:
     """The largest DRAM and storage budgets that are safe here, in GiB."""
-    cpu_max = safe_cpu_bytes(hardware) / GIB
+    cpu_max = hardware.safe_memory_bytes / GIB
     storage_max = (place.free_bytes if place else 1 << 50) * STORAGE_SHARE_MAX / GIB
     if wishes.quick:
         cpu_max, storage_max = min(cpu_max, QUICK_CPU_GB), min(storage_max, QUICK_STORAGE_GB)

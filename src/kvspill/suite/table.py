@@ -4,7 +4,8 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
-from kvspill.suite.facts import TIERS, Figures
+from kvspill.suite.advice_doubts import FEW_REQUESTS
+from kvspill.suite.facts import TIERS, Figures, time_text
 from kvspill.suite.manifest import Manifest, Row, RowStatus
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 NONE = "-"
-_FEW_REQUESTS = 100
 
 
 def print_report(
@@ -107,7 +107,7 @@ def _throughput(row: Row, item: Figures | None, narrow: bool) -> Sequence[str]:
         return (row_label(row, item, narrow), NONE, row.status.value, *[NONE] * 5)
     if item.faults is not None:
         return (row_label(row, item, narrow), f"{item.users}", "faulty", f"{item.completed}", *[NONE] * 4)
-    rough = "~" if item.completed < _FEW_REQUESTS else ""
+    rough = "~" if item.completed < FEW_REQUESTS else ""
     return (
         row_label(row, item, narrow),
         f"{item.users}",
@@ -150,8 +150,7 @@ def milliseconds(statistics: Mapping[str, float] | None, name: str) -> str:
     """One statistic of a latency, in the unit that reads best."""
     if statistics is None:
         return NONE
-    value = statistics[name]
-    return f"{value / 1000:,.2f} s" if value >= 1000 else f"{value:,.1f} ms"
+    return time_text(statistics[name])
 
 
 def _legend(found: Mapping[str, Figures]) -> list[str]:
@@ -163,8 +162,8 @@ def _legend(found: Mapping[str, Figures]) -> list[str]:
     ]
     if any(item.modelled for item in found.values()):
         lines.append("* modelled: times come from a device model, no byte moved on that tier.")
-    if any(item.completed < _FEW_REQUESTS for item in found.values()):
-        lines.append(f"~ fewer than {_FEW_REQUESTS} requests: the percentile is rough; run longer.")
+    if any(item.completed < FEW_REQUESTS for item in found.values()):
+        lines.append(f"~ fewer than {FEW_REQUESTS} requests: the percentile is rough; run longer.")
     return lines
 
 

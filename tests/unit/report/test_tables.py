@@ -53,7 +53,9 @@ def test_xlsx_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert dict(zip(header, rows[0], strict=True))["Total Tokens"] == row["Total Tokens"]
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "=cmd|' /C calc'!A0", "a\x00b\x1bc"])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@x", "=cmd|' /C calc'!A0", "a\x00b\x1bc", "\n=1", " =1"]
+)
 def test_text_is_never_a_formula(tmp_path: Path, text: str) -> None:
     row = {**row_of("a", sample.built()), "Model": text}
     path = write_xlsx(tmp_path / "t.xlsx", [row])
@@ -61,7 +63,7 @@ def test_text_is_never_a_formula(tmp_path: Path, text: str) -> None:
     cell = sheet.cell(2, list(row).index("Model") + 1)
     assert cell.data_type == "s"
     cells = next(csv.DictReader(io.StringIO(csv_text([row]))))
-    assert not cells["Model"].startswith(("=", "+", "-", "@"))
+    assert not cells["Model"].lstrip().startswith(("=", "+", "-", "@"))
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

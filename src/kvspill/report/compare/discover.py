@@ -8,6 +8,7 @@ from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMN, CONFIGURATION, SHAPING, finite
 from kvspill.report.compare.advice import Advice, advise, findings
 from kvspill.report.compare.doubts import different_lengths, kinds, named, no_ranks
+from kvspill.report.compare.matching import recorded, settings_that, values_of
 from kvspill.report.compare.run import Run
 from kvspill.report.compare.spreads import (
     CANDIDATES,
@@ -20,7 +21,7 @@ from kvspill.report.compare.spreads import (
     slices,
     variation,
 )
-from kvspill.report.settings import DEFAULT, canonical
+from kvspill.report.settings import canonical
 
 _NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
 _COIN = 6
@@ -170,19 +171,14 @@ def _doubts(names: Names, pairs: Sequence[Pair], overall: Slice) -> Iterator[str
 
 def _unlike(first: Sequence[Run], second: Sequence[Run]) -> list[str]:
     """Settings outside of the match whose values are not the same on both sides."""
-    names = dict.fromkeys(name for run in (*first, *second) for name in (*run.config, *(run.others or {})))
-    found = []
-    for name in names:
-        sides = [
-            {canonical(run.config.get(name, (run.others or {}).get(name, DEFAULT))) for run in side}
-            for side in (first, second)
-        ]
-        recorded = all(
-            any(name in run.config or run.others is not None for run in side) for side in (first, second)
-        )
-        if name != "seed" and recorded and sides[0] != sides[1]:
-            found.append(name)
-    return found
+    return settings_that(
+        (*first, *second),
+        lambda name: (
+            recorded(first, name)
+            and recorded(second, name)
+            and values_of(first, name) != values_of(second, name)
+        ),
+    )
 
 
 def _gaps(name: str, names: Names, pairs: Sequence[Pair], overall: Slice) -> Iterator[str]:

@@ -5,8 +5,9 @@ from typing import Any
 
 from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT
 from kvspill.report.compare.discover import Discovery
-from kvspill.report.compare.render import Section, Table, percent, times
+from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
+from kvspill.report.numbers import percent, times
 
 _SHORT = {
     "decode_bytes_read_gb": "decode bytes",

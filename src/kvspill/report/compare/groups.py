@@ -6,9 +6,8 @@ from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.doubts import no_ranks
-from kvspill.report.compare.matching import by_settings
+from kvspill.report.compare.matching import by_settings, settings_that, values_of
 from kvspill.report.compare.run import INFERENCE, Run, unranked
-from kvspill.report.settings import DEFAULT, canonical
 
 _NAMED_SETTINGS = 6
 METRIC_OF_KIND = {INFERENCE: WALL_THROUGHPUT}
@@ -132,14 +131,7 @@ def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
 
 def _unlike(runs: Sequence[Run]) -> list[str]:
     """What else differs between the groups: a rank over unlike loads is no rank of devices."""
-    names = dict.fromkeys(name for run in runs for name in (*run.config, *(run.others or {})))
-    found = []
-    for name in names:
-        if name == "seed":
-            continue
-        values = {canonical(run.config.get(name, (run.others or {}).get(name, DEFAULT))) for run in runs}
-        if len(values) > 1:
-            found.append(name)
+    found = settings_that(runs, lambda name: len(values_of(runs, name)) > 1)
     if not found:
         return []
     more = f" and {len(found) - _NAMED_SETTINGS} more" if len(found) > _NAMED_SETTINGS else ""

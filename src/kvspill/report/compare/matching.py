@@ -1,6 +1,6 @@
 """Which runs of two sides belong together: equal settings, whichever file they were read from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +36,9 @@ def match_sides(first: Sequence[Run], second: Sequence[Run]) -> Matching:
     """
     sides = (first, second)
     varying = [
-        name
-        for name in _names((*first, *second))
-        if any(len({_setting(run, name) for run in side}) > 1 for side in sides)
+        name for name in _names((*first, *second)) if any(len(values_of(side, name)) > 1 for side in sides)
     ]
-    ignored = [name for name in varying if not all(_recorded(side, name) for side in sides)]
+    ignored = [name for name in varying if not all(recorded(side, name) for side in sides)]
     by = _needed([name for name in varying if name not in ignored], (*first, *second))
     keyed: list[dict[tuple[str, ...], list[Run]]] = [{}, {}]
     for found, runs in zip(keyed, sides, strict=True):
@@ -69,6 +67,15 @@ def by_settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return found
 
 
+def settings_that(runs: Sequence[Run], differ: Callable[[str], bool]) -> list[str]:
+    """The settings of these runs, the seed and the name apart, of which that is true."""
+    return [name for name in _names(runs) if name != NAME and differ(name)]
+
+
+def values_of(runs: Iterable[Run], name: str) -> set[str]:
+    return {_setting(run, name) for run in runs}
+
+
 def _names(runs: Iterable[Run]) -> list[str]:
     """Every setting that could tell configurations apart: the common ones first, whole blocks last."""
     others: dict[str, Any] = {}
@@ -87,7 +94,7 @@ def _setting(run: Run, name: str) -> str:
     return canonical((run.others or {}).get(name, DEFAULT))
 
 
-def _recorded(side: Sequence[Run], name: str) -> bool:
+def recorded(side: Sequence[Run], name: str) -> bool:
     """Whether a run of this side says anything of the setting, be it that it has its default."""
     if name == NAME:
         return True

@@ -1,18 +1,18 @@
-"""How comparisons are written: sections of text and tables as Markdown, rows as CSV, data as JSON."""
+"""How comparisons are written: sections of text and tables as Markdown, data as JSON."""
 
-import csv
 import io
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-NONE = "-"
+from kvspill.report.numbers import NONE
+
 _NUMBER = 24
 """No figure is longer: what is, is a sentence that starts with one."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+"""Escape sequences, line ends, and what turns the direction of writing round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,49 +86,6 @@ def _alignment(rule: str, numeric: Sequence[bool]) -> str:
     return "|" + "|".join(f"{p[:-1]}:" if right else p for p, right in zip(parts, numeric, strict=True)) + "|"
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    names = list(rows[0]) if rows else []
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: _quoted(value) for name, value in row.items()})
-    return text.getvalue()
-
-
-def _quoted(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets an apostrophe."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
-
-
 def json_text(value: Any) -> str:
     data = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
     return json.dumps(data, indent=1, allow_nan=False) + "\n"
-
-
-def times(value: float | None) -> str:
-    """A ratio: 2.62x."""
-    return NONE if value is None else f"{value:.2f}x"
-
-
-def percent(value: float | None, digits: int = 0) -> str:
-    return NONE if value is None else f"{value:.{digits}%}"
-
-
-def figure(value: float | None, digits: int = 2) -> str:
-    """A number a reader can take in: thousands separated, small ones with the digits that they need."""
-    if value is None:
-        return NONE
-    if value and abs(value) < 10**-digits:
-        digits = min(9, digits - math.floor(math.log10(abs(value))))
-    return f"{value:,.{digits}f}"
-
-
-def significant(value: float | None, digits: int = 4) -> str:
-    """A number with no more digits than its measurement has: histograms keep three and a bit."""
-    if value is None or not value:
-        return figure(value)
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(0, places)}f}"

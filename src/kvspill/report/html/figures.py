@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvspill.records import GIB
-from kvspill.report.compare.render import figure as number
-from kvspill.report.compare.render import significant
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     PERCENTILES,
@@ -25,6 +23,8 @@ from kvspill.report.html.facts import (
     timeline,
 )
 from kvspill.report.html.specs import Spec
+from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import significant
 
 PARTS = {
     "queue wait": "queue_wait_completed_ms",

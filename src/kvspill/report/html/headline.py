@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvspill.report.columns import finite
-from kvspill.report.compare.render import figure as number
-from kvspill.report.compare.render import significant
 from kvspill.report.html.facts import Labelled, cache_stat
+from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import significant
 from kvspill.result.catalog import shown_at
 from kvspill.result.cautions import EVERYTHING, MODELLED_TIER, Severity, kind_of
 from kvspill.result.metrics import Area, Figure, Place

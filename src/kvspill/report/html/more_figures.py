@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite
-from kvspill.report.compare.render import figure as number
-from kvspill.report.compare.render import significant
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     VERBS,
@@ -20,6 +18,8 @@ from kvspill.report.html.facts import (
 )
 from kvspill.report.html.figures import Figure, plain_rows, stat_rows
 from kvspill.report.html.specs import Spec
+from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import significant
 from kvspill.report.settings import canonical
 
 _PHASES = {

@@ -8,9 +8,9 @@ from typing import Any
 from kvspill.records import GIB
 from kvspill.report.bottleneck import verdict as bottleneck_sentence
 from kvspill.report.columns import finite
-from kvspill.report.compare.render import figure as number
-from kvspill.report.compare.render import significant
 from kvspill.report.html.facts import Labelled, autoscaling, search_lever
+from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import significant
 
 NONE = "not measured"
 _PERCENTILE = re.compile(r"_p\d+_ms$")

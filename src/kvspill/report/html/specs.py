@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kvspill.report.compare.render import figure
+from kvspill.report.numbers import figure
 
 Spec = dict[str, Any]
 

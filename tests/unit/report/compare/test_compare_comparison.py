@@ -8,9 +8,10 @@ from kvspill.report.compare.comparison import Comparison, Line, compare
 from kvspill.report.compare.comparison_view import sections
 from kvspill.report.compare.gate import check_gate
 from kvspill.report.compare.groups import rank
-from kvspill.report.compare.render import csv_text, markdown
+from kvspill.report.compare.render import markdown
 from kvspill.report.compare.run import INFERENCE, Run
 from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, WORSE
+from kvspill.report.tables import csv_text
 from unit.report.compare.made import run
 
 
@@ -172,10 +173,11 @@ def test_a_group_shows_both_with_and_without_its_incomplete_trial() -> None:
 
 
 def test_markdown_and_csv_carry_no_control_characters_or_formulas() -> None:
-    hostile = "\x1b[31m|<script>\n=1+1"
+    hostile = "\x1b[31m|<script>\n=1+1\u202e"
     found = compare(side(1, 2, config={"model": hostile}), side(1, 2, config={"model": "b"}))
     text = markdown("t", sections(found))
     assert "\x1b" not in text
+    assert "\u202e" not in text
     assert "<script" not in text
     assert "\\|" in text
     assert csv_text([{"a": "=cmd()"}]) == "a\n'=cmd()\n"

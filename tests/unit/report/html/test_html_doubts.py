@@ -13,7 +13,6 @@ from unit.result import sample
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
 
-from kvspill.report.compare.render import significant
 from kvspill.report.html import page as page_module
 from kvspill.report.html.facts import curve, labelled
 from kvspill.report.html.figures import Figure, figures
@@ -21,6 +20,7 @@ from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.page import build_page
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
+from kvspill.report.numbers import significant
 from kvspill.result.schema import Result
 
 

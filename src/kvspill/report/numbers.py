@@ -1,0 +1,32 @@
+"""How numbers are written for a reader: ratios, shares, and figures with the digits that they need."""
+
+import math
+
+NONE = "-"
+"""What was not measured."""
+
+
+def times(value: float | None) -> str:
+    """A ratio: 2.62x."""
+    return NONE if value is None else f"{value:.2f}x"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    return NONE if value is None else f"{value:.{digits}%}"
+
+
+def figure(value: float | None, digits: int = 2) -> str:
+    """A number a reader can take in: thousands separated, small ones with the digits that they need."""
+    if value is None:
+        return NONE
+    if value and abs(value) < 10**-digits:
+        digits = min(9, digits - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"
+
+
+def significant(value: float | None, digits: int = 4) -> str:
+    """A number with no more digits than its measurement has: histograms keep three and a bit."""
+    if value is None or not value:
+        return figure(value)
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(0, places)}f}"
