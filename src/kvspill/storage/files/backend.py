@@ -94,7 +94,8 @@ class FilesBackend(Backend):
             raise ValueError(f"the given plane does not fit {leases} x {options.io_size} bytes")
         self._verify = Verify[options.verify.upper()]
         self._mover = by_threads(options.io_threads, options.write_threads, clock_ns)
-        self._place = PLACES[options.layout]((), options.shape)
+        self.place = PLACES[options.layout]((), options.shape)
+        """Where objects lie; complete after prepare."""
         self._runs: list[RunDir] = []
         self._engine = "threads"
         self._closing = threading.Lock()
@@ -108,15 +109,15 @@ class FilesBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        accesses = [site.access for site in self._place.sites]
-        about = [self._place.about] if self._place.about else []
+        accesses = [site.access for site in self.place.sites]
+        about = [self.place.about] if self.place.about else []
         about += sorted({access.description for access in accesses})
         if self.engine_fallback is not None:
             about.append(f"threads instead of io_uring: {self.engine_fallback[0]}")
         elif self._engine == "io_uring":
             about.append("io_uring")
         return Capabilities(
-            name=self._place.name,
+            name=self.place.name,
             modelled=False,
             direct_io=bool(accesses) and all(access.direct for access in accesses),
             verifies=self._verify is not Verify.OFF,
@@ -149,7 +150,7 @@ class FilesBackend(Backend):
         return [run.path for run in self._runs]
 
     def stored_bytes(self, nbytes: int) -> int:
-        return self._place.stored_bytes(nbytes)
+        return self.place.stored_bytes(nbytes)
 
     async def prepare(self, progress: Progress) -> None:
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
@@ -177,8 +178,8 @@ class FilesBackend(Backend):
             sites.append(Site(run, access, sync, self._verify, self._plane, self.tally))
         alignment = max(site.access.alignment for site in sites)
         shape = replace(self._options.shape, alignment=alignment)
-        self._place = PLACES[self._options.layout](sites, shape)
-        self._place.prepare()
+        self.place = PLACES[self._options.layout](sites, shape)
+        self.place.prepare()
         if self._options.io_engine == "io_uring":
             self._take_ring()
         self._mover.start()
@@ -188,7 +189,7 @@ class FilesBackend(Backend):
         """Put rings in the threads' place, or note why not."""
         options = self._options
         try:
-            if not all(site.access.direct for site in self._place.sites):
+            if not all(site.access.direct for site in self.place.sites):
                 raise RingError(
                     "O_DIRECT is not in use, and without it a ring is but threads in the kernel",
                     "name a directory where --direct on works",
@@ -213,19 +214,19 @@ class FilesBackend(Backend):
             )
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        place = self._place
+        place = self.place
         return await self._mover.loads.submit(
             [ReadJob(place, self._identify(ref), ref.nbytes) for ref in batch]
         )
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        place = self._place
+        place = self.place
         return await self._mover.stores.submit(
             [WriteJob(place, self._identify(ref), ref.nbytes, source) for ref, source in batch]
         )
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        place = self._place
+        place = self.place
         return await self._mover.removals.submit([DeleteJob(place, self._identify(ref)) for ref in batch])
 
     def _identify(self, ref: ObjectRef) -> Identity:
@@ -248,6 +249,6 @@ class FilesBackend(Backend):
             stuck = self._mover.join(self._clock_ns() + _JOIN_NS)
             # A stuck thread may wake up later: its descriptor must not have become another file's.
             if not stuck:
-                self._place.close()
+                self.place.close()
             for run in runs:
                 self.left_behind += [str(run.path / name) for name in run.remove(keep_fds=stuck > 0)]
