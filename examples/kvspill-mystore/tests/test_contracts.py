@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from kvspill.testing.backends import BackendSuite
 from kvspill_mystore import trace
 from kvspill_mystore.backend import PLUGIN, LogBackend
 
 from kvspill.storage.base import Backend, ObjectRef
+from kvspill.testing.backends import BackendSuite
 from kvspill.testing.traces import TraceSuite
 
 

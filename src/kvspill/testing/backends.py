@@ -7,7 +7,7 @@
         plugin = PLUGIN
         addresses = ("my://localhost/bucket",)
 
-Settings of the run and options of the plug-in are fixtures that may be overridden, also with parameters.
+The fixture `settings` has the settings of the run; overridden with parameters it runs the suite for each.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from typing import Any, ClassVar
 import pytest
 
 from kvspill.config import Config
-from kvspill.plugins import Plugin
 from kvspill.records import MIB, NS_PER_SEC, Completion, Tier
 from kvspill.storage.base import VIRTUAL, Backend, BackendContext, Note, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
+from kvspill.testing.declarations import DeclarationSuite
 from kvspill.world import World, run_real, run_virtual
 
 SIZES = (1, 100, 4096, 5000, MIB, MIB + 1, 9 * MIB + 513)
@@ -68,10 +68,11 @@ async def written(backend: Backend, refs: Sequence[ObjectRef]) -> list[Completio
     return await ok(backend.write(items(refs)), len(refs))
 
 
-class BackendSuite:
+class BackendSuite(DeclarationSuite):
     """The contract. Names that begin with Test are collected, so the subclass must have such a one."""
 
-    plugin: ClassVar[Plugin]
+    options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Options of the plug-in to test it with."""
     tier: ClassVar[Tier] = Tier.STORAGE
     capacity_bytes: ClassVar[int] = 128 * MIB
     """What the backend may hold; the tests need 64 MiB and write more than that in turn."""
@@ -80,11 +81,6 @@ class BackendSuite:
     @pytest.fixture
     def settings(self) -> Mapping[str, Any]:
         """Settings of the run beside the defaults."""
-        return {}
-
-    @pytest.fixture
-    def options(self) -> Mapping[str, Any]:
-        """Options of the plug-in beside its defaults."""
         return {}
 
     def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:  # noqa: ARG002
@@ -96,11 +92,8 @@ class BackendSuite:
         return list(tmp_path.iterdir())
 
     @pytest.fixture
-    def context(
-        self, settings: Mapping[str, Any], options: Mapping[str, Any], tmp_path: Path
-    ) -> Callable[[World], BackendContext]:
+    def context(self, settings: Mapping[str, Any], tmp_path: Path) -> Callable[[World], BackendContext]:
         config = Config(**{"io_size": IO_SIZE, "io_threads": IO_THREADS, **settings})
-        defaults = {option.name: option.default for option in self.plugin.options}
 
         def make(world: World) -> BackendContext:
             return BackendContext(
@@ -113,7 +106,7 @@ class BackendSuite:
                 roots=(tmp_path,),
                 addresses=self.addresses,
                 plane=None if world.virtual else shared_plane(),
-                options={**defaults, **options},
+                options=self.plugin.filled(self.options),
             )
 
         return make
@@ -142,14 +135,8 @@ class BackendSuite:
 
         return go
 
-    def test_its_declaration_can_be_shown_and_asked_for(self) -> None:
-        plugin = self.plugin
-        assert re.fullmatch(r"[a-z][a-z0-9-]*", plugin.name)
-        assert plugin.help
-        assert "\n" not in plugin.help
-        assert all(re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) for scheme in plugin.schemes)
-        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", option.name) for option in plugin.options)
-        assert all(option.help for option in plugin.options)
+    def test_its_schemes_can_stand_in_an_address(self) -> None:
+        assert all(re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) for scheme in self.plugin.schemes)
 
     def test_what_was_written_can_be_read_as_often_as_wanted(self, run: Run) -> None:
         async def scenario(backend: Backend) -> None:
