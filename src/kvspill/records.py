@@ -250,7 +250,7 @@ class RequestRecord:
     prefill_ns: int
     decode_ns: int
     generated_tokens: int
-    """Tokens of the answer; none where the request only prefills."""
+    """Tokens of the answer; none on a prefill node."""
     failure: str | None = None
     load_ns: int = 0
     """Time until the blocks that were found had been loaded; waits included. 0 without blocks."""
@@ -261,6 +261,25 @@ class RequestRecord:
     """What was read for it from any tier."""
     reused_bytes: int = 0
     """The part of that which was in the cache before: no re-reads of what it wrote itself."""
+    ttft_ns: int | None = None
+    """From the intended time to the end of the first decode read, and the time of the prefill (S12); None
+    where no token is generated."""
+    prefill_compute_ns: int = 0
+    """The part of generation_ns before the first token: computing what the cache could not give."""
+    waited_generation_ns: int = 0
+    """How long, while this request waited, the turn before it was generating its answer (S11)."""
+
+    @property
+    def tpot_ns(self) -> int | None:
+        """Time per generated token: decode storage and generation (S12); None without tokens."""
+        if not self.generated_tokens:
+            return None
+        return (self.decode_ns + self.generation_ns - self.prefill_compute_ns) // self.generated_tokens
+
+    @property
+    def added_ns(self) -> int:
+        """What queue and storage add: end-to-end without generation, its own and its predecessor's (S11)."""
+        return max(0, self.end_to_end_ns - self.generation_ns - self.waited_generation_ns)
 
     @property
     def storage_ttft_ns(self) -> int:

@@ -89,17 +89,22 @@ class Auditor(Recorder):
         self._requests["failed" if record.failure else "completed"] += 1
         decode_reads = self._decode_reads.pop(record.request.key, 0)
         if record.failure is None and record.generated_tokens:
-            needed = self._decode_reads_needed(record.generated_tokens)
+            needed = self._decode_reads_needed(record)
             assert decode_reads == needed, f"{decode_reads} of {needed} decode reads served: {record}"
         assert record.other_ns >= 0
         self._check()
 
-    def _decode_reads_needed(self, generated_tokens: int) -> int:
+    def _decode_reads_needed(self, record: RequestRecord) -> int:
         """How often a request has to read its entry before its tokens may count."""
         assert self.config is not None
+        generated_tokens = record.generated_tokens
         if self.config.io_model == "stream":
             return -(-generated_tokens // self.config.stream_tokens_per_read)
-        return 0 if self.config.io_model == "prefix" else 1 + -(-generated_tokens // 32)
+        if self.config.io_model == "prefix" or (
+            record.request.context_tokens >= self.config.prefill_only_tokens
+        ):
+            return 0
+        return 1 + -(-generated_tokens // 32)
 
     def _note(self, *what: object) -> None:
         self._trace.update(repr(what).encode())

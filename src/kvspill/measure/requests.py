@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kvspill.measure.histograms import Histogram
 from kvspill.records import HitType, QoS, RequestRecord
 
-PARTS = ("end_to_end", "queue", "storage", "generation", "other", "prefill", "decode")
+PARTS = ("end_to_end", "queue", "storage", "generation", "other", "prefill", "decode", "ttft", "tpot")
 SAMPLE_ROWS = 1000
 
 
@@ -54,6 +54,10 @@ class RequestTally:
         parts["other"].record(record.other_ns)
         parts["prefill"].record(record.prefill_ns)
         parts["decode"].record(record.decode_ns)
+        if record.ttft_ns is not None:
+            parts["ttft"].record(record.ttft_ns)
+        if record.tpot_ns is not None:
+            parts["tpot"].record(record.tpot_ns)
         self.by_qos[record.request.qos].record(end_to_end_ns)
         self.queue_by_qos[record.request.qos].record(queue_ns)
         self.sample.add(

@@ -248,18 +248,19 @@ class Engine:
     async def _serve_next(self, begin: Callable[[], None]) -> None:
         """Wait for a request and serve it; begin is called once there is one."""
         self._population.take_in(self._world.now_ns())
-        request, intended_ns = await self._queue.take()
+        request, intended_ns, waited_generation_ns = await self._queue.take()
         begin()
         self._in_service[request] = self._world.now_ns() - intended_ns
-        await self._serve(request, intended_ns)
+        generated_ns = await self._serve(request, intended_ns, waited_generation_ns)
         del self._in_service[request]
-        self._queue.done(request)
+        self._queue.done(request, generated_ns)
         self._population.answered(request)
         self._check_finished()
         # A device that answers at once must not keep the loop from anything else.
         await asyncio.sleep(0)
 
-    async def _serve(self, request: Request, intended_ns: int) -> None:
+    async def _serve(self, request: Request, intended_ns: int, waited_generation_ns: int) -> tuple[int, int]:
+        """Serve a request; returns from when to when it generated its answer."""
         started_ns = self._world.now_ns()
         service = Service(request, self._world.now_ns, lambda: self._halted, self._observer.cache_call)
         await self._io_model.serve(service, self._cache)
@@ -267,10 +268,12 @@ class Engine:
         self.prefix_bytes_saved += service.prefix_hit_bytes
         # A failed request holds its server as long as its answer would have taken: users don't come sooner.
         generating_ns = self._world.now_ns()
+        first_token_ns = generating_ns if service.first_decode_ns is None else service.first_decode_ns
         generated_tokens = 0 if service.only_prefills else request.generate_tokens
         prefilled = service.recomputed_tokens
         prefill_tokens = request.context_tokens if prefilled is None else prefilled
-        duration_ns = self._generation.duration_ns(generated_tokens, prefill_tokens)
+        prefill_compute_ns = self._generation.prefill_ns(prefill_tokens)
+        duration_ns = prefill_compute_ns + self._generation.answer_ns(generated_tokens)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)
         if self._halted:
@@ -298,5 +301,9 @@ class Engine:
                 recomputed_tokens=service.recomputed_tokens,
                 read_bytes=service.read_bytes,
                 reused_bytes=service.reused_bytes,
+                ttft_ns=first_token_ns - intended_ns + prefill_compute_ns if generated_tokens else None,
+                prefill_compute_ns=prefill_compute_ns,
+                waited_generation_ns=waited_generation_ns,
             )
         )
+        return generating_ns, finished_ns

@@ -10,6 +10,10 @@ class Generation:
     ns_per_token: int
     ns_per_prefill_token: int = 0
 
-    def duration_ns(self, generated_tokens: int, prefill_tokens: int) -> int:
-        """Time for a request; what need not be prefilled, because it was loaded, takes none."""
-        return self.ns_per_token * generated_tokens + self.ns_per_prefill_token * prefill_tokens
+    def prefill_ns(self, tokens: int) -> int:
+        """Time until the first token; what need not be prefilled, because it was loaded, takes none."""
+        return self.ns_per_prefill_token * tokens
+
+    def answer_ns(self, tokens: int) -> int:
+        """Time for the tokens of an answer."""
+        return self.ns_per_token * tokens

@@ -22,7 +22,7 @@ class RequestQueue:
 
     def __init__(self, max_queue: int):
         self._max_queue = max_queue
-        self._eligible: asyncio.PriorityQueue[tuple[_Rank, Request, int]] = asyncio.PriorityQueue()
+        self._eligible: asyncio.PriorityQueue[tuple[_Rank, Request, int, int]] = asyncio.PriorityQueue()
         self._chains: dict[tuple[int, int], _Chain] = {}
         self._waiting = 0
         self._sequence = 0
@@ -48,53 +48,57 @@ class RequestQueue:
         self._push(request, intended_ns)
         return True
 
-    async def take(self) -> tuple[Request, int]:
-        """The next request to serve, with its intended time."""
+    async def take(self) -> tuple[Request, int, int]:
+        """The next request to serve, its intended time, and how long the turn before it was generating
+        while it waited (S11)."""
         if self._eligible.empty():
             self._idle_servers += 1
             self._idle.set()
             try:
-                _rank, request, intended_ns = await self._eligible.get()
+                first = await self._eligible.get()
             finally:
                 self._idle_servers -= 1
                 if self._idle_servers == 0:
                     self._idle.clear()
         else:
-            _rank, request, intended_ns = self._eligible.get_nowait()
-        return request, intended_ns
+            first = self._eligible.get_nowait()
+        _rank, request, intended_ns, waited_generation_ns = first
+        return request, intended_ns, waited_generation_ns
 
     async def someone_idle(self) -> None:
         """Wait until a server has nothing to do."""
         await self._idle.wait()
 
-    def done(self, request: Request) -> None:
-        """A request left service: the turn after it may be served."""
+    def done(self, request: Request, generated_ns: tuple[int, int] = (0, 0)) -> None:
+        """A request left service, after generating from when to when: the turn after it may be served."""
         conversation = (request.user, request.conversation)
         chain = self._chains[conversation]
         if chain.waiting:
             self._waiting -= 1
-            self._push(*chain.waiting.popleft())
+            following, intended_ns = chain.waiting.popleft()
+            from_ns, to_ns = generated_ns
+            self._push(following, intended_ns, max(0, to_ns - max(from_ns, intended_ns)))
         else:
             del self._chains[conversation]
 
     def content(self) -> list[tuple[Request, int]]:
         """All that is still here, each with its intended time."""
         # The priority queue has no public view of its content.
-        eligible = [(request, intended_ns) for _rank, request, intended_ns in self._eligible._queue]  # type: ignore[attr-defined]
+        eligible = [(request, intended_ns) for _rank, request, intended_ns, _ in self._eligible._queue]  # type: ignore[attr-defined]
         return eligible + [waiting for chain in self._chains.values() for waiting in chain.waiting]
 
     def clear(self) -> int:
         """Send away whoever waits; what is in service goes on. Returns how many were sent away."""
         sent_away = len(self)
         while not self._eligible.empty():
-            _rank, request, _intended_ns = self._eligible.get_nowait()
+            _rank, request, *_ = self._eligible.get_nowait()
             del self._chains[request.user, request.conversation]
         for chain in self._chains.values():
             chain.waiting.clear()
         self._waiting = 0
         return sent_away
 
-    def _push(self, request: Request, intended_ns: int) -> None:
+    def _push(self, request: Request, intended_ns: int, waited_generation_ns: int = 0) -> None:
         self._sequence += 1
         rank = (request.qos, intended_ns, request.user, request.turn, self._sequence)
-        self._eligible.put_nowait((rank, request, intended_ns))
+        self._eligible.put_nowait((rank, request, intended_ns, waited_generation_ns))

@@ -28,5 +28,10 @@ class Digest:
         self._sum = (self._sum + int.from_bytes(hashed, "big")) % _MODULUS
         self._requests += 1
 
+    def merge(self, other: "Digest") -> None:
+        """Take in the requests of another part of the load: all parts make the digest of the whole."""
+        self._sum = (self._sum + other._sum) % _MODULUS
+        self._requests += other._requests
+
     def hexdigest(self) -> str:
         return hashlib.sha256(f"{self._requests} {self._sum:064x}".encode()).hexdigest()

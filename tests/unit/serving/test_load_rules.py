@@ -126,11 +126,11 @@ def test_the_mlperf_model_reads_the_entry_once_and_once_per_batch_of_32_tokens()
     assert {op.nbytes for op in reads} == {10 * BYTES_PER_TOKEN}
 
 
-def test_from_10000_context_tokens_a_request_only_prefills_and_generates_nothing():
+def test_from_10000_context_tokens_a_request_only_prefills_and_still_generates_its_answer():
     _engine, oracle, _ = serve(Script([ask(0, context=10_000)]), servers=1, ms_per_token=30)
     assert [op.verb for op in oracle.ops] == ["write"]
-    assert oracle.requests[0].generated_tokens == 0
-    assert oracle.requests[0].generation_ns == 0
+    assert oracle.requests[0].generated_tokens == 10
+    assert oracle.requests[0].generation_ns == 10 * 30 * MS
 
 
 def test_l3_unfinished_requests_are_counted_with_their_wait():

@@ -1,5 +1,6 @@
 """Claims about the digest (S9): it tells work apart, not order or time, and needs no memory per user."""
 
+import random
 import sys
 
 from hypothesis import given
@@ -32,6 +33,21 @@ def test_neither_the_order_of_requests_nor_that_of_their_operations_matters(work
     shuffled = [(request, rng.sample(plan, len(plan))) for request, plan in work]
     rng.shuffle(shuffled)
     assert digest(shuffled) == digest(work)
+
+
+@given(WORK, st.integers(1, 7), st.randoms())
+def test_digests_of_users_divided_over_ranks_merge_into_that_of_the_whole(
+    work: list[tuple[Request, list[PlannedOp]]], ranks: int, rng: random.Random
+) -> None:
+    """S9: independent of order, so that the digests of ranks merge into that of the whole."""
+    parts = [Digest() for _ in range(ranks)]
+    for request, plan in work:
+        parts[request.user % ranks].add(request, plan)
+    rng.shuffle(parts)
+    merged = Digest()
+    for part in parts:
+        merged.merge(part)
+    assert merged.hexdigest() == digest(work)
 
 
 @given(WORK, WORK)

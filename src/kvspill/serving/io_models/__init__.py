@@ -53,6 +53,8 @@ class Service:
     """Told from when to when a cache call took, also one that the end of the run cut off."""
     prefill_ns: int = 0
     decode_ns: int = 0
+    first_decode_ns: int | None = None
+    """When the first decode read ended; None where decoding touches no storage."""
     failure: str | None = None
     read_bytes: int = 0
     """What was read for it from any tier."""
@@ -60,7 +62,7 @@ class Service:
     """The part of that which others (or its own earlier turns) had left in the cache."""
     prefix_hit_bytes: int = 0
     only_prefills: bool = False
-    """True where the request generates nothing here."""
+    """True on a prefill node: the request generates nothing here."""
     load_ns: int = 0
     loaded_tokens: int = 0
     recomputed_tokens: int | None = None
@@ -87,6 +89,8 @@ class Service:
             result = await call
         finally:
             self.decode_ns += self._over(started_ns)
+            if self.first_decode_ns is None:
+                self.first_decode_ns = self.clock_ns()
         self._go_on()
         return result
 

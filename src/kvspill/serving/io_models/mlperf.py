@@ -48,9 +48,9 @@ class MlperfModel(InTheOpen):
             if hit and purpose is Purpose.PROMPT:
                 service.prefix_hit_bytes = nbytes
         nbytes = request.context_tokens * per_token
-        reads = self._decode_reads(request)
-        service.only_prefills = reads == 0
-        await serve_own(service, cache, nbytes, reads, cache.release)
+        # S17: one that only prefills because of its length still generates its tokens.
+        service.only_prefills = self._options.prefill_only
+        await serve_own(service, cache, nbytes, self._decode_reads(request), cache.release)
 
     async def _read_or_rebuild(
         self, service: Service, cache: Cache, key: str, nbytes: int, purpose: Purpose, hit_type: HitType
