@@ -169,8 +169,8 @@ class Completion:
 
     @property
     def host_ns(self) -> int:
-        """All that was not inside the device: waiting for a thread included (S2)."""
-        return max(0, self.total_ns - self.device_ns)
+        """What was spent neither inside the device nor waiting to be taken up (S2)."""
+        return max(0, self.total_ns - self.device_ns - self.queue_ns)
 
 
 class OpRecord(NamedTuple):

@@ -14,14 +14,18 @@ _PENDING_VALUES = 5 << 13
 
 
 class Latencies:
-    """One histogram per component of an operation's time (S2).
+    """One histogram per component of an operation's time: total = device + queue + host (S2).
+
+    Only storage has I/O lanes to wait for, as many as were asked for. In memory the wait is for a thread of
+    ours, which is host time (E11).
 
     Times wait in one array, each with its count, and are divided into their components in bulk.
     """
 
-    __slots__ = ("_histograms", "_pending")
+    __slots__ = ("_histograms", "_lanes", "_pending")
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: bool = True) -> None:
+        self._lanes = lanes
         self._histograms = {name: Histogram() for name in COMPONENTS}
         self._pending = array("q")
 
@@ -40,11 +44,12 @@ class Latencies:
         self._pending = array("q")
         submitted_ns, started_ns, finished_ns, device_ns, counts = times.T
         total_ns = finished_ns - submitted_ns
+        queue_ns = started_ns - submitted_ns if self._lanes else np.zeros_like(total_ns)
         values = {
             "total": total_ns,
             "device": device_ns,
-            "host": np.maximum(total_ns - device_ns, 0),
-            "queue": started_ns - submitted_ns,
+            "host": np.maximum(total_ns - device_ns - queue_ns, 0),
+            "queue": queue_ns,
         }
         for name, histogram in self._histograms.items():
             histogram.record_array(np.repeat(values[name], counts))
@@ -76,12 +81,14 @@ class Lane:
     in_flight_at_end: int = 0
     """Operations that the end of the window found under way: in the latencies with their age then (S16)."""
     in_flight_oldest_ns: int = 0
-    latencies: Latencies = field(default_factory=Latencies)
-    demotion_latencies: Latencies = field(default_factory=Latencies)
+    latencies: Latencies = field(init=False)
+    demotion_latencies: Latencies = field(init=False)
     pieces: Histogram = field(default_factory=Histogram)
 
     def __post_init__(self) -> None:
         self.column = f"{self.tier.value}_{self.verb.value}_bytes"
+        self.latencies = Latencies(lanes=self.tier is Tier.STORAGE)
+        self.demotion_latencies = Latencies(lanes=self.tier is Tier.STORAGE)
 
     @property
     def op_count(self) -> int:

@@ -167,6 +167,9 @@ def _tier_latencies(result: Mapping[str, Any]) -> Iterator[Part]:
             # No thousands separators: logs are searched for this line.
             text = f"{name} {verb.capitalize()} P95: {total:.2f} ms{label(result, tier)}"
             rows.append((text, f"device {device:,.2f} ms, host {host:,.2f} ms"))
+            queue = cache.get(f"{tier}_{verb}_queue_p95_ms")
+            if tier == "storage" and queue:
+                rows.append(("  waiting for an I/O thread", f"queue {queue:,.2f} ms"))
     yield pairs(rows or [("No operation completed in the window", "")])
 
 

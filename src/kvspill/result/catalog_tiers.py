@@ -240,8 +240,10 @@ TIERS = (
         "{tier}_{verb}{component}_{stat}_ms",
         "ms",
         "per entry: total (no suffix) from submission to completion; device = union of the pieces' time "
-        "inside system calls; host = total - device; queue = submission until a thread took it up",
-        "device tells drives apart; host and queue say what the software added.",
+        "inside system calls; queue = wait for one of the --io-threads lanes of the storage tier, 0 in the "
+        "memory tiers; host = total - device - queue; what is in flight at the end of the window counts with "
+        "its age then",
+        "device tells drives apart; queue says whether more lanes would help; host is the software.",
         "Entries differ in size: compare equal workloads, or io_time_per_gib_ms.",
         _tier_latency,
         "cache_stats",

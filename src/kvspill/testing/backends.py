@@ -225,7 +225,7 @@ class BackendSuite(DeclarationSuite):
             for answer in answers:
                 assert answer.submitted_ns <= answer.started_ns <= answer.finished_ns
                 assert 0 <= answer.device_ns <= answer.finished_ns - answer.started_ns
-                assert answer.device_ns + answer.host_ns == answer.total_ns
+                assert answer.queue_ns + answer.device_ns + answer.host_ns == answer.total_ns
 
         run(scenario)
 

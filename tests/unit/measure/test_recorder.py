@@ -54,6 +54,15 @@ def test_latency_splits_into_queue_device_and_host_s2(recorder: Recorder) -> Non
     assert latencies.total.sum_ns == ns(1.0)
     assert latencies.component("queue").sum_ns == ns(0.2)
     assert latencies.component("device").sum_ns == ns(0.5)
+    assert latencies.component("host").sum_ns == ns(0.3)
+
+
+@pytest.mark.parametrize("tier", [Tier.CPU, Tier.GPU])
+def test_waiting_for_a_thread_of_ours_is_host_time_in_memory_e11(recorder: Recorder, tier: Tier) -> None:
+    recorder.op(op(15.0, submitted=14.0, started=14.2, device=0.5, tier=tier))
+    latencies = recorder.lane(tier, Verb.READ).latencies
+    assert latencies.component("queue").max_ns == 0
+    assert latencies.component("device").sum_ns == ns(0.5)
     assert latencies.component("host").sum_ns == ns(0.5)
 
 

@@ -44,7 +44,8 @@ def test_no_line_is_wider_than_80_columns_or_ends_in_blanks() -> None:
 def test_figures_are_those_of_the_result() -> None:
     text = render_summary(built())
     assert "NVME Read P95: 2000.00 ms" in text
-    assert "device 1,000.00 ms, host 1,000.00 ms" in text
+    assert "device 1,000.00 ms, host 500.00 ms" in text
+    assert "waiting for an I/O thread     queue 500.00 ms" in text
     assert "40.00 tok/s" in text
     assert "Approximate mean queue wait: 2.00s" in text
     assert "Verdict: FAIL (latency profile, 1 of 4 criteria met)" in text

@@ -58,7 +58,7 @@ CACHE: dict[str, Any] = {
     "system_prompt_reuse": 1,
     "storage_read_p95_ms": 2000.0,
     "storage_read_device_p95_ms": 1000.0,
-    "storage_read_host_p95_ms": 1000.0,
+    "storage_read_host_p95_ms": 500.0,
     "storage_read_queue_mean_ms": 500.0,
     "nvme_read_p95_ms": 2000.0,
     "storage_write_ops": 2,
