@@ -1,15 +1,12 @@
 """`kvspill clean`: remove what killed runs left in a directory, and nothing else."""
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser
 from kvspill.errors import KvspillError, UsageError
 from kvspill.records import MIB
-
-_LOOK_SECONDS = 0.05
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -34,7 +31,9 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     from kvspill.storage.rundir import clean
 
     if options.after is not None:
-        _wait_for_end(options.after)
+        from kvspill.run.cleaner import wait_for_end
+
+        wait_for_end(options.after)
     kept: list[str] = []
     removed = clean(directory, kept)
     _see_to_leftovers(directory, options.yes, removed, kept)
@@ -68,11 +67,3 @@ def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: lis
             left = remove_leftover(leftover)
             kept += [str(leftover.path / text) for text in left]
             removed += [] if left else [leftover.path]
-
-
-def _wait_for_end(pid: int) -> None:
-    """A process that is no child of ours can only be looked at."""
-    from kvspill.machine.kernel import process_exists
-
-    while process_exists(pid):
-        time.sleep(_LOOK_SECONDS)

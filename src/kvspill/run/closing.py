@@ -1,42 +1,52 @@
 """Closes the backends of a run, all of them whatever happens, and says what could not be removed."""
 
 import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kvspill.errors import KvspillError
 from kvspill.result.cautions import noted
 from kvspill.result.schema import Caution
+from kvspill.run.cleaner import start_cleaner
 from kvspill.run.progress import Progress
 from kvspill.storage.base import LEFT_BEHIND, Backend
 
 
 async def close_within(
-    seconds: float | None, backends: list[Backend], directories: Iterable[Path], progress: Progress
+    seconds: float | None,
+    backends: list[Backend],
+    directories: Sequence[Path],
+    progress: Progress,
+    hangs: bool = False,
 ) -> list[Caution]:
     """Close every backend, but let no user wait long for the removal of much data.
 
-    Where it takes longer than that, another process goes on with it once this one has ended.
+    Where it takes longer than that, another process does it once this one has ended. Where no other can be
+    started, the removal is waited for after all, unless the device hangs.
     """
     closing = asyncio.ensure_future(close_all(backends, progress))
     try:
         return await asyncio.wait_for(asyncio.shield(closing), seconds)
     except TimeoutError:
-        backends.clear()
-        for directory in directories:
-            clean = ["-m", "kvspill.cli.main", "clean", "--after", str(os.getpid()), str(directory)]
-            subprocess.Popen(
-                [sys.executable, *clean],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
+        pass
+    reasons = {directory: start_cleaner(directory) for directory in directories}
+    why = next((reason for reason in reasons.values() if reason is not None), None)
+    if why is not None and not hangs:
+        progress.say(f"waiting for the removal of files: no other process can do it ({why})")
+        return await closing
+    backends.clear()
+    left: list[Caution] = []
+    for directory, reason in reasons.items():
+        if reason is None:
+            progress.say(
+                f"The run's files in {directory} are removed in the background; should any be left, "
+                f"`kvspill clean {directory}` removes them."
             )
-        progress.say("The removal of the run's files goes on in the background.")
-        return []
+        else:
+            message = f"The run's files in {directory} stay: no other process can remove them ({reason})."
+            left.append(noted(LEFT_BEHIND, message, f"Run `kvspill clean {directory}` later."))
+    _say(left, progress)
+    return left
 
 
 async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Caution]:
@@ -49,9 +59,13 @@ async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Cau
             # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
             close_all_now([backend])
         left += [noted(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
-    for warning in left:
-        progress.say(f"warning: {warning.message} {warning.remedy}")
+    _say(left, progress)
     return left
+
+
+def _say(warnings: Iterable[Caution], progress: Progress) -> None:
+    for warning in warnings:
+        progress.say(f"warning: {warning.message} {warning.remedy}")
 
 
 def close_all_now(backends: Iterable[Backend]) -> None:

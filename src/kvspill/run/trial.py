@@ -113,9 +113,9 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             result = await trial.run(workload, interrupts)
         finally:
             seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
-            if trial is not None and trial.hangs:
-                seconds = _HANGING_CLOSING_SECONDS
-            left = await close_within(seconds, opened, plan.cache_dirs, progress)
+            hangs = trial is not None and trial.hangs
+            seconds = _HANGING_CLOSING_SECONDS if hangs else seconds
+            left = await close_within(seconds, opened, plan.cache_dirs, progress, hangs)
         result.warnings += [*fallen_back, *preconditioning_cautions(settled), *left]
         result.preconditioning = None if settled is None else asdict(settled)
         return result

@@ -1,21 +1,26 @@
 """Closing waits only so long for the removal of files; another process removes the rest."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import kvspill
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Tier
+from kvspill.result.schema import Caution
+from kvspill.run import cleaner
 from kvspill.run.closing import close_within
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import PRESETS
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 
 
 class SlowToClose(ModelledBackend):
@@ -42,29 +47,114 @@ def test_nobody_waits_longer_than_asked(takes, patience, ends):
     assert run_virtual(main, seed=1) == ends * NS_PER_SEC
 
 
-@pytest.mark.real
-def test_the_rest_is_removed_once_the_run_has_ended(tmp_path):
-    """The other process waits for the end of the one that holds the lock."""
-    holder = (
-        "import sys; from pathlib import Path; from kvspill.storage.rundir import RunDir;"
-        "run = RunDir(Path(sys.argv[1]));"
-        "print(run.path, flush=True); sys.stdin.read()"
-    )
-    running = subprocess.Popen(
-        [sys.executable, "-c", holder, str(tmp_path)],
+LEAVER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from kvspill.result.schema import Caution
+from kvspill.run import cleaner
+from kvspill.run.closing import close_within
+from kvspill.run.progress import Progress
+from kvspill.storage.rundir import RunDir
+
+class Slow:
+    async def close(self):
+        await asyncio.sleep(60)
+    def notes(self):
+        return []
+
+run = RunDir(Path(sys.argv[2]))
+backends = [Slow()]
+print(asyncio.run(close_within(0.1, backends, [Path(sys.argv[2])], Progress(quiet=False))), run.path)
+sys.stdin.read()
+"""
+"""A run whose files another process has to remove, once its standard input is closed."""
+PLANTED = (
+    "signal",
+    "json",
+    "os",
+    "time",
+    "re",
+    "stat",
+    "secrets",
+    "contextlib",
+    "pathlib",
+    "kvspill",
+    "site",
+)
+
+
+def leave(source: Path, root: Path, where: Path, **environment: str) -> "subprocess.Popen[str]":
+    """Start it in a directory; -P keeps that directory out of its own way, but not out of its children's."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", LEAVER, str(source), str(root)],
+        cwd=where,
+        env={**os.environ, **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    path = running.stdout.readline().strip()
-    clean = [sys.executable, "-m", "kvspill.cli.main", "clean", "--after", str(running.pid), str(tmp_path)]
-    cleaner = subprocess.Popen(clean, stdout=subprocess.DEVNULL)
-    with pytest.raises(subprocess.TimeoutExpired):
-        cleaner.wait(timeout=1)
-    assert os.path.isdir(path)
-    running.communicate()
-    cleaner.wait(timeout=30)
-    assert os.listdir(tmp_path) == []
+
+
+def removed(root: Path) -> bool:
+    until = time.monotonic() + 20
+    while os.listdir(root) and time.monotonic() < until:
+        time.sleep(0.05)
+    return os.listdir(root) == []
+
+
+SOURCE = Path(kvspill.__file__).parents[1]
+
+
+@pytest.mark.real
+def test_the_rest_is_removed_once_the_run_has_ended_and_nothing_planted_is_imported(tmp_path: Path) -> None:
+    root, here = tmp_path / "disk", tmp_path / "here"
+    root.mkdir()
+    here.mkdir()
+    for name in PLANTED:
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write({name!r})")
+    running = leave(SOURCE, root, here, PYTHONPATH="", PYTHONSTARTUP=str(here / "os.py"))
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("[] ")
+    time.sleep(0.3)
+    assert os.listdir(root) != []
+    _out, said = running.communicate()
+    assert f"`kvspill clean {root}` removes them." in said
+    assert removed(root)
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.real
+def test_a_checkout_that_is_not_installed_cleans_up_too(tmp_path: Path) -> None:
+    root, checkout = tmp_path / "disk", tmp_path / "checkout"
+    root.mkdir()
+    shutil.copytree(SOURCE / "kvspill", checkout / "kvspill", ignore=shutil.ignore_patterns("__pycache__"))
+    running = leave(checkout, root, tmp_path)
+    _out, said = running.communicate()
+    assert "in the background" in said, said
+    assert removed(root)
+    assert list((checkout / "kvspill" / "run").glob("__pycache__/cleaner*")), "that checkout's own was run"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("hangs", [False, True])
+def test_where_no_cleaner_can_be_started_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hangs: bool
+) -> None:
+    monkeypatch.setattr(cleaner, "_PACKAGES", str(tmp_path))
+
+    async def main(world: World) -> tuple[list[Caution], bool]:
+        backend = SlowToClose(world, 10)
+        left = await close_within(2.0, [backend], [tmp_path], Progress(quiet=False), hangs)
+        return left, backend.closed
+
+    left, closed = run_virtual(main, seed=1)
+    assert closed is not hangs
+    said = capsys.readouterr().err
+    assert "No module named 'kvspill'" in said
+    assert [warning.code for warning in left] == (["left_behind"] if hangs else [])
+    assert (f"`kvspill clean {tmp_path}`" in said) is hangs
 
 
 def test_closing_may_take_what_is_left_of_the_five_seconds_and_never_less_than_its_own() -> None:
