@@ -375,4 +375,4 @@ class RunFacts:
     errors: Mapping[tuple[Tier, Verb, str], int] = field(default_factory=dict)
     """Failed operations of the whole load by kind, those outside the window included."""
     stuck_ages_ns: tuple[int, ...] = ()
-    """How long each I/O thread that hung at the end of the load had been inside its operation."""
+    """Age of each system call that had not returned when the run could wait no longer (S16)."""

@@ -97,8 +97,8 @@ ERRORS_OUTSIDE_WINDOW = Kind(
 STUCK_IO = Kind(
     "stuck_io",
     Severity.INVALID,
-    "{threads} hung at the end, one for {oldest_seconds:.1f} s.",
-    "Check the device and the kernel log; what hung is unfinished and in no score.",
+    "{calls} had not returned when the run ended, the oldest for {oldest_seconds:.1f} s.",
+    "Check the device and the kernel log; what hung counts in the latencies with its age.",
     spoils=_FAULT,
     is_fault=True,
 )

@@ -71,8 +71,8 @@ def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
         yield kinds.ERRORS_OUTSIDE_WINDOW.of(operations=kinds.counted(outside, "operation"))
     stuck = honesty.stuck_io
     if stuck.threads:
-        threads = kinds.counted(stuck.threads, "I/O thread")
-        yield kinds.STUCK_IO.of(threads=threads, oldest_seconds=stuck.oldest_seconds)
+        calls = kinds.counted(stuck.threads, "system call")
+        yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds)
 
 
 def _capacity(measured: Measured) -> Iterator[Caution]:

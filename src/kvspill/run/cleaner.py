@@ -36,13 +36,15 @@ def start_cleaner(directory: Path) -> str | None:
         return f"{sys.executable or 'the interpreter'}: {error.strerror or error}"
     assert child.stdout is not None
     with child.stdout as said:
-        readable, _, _ = select.select([said], [], [], _READY_SECONDS_MAX)
-        first = said.readline() if readable else b""
+        if not select.select([said], [], [], _READY_SECONDS_MAX)[0]:
+            child.kill()
+            return f"it said nothing for {_READY_SECONDS_MAX:g} s"
+        first = said.readline()
         if first == _READY:
             return None
-        child.kill()
+        # It ends with an error, the last line of which says most.
         last = [first, *said.read().splitlines()][-1].decode(errors="replace").strip()
-        return last or f"it said nothing for {_READY_SECONDS_MAX:g} s"
+        return last or "it ended at once"
 
 
 def main(pid: int, directory: str) -> int:

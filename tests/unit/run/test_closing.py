@@ -51,8 +51,6 @@ LEAVER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from kvspill.result.schema import Caution
-from kvspill.run import cleaner
 from kvspill.run.closing import close_within
 from kvspill.run.progress import Progress
 from kvspill.storage.rundir import RunDir
