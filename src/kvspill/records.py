@@ -333,6 +333,8 @@ class TierFacts:
     files_opened_buffered: int = 0
     crowded_puts: int = 0
     """Writes that waited for room while all that was kept here was in use, over the whole run."""
+    counters: Mapping[str, int | float | str] = field(default_factory=dict)
+    """What the backend counted for itself, such as calls that it resumed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import resident_pages
 from kvspill.world import World, run_real
+from real.rig import start
 
 pytestmark = pytest.mark.real
 LAYOUTS = ("files", "tree", "slots", "buckets")
@@ -175,3 +176,22 @@ def test_a_ring_moves_every_layout(tmp_path: Path, layout: str, write_threads: i
         assert "io_uring" in backend.capabilities.description
 
     run(tmp_path, layout, scenario, io_engine="io_uring", write_threads=write_threads)
+
+
+@pytest.mark.parametrize("layout", ["slots", "buckets"])
+def test_the_result_of_a_run_counts_openings_and_warns_of_them(tmp_path: Path, layout: str) -> None:
+    (tmp_path / "cache").mkdir()
+    settings = ("--io-model", "prefix", "--block-tokens", "8", "--layout", layout, "--direct", "off")
+    run = start(
+        tmp_path, tmp_path / "cache", "--max-requests", "5", "--storage-capacity-gb", "0.1", *settings
+    )
+    finished = run.finish()
+    assert finished.code == 0, finished.err
+    opened = finished.result["honesty"]["files_opened"]
+    assert opened["direct"] == 0
+    assert opened["buffered"] == 1 if layout == "slots" else opened["buffered"] > 5
+    (tier,) = [tier for tier in finished.result["tiers"] if tier["tier"] == "storage"]
+    assert tier["counters"]["pages_left"] == 0
+    if tier["counters"]["pages_dropped"]:
+        texts = [warning["message"] for warning in finished.result["warnings"]]
+        assert any(f"{opened['buffered']:,} opening" in text for text in texts)

@@ -64,6 +64,8 @@ class TierFacts(Part):
     files_opened_direct: int = 0
     files_opened_buffered: int = 0
     crowded_puts: int = 0
+    counters: dict[str, int | float | str] = {}
+    """What the tier's backend counted for itself, such as calls that it resumed or pages that it dropped."""
 
 
 class Fault(Part):

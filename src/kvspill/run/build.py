@@ -170,6 +170,7 @@ def tier_facts(cache: Cache) -> tuple[TierFacts, ...]:
                 files_opened_direct=capabilities.files_opened_direct,
                 files_opened_buffered=capabilities.files_opened_buffered,
                 crowded_puts=tier.crowded_puts,
+                counters=dict(tier.backend.facts()),
             )
         )
     return tuple(facts)

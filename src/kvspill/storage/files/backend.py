@@ -129,8 +129,6 @@ class FilesBackend(Backend):
     def facts(self) -> Mapping[str, int | float | str]:
         tally = self.tally
         return {
-            "files_opened_direct": tally.opened_direct,
-            "files_opened_buffered": tally.opened_buffered,
             "pages_dropped": tally.pages_dropped,
             "pages_left": tally.pages_left,
             "resumed_calls": tally.resumed_calls,
