@@ -11,9 +11,6 @@ from kvspill.cli.options import config_parser, parse_config
 from kvspill.cli.quick import EXAMPLES as QUICK_EXAMPLES
 from kvspill.cli.run import EXAMPLES as RUN_EXAMPLES
 from kvspill.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
-from kvspill.config import Config
-from kvspill.config.fields import extra_of
-from kvspill.config.later import unavailable_fields
 from kvspill.config.load import flag_fields
 
 HEAVY = ("numpy", "rich", "yaml", "hdrh", "kvspill.suite")
@@ -72,14 +69,11 @@ def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for name in flag_fields():
         assert f"--{name.replace('_', '-')}" in text
-    # A whole flag that cannot be served would have a section of its own; there is none any more.
-    assert "Not available in this version" not in text
 
 
-@pytest.mark.parametrize("name", list(flag_fields()))
-def test_no_flag_is_labelled_unavailable_that_is_served(name: str) -> None:
-    labelled = extra_of(Config.model_fields[name])["group"] == "later"
-    assert labelled == (name in unavailable_fields())
+def test_a_value_that_cannot_be_served_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    assert "--gpu-tier auto|modelled|off" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("examples", [RUN_EXAMPLES, SIMULATE_EXAMPLES, QUICK_EXAMPLES, top_help()])

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from kvspill_mystore import trace
-from kvspill_mystore.backend import PLUGIN, LogBackend
-
 from kvspill.storage.base import Backend, ObjectRef
 from kvspill.testing.backends import BackendSuite
+from kvspill.testing.policies import PolicySuite
 from kvspill.testing.traces import TraceSuite
+from kvspill_mystore import policy, trace
+from kvspill_mystore.backend import PLUGIN, LogBackend
 
 
 class TestMyStore(BackendSuite):
@@ -23,6 +23,10 @@ class TestMyStore(BackendSuite):
         with path.open("r+b") as file:
             os.pwrite(file.fileno(), b"damage", record.offset + 5000)
         return True
+
+
+class TestMru(PolicySuite):
+    plugin = policy.PLUGIN
 
 
 class TestSimpleCsv(TraceSuite):

@@ -6,7 +6,6 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of
 from kvspill.config.groups import PERSONA_PRESETS
-from kvspill.config.later import unavailable_fields
 from kvspill.config.plugged import help_text
 from kvspill.plugins import find_all
 
@@ -32,7 +31,7 @@ def default_yaml() -> str:
     for group, title in GROUPS.items():
         lines = []
         for name, info in Config.model_fields.items():
-            if extra_of(info).get("group") == group and name not in unavailable_fields():
+            if extra_of(info).get("group") == group:
                 lines.append(f"{_line(name, values[name]):<34}  # {help_text(declared, name)}")
         if lines:
             parts.append(f"\n# --- {title} ---\n" + "\n".join(lines) + "\n")

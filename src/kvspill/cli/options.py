@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of, flag_of
-from kvspill.config.later import FOREIGN_FLAGS, UNAVAILABLE, refusal, unavailable_fields
+from kvspill.config.foreign import FOREIGN_FLAGS, refusal
 from kvspill.config.load import flag_fields, load_config
 from kvspill.config.messages import choices, shown
 from kvspill.config.plugged import (
@@ -97,8 +97,6 @@ def config_parser(
 
 
 def _section(name: str) -> str:
-    if name in unavailable_fields():
-        return "later"
     return str(extra_of(Config.model_fields[name])["group"])
 
 
@@ -122,7 +120,7 @@ def _add_flag(section: Any, name: str, full: bool, declared: Declared) -> None:
     info = Config.model_fields[name]
     extra = extra_of(info)
     is_switch = info.annotation is bool
-    hidden = not full and (extra["advanced"] or _section(name) == "later")
+    hidden = not full and extra["advanced"]
     section.add_argument(
         flag_of(name),
         *extra["alias_flags"],
@@ -139,7 +137,7 @@ def _add_flag(section: Any, name: str, full: bool, declared: Declared) -> None:
 def _metavar(name: str, declared: Declared) -> str:
     words = choices((name,)) or names(declared, name)
     if words:
-        hidden = UNAVAILABLE[name].values if name in UNAVAILABLE else ()
+        hidden = extra_of(Config.model_fields[name])["later"]
         return "|".join(word for word in words if word not in hidden)
     if name.endswith("_gb"):
         return "GIB"
@@ -149,7 +147,7 @@ def _metavar(name: str, declared: Declared) -> str:
 def _help(name: str, text: str, default: Any) -> str:
     if name == "io_size":
         default = "4MiB"
-    if default is not None and not isinstance(default, bool) and _section(name) != "later":
+    if default is not None and not isinstance(default, bool):
         default = ", ".join(default) if isinstance(default, tuple) else default
         text += f" [{default:g}]" if isinstance(default, float) else f" [{default}]"
     return text.replace("%", "%%")
@@ -187,8 +185,9 @@ def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     word = first.split("=", 1)[0]
     if not word.startswith("-"):
         return f"{shown(word)}: unexpected; values follow a flag, as in --num-users 50"
-    lacking = {flag_of(name) for name in unavailable_fields()} | set(FOREIGN_FLAGS)
-    flags = [flag for action in parser._actions for flag in action.option_strings if flag not in lacking]
+    flags = [
+        flag for action in parser._actions for flag in action.option_strings if flag not in FOREIGN_FLAGS
+    ]
     near = difflib.get_close_matches(word.replace("_", "-"), flags, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` lists all flags"
     return f"{shown(word)}: unknown flag; {hint}"

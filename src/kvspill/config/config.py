@@ -15,6 +15,7 @@ from kvspill.config.effects import (
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
     Count,
+    Later,
     Listed,
     NullWord,
     OnOff,
@@ -124,7 +125,10 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
 
     gpu_mem_gb: Gb | None = opt(None, "GPU tier in GiB, modelled and labelled so (default 0)", group="tiers")
     gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = opt(
-        "auto", "kind of GPU tier", group="tiers"
+        "auto",
+        "kind of GPU tier",
+        group="tiers",
+        later={"real": Later("a real GPU tier", "use --gpu-tier modelled")},
     )
     cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
     storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(

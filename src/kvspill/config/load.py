@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ValidationError
 
 from kvspill.config import Config
-from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
-from kvspill.config.later import UNAVAILABLE, refusal, unavailable_fields
+from kvspill.config.fields import KeyPath, Later, extra_of, flag_of, is_flag
+from kvspill.config.foreign import refusal
 from kvspill.config.legacy import SECTIONS, Translation, need_mapping, shown_path, translate
 from kvspill.config.messages import Location, problem, shown
 from kvspill.config.plugged import (
@@ -147,17 +147,15 @@ def flag_fields() -> dict[str, Any]:
 
 
 def echo(config: Config) -> dict[str, Any]:
-    """The resolved configuration as it stands in the result, without what this version cannot do."""
-    return config.model_dump(mode="json", exclude=set(unavailable_fields()))
+    """The resolved configuration as it stands in the result."""
+    return config.model_dump(mode="json")
 
 
 def to_yaml(config: Config) -> str:
     """The configuration as a file that `--config` reads back."""
     import yaml
 
-    data = config.model_dump(
-        mode="json", exclude={*unavailable_fields(), "sources", "packages", "ignored_keys"}
-    )
+    data = config.model_dump(mode="json", exclude={"sources", "packages", "ignored_keys"})
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -228,12 +226,16 @@ def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[st
 
 def _refuse_unavailable(given: Mapping[str, Given]) -> None:
     for name, item in given.items():
-        later = UNAVAILABLE.get(name)
-        if later is None or not later.refuses(item.value):
-            continue
-        if item.source == "file" and item.value == Config.model_fields[name].default:
-            continue
-        raise UsageError(refusal(item.says(), later.feature, later.remedy))
+        later = unserved(name, item.value)
+        if later is not None:
+            raise UsageError(refusal(item.says(), later.feature, later.remedy))
+
+
+def unserved(name: str, value: object) -> Later | None:
+    """Why a field cannot have a value in this version, or None."""
+    info = Config.model_fields.get(name)
+    later: Mapping[str, Later] = {} if info is None else extra_of(info).get("later", {})
+    return later.get(str(value))
 
 
 def _refuse_preset_over_personas(given: Mapping[str, Given]) -> None:

@@ -4,15 +4,13 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.fields import extra_of, flag_of
 from kvspill.config.groups import Rag
-from kvspill.config.later import UNAVAILABLE
-from kvspill.config.load import load_config
+from kvspill.config.load import load_config, unserved
 from kvspill.config.messages import shown
 from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
@@ -33,8 +31,14 @@ NINE = (
     "production",
     "autoscale",
 )
-FURTHER = ("capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines")
 SMOKE = "smoke"
+_SCENARIOS = Path(__file__).parent / "scenarios"
+_FIRST = ("capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines")
+FURTHER = (
+    *_FIRST,
+    *sorted({path.stem for path in _SCENARIOS.glob("*.yaml")} - {*NINE, *_FIRST, SMOKE}),
+)
+"""All other files of the folder; those that are not named here come last."""
 _ALIASES = {
     "gpu": "gpu-only",
     "cpu": "cpu-only",
@@ -82,7 +86,7 @@ def builtin_text(name: str) -> str:
 
 
 def _resource(name: str) -> Path:
-    return Path(str(files("kvspill.suite") / "scenarios" / f"{name}.yaml"))
+    return _SCENARIOS / f"{name}.yaml"
 
 
 def canonical(word: str) -> str | None:
@@ -281,10 +285,8 @@ def missing_flags(settings: Mapping[str, Any]) -> list[str]:
     """Flags that these settings need and that this version does not have."""
     flags = []
     for name, value in settings.items():
-        later = UNAVAILABLE.get(name)
-        if later is None or value == Config.model_fields[name].default or not later.refuses(value):
-            continue
-        flags.append(flag_of(name) if later.whole_field else f"{flag_of(name)} {value}")
+        if unserved(name, value) is not None:
+            flags.append(f"{flag_of(name)} {value}")
     return flags
 
 

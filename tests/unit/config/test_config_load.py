@@ -6,7 +6,6 @@ import pytest
 
 from kvspill.cli.default_yaml import default_yaml
 from kvspill.config import Config
-from kvspill.config.later import unavailable_fields
 from kvspill.config.load import echo, load_config
 from kvspill.errors import UsageError
 
@@ -206,7 +205,7 @@ def test_a_preset_flag_over_personas_in_the_file_is_a_contradiction(tmp_path: Pa
     assert line == f"--workload-preset 2026-02: contradicts {path}:1: personas; leave one of them out"
 
 
-def test_the_echo_has_every_available_field_and_no_other() -> None:
+def test_the_echo_has_every_field_and_no_other() -> None:
     shown = echo(load_config({"num_users": ("--users", "5")}))
-    assert set(shown) == set(Config.model_fields) - unavailable_fields()
+    assert set(shown) == set(Config.model_fields)
     assert shown["sources"] == {"num_users": "--users"}

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvspill.config import Config
-from kvspill.config.later import UNAVAILABLE, Later
 from kvspill.errors import KvspillError, UsageError
 from kvspill.suite import scenario as module
 from kvspill.suite.scenario import (
@@ -79,16 +78,11 @@ def test_smoke_has_the_eight_with_their_parameters() -> None:
     assert all(row.settings["seed"] == 42 for row in rows)
 
 
-def test_a_missing_feature_is_named_by_its_flag(monkeypatch: pytest.MonkeyPatch) -> None:
-    later = {**UNAVAILABLE, "enable_autoscaling": Later("autoscaling")}
-    monkeypatch.setattr(module, "UNAVAILABLE", later)
+def test_a_missing_feature_is_named_by_its_flag() -> None:
     row = filled("autoscale")[0]
-    assert missing_flags(row.settings)[0] == "--enable-autoscaling"
-    assert (
-        missing_text(["--enable-autoscaling"]) == "needs --enable-autoscaling: not available in this version"
-    )
-    monkeypatch.setattr(module, "UNAVAILABLE", {})
     assert missing_flags(row.settings) == []
+    assert missing_flags({**row.settings, "gpu_tier": "real"}) == ["--gpu-tier real"]
+    assert missing_text(["--gpu-tier real"]) == "needs --gpu-tier real: not available in this version"
 
 
 def test_budgets_above_the_machine_are_lowered_and_said() -> None:

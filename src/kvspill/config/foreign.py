@@ -1,0 +1,31 @@
+"""Flags of the drop-in command's model that have no field here, and the line that answers them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class ForeignFlag(NamedTuple):
+    """A flag of the drop-in command's model that has no field here."""
+
+    takes_value: bool
+    remedy: str
+
+
+FOREIGN_FLAGS: Final[Mapping[str, ForeignFlag]] = MappingProxyType(
+    {
+        "--num-gpus": ForeignFlag(True, "give the sum of all cards as --gpu-mem-gb"),
+        "--validation-trace": ForeignFlag(True, "compare result files instead"),
+        "--precondition-size-gb": ForeignFlag(True, "leave it out"),
+        "--precondition-threads": ForeignFlag(True, "leave it out"),
+        "--io-trace-log": ForeignFlag(True, "leave it out"),
+        "--enable-latency-tracing": ForeignFlag(False, "leave it out"),
+        "--log-level": ForeignFlag(True, "use --quiet or --debug"),
+    }
+)
+
+
+def refusal(label: str, feature: str, remedy: str) -> str:
+    """The one line that answers a flag of a later version."""
+    about = f" ({feature})" if feature else ""
+    return f"{label}: not available in this version{about}; {remedy}"
