@@ -128,6 +128,17 @@ def test_a_page_of_several_results_needs_to_be_told_to_show_a_faulty_one(
     assert main(["report", healthy[0], failing[0], "-o", page, "--include-faulty"]) == 0
 
 
+def test_a_device_that_hangs_is_better_in_nothing(simulate: Simulate, capsys: Printed) -> None:
+    healthy = simulate("healthy", Hazards())
+    hanging = simulate("hanging", Hazards(hang=0.02, stubborn=True))
+    capsys.readouterr()
+    assert main(["compare", *healthy, "--", *hanging]) == 2
+    assert "result hanging0 is faulty: " in capsys.readouterr().err
+    assert main(["compare", *healthy, "--", *hanging, "--include-faulty", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {line["verdict"] for line in found["lines"]} == {"no rank"}
+
+
 def test_a_crowded_run_is_compared_but_not_ranked(simulate: Simulate, capsys: Printed) -> None:
     roomy = simulate("roomy", Hazards())
     crowded = simulate("crowded", Hazards(), "--storage-capacity-gb", "0.2")
@@ -137,7 +148,7 @@ def test_a_crowded_run_is_compared_but_not_ranked(simulate: Simulate, capsys: Pr
     assert main(["compare", *roomy, "--", *crowded, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {line["verdict"] for line in found["lines"]} == {"no rank"}
-    assert any("crowded0 was crowded" in text for text in found["doubts"])
+    assert any("crowded0 has the warning crowded (" in text for text in found["doubts"])
 
 
 def test_a_suite_and_a_submission_refuse_a_faulty_row_by_name(

@@ -116,7 +116,7 @@ def _parser(prog: str) -> Parser:
     add = parser.add_argument_group("where").add_argument
     add("--cache-dir", action="append", metavar="DIR", help="directory of the storage tier; may be repeated")
     add("--output-dir", metavar="DIR", help="directory of the results [a new one in kvspill-results]")
-    add("--resume", nargs="?", const="", metavar="DIR", help="go on with an interrupted suite [the latest]")
+    add("--resume", nargs="?", const="", metavar="DIR", help="continue an interrupted suite [the latest]")
     add("--simulate", action="store_true", help="in virtual time on modelled devices")
     add("--device-profile", metavar="NAME|FILE", help="speeds of modelled tiers")
     add = parser.add_argument_group("other").add_argument
@@ -206,8 +206,10 @@ def _start(options: argparse.Namespace) -> int:
 
 
 def _title(rows: "Sequence[Scenario]") -> str:
+    from kvspill.result.cautions import counted
+
     models = ", ".join(dict.fromkeys(str(row.settings["model"]) for row in rows))
-    return f"KV CACHE SUITE: {models}, {len(rows)} scenario{'' if len(rows) == 1 else 's'}"
+    return f"KV CACHE SUITE: {models}, {counted(len(rows), 'scenario')}"
 
 
 def _unused(options: argparse.Namespace, ready: "Prepared") -> list[str]:
@@ -232,16 +234,17 @@ def _unused(options: argparse.Namespace, ready: "Prepared") -> list[str]:
 
 
 def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
-    """How long it will take at least; virtual time costs nobody anything."""
+    """How long it will take at least; virtual time takes none."""
+    from kvspill.result.cautions import counted
+
     if options.simulate:
         return []
     rows = [row.settings for row in ready.scenarios]
     seconds = sum(float(row.get("duration") or 0) * int(row.get("trials") or 1) for row in rows)
     open_end = "" if all(row.get("duration") for row in rows) else ", rows without a duration not counted"
-    plural = "" if len(rows) == 1 else "s"
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
     return [
-        f"Time: {length} of load in {len(rows)} scenario{plural}{open_end}; filling memory "
+        f"Time: {length} of load in {counted(len(rows), 'scenario')}{open_end}; filling memory "
         "and preparing the storage come on top."
     ]
 
@@ -283,18 +286,19 @@ def _refuse_taken(output_dir: str | None) -> None:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    """Go on where a suite was interrupted, with its own parameters."""
+    """Continue an interrupted suite with its own parameters."""
+    from kvspill.result.cautions import counted
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
     from kvspill.suite.manifest import load, settle
 
     if options.what or options.workloads is not None:
-        raise UsageError("--resume: goes on with the scenarios of that suite; leave the names out")
+        raise UsageError("--resume: continues the scenarios of that suite; leave the names out")
     usual = vars(_parser("").parse_args([]))
     for name, value in vars(options).items():
         if name not in _WITH_RESUME and value != usual[name]:
             flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"--resume: goes on with the parameters of that suite; leave {flag} out")
+            raise UsageError(f"--resume: continues with the parameters of that suite; leave {flag} out")
     if options.resume and options.output_dir:
         raise UsageError(
             f"--output-dir {options.output_dir}: --resume writes to {options.resume}; leave it out"
@@ -305,7 +309,7 @@ def _resume(options: argparse.Namespace) -> int:
         return _dry_run([row.scenario for row in manifest.rows if not row.finished], {})
     progress = Progress(options.quiet)
     done = sum(row.finished for row in manifest.rows)
-    progress.say(f"going on in {folder}: {done} of {len(manifest.rows)} scenarios are done")
+    progress.say(f"continuing in {folder}: {done} of {counted(len(manifest.rows), 'scenario')} done")
     return run_folder(folder, manifest, progress, options.debug)
 
 

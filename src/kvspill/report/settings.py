@@ -21,7 +21,7 @@ DEFAULT = "default"
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """Settings beyond the parameters' columns, as they are where nobody gave them."""
+    """Settings beyond the parameters' columns, at their defaults."""
     columns = {parameter.name for parameter in PARAMETERS}
     every = Config().model_dump(mode="json")
     return {name: every[name] for name in every if name not in columns and name not in NOT_SETTINGS}

@@ -1,4 +1,4 @@
-"""CSV and XLSX tables: one row per result, with its parameters, its figures and its doubts."""
+"""CSV and XLSX tables: one row per result, with its parameters, its figures and its warnings."""
 
 import csv
 import importlib.util

@@ -186,6 +186,7 @@ CROWDED = Kind(
     "requests at once.",
     "Raise {flag}, or use fewer --servers.",
     spoils=(Spoils.RANK, Spoils.SUBMISSION),
+    means="the entries in use did not fit in the last tier",
 )
 INCOMPLETE_TRIALS = Kind(
     "incomplete_trials",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kvspill.result.cautions import MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, TOO_SHORT
+from kvspill.result.cautions import MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, TOO_SHORT, counted
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, mean, time_text
@@ -24,7 +24,7 @@ def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
     The probe is the reading speed seen before the first row, where there was one.
     """
     if not found:
-        return ["No scenario has a result yet, so nothing can be said."]
+        return ["No scenario has a result yet."]
     refused = [
         f"{row.name} {row.no_rank}. It has no rank, and nothing here rests on it."
         for row in found.values()
@@ -54,16 +54,16 @@ def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
     tier = best.tiers["storage"]
     if not any(_pressed(row) for row in alone):
         yield (
-            f"The storage was not pressed ({tier.read_gib_per_sec:.2f} GiB/s reading in {best.name}), so its "
-            "limit is unknown; run storage-saturation."
+            f"The storage was not loaded to its limit ({tier.read_gib_per_sec:.2f} GiB/s reading in "
+            f"{best.name}), so its limit is unknown; run storage-saturation."
         )
         return
     how = "would give" if best.simulated else "gave"
     wrote = max(rows, key=lambda row: row.tiers["storage"].write_gib_per_sec)
     written = wrote.tiers["storage"].write_gib_per_sec
     text = (
-        f"The storage {how} at most {tier.read_gib_per_sec:.2f} GiB/s reading ({best.name}, {best.users} "
-        f"users) and {written:.2f} GiB/s writing ({wrote.name}) in these rows"
+        f"The storage {how} at most {tier.read_gib_per_sec:.2f} GiB/s reading ({best.name}, "
+        f"{counted(best.users, 'user')}) and {written:.2f} GiB/s writing ({wrote.name}) in these rows"
     )
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
         text += (
@@ -72,7 +72,7 @@ def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
         )
     yield text + "." + _beyond(rows, tier.read_gib_per_sec, probe_gib_per_sec)
     if any(code in best.warnings for code in _CACHED):
-        yield "Memory served that, at least in part: it is no limit of a device."
+        yield "Memory served at least part of that, so it is not the limit of a device."
 
 
 def _beyond(rows: list[Figures], read_gib_per_sec: float, probe_gib_per_sec: float | None) -> str:
@@ -99,8 +99,8 @@ def _bottleneck(found: Found) -> Iterator[str]:
         return
     spent = _spent(row)
     if spent:
-        rough = f" (rough: {row.completed} requests only)" if too_few(row) else ""
-        yield f"Bottleneck with {row.users} users ({row.name}): {spent}{rough}."
+        rough = f" (rough: only {counted(row.completed, 'request')})" if too_few(row) else ""
+        yield f"Bottleneck with {counted(row.users, 'user')} ({row.name}): {spent}{rough}."
 
 
 def _spent(row: Figures) -> str:
@@ -122,7 +122,7 @@ def _spent(row: Figures) -> str:
     asks_more = row.arrival == "open" and not too_few(row)
     meaning = {
         "waiting in the queue": (
-            "more is asked than the servers can take" if asks_more else "requests wait for a free server"
+            "the load is more than the servers can take" if asks_more else "requests wait for a free server"
         ),
         "in the tiers' I/O": "memory and storage set the pace",
         "generating tokens": "the simulated GPU sets the pace",
@@ -139,13 +139,13 @@ def _row(row: Figures) -> str:
         return f"{text} No verdict: {lack}." if lack else text
     if not row.tokens_per_sec:
         return f"{row.name}: no request completed in the measured window; run it longer."
-    return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {row.users} users; {_spent(row)}."
+    return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {counted(row.users, 'user')}; {_spent(row)}."
 
 
 def _ended(answer: Mapping[str, Any]) -> str:
     """Where a search ended; it names no users where no number passed."""
     users = answer.get("users")
-    return "ended without a number of users" if users is None else f"ended at {users} users"
+    return "ended without a number of users" if users is None else f"ended at {counted(users, 'user')}"
 
 
 def _users(found: Found) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _users(found: Found) -> Iterator[str]:
     row = found.get("autoscale")
     answer = row.autoscaling if row is not None else None
     if row is None or answer is None:
-        yield "How many users this machine can serve was not searched for; run autoscale."
+        yield "There was no search for the number of users that this machine can serve; run autoscale."
     else:
         yield f"Users that this machine can serve: {_users_text(row, answer)}"
     limit = found.get("capacity-autoscale")
@@ -161,12 +161,12 @@ def _users(found: Found) -> Iterator[str]:
     if limit is None or peak is None or peak.get("peak_throughput") is None:
         return
     if not peak.get("concluded", True) or not fit(limit):
-        few = f" Only {limit.completed} requests bear it." if too_few(limit) else ""
+        few = f" It rests on {counted(limit.completed, 'request')} only." if too_few(limit) else ""
         yield f"Peak throughput of the storage: no verdict. {peak['reason']}{few}"
         return
     yield (
         f"Peak throughput of the storage: {peak['peak_throughput']:,.0f} tokens' worth of KV per second "
-        f"with {peak.get('users')} users ({peak['reason']})."
+        f"with {counted(peak['users'], 'user')} ({peak['reason']})."
     )
 
 
@@ -191,9 +191,9 @@ def _no_verdict(row: Figures, answer: Mapping[str, Any]) -> str:
     if classes and set(answer.get("no_verdict") or ()) >= set(classes):
         return "no class had enough requests in the answer's window"
     if too_few(row):
-        return f"{row.completed} requests in the answer's window, {REQUESTS_MIN} are needed"
+        return f"{counted(row.completed, 'request')} in the answer's window, {REQUESTS_MIN} are needed"
     if TOO_SHORT.code in row.warnings and row.completed < FEW_REQUESTS:
-        return f"the answer's window was short and had {row.completed} requests only"
+        return f"the answer's window was short and had only {counted(row.completed, 'request')}"
     return ""
 
 
@@ -208,7 +208,7 @@ def _engines(found: Found) -> Iterator[str]:
         yield "Engines on this storage by what the same users get, best first:"
         yield from (_place(place, row) for place, row in enumerate(ranked, start=1))
     if left_out:
-        yield f"Not ranked, for too few requests or a disturbance: {', '.join(left_out)}."
+        yield f"Not ranked because of too few requests or a disturbance: {', '.join(left_out)}."
     full = [_engine(row) for row in ranked if row.stopped_storing]
     if full and len(ranked) > 1:
         who = f"{', '.join(full)} never evict" + ("s" if len(full) == 1 else "")

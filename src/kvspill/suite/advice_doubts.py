@@ -1,4 +1,4 @@
-"""What keeps a row from bearing advice: too few requests, a disturbance, or a warning that qualifies it."""
+"""Which rows advice may rest on, and what to say of the others: few requests, disturbances, warnings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -10,7 +10,7 @@ REQUESTS_MIN = 30
 """Fewer completed requests than this say nothing about which set-up serves more."""
 FEW_REQUESTS = 100
 _MISSES_COST = 0.03
-"""Below this share of misses more room would hardly change what users get."""
+"""Below this share of misses more room would change little for the users."""
 
 
 def too_few(row: Figures) -> bool:
@@ -49,15 +49,15 @@ def why_unfit(rows: Iterable[Figures], flag: str) -> Iterator[str]:
 
 
 def doubts(found: Found) -> Iterator[str]:
-    """Each kind of doubt once, with the rows that have it."""
+    """Each warning once, with the rows that have it."""
     for kind in KINDS.values():
         rows = [row for row in found.values() if kind.code in row.warnings and _meant(kind.code, row)]
         if kind.means and rows:
-            yield f"Doubt about {_named(rows, found)}: {kind.means}."
+            yield f"{_named(rows, found)}: {kind.means}."
     yield from _capacity(found)
     few = [row for row in found.values() if row.completed < FEW_REQUESTS]
     if few:
-        yield f"Doubt about {_named(few, found)}: fewer than {FEW_REQUESTS} requests completed; run longer."
+        yield f"{_named(few, found)}: fewer than {FEW_REQUESTS} requests completed; run longer."
     if any(row.simulated for row in found.values()):
         yield "All of this is simulated: it holds for the modelled devices, not for this machine's."
 
@@ -77,18 +77,18 @@ def _capacity(found: Found) -> Iterator[str]:
     if costly:
         misses = ", ".join(f"{1 - (row.hit_rate or 0.0):.0%}" for row in costly)
         yield (
-            f"Doubt about {_named(costly, found)}: entries were dropped for lack of space and {misses} of "
-            "the lookups missed, so more capacity alone would help."
+            f"{_named(costly, found)}: entries were dropped for lack of space and {misses} of the lookups "
+            "missed, so more capacity alone would help."
         )
     cheap = [row for row in rows if row not in costly]
     if cheap:
         yield (
-            f"In {_named(cheap, found)} entries were dropped for lack of space, but hardly a lookup missed: "
-            "compare only with runs of the same capacity."
+            f"{_named(cheap, found)}: entries were dropped for lack of space, but almost every lookup was a "
+            "hit; compare only with runs of the same capacity."
         )
 
 
 def _named(rows: list[Figures], found: Found) -> str:
     if len(rows) == len(found) and len(rows) > 2:
-        return "every row"
+        return "Every row"
     return ", ".join(row.name for row in rows)

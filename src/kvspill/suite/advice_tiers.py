@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from kvspill.result.cautions import counted
 from kvspill.suite.advice_doubts import fit, reservations, why_unfit
 from kvspill.suite.facts import Figures, mean, time_text
 
@@ -104,11 +105,11 @@ def _first(real: list[Choice]) -> str:
     row, what = next(item for item in real if (item[0].tokens_per_sec or 0.0) * _WORTH >= best)
     served = ", ".join(f"{other.tokens_per_sec:,.0f} tok/s with {name}" for other, name in real)
     codes = reservations(row for row, _ in real)
-    head = f"To buy first, provisionally ({', '.join(codes)}: see the doubts)" if codes else "To buy first"
+    head = f"To buy first, provisionally ({', '.join(codes)}: see below)" if codes else "To buy first"
     if row is real[0][0]:
         return (
-            f"{head}: nothing in front of the storage ({served}): with {row.users} users memory is not "
-            "what a request waits for."
+            f"{head}: nothing in front of the storage ({served}): with {counted(row.users, 'user')} "
+            "memory is not what a request waits for."
         )
     share = row.read_share.get("cpu", 0.0)
     return f"{head}: {what} ({served}); {share:.0%} of the bytes read came from DRAM."
@@ -131,7 +132,7 @@ def faster_drive(found: Found) -> Iterator[str]:
             yield from why_unfit([row], "--production-seconds")
         return
     if row.read_share.get("storage", 0.0) < 0.01:
-        yield f"In {row.name} hardly a byte was read from storage, so a faster drive would change nothing."
+        yield f"In {row.name} almost nothing was read from storage, so a faster drive would change nothing."
         return
     device_share = min(1.0, tier.read_device_mean_ms / tier.read_mean_ms)
     busy_ms = sum(other.busy_ms for other in row.tiers.values())

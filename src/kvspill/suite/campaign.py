@@ -1,4 +1,4 @@
-"""Runs the rows of a suite one after the other, keeps every result, and goes on after an interruption."""
+"""Runs the rows of a suite one after the other, keeps every result, and closes with the comparison."""
 
 import shutil
 import sys
@@ -11,6 +11,7 @@ from typing import IO, Any
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import mute
+from kvspill.result.cautions import counted
 from kvspill.result.result import write_result
 from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
@@ -95,8 +96,8 @@ def describe(config: Config) -> str:
         tiers.append(
             f"storage {config.storage_capacity_gb:g} GiB" if config.storage_capacity_gb else "storage"
         )
-    time_text = f"{config.duration:g} s" if config.duration else f"{config.max_requests} requests"
-    return f"{config.model}, {config.num_users} users, {time_text}, {' + '.join(tiers)}"
+    time_text = f"{config.duration:g} s" if config.duration else counted(config.max_requests or 0, "request")
+    return f"{config.model}, {counted(config.num_users, 'user')}, {time_text}, {' + '.join(tiers)}"
 
 
 def collect(folder: Path, manifest: Manifest) -> dict[str, Figures]:
@@ -110,7 +111,7 @@ def collect(folder: Path, manifest: Manifest) -> dict[str, Figures]:
 
 
 def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None) -> int:
-    """Keep the comparison beside the results, say how to go on, and print it; returns the exit code."""
+    """Keep the comparison beside the results and print it; returns the exit code."""
     found = collect(folder, manifest)
     advice = advise(found, manifest.facts.get(PROBE))
     write_summary(folder, manifest, found, advice)
@@ -166,7 +167,7 @@ def _close(
         return FAILED if failed else 0
     try:
         # On stderr: a pipe's reader gets the same Ctrl-C and is gone before this is said.
-        print(f"Interrupted; go on with: kvspill suite --resume {folder}", file=sys.stderr, flush=True)
+        print(f"Interrupted; to continue: kvspill suite --resume {folder}", file=sys.stderr, flush=True)
     except OSError:
         mute(sys.stderr)
     return INTERRUPTED

@@ -1,4 +1,4 @@
-"""The memory of a suite on disk: its rows, what became of each, and enough to go on after a kill."""
+"""The state of a suite on disk: its rows and the status of each, so that it can continue after a kill."""
 
 import contextlib
 import fcntl
@@ -26,7 +26,7 @@ _LOCK = ".lock"
 
 
 class RowStatus(StrEnum):
-    """What became of a row."""
+    """The state of a row."""
 
     PENDING = "pending"
     DONE = "done"

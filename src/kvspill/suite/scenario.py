@@ -17,6 +17,7 @@ from kvspill.errors import UsageError
 from kvspill.models import all_models
 from kvspill.plugins import find_all
 from kvspill.records import GIB
+from kvspill.result.cautions import counted
 from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
@@ -243,7 +244,7 @@ def _fit(settings: dict[str, Any], sizes: Sizes) -> list[str]:
         and number(settings.get("max_users", room + 1)) > room
     ):
         settings["max_users"] = room
-        notes.append(f"search limited to {room} users (what this suite may take here)")
+        notes.append(f"search limited to {counted(room, 'user')} (what this suite may take here)")
     limits: Sequence[tuple[str, float | None, str]] = (
         ("cpu_mem_gb", sizes.cpu_gb_max, "DRAM"),
         ("storage_capacity_gb", sizes.storage_gb_max, "storage"),

@@ -11,6 +11,7 @@ from kvspill.config.groups import Persona
 from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
 from kvspill.records import GIB
+from kvspill.result.cautions import counted
 from kvspill.suite.bandwidth import Bandwidth
 
 STORAGE_SHARE_MAX = 0.5
@@ -199,7 +200,7 @@ def _user_notes(
 ) -> list[str]:
     how = (
         f"a request of {wishes.model} moves about {wants.request_bytes / GIB:.2f} GiB, {bandwidth.source} "
-        f"gives {bandwidth.read_gib_per_sec:.2f} GiB/s, so about {knee} users keep it just busy"
+        f"gives {bandwidth.read_gib_per_sec:.2f} GiB/s, so about {counted(knee, 'user')} can keep it busy"
     )
     if wishes.users:
         first = f"Users {users}: {_asked(wishes.users, users)} ({how})."
@@ -210,16 +211,16 @@ def _user_notes(
     else:
         first = f"Users {users}: {how}."
     if wishes.users_high:
-        return [first, f"High load {users_high} users: {_asked(wishes.users_high, users_high)}."]
+        return [first, f"High load {counted(users_high, 'user')}: {_asked(wishes.users_high, users_high)}."]
     if users_high < OVERLOAD * knee:
         why = (
             f"there is room for the entries of {room}" if users_high == room else f"{USERS_HIGH_MAX} at most"
         )
         why = "as many as in the other rows" if users_high == users else why
-        return [first, f"High load {users_high} users: {why}."]
+        return [first, f"High load {counted(users_high, 'user')}: {why}."]
     if users_high > OVERLOAD * knee:
-        return [first, f"High load {users_high} users: no fewer than in the other rows."]
-    return [first, f"High load {users_high} users: {OVERLOAD} times what keeps the storage busy."]
+        return [first, f"High load {counted(users_high, 'user')}: no fewer than in the other rows."]
+    return [first, f"High load {counted(users_high, 'user')}: {OVERLOAD} times what keeps the storage busy."]
 
 
 def _asked(asked: int, got: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.measure.statistics import coefficient_of_variation
-from kvspill.result.cautions import KINDS, Severity, Spoils
+from kvspill.result.cautions import FEW_TRIALS, KINDS, Severity, Spoils, counted
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
@@ -234,8 +234,7 @@ def deviations(option: Option, config: Config, trials: Sequence[Sequence[Result]
         found.append(f"{flag_of(name)} {_shown(got)}: option {option.name} fixes {_shown(wanted)}")
     complete = complete_trials(trials)
     if len(complete) < TRIALS_MIN:
-        plural = "" if len(complete) == 1 else "s"
-        found.append(f"{len(complete)} complete trial{plural}: at least {TRIALS_MIN} are required")
+        found.append(f"{counted(len(complete), 'complete trial')}: at least {TRIALS_MIN} are required")
     found += faulty_trials(trials)
     for number, ranks in enumerate(trials, start=1):
         found += [f"trial {number}: {reason}" for result in ranks for reason in _flaws(result)]
@@ -323,7 +322,7 @@ def _warnings(trials: Sequence[Sequence[Result]]) -> list[str]:
     for number, ranks in enumerate(trials, start=1):
         for item in (item for result in ranks for item in result.warnings):
             # How many trials there are is judged over all of them, not in each.
-            if item.code != "few_trials":
+            if item.code != FEW_TRIALS.code:
                 said = found.setdefault(item.code, {})
                 said[number] = f"{said[number]} {item.message}" if number in said else item.message
     lines = []
@@ -349,7 +348,8 @@ def render(summary: Mapping[str, Any]) -> str:
     if summary["allocs"]:
         lines.append(summary["allocs"])
     trials = summary["trials"]
-    lines.append(f"{trials['complete']} of {trials['run']} trials complete, {_ranks_text(trials['ranks'])}.")
+    run = counted(trials["run"], "trial")
+    lines.append(f"{trials['complete']} of {run} complete, {_ranks_text(trials['ranks'])}.")
     compare = summary["compare_by"]
     lines += ["", f"Compare by: {', '.join(compare['primary'])} (primary)"]
     if compare["secondary"]:

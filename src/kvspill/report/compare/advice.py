@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
 from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, verdict
+from kvspill.result.cautions import counted
 
 PRIMARY = "primary"
 SECONDARY = "secondary"
@@ -54,10 +55,8 @@ def advise(part: Slice, names: tuple[str, str]) -> list[Advice]:
     known = {name: part.metrics[name] for name in CANDIDATES if name in part.metrics}
     ahead = leader(part)
     if part.count < FEW_CONFIGURATIONS:
-        plural = "" if part.count == 1 else "s"
-        few = (
-            f"{part.count} configuration{plural}: too few to recommend from; run {FEW_CONFIGURATIONS} or more"
-        )
+        count = counted(part.count, "configuration")
+        few = f"{count}: too few to recommend from; run {FEW_CONFIGURATIONS} or more"
         return [Advice(part.label, name, CANNOT_TELL, few) for name in known]
     if ahead == NEITHER:
         return [Advice(part.label, name, CANNOT_TELL, _alike(known[name], names)) for name in known]
@@ -67,7 +66,8 @@ def advise(part: Slice, names: tuple[str, str]) -> list[Advice]:
     found = []
     for name in sorted(known, key=lambda name: (wins[name] < RELIABLE_WINS, -apart[name])):
         faster = names[0] if ahead == FIRST else names[1]
-        text = f"names the faster system ({faster}) in {wins[name]:.0%} of {known[name].count} configurations"
+        count = counted(known[name].count, "configuration")
+        text = f"names the faster system ({faster}) in {wins[name]:.0%} of {count}"
         if wins[name] < RELIABLE_WINS:
             rank, reason = NOT_RECOMMENDED, f"{text}{_ties(known[name])}{_why_it_fails(name, part)}"
         elif apart[name] >= NEAR_THE_BEST * best:
@@ -93,7 +93,7 @@ def _ties(spread: Spread) -> str:
 
 
 def _share(spread: Spread, ahead: int) -> float:
-    """Share of pairs in which the metric names the faster system; a tie names nobody."""
+    """Share of pairs in which the metric names the faster system; a tie names neither."""
     return (spread.wins if ahead == FIRST else spread.losses) or 0.0
 
 

@@ -22,6 +22,7 @@ from kvspill.report.compare.spreads import (
     variation,
 )
 from kvspill.report.settings import canonical
+from kvspill.result.cautions import counted
 
 _NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
 _COIN = 6
@@ -163,7 +164,7 @@ def _doubts(names: Names, pairs: Sequence[Pair], overall: Slice) -> Iterator[str
     if unlike:
         yield f"The set-ups also differ in {', '.join(unlike)}."
     if len(pairs) < _COIN:
-        yield f"{len(pairs)} configurations: chance alone gives any win rate oftener than once in 20 tries."
+        yield f"{counted(len(pairs), 'configuration')}: chance alone can give any of these win rates."
     for name in CANDIDATES:
         yield from _gaps(name, names, pairs, overall)
     yield from _repeats(names, pairs)
@@ -209,7 +210,7 @@ def _repeats(names: Names, pairs: Sequence[Pair]) -> Iterator[str]:
         clashing = sum(1 for runs in several if len({run.name for run in runs}) < len(runs))
         same = f", in {clashing} of them under the same file name" if clashing else ""
         yield (
-            f"{len(several)} configurations have several runs of {system}{same}: each counts by its median."
+            f"Configurations with several runs of {system}: {len(several)}{same}. Each counts by its median."
         )
 
 
@@ -231,7 +232,7 @@ def _left_out(sides: Sides, pairs: Sequence[Pair]) -> Iterator[str]:
     names = _matched_by(sides)
     unnamed = sum(1 for side in sides for run in side if _key(run, names) is None)
     if unnamed:
-        yield f"{unnamed} runs say nothing of their configuration and were left out."
+        yield f"Left out because the configuration is not known: {counted(unnamed, 'run')}."
     unmatched = sum(len(_by_configuration(side, names)) for side in sides) - 2 * len(pairs)
     if unmatched:
-        yield f"{unmatched} configurations ran on one side only and were left out."
+        yield f"Left out because only one side ran it: {counted(unmatched, 'configuration')}."

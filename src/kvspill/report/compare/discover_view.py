@@ -8,6 +8,7 @@ from kvspill.report.compare.discover import Discovery
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
 from kvspill.report.numbers import percent, times
+from kvspill.result.cautions import counted
 
 _SHORT = {
     "decode_bytes_read_gb": "decode bytes",
@@ -25,11 +26,11 @@ def sections(found: Discovery) -> Iterator[Section]:
     yield Section(
         "Matched configurations",
         (
-            f"{found.pairs} configurations ran on both systems ({found.first_name}: {found.first_runs} runs, "
-            f"{found.second_name}: {found.second_runs} runs). Every ratio is {found.first_name} over "
-            f"{found.second_name}; the win rate is the share of configurations in which "
-            f"{found.first_name} is better, losses those in which {found.second_name} is; the rest are "
-            "equal.",
+            f"{counted(found.pairs, 'configuration')} ran on both systems ({found.first_name}: "
+            f"{counted(found.first_runs, 'run')}, {found.second_name}: {counted(found.second_runs, 'run')}). "
+            f"Every ratio is {found.first_name} over {found.second_name}. The win rate is the share of "
+            f"configurations in which {found.first_name} is better, losses those in which "
+            f"{found.second_name} is; the rest are equal.",
             *found.kinds,
         ),
     )

@@ -6,7 +6,7 @@ from statistics import fmean
 from kvspill.report.compare.matching import Matching, Pairs
 from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, Run, unranked
 from kvspill.report.settings import canonical
-from kvspill.result.cautions import FEW_TRIALS
+from kvspill.result.cautions import FEW_TRIALS, counted
 
 FEW_RUNS = 3
 SAME_LENGTH = 0.02
@@ -22,7 +22,7 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
     yield from kinds(first, second)
     fewest = min(min(len(ours), len(theirs)) for ours, theirs in matching.pairs)
     if fewest < FEW_RUNS:
-        count = "one run" if fewest == 1 else f"{fewest} runs"
+        count = counted(fewest, "run")
         yield f"Only {count} of a configuration on a side: give {FEW_RUNS} or more to know the spread."
     if _repeats_exactly(matching.pairs):
         yield (
@@ -61,15 +61,15 @@ def named(names: Iterable[str]) -> str:
 def _matching(matching: Matching) -> Iterator[str]:
     for name, left_out in zip("AB", matching.unmatched, strict=True):
         if left_out:
-            count = f"{len(left_out)} run{'s' if len(left_out) > 1 else ''} of {name}"
+            verb = "is" if len(left_out) == 1 else "are"
             yield (
-                f"{count} matched nothing on the other side and are in no figure "
-                f"(by {', '.join(matching.by)}): {named(run.name for run in left_out)}."
+                f"{counted(len(left_out), 'run')} of {name} matched nothing on the other side and {verb} in "
+                f"no figure (by {', '.join(matching.by)}): {named(run.name for run in left_out)}."
             )
     if matching.ignored:
         yield (
-            f"{', '.join(matching.ignored)} vary on one side and the other doesn't record them: "
-            "runs were matched without them."
+            f"Matched without {', '.join(matching.ignored)}: they vary on one side, and the other side does "
+            "not record them."
         )
 
 

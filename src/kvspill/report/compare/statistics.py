@@ -111,7 +111,7 @@ def verdict(ratio: Ratio | None, better: Better) -> str:
 
 
 def win_rate(ratios: Sequence[float], better: Better) -> float | None:
-    """Share of pairs in which B is strictly better; equal ones are nobody's win."""
+    """Share of pairs in which B is strictly better; an equal pair is a win of neither."""
     if not ratios or better == "neither":
         return None
     values = np.asarray(ratios)

@@ -37,7 +37,7 @@ def test_a_difference_within_the_spread_is_not_distinguishable() -> None:
 def test_one_run_a_side_cannot_tell_and_says_why() -> None:
     found = compare(side(100), side(10))
     assert {item.verdict for item in found.lines} == {CANNOT_TELL}
-    assert any("Only one run" in doubt for doubt in found.doubts)
+    assert any("Only 1 run of" in doubt for doubt in found.doubts)
 
 
 def test_incomplete_runs_are_in_no_figure_and_are_named() -> None:

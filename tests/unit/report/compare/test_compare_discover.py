@@ -58,7 +58,7 @@ def test_incomplete_runs_and_runs_without_a_configuration_are_left_out_and_said(
     found = discover("f", fast, "s", system(1, 1))
     assert found.pairs == 4
     assert any("cut ended early" in note for note in found.notes)
-    assert any("1 runs say nothing of their configuration" in note for note in found.notes)
+    assert any("the configuration is not known: 1 run." in note for note in found.notes)
 
 
 def test_a_configuration_that_is_no_number_is_left_out() -> None:
@@ -149,7 +149,7 @@ def test_missing_columns_and_cells_and_repeats_are_said() -> None:
     text = notes(discover("f", fast, "s", slow))
     assert "Decode Bytes Read (GB): not in the runs of s" in text
     assert "Wall-Clock Throughput (tokens/sec): missing in 1 of 4 configurations of s" in text
-    assert "1 configurations have several runs of f, in 1 of them under the same file name" in text
+    assert "Configurations with several runs of f: 1, in 1 of them under the same file name." in text
 
 
 def test_where_the_other_system_leads_the_metrics_are_judged_by_naming_it() -> None:
