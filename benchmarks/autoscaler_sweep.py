@@ -39,7 +39,7 @@ START = 8
 class Brute:
     """Fixed user counts on one device, each run once."""
 
-    def __init__(self, directory: Path, model: str, speed: float, requests: int):
+    def __init__(self, directory: Path, model: str, speed: float, requests: int) -> None:
         self._config = search_config(directory, model, speed, "slo", slo_classes=",".join(SLO_CLASSES))
         self._speed = speed
         self._requests = requests

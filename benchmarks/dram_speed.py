@@ -62,7 +62,7 @@ def plain_copy(threads: int) -> Callable[[float], float]:
 class Tier:
     """The backend of the DRAM tier, driven as the cache drives it: several requests, each one entry."""
 
-    def __init__(self, arena_bytes: int, entry_bytes: int, in_flight: int, threads: int | None):
+    def __init__(self, arena_bytes: int, entry_bytes: int, in_flight: int, threads: int | None) -> None:
         self.entry_bytes = entry_bytes
         self.in_flight = in_flight
         self.backend = DramBackend(arena_bytes, plane=DataPlane(4 * MIB, 32), threads=threads)

@@ -55,7 +55,7 @@ class Sample:
 class SoakProgress(Progress):
     """Takes samples where others show progress."""
 
-    def __init__(self, interval_seconds: float):
+    def __init__(self, interval_seconds: float) -> None:
         super().__init__(quiet=True)
         self._interval_ns = round(interval_seconds * NS_PER_SEC)
         self.samples: list[Sample] = []

@@ -36,7 +36,7 @@ class IoOptions:
 class Kvspill:
     """A worker process on one directory."""
 
-    def __init__(self, root: Path, options: IoOptions):
+    def __init__(self, root: Path, options: IoOptions) -> None:
         settings = {
             "root": str(root),
             "io_size": options.io_size,

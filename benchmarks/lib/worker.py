@@ -32,7 +32,7 @@ _REST_SECONDS = 0.4
 class Worker:
     """One directory, one set of I/O options; a new backend for every measurement."""
 
-    def __init__(self, options: dict[str, Any]):
+    def __init__(self, options: dict[str, Any]) -> None:
         self._root = Path(options["root"])
         self._options = FilesOptions(
             io_size=options["io_size"],

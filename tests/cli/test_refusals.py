@@ -69,14 +69,14 @@ def test_a_recording_from_a_pipe_is_left_for_the_run_to_read(place: Path) -> Non
 
 
 @pytest.mark.parametrize("words", ["simulate --device-profile", "suite --dry-run --cache-dir", "clean"])
-def test_a_name_too_long_is_one_line_and_exit_2(words, capsys) -> None:
+def test_a_name_too_long_is_one_line_and_exit_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words.split(), "a" * 300]) == 2
     err = capsys.readouterr().err
     assert "internal error" not in err
     assert len(err.splitlines()) == 1
 
 
-def test_an_empty_word_is_no_directory_to_clean(capsys) -> None:
+def test_an_empty_word_is_no_directory_to_clean(capsys: pytest.CaptureFixture[str]) -> None:
     """An unset variable of a script must not mean the current directory."""
     assert main(["clean", ""]) == 2
     assert "is not a directory" in capsys.readouterr().err

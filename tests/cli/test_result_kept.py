@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_measured(
-    tmp_path, monkeypatch, capsys
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(measuring, "run_trials", lambda *_: pytest.fail("it was measured"))
     (tmp_path / "file").write_text("x")
     assert main([*RUN, "--output", str(tmp_path)]) == 2
@@ -24,14 +25,14 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_measured
 
 
 def test_a_result_whose_place_became_unwritable_is_kept_elsewhere_and_the_error_says_where(
-    tmp_path, monkeypatch, capsys
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     full = tmp_path / "out"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(measuring.tempfile, "tempdir", None)
     real_run = measuring.run_trials
 
-    def run_then_fill(*arguments):
+    def run_then_fill(*arguments: Any) -> Any:
         result = real_run(*arguments)
         full.write_text("a file where the directory should be made")
         return result
@@ -44,7 +45,9 @@ def test_a_result_whose_place_became_unwritable_is_kept_elsewhere_and_the_error_
     assert json.loads(Path(kept[1]).read_text())["requests_completed"] == 3
 
 
-def test_two_runs_of_the_same_second_both_keep_their_result(tmp_path, monkeypatch):
+def test_two_runs_of_the_same_second_both_keep_their_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         measuring, "result_path", lambda _config: Path("kvspill-results/20260101-000000-m.json")

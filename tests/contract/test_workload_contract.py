@@ -119,7 +119,7 @@ def test_the_result_can_say_what_was_asked(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TRACES if name != "rated decodes of a trace"])
 def test_closed_users_do_the_same_work_whoever_takes_it(name: str) -> None:
     """S9: in a trace a request's key does not depend on the user who was free."""
-    cycles = {"replay_cycles": KINDS[name].get("replay_cycles", 1)}
+    cycles: dict[str, Any] = {"replay_cycles": KINDS[name].get("replay_cycles", 1)}
     alone = make(name, arrival="closed", **cycles)
     together = make(name, arrival="closed", **cycles)
     one_by_one = [request for user in range(alone.users) for request in alone.session(user)]

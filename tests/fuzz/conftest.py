@@ -1,19 +1,22 @@
 """Counts the inputs that were tried, so that the number can be stated."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
+
+from kvspill.config import Config
 
 _KEY = pytest.StashKey[Counter]()
 
 
 @pytest.fixture
-def tally(request):
+def tally(request: Any) -> Any:
     """Inputs tried by kind."""
     return request.config.stash.setdefault(_KEY, Counter())
 
 
-def pytest_terminal_summary(terminalreporter, config):
+def pytest_terminal_summary(terminalreporter: Any, config: Config) -> None:
     counts = config.stash.get(_KEY, Counter())
     if counts:
         terminalreporter.write_line(f"fuzz inputs tried: {counts.total():,}")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ HARNESS = Path(__file__).with_name("run_atheris.py")
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", PARSERS)
-def test_a_parser_survives_guided_fuzzing(name, tally, tmp_path):
+def test_a_parser_survives_guided_fuzzing(name: Any, tally: Any, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(HARNESS), name, "--seconds", str(SECONDS)],
         cwd=tmp_path,

@@ -1,6 +1,8 @@
 """Broken input of every kind: one line and an exit code, no traceback, no hang, no write elsewhere."""
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -24,19 +26,19 @@ JSON_TARGETS = ("result", "sharegpt", "weka", "mooncake", "bailian")
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_well_formed_input_gets_through(name):
+def test_well_formed_input_gets_through(name: Any) -> None:
     with sandbox() as root:
         for data in seeds(name):
             TARGETS[name](data, root)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_mangled_bytes_get_one_line(name, tally):
+def test_mangled_bytes_get_one_line(name: Any, tally: Any) -> None:
     target, start = TARGETS[name], seeds(name)
 
     @FUZZ
     @given(mangled(start))
-    def check(data):
+    def check(data: Any) -> None:
         tally[f"{name}, mangled bytes"] += 1
         with sandbox() as root:
             target(data, root)
@@ -45,12 +47,12 @@ def test_mangled_bytes_get_one_line(name, tally):
 
 
 @pytest.mark.parametrize("name", JSON_TARGETS)
-def test_documents_with_odd_values_get_one_line(name, tally):
+def test_documents_with_odd_values_get_one_line(name: Any, tally: Any) -> None:
     target, start = TARGETS[name], seeds(name)
 
     @FUZZ
     @given(retyped(start))
-    def check(data):
+    def check(data: Any) -> None:
         tally[f"{name}, odd values"] += 1
         with sandbox() as root:
             target(data, root)
@@ -58,10 +60,10 @@ def test_documents_with_odd_values_get_one_line(name, tally):
     check()
 
 
-def test_a_page_of_a_damaged_result_is_made_or_refused(tally):
+def test_a_page_of_a_damaged_result_is_made_or_refused(tally: Any) -> None:
     @settings(FUZZ, max_examples=max(5, EXAMPLES // 4))
     @given(retyped(seeds("result")))
-    def check(data):
+    def check(data: Any) -> None:
         tally["page, odd values"] += 1
         with sandbox() as root:
             fuzz_page(data, root)
@@ -83,10 +85,10 @@ WORDS = st.lists(
 )
 
 
-def test_any_command_line_gets_an_answer(tally):
+def test_any_command_line_gets_an_answer(tally: Any) -> None:
     @settings(FUZZ, max_examples=EXAMPLES * 5)
     @given(st.sampled_from(COMMANDS), WORDS)
-    def check(first, words):
+    def check(first: Any, words: Any) -> None:
         tally["command lines"] += 1
         with sandbox() as root:
             fuzz_words("\0".join([first, *words]).encode("utf-8", "surrogateescape"), root)
@@ -94,7 +96,7 @@ def test_any_command_line_gets_an_answer(tally):
     check()
 
 
-def test_a_write_outside_would_be_noticed(tmp_path):
+def test_a_write_outside_would_be_noticed(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     with pytest.raises(Escape, match="elsewhere"), guarded(inside):

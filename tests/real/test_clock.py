@@ -20,7 +20,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.real
-def test_a_run_keeps_its_duration_whatever_the_wall_clock_does(tmp_path):
+def test_a_run_keeps_its_duration_whatever_the_wall_clock_does(tmp_path: Path) -> None:
     argv = ("--duration", "1.5", "--storage-capacity-gb", "0.06")
     finished = start(tmp_path, tmp_path, *argv, program=(sys.executable, "-c", STEPPING)).finish()
     assert finished.code == 0, finished.err
@@ -30,7 +30,7 @@ def test_a_run_keeps_its_duration_whatever_the_wall_clock_does(tmp_path):
     assert left_over(tmp_path) == []
 
 
-def test_nothing_asks_the_wall_clock_for_an_interval():
+def test_nothing_asks_the_wall_clock_for_an_interval() -> None:
     """Wall-clock time may name files and stand in results; only there it is asked for."""
     asked = set()
     for path in Path(kvspill.__file__).parent.rglob("*.py"):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,9 @@ LONG = ("--duration", "600", "--num-users", "150", "--output", "/dev/null", "--q
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
 @pytest.mark.parametrize("delay_ms", [80, 150, 250, 400])
 @pytest.mark.parametrize("command", ["kvspill", "kv-cache.py"])
-def test_a_signal_amid_the_imports_is_one_line_and_130(tmp_path, number, delay_ms, command):
+def test_a_signal_amid_the_imports_is_one_line_and_130(
+    tmp_path: Path, number: Any, delay_ms: int, command: str
+) -> None:
     path = str(Path(__file__).parents[2] / "kv-cache.py")
     script = KVSPILL if command == "kvspill" else DROP_IN.format(path=path)
     process = subprocess.Popen(

@@ -21,7 +21,7 @@ SMALL = ("--model", "tiny-1b", "--quiet", "--max-requests", "40", "--generation-
 class Installed:
     """kvspill with the example beside it, in a directory of its own."""
 
-    def __init__(self, site: Path, here: Path):
+    def __init__(self, site: Path, here: Path) -> None:
         self.here = here
         self._environ = {**os.environ, "PYTHONPATH": str(site)}
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def make_read_only(mount_point: Path) -> None:
     trigger.write_text("1")
 
 
-def check_survived(finished):
+def check_survived(finished: Any) -> None:
     """The run went to its end and said what failed."""
     assert finished.code == 1, finished.err
     assert "the result is faulty and has no rank: " in finished.err
@@ -61,7 +62,7 @@ def check_survived(finished):
     assert {"failed_requests", "errors"} <= {warning["code"] for warning in result["warnings"]}
 
 
-def test_a_disk_that_fills_up_costs_requests(tmp_path):
+def test_a_disk_that_fills_up_costs_requests(tmp_path: Path) -> None:
     with file_system(tmp_path, "ext4", 128 * MIB) as root:
         run = start(tmp_path, root, *RUN)
         wait_for_entries(root, 5)
@@ -74,7 +75,7 @@ def test_a_disk_that_fills_up_costs_requests(tmp_path):
         assert (root / "somebody elses").stat().st_size == nbytes
 
 
-def test_a_file_system_gone_read_only_costs_requests_and_keeps_the_result(tmp_path):
+def test_a_file_system_gone_read_only_costs_requests_and_keeps_the_result(tmp_path: Path) -> None:
     with file_system(tmp_path, "ext4", 128 * MIB, ",errors=remount-ro") as root:
         run = start(tmp_path, root, *RUN)
         wait_for_entries(root, 5)
@@ -95,7 +96,7 @@ def test_a_file_system_gone_read_only_costs_requests_and_keeps_the_result(tmp_pa
         subprocess.run(["umount", "-l", str(tmp_path / "mnt")], check=True)
 
 
-def test_a_failing_device_is_eio_and_costs_requests(tmp_path):
+def test_a_failing_device_is_eio_and_costs_requests(tmp_path: Path) -> None:
     with file_system(tmp_path, "ext4", 128 * MIB, ",errors=continue") as root:
         run = start(tmp_path, root, *RUN)
         wait_for_entries(root, 5)
@@ -106,7 +107,9 @@ def test_a_failing_device_is_eio_and_costs_requests(tmp_path):
         assert any(name.endswith("EIO") for name in finished.errors)
 
 
-def test_an_unmounted_directory_costs_nothing_that_was_open_and_nothing_is_left_on_the_device(tmp_path):
+def test_an_unmounted_directory_costs_nothing_that_was_open_and_nothing_is_left_on_the_device(
+    tmp_path: Path,
+) -> None:
     with file_system(tmp_path, "ext4", 128 * MIB) as root:
         run = start(tmp_path, root, *RUN)
         wait_for_entries(root, 5)
@@ -118,7 +121,7 @@ def test_an_unmounted_directory_costs_nothing_that_was_open_and_nothing_is_left_
         assert left_over(root) == []
 
 
-def test_too_few_descriptors_are_emfile_and_the_clean_up_still_works(tmp_path):
+def test_too_few_descriptors_are_emfile_and_the_clean_up_still_works(tmp_path: Path) -> None:
     run = start(tmp_path, tmp_path, *RUN)
     wait_for_entries(tmp_path, 5)
     in_use = [path for path in Path(f"/proc/{run.process.pid}/fd").iterdir() if not points_to_entry(path)]
@@ -151,7 +154,7 @@ def hang_readers(run: Run, cache_dir: Path, seconds: float) -> None:
         time.sleep(0.02)
 
 
-def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tmp_path):
+def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tmp_path: Path) -> None:
     run = start(tmp_path / "out", tmp_path, "--duration", "3", "--storage-capacity-gb", "0.06")
     hang_readers(run, tmp_path, seconds=1.5)
     finished = run.finish(timeout=30)
@@ -165,7 +168,7 @@ def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tm
     assert left_over(tmp_path) == []
 
 
-def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path):
+def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path: Path) -> None:
     argv = ("--max-requests", "100000", "--storage-capacity-gb", "0.06", "--max-stall", "1.5")
     run = start(tmp_path / "out", tmp_path, *argv)
     hang_readers(run, tmp_path, seconds=30)
@@ -176,7 +179,7 @@ def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path):
     assert left_over(tmp_path) == []
 
 
-def test_files_that_vanish_shrink_or_change_underneath_are_told_apart_and_never_hits(tmp_path):
+def test_files_that_vanish_shrink_or_change_underneath_are_told_apart_and_never_hits(tmp_path: Path) -> None:
     run = start(tmp_path, tmp_path, *RUN)
     spoiled = 0
     deadline = time.monotonic() + 10
@@ -205,7 +208,9 @@ SABOTAGE = (Path.unlink, lambda path: os.truncate(path, 4096), overwrite)
 
 
 @pytest.mark.parametrize("spare_kib", [64, 1024])
-def test_memory_pressure_is_enomem_or_one_clear_line_and_nothing_is_left(tmp_path, spare_kib):
+def test_memory_pressure_is_enomem_or_one_clear_line_and_nothing_is_left(
+    tmp_path: Path, spare_kib: int
+) -> None:
     run = start(tmp_path, tmp_path, *RUN)
     wait_for_entries(tmp_path, 1)
     pages = int(Path(f"/proc/{run.process.pid}/statm").read_text().split()[0])
@@ -221,7 +226,7 @@ def test_memory_pressure_is_enomem_or_one_clear_line_and_nothing_is_left(tmp_pat
     assert left_over(tmp_path) == []
 
 
-def test_too_many_errors_end_the_run_with_the_reason(tmp_path):
+def test_too_many_errors_end_the_run_with_the_reason(tmp_path: Path) -> None:
     with file_system(tmp_path, "ext4", 128 * MIB) as root:
         run = start(tmp_path, root, "--duration", "60", "--storage-capacity-gb", "0.06", "--max-errors", "25")
         wait_for_entries(root, 5)

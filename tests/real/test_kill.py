@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +14,16 @@ from real.rig import left_over, run_dirs, start, wait_for_entries, wait_until
 pytestmark = pytest.mark.real
 
 
-def test_killed_at_random_moments_the_next_start_leaves_nothing_and_touches_nothing_foreign(tmp_path):
+def test_killed_at_random_moments_the_next_start_leaves_nothing_and_touches_nothing_foreign(
+    tmp_path: Path,
+) -> None:
     tally = kill_runs(4, seed=7, where=tmp_path)
     assert tally.killed_alive >= 1
     assert tally.left_after_the_next_start == 0
     assert tally.foreign_touched == 0
 
 
-def test_clean_removes_what_a_kill_left_and_a_live_run_beside_it_is_not_disturbed(tmp_path):
+def test_clean_removes_what_a_kill_left_and_a_live_run_beside_it_is_not_disturbed(tmp_path: Path) -> None:
     root = tmp_path / "cache"
     root.mkdir()
     foreign = plant_foreign(root)
@@ -45,11 +49,11 @@ def test_clean_removes_what_a_kill_left_and_a_live_run_beside_it_is_not_disturbe
 FOREIGN_DIRS = {"kvspill-1-0123abcd", "kvspill-2-0123abcd", "kvspill-notes.txt", "kvspill-results"}
 
 
-def wait_for_another(root, killed_dir):
+def wait_for_another(root: Any, killed_dir: Any) -> Any:
     return wait_until(lambda: set(run_dirs(root)) - FOREIGN_DIRS - {killed_dir})
 
 
-def test_two_runs_in_one_directory_do_not_disturb_each_other(tmp_path):
+def test_two_runs_in_one_directory_do_not_disturb_each_other(tmp_path: Path) -> None:
     runs = [
         start(tmp_path / name, tmp_path, "--duration", "1.5", "--storage-capacity-gb", "0.06")
         for name in ("a", "b")

@@ -27,7 +27,7 @@ Scenario = Callable[[Backend], Coroutine[Any, Any, None]]
 
 def run(root: Path, layout: str, scenario: Scenario, **settings: Any) -> None:
     """Runs a scenario on a files backend as a run would make it."""
-    wanted = {"io_size": IO_SIZE, "io_threads": 4, "layout": layout, **settings}
+    wanted: dict[str, Any] = {"io_size": IO_SIZE, "io_threads": 4, "layout": layout, **settings}
 
     async def main(world: World) -> None:
         backend = make(
@@ -118,7 +118,7 @@ def test_reading_one_object_leaves_no_page_of_its_neighbours_behind(tmp_path: Pa
 class Stingy:
     """A kernel that moves at most 64 KiB a call."""
 
-    def __init__(self, real: Callable[..., int]):
+    def __init__(self, real: Callable[..., int]) -> None:
         self.real = real
         self.calls = 0
 

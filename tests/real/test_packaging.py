@@ -8,13 +8,14 @@ import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
+NO_COMPILER: dict[str, Any] = {"CC": "/bin/false", "CXX": "/bin/false"}
 HELPER = "kvspill/storage/_fastio."
 
 

@@ -62,7 +62,7 @@ def page(ten_minutes: Path) -> Path:
 class Visit:
     """One view of a page, with everything that the browser complained about or asked for."""
 
-    def __init__(self, browser: Any, path: Path, width: int, scheme: str):
+    def __init__(self, browser: Any, path: Path, width: int, scheme: str) -> None:
         self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.tab = self.context.new_page()
         self.complaints: list[str] = []

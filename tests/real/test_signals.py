@@ -3,6 +3,8 @@
 import signal
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,9 @@ LONG = ("--duration", "60", "--storage-capacity-gb", "0.06")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
-def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(tmp_path, number):
+def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(
+    tmp_path: Path, number: Any
+) -> None:
     run = start(tmp_path, tmp_path, *LONG)
     wait_for_entries(tmp_path, 20)
     run.send(number)
@@ -27,7 +31,7 @@ def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(tmp_
     assert "Traceback" not in finished.err
 
 
-def test_a_run_under_nohup_survives_the_closed_terminal(tmp_path):
+def test_a_run_under_nohup_survives_the_closed_terminal(tmp_path: Path) -> None:
     run = start(tmp_path, tmp_path, "--duration", "1.5", "--storage-capacity-gb", "0.06", under=("nohup",))
     wait_for_entries(tmp_path, 1)
     run.send(signal.SIGHUP)
@@ -37,7 +41,7 @@ def test_a_run_under_nohup_survives_the_closed_terminal(tmp_path):
 
 
 @pytest.mark.parametrize("delay_ms", [0, 5, 50])
-def test_a_second_signal_ends_the_program_and_still_leaves_nothing(tmp_path, delay_ms):
+def test_a_second_signal_ends_the_program_and_still_leaves_nothing(tmp_path: Path, delay_ms: int) -> None:
     run = start(tmp_path, tmp_path, *LONG)
     wait_for_entries(tmp_path, 5)
     run.send(signal.SIGINT)
@@ -50,7 +54,7 @@ def test_a_second_signal_ends_the_program_and_still_leaves_nothing(tmp_path, del
 
 
 @pytest.mark.parametrize("after_ms", [0, 30])
-def test_a_signal_while_the_run_is_being_prepared_leaves_nothing(tmp_path, after_ms):
+def test_a_signal_while_the_run_is_being_prepared_leaves_nothing(tmp_path: Path, after_ms: int) -> None:
     """The arena takes a while to touch; the run directory may be in the making."""
     run = start(tmp_path, tmp_path, *LONG, "--cpu-mem-gb", "0.25")
     wait_until(lambda: run_dirs(tmp_path))
@@ -77,7 +81,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_an_exception_in_the_middle_is_one_line_and_leaves_nothing(tmp_path):
+def test_an_exception_in_the_middle_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     run = start(tmp_path, tmp_path, *LONG, program=(sys.executable, "-c", FAILING))
     finished = run.finish()
     assert finished.code == 1

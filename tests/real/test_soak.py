@@ -6,6 +6,8 @@
 import gc
 import os
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from kvspill.records import NS_PER_SEC
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan
 from kvspill.run.trial import run_trial
+from kvspill.world import World
 
 SAMPLES = 30
 
@@ -21,12 +24,12 @@ SAMPLES = 30
 class Sampler(Progress):
     """Counts what a leak would make more of."""
 
-    def __init__(self, interval_seconds):
+    def __init__(self, interval_seconds: Any) -> None:
         super().__init__(quiet=True)
         self.interval_ns = round(interval_seconds * NS_PER_SEC)
         self.samples = []
 
-    async def watch(self, world, _config, engine, *_rest):
+    async def watch(self, world: World, _config: Any, engine: Any, *_rest: Any) -> None:
         while True:
             await world.sleep_ns(self.interval_ns)
             gc.collect()
@@ -34,7 +37,7 @@ class Sampler(Progress):
             self.samples.append((engine.completed, *counts))
 
 
-def soak(config, simulated):
+def soak(config: Config, simulated: Any) -> Any:
     sampler = Sampler(config.duration / SAMPLES)
     result = run_trial(make_plan(config, simulated), sampler).document()
     assert result["honesty"]["errors"] == []
@@ -45,12 +48,12 @@ def soak(config, simulated):
     return early, late
 
 
-def mean(samples, column):
+def mean(samples: Any, column: Any) -> Any:
     return sum(sample[column] for sample in samples) / len(samples)
 
 
 @pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])
-def test_twenty_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_objects(io_model):
+def test_twenty_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_objects(io_model: str) -> None:
     patient = {name: {"think": [20, 40]} for name in ("chatbot", "coding", "document")}
     config = Config(
         model="tiny-1b",
@@ -68,7 +71,7 @@ def test_twenty_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_object
 
 
 @pytest.mark.real
-def test_real_io_keeps_no_more_objects_descriptors_or_threads(tmp_path):
+def test_real_io_keeps_no_more_objects_descriptors_or_threads(tmp_path: Path) -> None:
     config = Config(
         model="tiny-1b",
         num_users=6,

@@ -6,11 +6,12 @@ import resource
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvspill.storage import fastio
-from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.fastio import Status
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from real.rig import file_system, left_over, start, wait_for_entries
@@ -22,10 +23,10 @@ OPTIONS = FilesOptions(io_size=65536, io_threads=2)
 REF = ObjectRef("k", 1, MIB)
 
 
-def on_backend(root: Path, work):
+def on_backend(root: Path, work: Any) -> Any:
     """Run work(backend) on a files backend under root."""
 
-    async def main():
+    async def main() -> Any:
         backend = FilesBackend([root], OPTIONS)
         await backend.prepare(lambda *_: None)
         try:
@@ -36,10 +37,12 @@ def on_backend(root: Path, work):
     return asyncio.run(main())
 
 
-def give_up_at(piece_number: int, real):
+def give_up_at(piece_number: int, real: Any) -> Any:
     """A kernel that moves less than it was asked to, twice in a row, at one piece."""
 
-    def transfer(fd, write, memory, span, verify, base, _max_pieces=0):
+    def transfer(
+        fd: Any, write: Any, memory: Any, span: Any, verify: str, base: Any, _max_pieces: int = 0
+    ) -> Any:
         while True:
             answer = real(fd, write, memory, span, verify, base, 1)
             if answer[0] != Status.MORE:
@@ -51,8 +54,10 @@ def give_up_at(piece_number: int, real):
 
 
 @pytest.mark.parametrize("verb", ["read", "write"])
-def test_a_short_transfer_is_an_error_of_its_kind_and_leaves_no_file(tmp_path, monkeypatch, verb):
-    async def work(backend):
+def test_a_short_transfer_is_an_error_of_its_kind_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    async def work(backend: Backend) -> Any:
         if verb == "read":
             assert (await backend.write([WriteItem(REF)]))[0].error is None
         monkeypatch.setattr(fastio, "transfer", give_up_at(3, fastio.transfer))
@@ -65,11 +70,11 @@ def test_a_short_transfer_is_an_error_of_its_kind_and_leaves_no_file(tmp_path, m
     assert len(files) == (1 if verb == "read" else 0)
 
 
-def test_reads_from_a_failing_device_are_eio(tmp_path):
+def test_reads_from_a_failing_device_are_eio(tmp_path: Path) -> None:
     with file_system(tmp_path, "ext4", 64 * MIB) as root:
         refs = [ObjectRef(f"k{number}", 1, MIB) for number in range(40)]
 
-        async def work(backend):
+        async def work(backend: Backend) -> Any:
             for ref in refs:
                 assert (await backend.write([WriteItem(ref)]))[0].error is None
             os.truncate(tmp_path / "image", 24 * MIB)
@@ -82,7 +87,7 @@ def test_reads_from_a_failing_device_are_eio(tmp_path):
     assert set(errors) <= {None, "EIO"}
 
 
-def test_files_that_may_not_grow_are_efbig_and_cost_requests(tmp_path):
+def test_files_that_may_not_grow_are_efbig_and_cost_requests(tmp_path: Path) -> None:
     run = start(
         tmp_path, tmp_path, "--duration", "1.5", "--storage-capacity-gb", "0.06", "--max-errors", "1000000"
     )
@@ -99,7 +104,7 @@ def test_files_that_may_not_grow_are_efbig_and_cost_requests(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["tree", "slots", "buckets"])
-def test_killed_runs_of_other_layouts_are_cleaned_too(tmp_path, layout):
+def test_killed_runs_of_other_layouts_are_cleaned_too(tmp_path: Path, layout: str) -> None:
     blocks = ("--io-model", "prefix", "--block-tokens", "8", "--layout", layout)
     run = start(tmp_path / "out", tmp_path, "--duration", "30", "--storage-capacity-gb", "0.06", *blocks)
     wait_for_entries(tmp_path, 1)

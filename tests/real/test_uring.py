@@ -34,7 +34,7 @@ def ring() -> None:
 
 
 def run(root: Path, scenario: Scenario, **options: Any) -> FilesBackend:
-    wanted = {"io_size": IO_SIZE, "io_threads": 6, "io_engine": "io_uring", **options}
+    wanted: dict[str, Any] = {"io_size": IO_SIZE, "io_threads": 6, "io_engine": "io_uring", **options}
     files = FilesBackend([root], FilesOptions(**wanted), plane=plane(wanted["io_threads"]))
 
     async def go() -> None:

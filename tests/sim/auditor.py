@@ -28,7 +28,7 @@ GRACE_NS = 5_000_000_000
 class Auditor(Recorder):
     """The run's own recorder, and a check of everything that must hold at every moment."""
 
-    def __init__(self, *arguments: Any):
+    def __init__(self, *arguments: Any) -> None:
         self.cache: Cache | None = None
         self.config: Config | None = None
         self.checks = 0

@@ -12,7 +12,14 @@ from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Sou
 class FaultyBackend(Backend):
     """Wraps a modelled backend; each operation fails with the given probability, after taking its time."""
 
-    def __init__(self, inner: ModelledBackend, rng: random.Random, read=0.0, write=0.0, delete=0.0):
+    def __init__(
+        self,
+        inner: ModelledBackend,
+        rng: random.Random,
+        read: float = 0.0,
+        write: float = 0.0,
+        delete: float = 0.0,
+    ) -> None:
         self.inner = inner
         self.rng = rng
         self.probability = {"read": read, "write": write, "delete": delete}

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
@@ -19,7 +20,9 @@ from kvspill.records import (
     Verb,
 )
 from kvspill.storage.backends.modelled import ModelledBackend
+from kvspill.storage.base import Backend
 from kvspill.storage.profiles import DeviceModel
+from kvspill.world import World
 from sim.faults import FaultyBackend
 
 ALL_TIERS = (Tier.GPU, Tier.CPU, Tier.STORAGE)
@@ -83,12 +86,21 @@ def make_policy(name: str, capacity_bytes: int, leaf_first: bool = False) -> Evi
     return policy
 
 
-def make_tier(name: Tier, backend, usable_bytes: int, policy: str = "lru") -> TierState:
+def make_tier(name: Tier, backend: Backend, usable_bytes: int, policy: str = "lru") -> TierState:
     made = make_policy(policy, usable_bytes)
     return TierState(name, backend, usable_bytes, usable_bytes, made, evicts=policy != "none")
 
 
-def make_cache(world, sizes, *, faults=(0.0, 0.0, 0.0), policy="lru", options=None, rng=None, oracle=None):
+def make_cache(
+    world: World,
+    sizes: Any,
+    *,
+    faults: Any = (0.0, 0.0, 0.0),
+    policy: str = "lru",
+    options: Any = None,
+    rng: Any = None,
+    oracle: Any = None,
+) -> Any:
     """A cache over len(sizes) tiers of so many bytes, fastest first; faults are (read, write, delete)."""
     oracle = oracle or Oracle()
     tiers = []

@@ -65,7 +65,9 @@ class Fault:
 class HazardousDevice(Backend):
     """Wraps a modelled backend. Faults are drawn from the given stream only, so that a seed replays them."""
 
-    def __init__(self, inner: Backend, hazards: Hazards, rng: random.Random, clock_ns: Callable[[], int]):
+    def __init__(
+        self, inner: Backend, hazards: Hazards, rng: random.Random, clock_ns: Callable[[], int]
+    ) -> None:
         self._inner = inner
         self._hazards = hazards
         self._rng = rng

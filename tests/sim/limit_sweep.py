@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +42,7 @@ def device(speed_gib_per_sec: float) -> DeviceModel:
     return DeviceModel(speed_gib_per_sec, speed_gib_per_sec * WRITE_SHARE, LATENCY_US, LATENCY_US, LATENCY_US)
 
 
-def profile_file(directory, speed_gib_per_sec: float) -> str:
+def profile_file(directory: Path, speed_gib_per_sec: float) -> str:
     """The device as a profile that a configuration can name."""
     model = device(speed_gib_per_sec)
     path = directory / f"device-{speed_gib_per_sec:g}.yaml"
@@ -52,9 +54,9 @@ def profile_file(directory, speed_gib_per_sec: float) -> str:
     return str(path)
 
 
-def sweep_config(model: str, **changes) -> Config:
+def sweep_config(model: str, **changes: Any) -> Config:
     """A light workload: few reads per request, so that virtual time is cheap."""
-    values = {
+    values: dict[str, Any] = {
         "model": model,
         "personas": PERSONAS,
         "decode_batch_size": 1000,
@@ -80,10 +82,10 @@ def slo_ms(config: Config, speed_gib_per_sec: float) -> float:
     return 12000 * TOKENS_PER_REQUEST * config.bytes_per_token / (speed_gib_per_sec * GIB)
 
 
-def search_config(directory, model: str, speed_gib_per_sec: float, mode: str, **changes) -> Config:
+def search_config(directory: Path, model: str, speed_gib_per_sec: float, mode: str, **changes: Any) -> Config:
     """The configuration of a search on that device."""
     plain = sweep_config(model)
-    values = {
+    values: dict[str, Any] = {
         "enable_autoscaling": True,
         "autoscaler_mode": mode,
         "arrival": "closed",
@@ -118,11 +120,11 @@ class Rows:
         if record.verb is Verb.READ:
             self.reads += [(completion.finished_ns - completion.submitted_ns, record.nbytes)] * record.times
 
-    def lookup(self, lookup) -> None: ...
+    def lookup(self, lookup: Any) -> None: ...
 
-    def eviction(self, eviction) -> None: ...
+    def eviction(self, eviction: str) -> None: ...
 
-    def cache_call(self, from_ns, to_ns) -> None: ...
+    def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 
     def request(self, record: RequestRecord) -> None:
         if record.finished_ns >= self.from_ns:
@@ -162,7 +164,7 @@ def fixed_users(config: Config, speed_gib_per_sec: float, users: int, seconds: f
     return run_virtual(main, config.seed)
 
 
-def summarise(config: Config, model: DeviceModel, rows: Rows, seconds: float, unfinished) -> Fixed:
+def summarise(config: Config, model: DeviceModel, rows: Rows, seconds: float, unfinished: Any) -> Fixed:
     """Saturation by the definition: the p95 that these reads would have had alone over the one they had."""
     taken_ns = np.array([taken for taken, _ in rows.reads] or [1])
     alone_ns = np.array([LATENCY_US * 1000 + model.read_ns(nbytes) for _, nbytes in rows.reads] or [1])

@@ -1,6 +1,7 @@
 """Serves hand-made requests in virtual time: the engine, an I/O model and a cache over modelled tiers."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
@@ -11,7 +12,7 @@ from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, IoOptions, make_io_model
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 from sim.harness import Oracle, make_policy
 
 TOKEN_BYTES = 4096
@@ -21,13 +22,13 @@ SLOW = DeviceModel(1.0, 1.0, read_latency_us=100, write_latency_us=100, delete_l
 class Listed:
     """A workload of given requests; each user's in the order of their times."""
 
-    def __init__(self, requests):
+    def __init__(self, requests: Any) -> None:
         self._sessions = {}
         for request in requests:
             self._sessions.setdefault(request.user, []).append(request)
         self.users = max(self._sessions, default=0) + 1
 
-    def session(self, user, start_ns=0):  # noqa: ARG002 - the times are given
+    def session(self, user: int, start_ns: int = 0) -> Any:  # noqa: ARG002 - the times are given
         return iter(self._sessions.get(user, ()))
 
 
@@ -40,7 +41,7 @@ class Replayed:
     cache: Cache | None = None
     engine: Engine | None = None
 
-    def bytes_of(self, verb, *purposes, tier=None):
+    def bytes_of(self, verb: Any, *purposes: Any, tier: Any = None) -> Any:
         return sum(
             op.nbytes
             for op in self.oracle.ops
@@ -50,11 +51,13 @@ class Replayed:
             and tier in (None, op.tier)
         )
 
-    def keys_of(self, verb, purpose):
+    def keys_of(self, verb: Any, purpose: Any) -> Any:
         return [op.key for op in self.oracle.ops if (op.verb, op.purpose) == (verb, purpose)]
 
 
-def request(user=0, blocks=(), at_ms=0, context=0, turn=0, **more):
+def request(
+    user: int = 0, blocks: Any = (), at_ms: float = 0, context: int = 0, turn: int = 0, **more: Any
+) -> Any:
     """A request whose context is these blocks of ten tokens each."""
     context = context or 10 * len(blocks)
     return Request(
@@ -73,23 +76,23 @@ def request(user=0, blocks=(), at_ms=0, context=0, turn=0, **more):
 
 
 def replay(
-    requests,
-    name="prefix",
-    dram_blocks=0,
-    storage_blocks=1_000_000,
-    device=NULL,
-    policy="lru",
-    observer=None,
-    generation=None,
-    demote_min_uses=0,
-    wrap=lambda backend: backend,
-    **options,
-):
+    requests: Any,
+    name: str = "prefix",
+    dram_blocks: int = 0,
+    storage_blocks: int = 1_000_000,
+    device: Any = NULL,
+    policy: str = "lru",
+    observer: Any = None,
+    generation: Any = None,
+    demote_min_uses: int = 0,
+    wrap: Any = lambda backend: backend,
+    **options: Any,
+) -> Any:
     """Serve the requests to their end; tiers hold so many blocks of ten tokens."""
     replayed = Replayed()
     observer = observer or replayed.oracle
 
-    async def main(world):
+    async def main(world: World) -> None:
         tiers = []
         for tier, blocks in ((Tier.CPU, dram_blocks), (Tier.STORAGE, storage_blocks)):
             if blocks:

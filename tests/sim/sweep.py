@@ -65,7 +65,7 @@ class Outcome:
 class SeedFailed(AssertionError):  # noqa: N818 - names what happened
     """Names the seed and the command that replays it."""
 
-    def __init__(self, seed: int, error: BaseException):
+    def __init__(self, seed: int, error: BaseException) -> None:
         super().__init__(f"seed {seed}: {type(error).__name__}: {error}\nreplay: {REPLAY.format(seed=seed)}")
 
 
@@ -216,7 +216,7 @@ def run_scenario(scenario: Scenario) -> Outcome:
 
     real_build_cache = trial.build_cache
     plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
-    parts = {"open_backends": open_devices, "build_cache": build_cache, "build_result": judge}
+    parts: dict[str, Any] = {"open_backends": open_devices, "build_cache": build_cache, "build_result": judge}
     with mock.patch.multiple(trial, **parts), mock.patch.object(stages, "Recorder", make_auditor):
         try:
             result: Any = trial.run_trial(plan, Progress(quiet=True))

@@ -11,7 +11,7 @@ from sim.sweep import Scenario, run_scenario
 
 @pytest.mark.parametrize("arrival", ["open", "closed"])
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_what_happens_while_devices_settle_is_in_no_count(arrival, stubborn):
+def test_what_happens_while_devices_settle_is_in_no_count(arrival: str, stubborn: bool) -> None:
     """A hanging operation keeps the end waiting; users go on arriving and answers go on being generated."""
     config = Config(
         model="tiny-1b",

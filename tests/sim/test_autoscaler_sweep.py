@@ -7,6 +7,7 @@ What brute force finds over fixed user counts is kept in limit_answers.json, as 
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ sweep = pytest.mark.parametrize(
 )
 
 
-def assert_settled(steps) -> None:
+def assert_settled(steps: Any) -> None:
     """Concluded, and the load no longer changed once it had been confirmed."""
     *_before, confirmed, answer = steps
     assert answer["concluded"]
@@ -45,14 +46,14 @@ def assert_settled(steps) -> None:
 
 
 @sweep
-def test_qos_lands_within_a_tenth_of_brute_force(tmp_path, model, speed) -> None:
+def test_qos_lands_within_a_tenth_of_brute_force(tmp_path: Path, model: Any, speed: Any) -> None:
     steps = search(search_config(tmp_path, model, speed, "qos"))["autoscaling_stats"]
     assert_settled(steps)
     assert steps[-1]["users"] == pytest.approx(BRUTE_FORCE[f"{model} {speed:g}"]["qos"], rel=0.1)
 
 
 @sweep
-def test_slo_lands_within_a_tenth_of_brute_force(tmp_path, model, speed) -> None:
+def test_slo_lands_within_a_tenth_of_brute_force(tmp_path: Path, model: Any, speed: Any) -> None:
     config = search_config(tmp_path, model, speed, "slo", slo_classes=",".join(SLO_CLASSES))
     steps = search(config)["autoscaling_stats"]
     assert_settled(steps)
@@ -62,7 +63,7 @@ def test_slo_lands_within_a_tenth_of_brute_force(tmp_path, model, speed) -> None
 
 
 @sweep
-def test_capacity_lands_within_a_twentieth_of_the_true_peak(tmp_path, model, speed) -> None:
+def test_capacity_lands_within_a_twentieth_of_the_true_peak(tmp_path: Path, model: Any, speed: Any) -> None:
     config = search_config(tmp_path, model, speed, "capacity")
     result = search(config)
     steps = result["autoscaling_stats"]
@@ -77,12 +78,12 @@ def test_capacity_lands_within_a_twentieth_of_the_true_peak(tmp_path, model, spe
 
 
 @pytest.mark.parametrize(("model", "speed"), [CASES[0], CASES[6], CASES[12]])
-def test_the_answers_of_brute_force_still_hold(tmp_path, model, speed) -> None:
+def test_the_answers_of_brute_force_still_hold(tmp_path: Path, model: Any, speed: Any) -> None:
     config = search_config(tmp_path, model, speed, "slo")
     known = BRUTE_FORCE[f"{model} {speed:g}"]
     limit_ms = slo_ms(config, speed)
 
-    def run(users: int):
+    def run(users: int) -> Any:
         interval = pace_seconds(config, speed)
         warm = 5 * interval
         return fixed_users(
@@ -105,7 +106,7 @@ LOADS = [(model, speed, users) for model, speed in (CASES[0], CASES[7], CASES[14
 @pytest.mark.parametrize("arrival", ["open", "closed"])
 @pytest.mark.parametrize(("model", "speed", "users"), LOADS)
 def test_interactive_never_waits_longer_than_batch_where_servers_are_few(
-    arrival, model, speed, users
+    arrival: str, model: Any, speed: Any, users: Any
 ) -> None:
     """L1, L3: those still waiting at the end count with their age; a class below fifty has no verdict.
 
@@ -125,13 +126,13 @@ def test_interactive_never_waits_longer_than_batch_where_servers_are_few(
     assert_no_one_was_passed_over(found.rows.requests)
 
 
-def standard_error(values) -> float:
+def standard_error(values: Any) -> float:
     """Of the mean of a series, by its batch means."""
     means = [part.mean() for part in np.array_split(values, 10)]
     return float(np.std(means, ddof=1)) / math.sqrt(len(means))
 
 
-def assert_no_one_was_passed_over(records) -> None:
+def assert_no_one_was_passed_over(records: Any) -> None:
     """Whenever a service begins, nobody of a higher class who could have been served is waiting."""
     done_ns: dict[tuple[int, int], int] = {}
     rows = []

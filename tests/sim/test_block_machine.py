@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ KIND = (Purpose.HISTORY, HitType.MULTI_TURN)
 CHAINS = st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(0, 9))
 
 
-def keys_of(chain):
+def keys_of(chain: Any) -> Any:
     """Chains branch: those of one number share their first blocks and then go apart."""
     number, length, branch = chain
     return [f"c{number}b{place}" if place < 4 else f"c{number}x{branch}b{place}" for place in range(length)]
@@ -31,11 +32,11 @@ def keys_of(chain):
 class BlockOracle(Oracle):
     """Knows which tier has which object from the operations alone."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.objects = {}
 
-    def one_op(self, record):
+    def one_op(self, record: Any) -> None:
         self.ops.append(record)
         place = (record.tier, record.key, record.generation)
         if record.verb is Verb.WRITE and record.completion.error is None:
@@ -43,14 +44,14 @@ class BlockOracle(Oracle):
         elif record.verb is Verb.DELETE and record.completion.error is None:
             del self.objects[place]
 
-    def eviction(self, eviction):
+    def eviction(self, eviction: str) -> None:
         self.evictions.append(eviction)
 
 
 class LeafCheckedTier(TierState):
     """No block is chosen while one that continues it stays in the same tier."""
 
-    def claim_victims(self, short_bytes):
+    def claim_victims(self, short_bytes: Any) -> Any:
         victims = super().claim_victims(short_bytes)
         for victim, _claim in victims or ():
             children = [entry for entry in self.residents.values() if entry.parent == victim.ref.key]
@@ -70,14 +71,16 @@ class BlockMachine(RuleBasedStateMachine):
         faults=st.sampled_from([(0.0, 0.0, 0.0), (0.2, 0.0, 0.0), (0.0, 0.2, 0.0), (0.1, 0.1, 0.1)]),
         seed=st.integers(0, 2**32),
     )
-    def start(self, blocks, policy, waterfall, allocs, min_uses, faults, seed):
+    def start(
+        self, blocks: Any, policy: Any, waterfall: bool, allocs: Any, min_uses: Any, faults: Any, seed: int
+    ) -> None:
         self.loop = VirtualLoop()
         asyncio.set_event_loop(self.loop)
         self.world = World(seed, self.loop.now_ns, virtual=True)
         self.oracle = BlockOracle()
         rng = random.Random(seed)
 
-        async def build():
+        async def build() -> Any:
             tiers = []
             for level, (name, count) in enumerate(zip(list(Tier)[-len(blocks) :], blocks, strict=True)):
                 speed = DeviceModel(
@@ -95,25 +98,25 @@ class BlockMachine(RuleBasedStateMachine):
         self.tasks = []
         self.loading = []
 
-    def spawn(self, coroutine):
+    def spawn(self, coroutine: Any) -> None:
         self.tasks.append(self.loop.create_task(coroutine))
 
     @rule(chain=CHAINS)
-    def store(self, chain):
+    def store(self, chain: Any) -> None:
         keys = keys_of(chain)
         self.spawn(self._store(keys))
 
-    async def _store(self, keys):
+    async def _store(self, keys: Any) -> None:
         put = await self.cache.put(
             keys, BLOCK_BYTES, Purpose.PREFILL, parents=[None, *keys[:-1]], replace=False
         )
         assert len(put.entries) + len(put.failed) + put.refused <= len(keys)
 
     @rule(chain=CHAINS)
-    def load(self, chain):
+    def load(self, chain: Any) -> None:
         self.spawn(self._load(keys_of(chain)))
 
-    async def _load(self, keys):
+    async def _load(self, keys: Any) -> None:
         entries = []
         for key in keys:
             entry = self.cache.find(key)
@@ -129,18 +132,18 @@ class BlockMachine(RuleBasedStateMachine):
         assert len(outcomes) == len(entries)
 
     @rule(chain=CHAINS)
-    def promote(self, chain):
+    def promote(self, chain: Any) -> None:
         self.spawn(self.cache.promote(keys_of(chain)))
 
     @rule(key=st.sampled_from(["doc0", "doc1"]), nbytes=st.integers(1, 5 * BLOCK_BYTES))
-    def put(self, key, nbytes):
+    def put(self, key: str, nbytes: int) -> None:
         if not any(task.get_name() == key for task in self.tasks if not task.done()):
             task = self.loop.create_task(self.cache.put([key], nbytes, Purpose.RAG), name=key)
             self.tasks.append(task)
 
     @rule(chain=CHAINS)
-    def wait_for_one_on_its_way(self, chain):
-        async def settled():
+    def wait_for_one_on_its_way(self, chain: Any) -> None:
+        async def settled() -> None:
             entry = self.cache.find(keys_of(chain)[-1])
             if entry is not None:
                 await self.cache.settled(entry)
@@ -149,16 +152,16 @@ class BlockMachine(RuleBasedStateMachine):
         self.spawn(settled())
 
     @rule(microseconds=st.integers(0, 400))
-    def wait(self, microseconds):
+    def wait(self, microseconds: Any) -> None:
         self.loop.run_until_complete(asyncio.sleep(microseconds / 1e6))
 
     @invariant()
-    def ledgers_hold(self):
+    def ledgers_hold(self) -> None:
         if hasattr(self, "cache"):
             check_ledgers(self.cache)
 
     @invariant()
-    def blocks_being_loaded_stay(self):
+    def blocks_being_loaded_stay(self) -> None:
         """C3, C4: what is being read is neither evicted nor moved."""
         for places in getattr(self, "loading", ()):
             for entry, tier in places:
@@ -167,7 +170,7 @@ class BlockMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "cache"))
     @rule()
-    def a_copy_has_a_home_below(self):
+    def a_copy_has_a_home_below(self) -> None:
         for key, copy in self.cache._core.copies.items():
             home = self.cache._core.homes.get(key)
             assert home is not None
@@ -175,12 +178,12 @@ class BlockMachine(RuleBasedStateMachine):
             assert home.ref == copy.ref
             assert home.tier is self.cache.tiers[-1]
 
-    def teardown(self):
+    def teardown(self) -> None:
         """C4: everything ends by itself, and every byte is accounted for."""
         if not hasattr(self, "cache"):
             return
 
-        async def finish():
+        async def finish() -> None:
             while self.tasks:
                 done, pending = await asyncio.wait(self.tasks, timeout=1)
                 for task in done:

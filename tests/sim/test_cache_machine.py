@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -28,14 +29,14 @@ class CacheMachine(RuleBasedStateMachine):
         faults=st.sampled_from([(0.0, 0.0, 0.0), (0.2, 0.0, 0.0), (0.0, 0.2, 0.0), (0.1, 0.1, 0.1)]),
         seed=st.integers(0, 2**32),
     )
-    def start(self, sizes, policy, waterfall, allocs, faults, seed):
+    def start(self, sizes: Any, policy: Any, waterfall: bool, allocs: Any, faults: Any, seed: int) -> None:
         self.loop = VirtualLoop()
         asyncio.set_event_loop(self.loop)
         self.world = World(seed, self.loop.now_ns, virtual=True)
         options = CacheOptions(waterfall, allocs)
         self.largest = max(sizes) * KIB // 4096 * 4096
 
-        async def build():
+        async def build() -> Any:
             return make_cache(
                 self.world,
                 [size * KIB for size in sizes],
@@ -50,16 +51,16 @@ class CacheMachine(RuleBasedStateMachine):
         self.writing = set()
         self.pinned = []
 
-    def spawn(self, coroutine):
+    def spawn(self, coroutine: Any) -> None:
         self.tasks.append(self.loop.create_task(coroutine))
 
     @rule(key=KEYS, nbytes=st.integers(1, 120 * KIB), pin=st.booleans())
-    def put(self, key, nbytes, pin):
+    def put(self, key: str, nbytes: int, pin: Any) -> None:
         if key not in self.writing:
             self.writing.add(key)
             self.spawn(self._put(key, nbytes, pin))
 
-    async def _put(self, key, nbytes, pin):
+    async def _put(self, key: str, nbytes: int, pin: Any) -> None:
         self.oracle.forget(key)
         put = await self.cache.put([key], nbytes, Purpose.PREFILL, pin=pin)
         self.writing.discard(key)
@@ -72,10 +73,10 @@ class CacheMachine(RuleBasedStateMachine):
             self.pinned.append((entry, entry.tier))
 
     @rule(key=KEYS)
-    def get(self, key):
+    def get(self, key: str) -> None:
         self.spawn(self._get(key))
 
-    async def _get(self, key):
+    async def _get(self, key: str) -> None:
         (outcome,) = await self.cache.get([key], [(Purpose.HISTORY, HitType.MULTI_TURN)])
         if outcome is Outcome.HIT and key not in self.writing:
             read = [op for op in self.oracle.ops if op.key == key and op.verb == "read"][-1]
@@ -83,43 +84,43 @@ class CacheMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.pinned)
     @rule(index=st.integers(0, 100))
-    def read_pinned(self, index):
+    def read_pinned(self, index: int) -> None:
         entry, _tier = self.pinned[index % len(self.pinned)]
         self.loop.run_until_complete(self.cache.load([entry], [(Purpose.DECODE, HitType.USER)]))
 
     @precondition(lambda self: self.pinned)
     @rule(index=st.integers(0, 100))
-    def release(self, index):
+    def release(self, index: int) -> None:
         entry, _tier = self.pinned.pop(index % len(self.pinned))
 
-        async def release():
+        async def release() -> None:
             self.cache.release([entry])
 
         self.loop.run_until_complete(release())
 
     @rule(microseconds=st.integers(0, 400))
-    def wait(self, microseconds):
+    def wait(self, microseconds: Any) -> None:
         self.loop.run_until_complete(asyncio.sleep(microseconds / 1e6))
 
     @invariant()
-    def ledgers_hold(self):
+    def ledgers_hold(self) -> None:
         if hasattr(self, "cache"):
             check_ledgers(self.cache)
 
     @invariant()
-    def pinned_entries_stay(self):
+    def pinned_entries_stay(self) -> None:
         """C3: a pinned entry is neither evicted nor moved, even when its key was overwritten."""
         for entry, tier in getattr(self, "pinned", ()):
             assert entry.tier is tier
             assert entry.state is State.READY
             assert (entry.ref.key, entry.ref.generation) in tier.backend.objects
 
-    def teardown(self):
+    def teardown(self) -> None:
         """C4: once the pins are released, everything ends by itself."""
         if not hasattr(self, "cache"):
             return
 
-        async def finish():
+        async def finish() -> None:
             while self.pinned or self.tasks:
                 while self.pinned:
                     entry, _tier = self.pinned.pop()
@@ -143,7 +144,7 @@ TestCacheMachine.settings = settings(
 )
 
 
-def test_a_move_that_fails_after_its_key_was_overwritten_loses_the_old_generation_alone():
+def test_a_move_that_fails_after_its_key_was_overwritten_loses_the_old_generation_alone() -> None:
     """k5 is written anew while its first version moves down; the write below fails, the new version stays."""
     machine = CacheMachine()
     machine.start([108, 120, 100], "lru", True, 0, (0.0, 0.2, 0.0), seed=6649)

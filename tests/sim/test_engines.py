@@ -1,5 +1,8 @@
 """Every engine preset serves the same users, in simulation and on the disk."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from kvspill.config import Config
@@ -8,7 +11,7 @@ from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
 
 NAMES = ENGINES
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "model": "tiny-1b",
     "num_users": 4,
     "arrival": "closed",
@@ -19,7 +22,7 @@ SETTINGS = {
 GIB = 1 << 30
 
 
-def simulate(name, storage_bytes=4 * GIB, **settings):
+def simulate(name: str, storage_bytes: Any = 4 * GIB, **settings: Any) -> Any:
     config = Config(engine=name, max_requests=60, **{**SETTINGS, **settings})
     return run_trial(
         Plan(config, simulated=True, storage_bytes=storage_bytes), Progress(quiet=True)
@@ -27,7 +30,7 @@ def simulate(name, storage_bytes=4 * GIB, **settings):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_serves_everything_and_stays_within_the_bounds_of_hits(name):
+def test_a_preset_serves_everything_and_stays_within_the_bounds_of_hits(name: Any) -> None:
     result = simulate(name)
     facts = result["io_model"]
     assert result["requests_completed"] == 60
@@ -37,7 +40,7 @@ def test_a_preset_serves_everything_and_stays_within_the_bounds_of_hits(name):
     assert facts["read_inflation"] <= 1.0 + 1e-9
 
 
-def test_all_presets_are_asked_for_the_same_tokens():
+def test_all_presets_are_asked_for_the_same_tokens() -> None:
     tokens = set()
     for name in NAMES:
         even = simulate(name)["io_model"]["break_even"]
@@ -45,20 +48,20 @@ def test_all_presets_are_asked_for_the_same_tokens():
     assert len(tokens) == 1
 
 
-def test_without_eviction_a_full_tier_refuses_and_with_it_makes_room():
+def test_without_eviction_a_full_tier_refuses_and_with_it_makes_room() -> None:
     full = simulate("vllm-fs", storage_bytes=GIB // 8)
     assert full["io_model"]["blocks_refused"] > 0
     assert sum(tier["used_bytes"] for tier in full["tiers"]) <= GIB // 8
     assert simulate("lmcache", storage_bytes=GIB // 8)["io_model"]["blocks_refused"] == 0
 
 
-def test_an_engine_that_evicts_from_70_percent_on_never_holds_more():
+def test_an_engine_that_evicts_from_70_percent_on_never_holds_more() -> None:
     result = simulate("flexkv", storage_bytes=GIB // 4)
     assert result["tiers"][0]["peak_bytes"] <= 0.7 * GIB / 4
 
 
-def test_fewer_threads_make_a_simulated_engine_slower():
-    def load_seconds(**settings):
+def test_fewer_threads_make_a_simulated_engine_slower() -> None:
+    def load_seconds(**settings: Any) -> Any:
         return simulate("kvbm", admit_uses=1, **settings)["io_model"]["break_even"]["load_seconds"]
 
     assert load_seconds(io_threads=1) > load_seconds(io_threads=16)
@@ -66,7 +69,7 @@ def test_fewer_threads_make_a_simulated_engine_slower():
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_runs_on_the_disk_and_leaves_nothing(name, tmp_path):
+def test_a_preset_runs_on_the_disk_and_leaves_nothing(name: Any, tmp_path: Path) -> None:
     config = Config(engine=name, max_requests=12, cache_dir=[str(tmp_path)], **SETTINGS)
     plan = Plan(config, simulated=False, storage_bytes=GIB, cache_dirs=(tmp_path,))
     result = run_trial(plan, Progress(quiet=True)).document()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,14 +23,14 @@ DEFECT_SEEDS = range(30)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
-def test_no_fault_breaks_a_ledger_or_invents_a_hit(first):
+def test_no_fault_breaks_a_ledger_or_invents_a_hit(first: int) -> None:
     faults = Counter()
     for seed in range(first, first + PER_TEST):
         faults += sweep.run_seed(seed).faults
     assert len(faults) >= 8, "these seeds inject too few kinds of faults to prove anything"
 
 
-def replayed_digest(seed, hash_seed):
+def replayed_digest(seed: int, hash_seed: Any) -> Any:
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
     command = [sys.executable, str(Path(sweep.__file__)), str(seed)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
@@ -37,36 +38,36 @@ def replayed_digest(seed, hash_seed):
 
 
 @pytest.mark.parametrize("seed", [17, 42])
-def test_the_printed_command_replays_a_seed_exactly(seed):
+def test_the_printed_command_replays_a_seed_exactly(seed: int) -> None:
     here = sweep.run_seed(seed).digest
     assert {replayed_digest(seed, hash_seed) for hash_seed in (1, 2)} == {here}
 
 
-def forget_to_free(real):
-    def take(self, nbytes):
+def forget_to_free(real: Any) -> Any:
+    def take(self, nbytes: int) -> None:
         real(self, nbytes if nbytes > 0 else 0)
 
     return take
 
 
-def free_too_early(real):
-    async def delete(self, tier, *rest):
+def free_too_early(real: Any) -> Any:
+    async def delete(self, tier: Any, *rest: Any) -> Any:
         tier.take(-1)
         return await real(self, tier, *rest) - 1
 
     return delete
 
 
-def call_failures_hits(real):
-    async def load(self, entries, kinds):
+def call_failures_hits(real: Any) -> Any:
+    async def load(self, entries: Any, kinds: Any) -> Any:
         await real(self, entries, kinds)
         return [Outcome.HIT] * len(entries)
 
     return load
 
 
-def lose_a_request(real):
-    async def serve(self, request, *rest):
+def lose_a_request(real: Any) -> Any:
+    async def serve(self, request: Any, *rest: Any) -> Any:
         return await real(self, request, *rest) if request.turn != 1 else (0, 0)
 
     return serve
@@ -83,14 +84,14 @@ DEFECTS = [
 @pytest.mark.parametrize(
     ("owner", "name", "defect"), DEFECTS, ids=lambda part: getattr(part, "__name__", part)
 )
-def test_a_planted_defect_is_found_and_its_seed_named(owner, name, defect):
+def test_a_planted_defect_is_found_and_its_seed_named(owner: Any, name: Any, defect: Any) -> None:
     with mock.patch.object(owner, name, defect(getattr(owner, name))):
         failures = [failure for seed in DEFECT_SEEDS if (failure := failure_of(seed)) is not None]
     assert failures
     assert all(f"replay: python tests/sim/sweep.py {seed}" in text for seed, text in failures)
 
 
-def failure_of(seed):
+def failure_of(seed: int) -> Any:
     try:
         sweep.run_seed(seed)
     except sweep.SeedFailed as failure:

@@ -1,5 +1,7 @@
 """No cache finds more than one that never forgets, however a run ends."""
 
+from typing import Any
+
 import pytest
 
 from kvspill.config import Config
@@ -15,7 +17,7 @@ LOADS = {
 
 @pytest.mark.parametrize("io_model", ["mlperf", "prefix"])
 @pytest.mark.parametrize("load", LOADS)
-def test_measured_reuse_stays_below_the_unlimited_cache(load, io_model) -> None:
+def test_measured_reuse_stays_below_the_unlimited_cache(load: Any, io_model: str) -> None:
     config = Config(model="tiny-1b", cpu_mem_gb=0, duration=60, io_model=io_model, **LOADS[load])
     plan = Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 40)
     facts = run_trial(plan, Progress(quiet=True)).io_model

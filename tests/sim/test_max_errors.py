@@ -2,12 +2,16 @@
 
 import json
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvspill.cli.main import main
+from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Tier
 from kvspill.run import trial
+from kvspill.world import World
 from sim.hazards import HazardousDevice, Hazards, Outage
 
 RUN = ["simulate", "--model", "tiny-1b", "--num-users", "5", "--cpu-mem-gb", "0", "--duration", "20"]
@@ -15,12 +19,12 @@ RUN += ["--storage-capacity-gb", "1", "--generation-mode", "fast", "--quiet"]
 
 
 @pytest.fixture
-def simulate(monkeypatch, tmp_path):
+def simulate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Runs a command line on a storage tier with hazards; returns its exit code and its result."""
     real_open = trial.open_backends
 
-    def run(hazards, *argv):
-        def open_hazardous(config, world, *rest):
+    def run(hazards: Any, *argv: Any) -> Any:
+        def open_hazardous(config: Config, world: World, *rest: Any) -> Any:
             backends = real_open(config, world, *rest)
             device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
             return {**backends, Tier.STORAGE: device}
@@ -33,7 +37,9 @@ def simulate(monkeypatch, tmp_path):
     return run
 
 
-def test_errors_below_the_limit_cost_requests_and_the_rank_but_not_the_run(simulate, capsys):
+def test_errors_below_the_limit_cost_requests_and_the_rank_but_not_the_run(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, result = simulate(Hazards(fail={"write": 0.1}), "--warmup", "0")
     assert code == 1
     assert result["incomplete"] is False
@@ -45,7 +51,9 @@ def test_errors_below_the_limit_cost_requests_and_the_rank_but_not_the_run(simul
     assert {row["kind"] for row in result["honesty"]["errors"]} > {"ENOSPC", "EIO"}
 
 
-def test_too_many_errors_end_the_run_with_the_kinds_the_limit_and_exit_code_1(simulate, capsys):
+def test_too_many_errors_end_the_run_with_the_kinds_the_limit_and_exit_code_1(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "40")
     assert code == 1
     assert result["incomplete"] is True
@@ -57,7 +65,7 @@ def test_too_many_errors_end_the_run_with_the_kinds_the_limit_and_exit_code_1(si
     assert line.count("\n") == 1
 
 
-def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate):
+def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate: Any) -> None:
     early = Outage(0, 2 * NS_PER_SEC, "EROFS", ("write",))
     code, result = simulate(Hazards(outages=(early,)), "--warmup", "5")
     honesty = result["honesty"]
@@ -68,21 +76,27 @@ def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate):
     assert "errors_outside_window" in {warning["code"] for warning in result["warnings"]}
 
 
-def test_trials_after_a_failed_one_are_not_run_and_the_reason_survives(simulate, capsys):
+def test_trials_after_a_failed_one_are_not_run_and_the_reason_survives(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "10", "--trials", "3")
     assert code == 1
     assert result["trials"]["count"] == 1
     assert "10 operations failed" in capsys.readouterr().err
 
 
-def test_a_run_in_which_every_request_fails_says_that_none_was_completed(simulate, capsys):
+def test_a_run_in_which_every_request_fails_says_that_none_was_completed(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "1000000")
     assert (code, result["requests_completed"]) == (1, 0)
     line = capsys.readouterr().err
     assert line.startswith("kvspill: error: no request was completed, and the result is faulty")
 
 
-def test_a_run_in_which_no_request_is_completed_is_no_success(simulate, capsys):
+def test_a_run_in_which_no_request_is_completed_is_no_success(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, result = simulate(Hazards(), "--duration", "1", "--generation-mode", "realistic")
     assert (code, result["requests_completed"], result["faulty"]) == (1, 0, False)
     line = capsys.readouterr().err
@@ -91,5 +105,5 @@ def test_a_run_in_which_no_request_is_completed_is_no_success(simulate, capsys):
     assert line.count("\n") == 1
 
 
-def errors_of(result):
+def errors_of(result: Any) -> Any:
     return result["honesty"]["errors"] + result["honesty"]["errors_outside_window"]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ TIB = 1 << 40
 pytestmark = pytest.mark.skipif(not TRACE.exists(), reason="the trace is not here")
 
 
-def count_blocks():
+def count_blocks() -> Any:
     """Blocks found and not found by a cache that never forgets, each listed block as 512 tokens."""
     seen, found, new = set(), 0, 0
     for line in TRACE.open():
@@ -30,7 +31,7 @@ def count_blocks():
     return found, new
 
 
-def count_decode_tokens(prefill_only_tokens):
+def count_decode_tokens(prefill_only_tokens: Any) -> Any:
     """Context tokens read by decoding: the whole context once, and again for every 32 generated tokens."""
     tokens = 0
     for line in TRACE.open():
@@ -40,7 +41,7 @@ def count_decode_tokens(prefill_only_tokens):
     return tokens
 
 
-def simulate(**settings):
+def simulate(**settings: Any) -> Any:
     config = Config(
         model="llama3.1-8b",
         trace=f"mooncake:{TRACE}",
@@ -52,11 +53,11 @@ def simulate(**settings):
     return run_trial(Plan(config, simulated=True, storage_bytes=1 << 60), Progress(quiet=True)).document()
 
 
-def metric(result, name):
+def metric(result: Any, name: str) -> Any:
     return result["metrics"][name]["value"]
 
 
-def test_the_count_itself_is_the_published_one():
+def test_the_count_itself_is_the_published_one() -> None:
     found, new = count_blocks()
     block_bytes = 512 * TOKEN_BYTES
     assert round(found * block_bytes / TIB, 2) == 6.45
@@ -64,7 +65,7 @@ def test_the_count_itself_is_the_published_one():
     assert round(found / new, 3) == 0.578
 
 
-def test_prefix_reads_and_writes_exactly_what_the_count_says():
+def test_prefix_reads_and_writes_exactly_what_the_count_says() -> None:
     found, new = count_blocks()
     result = simulate(io_model="prefix")
     facts = result["io_model"]
@@ -78,7 +79,7 @@ def test_prefix_reads_and_writes_exactly_what_the_count_says():
 
 
 @pytest.mark.parametrize(("prefill_only_tokens", "tib"), [(10_000, 41.5), (10_000_000, 223.4)])
-def test_mlperf_reads_as_many_bytes_as_its_rule_says(prefill_only_tokens, tib):
+def test_mlperf_reads_as_many_bytes_as_its_rule_says(prefill_only_tokens: int, tib: float) -> None:
     result = simulate(io_model="mlperf", prefill_only_tokens=prefill_only_tokens)
     expected = count_decode_tokens(prefill_only_tokens) * TOKEN_BYTES
     assert round(expected / TIB, 1) == tib

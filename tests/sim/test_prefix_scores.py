@@ -1,6 +1,7 @@
 """Where recomputing takes its time, less capacity lowers the score of the prefix model (C3)."""
 
 from itertools import pairwise
+from typing import Any
 
 from kvspill.config import Config
 from kvspill.run import trial
@@ -9,7 +10,7 @@ from kvspill.run.progress import Progress
 NOISE = 0.02
 
 
-def throughput(**settings):
+def throughput(**settings: Any) -> Any:
     config = Config(
         model="tiny-1b",
         io_model="prefix",
@@ -27,7 +28,7 @@ def throughput(**settings):
     return result["metrics"]["avg_throughput_tokens_per_sec"]["value"]
 
 
-def test_capacity_pays():
+def test_capacity_pays() -> None:
     figures = [throughput(storage_capacity_gb=gib) for gib in (0.25, 1, 4, 16)]
     for smaller, larger in pairwise(figures):
         assert smaller <= larger * (1 + NOISE)

@@ -1,6 +1,7 @@
 """A smaller capacity can only lower a score (C3), on a device that reads and writes alike."""
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,23 +23,23 @@ NOISE = 0.03
 
 
 @pytest.fixture(scope="module")
-def even_device(tmp_path_factory):
+def even_device(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return reads_as_it_writes(tmp_path_factory, 2)
 
 
 @pytest.fixture(scope="module")
-def fast_even_device(tmp_path_factory):
+def fast_even_device(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return reads_as_it_writes(tmp_path_factory, 7)
 
 
-def reads_as_it_writes(tmp_path_factory, gib_per_sec):
+def reads_as_it_writes(tmp_path_factory: pytest.TempPathFactory, gib_per_sec: float) -> Any:
     path = tmp_path_factory.mktemp("profile") / "even.yaml"
     speeds = f"read_gib_per_sec: {gib_per_sec}, write_gib_per_sec: {gib_per_sec}"
     path.write_text(f"storage: {{{speeds}, read_latency_us: 100, write_latency_us: 100}}\n")
     return str(path)
 
 
-def scores(profile, **settings_):
+def scores(profile: Any, **settings_: Any) -> Any:
     usual = {"model": "tiny-1b", "cpu_mem_gb": 0, "duration": 120, "seed": 0}
     config = Config(device_profile=profile, **usual | settings_)
     plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
@@ -64,7 +65,9 @@ LOADS = st.fixed_dictionaries(
     times=st.floats(1.2, 20.0),
     cpu_mem_gb=st.sampled_from([0, 0.1, 0.5]),
 )
-def test_a_smaller_capacity_raises_no_throughput(even_device, load, small, times, cpu_mem_gb):
+def test_a_smaller_capacity_raises_no_throughput(
+    even_device: Any, load: Any, small: Any, times: Any, cpu_mem_gb: Any
+) -> None:
     load = load | {"cpu_mem_gb": cpu_mem_gb}
     less = scores(even_device, storage_capacity_gb=small, **load)
     more = scores(even_device, storage_capacity_gb=small * times, **load)
@@ -82,7 +85,7 @@ STORAGE_SATURATION = {
 """The seeds' first test."""
 
 
-def test_room_that_is_not_needed_at_once_changes_nothing(fast_even_device):
+def test_room_that_is_not_needed_at_once_changes_nothing(fast_even_device: Any) -> None:
     """What was evicted is written where it would have been read: at equal speeds that costs the same.
 
     A prompt that came back to DRAM by being evicted made this load 2 % faster with 16 GB than with more.
@@ -99,7 +102,9 @@ BY_DRAM = [
 
 
 @pytest.mark.parametrize("load", BY_DRAM, ids=["closed", "open"])
-def test_over_several_seeds_a_smaller_capacity_raises_no_throughput_behind_dram(even_device, load):
+def test_over_several_seeds_a_smaller_capacity_raises_no_throughput_behind_dram(
+    even_device: Any, load: Any
+) -> None:
     """Where room is short, waiting changes the order of things, and with it what stays in DRAM: one run may
     be faster or slower by several percent for that, but not all of them together."""
     load = load | {"model": "llama3.1-8b", "duration": 60}
@@ -112,7 +117,7 @@ def test_over_several_seeds_a_smaller_capacity_raises_no_throughput_behind_dram(
             assert totals[capacity][name] <= totals[1000][name] * (1 + NOISE), (name, capacity)
 
 
-def test_requests_that_wait_for_room_to_the_end_make_storage_look_no_faster(even_device):
+def test_requests_that_wait_for_room_to_the_end_make_storage_look_no_faster(even_device: Any) -> None:
     """In 20 s most requests of 8 GB and nearly all of 4 GB wait: their time counts, done or not."""
     load = STORAGE_SATURATION | {"duration": 20}
     found = [scores(even_device, storage_capacity_gb=capacity, **load) for capacity in (16, 8, 4)]

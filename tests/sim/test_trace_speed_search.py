@@ -1,6 +1,9 @@
 """The speed of a recording that the limit finder names, against runs at fixed speeds on the same device."""
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,13 +22,18 @@ TARGET = 0.8
 FIXED_SECONDS = 3600.0
 
 
-def replay(tmp_path, **changes) -> Config:
+def replay(tmp_path: Path, **changes: Any) -> Config:
     path = tmp_path / "device.yaml"
     path.write_text(
         "storage: {read_gib_per_sec: 3.0, write_gib_per_sec: 1.7, read_latency_us: 120, "
         "write_latency_us: 40, delete_latency_us: 20, concurrency: 64}\n"
     )
-    values = {"model": "llama3.1-8b", "trace": "mooncake:sample", "device_profile": str(path), "quiet": True}
+    values: dict[str, Any] = {
+        "model": "llama3.1-8b",
+        "trace": "mooncake:sample",
+        "device_profile": str(path),
+        "quiet": True,
+    }
     return Config(**values, **changes)
 
 
@@ -52,7 +60,9 @@ def at_fixed_speed(config: Config, speed: float) -> StageMeasure:
 
 
 @pytest.mark.parametrize(("cpu_mem_gb", "start_speed"), [(0, 50.0), (0, 0.2), (4, 1.0), (4, 5.0)])
-def test_the_speed_found_is_the_limit_of_runs_at_fixed_speeds(tmp_path, cpu_mem_gb, start_speed) -> None:
+def test_the_speed_found_is_the_limit_of_runs_at_fixed_speeds(
+    tmp_path: Path, cpu_mem_gb: int, start_speed: float
+) -> None:
     config = replay(
         tmp_path,
         cpu_mem_gb=cpu_mem_gb,
@@ -75,7 +85,7 @@ class _EverySecond:
 
     users = 1
 
-    def session(self, user: int, _start_ns: int = 0):
+    def session(self, user: int, _start_ns: int = 0) -> Iterator[Any]:
         for turn in range(20):
             yield Request(
                 user=user,

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,8 @@ from kvspill.records import NS_PER_SEC
 from kvspill.world import Deadlock, World, run_real, run_virtual
 
 
-def test_an_hour_of_virtual_sleep_takes_no_time_and_is_exact():
-    async def main(world):
+def test_an_hour_of_virtual_sleep_takes_no_time_and_is_exact() -> None:
+    async def main(world: World) -> Any:
         await world.sleep_ns(3600 * NS_PER_SEC)
         return world.now_ns()
 
@@ -19,11 +20,11 @@ def test_an_hour_of_virtual_sleep_takes_no_time_and_is_exact():
     assert time.monotonic() - before < 60
 
 
-def test_sleepers_wake_in_the_order_of_their_times():
-    async def main(world):
+def test_sleepers_wake_in_the_order_of_their_times() -> None:
+    async def main(world: World) -> Any:
         woken = []
 
-        async def sleeper(duration_ns):
+        async def sleeper(duration_ns: int) -> None:
             await world.sleep_ns(duration_ns)
             woken.append((duration_ns, world.now_ns()))
 
@@ -33,25 +34,25 @@ def test_sleepers_wake_in_the_order_of_their_times():
     assert run_virtual(main, seed=1) == [(n, n) for n in (1, 3, 7, 5_000_000_001)]
 
 
-def test_waiting_for_what_never_comes_is_an_exception():
-    async def main(_world):
+def test_waiting_for_what_never_comes_is_an_exception() -> None:
+    async def main(_world: World) -> None:
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(Deadlock):
         run_virtual(main, seed=1)
 
 
-def test_threads_are_refused_in_virtual_time():
+def test_threads_are_refused_in_virtual_time() -> None:
     """E8: an executor call raises."""
 
-    async def main(_world):
+    async def main(_world: World) -> None:
         await asyncio.to_thread(time.monotonic)
 
     with pytest.raises(RuntimeError, match="no threads in virtual time"):
         run_virtual(main, seed=1)
 
 
-def test_a_stream_depends_on_its_names_alone():
+def test_a_stream_depends_on_its_names_alone() -> None:
     world = World(42)
     first = [world.rng("user", 17).random() for _ in range(2)]
     world.rng("user", 18).random()
@@ -61,8 +62,8 @@ def test_a_stream_depends_on_its_names_alone():
 
 
 @pytest.mark.real
-def test_the_real_world_sleeps_on_the_real_clock():
-    async def main(world):
+def test_the_real_world_sleeps_on_the_real_clock() -> None:
+    async def main(world: World) -> Any:
         before = world.now_ns()
         await world.sleep_until_ns(before + 5_000_000)
         return world.now_ns() - before

@@ -1,5 +1,7 @@
 """Leaf-first eviction: no block goes while one that continues it stays."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,16 +9,16 @@ from hypothesis import strategies as st
 from sim.harness import LEAF_FIRST_NAMES, make_policy
 
 
-def anything(_key):
+def anything(_key: str) -> Any:
     return True
 
 
-def chain(policy, *keys):
+def chain(policy: Any, *keys: Any) -> None:
     for key, parent in zip(keys, (None, *keys[:-1]), strict=True):
         policy.insert(key, 1, parent)
 
 
-def evict_all(policy):
+def evict_all(policy: Any) -> Any:
     order = []
     while (key := policy.victim(anything)) is not None:
         policy.remove(key, evicted=True)
@@ -24,13 +26,13 @@ def evict_all(policy):
     return order
 
 
-def test_a_chain_is_evicted_from_its_end():
+def test_a_chain_is_evicted_from_its_end() -> None:
     policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b", "c")
     assert evict_all(policy) == ["c", "b", "a"]
 
 
-def test_a_shared_beginning_stays_as_long_as_any_chain_needs_it():
+def test_a_shared_beginning_stays_as_long_as_any_chain_needs_it() -> None:
     policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b")
     policy.insert("x", 1, "a")
@@ -38,7 +40,7 @@ def test_a_shared_beginning_stays_as_long_as_any_chain_needs_it():
     assert evict_all(policy) == ["x", "b", "a"]
 
 
-def test_the_coldest_leaf_goes_first_among_chains():
+def test_the_coldest_leaf_goes_first_among_chains() -> None:
     policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a1", "a2")
     chain(policy, "b1", "b2")
@@ -47,7 +49,7 @@ def test_the_coldest_leaf_goes_first_among_chains():
     assert policy.victim(anything) == "b2"
 
 
-def test_first_in_first_out_ignores_use_and_least_frequently_used_counts_it():
+def test_first_in_first_out_ignores_use_and_least_frequently_used_counts_it() -> None:
     for name, expected in (("fifo", "a"), ("lfu", "b")):
         policy = make_policy(name, 100, leaf_first=True)
         policy.insert("a", 1)
@@ -56,7 +58,7 @@ def test_first_in_first_out_ignores_use_and_least_frequently_used_counts_it():
         assert policy.victim(anything) == expected
 
 
-def test_a_parent_may_follow_its_chosen_child_and_is_held_again_when_the_child_is_used():
+def test_a_parent_may_follow_its_chosen_child_and_is_held_again_when_the_child_is_used() -> None:
     policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b")
     assert policy.victim(anything) == "b"
@@ -65,7 +67,7 @@ def test_a_parent_may_follow_its_chosen_child_and_is_held_again_when_the_child_i
     assert policy.victim(anything) == "a"
 
 
-def test_a_parent_that_comes_after_its_child_is_held_by_it():
+def test_a_parent_that_comes_after_its_child_is_held_by_it() -> None:
     policy = make_policy("lru", 100, leaf_first=True)
     policy.insert("b", 1, "a")
     policy.insert("a", 1, None)
@@ -73,7 +75,7 @@ def test_a_parent_that_comes_after_its_child_is_held_by_it():
     assert policy.victim(anything) == "b"
 
 
-def test_what_may_not_go_is_passed_over_and_found_later():
+def test_what_may_not_go_is_passed_over_and_found_later() -> None:
     policy = make_policy("lru", 100, leaf_first=True)
     chain(policy, "a", "b")
     policy.insert("c", 1)
@@ -81,7 +83,7 @@ def test_what_may_not_go_is_passed_over_and_found_later():
     assert policy.victim(anything) == "b"
 
 
-def test_without_eviction_nothing_is_named():
+def test_without_eviction_nothing_is_named() -> None:
     policy = make_policy("none", 100, leaf_first=True)
     policy.insert("a", 1)
     assert policy.victim(anything) is None
@@ -91,7 +93,7 @@ def test_without_eviction_nothing_is_named():
 @pytest.mark.parametrize("name", [name for name in LEAF_FIRST_NAMES if name != "none"])
 @settings(deadline=None)
 @given(data=st.data())
-def test_no_victim_ever_has_a_child_that_stays(name, data):
+def test_no_victim_ever_has_a_child_that_stays(name: Any, data: Any) -> None:
     """Against an oracle that knows the tree: random trees, uses and removals."""
     policy = make_policy(name, 100, leaf_first=True)
     parents, chosen = {}, set()

@@ -1,6 +1,7 @@
 """The rules of the cache, one by one (C1-C7), in virtual time."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,17 +9,17 @@ from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.records import Eviction, HitType, OpRecord, Outcome, Purpose, Tier, Verb
 from kvspill.run.build import usable_bytes
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 from sim.harness import POLICY_NAMES, Oracle, check_quiet, make_cache, make_policy
 
 KIB4 = 4096
 HISTORY = (Purpose.HISTORY, HitType.MULTI_TURN)
 
 
-def play(script, sizes=(10, 10, 10), **options):
+def play(script: Any, sizes: Any = (10, 10, 10), **options: Any) -> Any:
     """Run a script over a cache whose tiers hold so many blocks of 4 KiB."""
 
-    async def main(world):
+    async def main(world: World) -> Any:
         cache, oracle = make_cache(world, [blocks * KIB4 for blocks in sizes], **options)
         result = await script(cache, oracle)
         await cache.drain()
@@ -27,26 +28,26 @@ def play(script, sizes=(10, 10, 10), **options):
     return run_virtual(main, seed=1)
 
 
-async def put(cache, key, blocks, pin=False):
+async def put(cache: Cache, key: str, blocks: Any, pin: bool = False) -> Any:
     return await cache.put([key], blocks * KIB4, Purpose.PREFILL, pin=pin)
 
 
-async def get(cache, key):
+async def get(cache: Cache, key: str) -> Any:
     return (await cache.get([key], [HISTORY]))[0]
 
 
-def where(cache, key):
+def where(cache: Cache, key: str) -> Any:
     entry = cache.find(key)
     return None if entry is None else entry.tier.name
 
 
 @pytest.mark.parametrize(("tier", "usable"), [(Tier.GPU, 80), (Tier.CPU, 80), (Tier.STORAGE, 100)])
-def test_c1_a_memory_tier_is_usable_to_80_percent_and_storage_whole(tier, usable):
+def test_c1_a_memory_tier_is_usable_to_80_percent_and_storage_whole(tier: Any, usable: int) -> None:
     assert usable_bytes(tier, 100) == usable
 
 
-def test_c1_waterfall_demotes_the_coldest_one_tier_down():
-    async def script(cache, _oracle):
+def test_c1_waterfall_demotes_the_coldest_one_tier_down() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         for key in "abc":
             await put(cache, key, 5)
         assert await get(cache, "b") is Outcome.HIT
@@ -58,8 +59,8 @@ def test_c1_waterfall_demotes_the_coldest_one_tier_down():
     assert demotions == [(Tier.GPU, Verb.READ), (Tier.CPU, Verb.WRITE), (Tier.GPU, Verb.DELETE)]
 
 
-def test_c1_a_demotion_pushes_on_through_full_tiers_and_the_last_drops():
-    async def script(cache, _oracle):
+def test_c1_a_demotion_pushes_on_through_full_tiers_and_the_last_drops() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         for key in "abcd":
             await put(cache, key, 10)
         return [where(cache, key) for key in "abcd"]
@@ -69,8 +70,8 @@ def test_c1_a_demotion_pushes_on_through_full_tiers_and_the_last_drops():
     assert [eviction.key for eviction in oracle.evictions if eviction.below is None] == ["a"]
 
 
-def test_c1_an_entry_too_large_for_a_tier_takes_the_next_and_disturbs_nobody():
-    async def script(cache, _oracle):
+def test_c1_an_entry_too_large_for_a_tier_takes_the_next_and_disturbs_nobody() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await put(cache, "small", 2)
         await put(cache, "large", 15)
         return where(cache, "small"), where(cache, "large")
@@ -78,15 +79,15 @@ def test_c1_an_entry_too_large_for_a_tier_takes_the_next_and_disturbs_nobody():
     assert play(script, sizes=(4, 10, 20))[2] == (Tier.GPU, Tier.STORAGE)
 
 
-def test_c1_larger_than_the_last_tier_fails():
-    async def script(cache, _oracle):
+def test_c1_larger_than_the_last_tier_fails() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         return await put(cache, "huge", 11)
 
     assert play(script)[2].failure == "too_large"
 
 
-def test_c1_spill_takes_the_fastest_tier_with_room_and_demotes_nothing():
-    async def script(cache, _oracle):
+def test_c1_spill_takes_the_fastest_tier_with_room_and_demotes_nothing() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         for key in "abcd":
             await put(cache, key, 6)
         return [where(cache, key) for key in "abcd"]
@@ -96,8 +97,8 @@ def test_c1_spill_takes_the_fastest_tier_with_room_and_demotes_nothing():
     assert not [op for op in oracle.ops if op.purpose is Purpose.DEMOTION]
 
 
-def test_c1_a_hit_does_not_promote():
-    async def script(cache, _oracle):
+def test_c1_a_hit_does_not_promote() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await put(cache, "a", 10)
         await put(cache, "b", 10)
         await get(cache, "a")
@@ -107,16 +108,16 @@ def test_c1_a_hit_does_not_promote():
 
 
 @pytest.mark.parametrize("purpose", [Purpose.PROMPT, Purpose.RAG])
-def test_c1_a_prompt_seen_for_the_first_time_is_a_new_entry(purpose):
-    async def script(cache, _oracle):
+def test_c1_a_prompt_seen_for_the_first_time_is_a_new_entry(purpose: Any) -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await cache.put(["prompt"], KIB4, purpose)
         return where(cache, "prompt")
 
     assert play(script)[2] is Tier.GPU
 
 
-def test_c1_a_prompt_that_two_write_for_the_first_time_at_once_is_new_to_both():
-    async def script(cache, _oracle):
+def test_c1_a_prompt_that_two_write_for_the_first_time_at_once_is_new_to_both() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await asyncio.gather(*(cache.put(["prompt"], KIB4, Purpose.PROMPT) for _ in range(2)))
         return where(cache, "prompt")
 
@@ -125,11 +126,11 @@ def test_c1_a_prompt_that_two_write_for_the_first_time_at_once_is_new_to_both():
     assert {op.tier for op in oracle.ops} == {Tier.GPU}
 
 
-def test_c3_who_overwrites_a_prompt_that_another_has_just_written_leaves_it_where_it_is():
+def test_c3_who_overwrites_a_prompt_that_another_has_just_written_leaves_it_where_it_is() -> None:
     """Both missed it; the one that waited for a slot finds it there."""
 
-    async def script(cache, _oracle):
-        async def two_miss_it():
+    async def script(cache: Cache, _oracle: Any) -> Any:
+        async def two_miss_it() -> Any:
             await asyncio.gather(*(cache.put(["prompt"], 5 * KIB4, Purpose.PROMPT) for _ in range(2)))
             return where(cache, "prompt")
 
@@ -144,10 +145,10 @@ def test_c3_who_overwrites_a_prompt_that_another_has_just_written_leaves_it_wher
 
 
 @pytest.mark.parametrize("purpose", [Purpose.PROMPT, Purpose.RAG, Purpose.HISTORY])
-def test_c3_an_evicted_entry_is_rebuilt_where_it_fell_out(purpose):
+def test_c3_an_evicted_entry_is_rebuilt_where_it_fell_out(purpose: Any) -> None:
     """Nothing promotes an entry, being evicted neither: a smaller capacity must not make it faster."""
 
-    async def script(cache, _oracle):
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await cache.put(["old"], 10 * KIB4, purpose)
         for key in "abc":
             await put(cache, key, 10)
@@ -161,8 +162,8 @@ def test_c3_an_evicted_entry_is_rebuilt_where_it_fell_out(purpose):
     assert play(script)[2] == [Tier.GPU, Tier.CPU, Tier.STORAGE, None]
 
 
-def test_c3_a_pinned_entry_stays_and_the_put_takes_the_next_tier():
-    async def script(cache, _oracle):
+def test_c3_a_pinned_entry_stays_and_the_put_takes_the_next_tier() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         pinned = await put(cache, "a", 10, pin=True)
         await put(cache, "b", 10)
         places = where(cache, "a"), where(cache, "b")
@@ -172,8 +173,8 @@ def test_c3_a_pinned_entry_stays_and_the_put_takes_the_next_tier():
     assert play(script)[2] == (Tier.GPU, Tier.CPU)
 
 
-def test_c3_putting_an_existing_key_overwrites_it_and_frees_its_bytes():
-    async def script(cache, oracle):
+def test_c3_putting_an_existing_key_overwrites_it_and_frees_its_bytes() -> None:
+    async def script(cache: Cache, oracle: Any) -> Any:
         await put(cache, "a", 6)
         await put(cache, "a", 3)
         await cache.drain()
@@ -183,8 +184,8 @@ def test_c3_putting_an_existing_key_overwrites_it_and_frees_its_bytes():
     assert play(script)[2] == 3 * KIB4
 
 
-def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go():
-    async def script(cache, _oracle):
+def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         pinned = await put(cache, "a", 10, pin=True)
         waiting = asyncio.ensure_future(put(cache, "b", 10))
         await asyncio.sleep(1)
@@ -196,12 +197,12 @@ def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go():
     assert play(script, sizes=(10,))[2] == (True, None, Tier.STORAGE)
 
 
-def test_c4_reservations_are_first_come_first_served():
-    async def script(cache, _oracle):
+def test_c4_reservations_are_first_come_first_served() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         pinned = await put(cache, "a", 10, pin=True)
         done = []
 
-        async def writer(key, blocks):
+        async def writer(key: str, blocks: Any) -> None:
             await put(cache, key, blocks)
             done.append(key)
 
@@ -214,8 +215,8 @@ def test_c4_reservations_are_first_come_first_served():
     assert play(script, sizes=(10,))[2] == ["big", "small"]
 
 
-def test_c5_allocations_are_bounded_from_reservation_to_the_end_of_the_write():
-    async def script(cache, oracle):
+def test_c5_allocations_are_bounded_from_reservation_to_the_end_of_the_write() -> None:
+    async def script(cache: Cache, oracle: Any) -> Any:
         await asyncio.gather(*(put(cache, f"k{n}", 2) for n in range(6)))
         return [op.completion for op in oracle.ops if op.verb is Verb.WRITE]
 
@@ -225,8 +226,8 @@ def test_c5_allocations_are_bounded_from_reservation_to_the_end_of_the_write():
         assert len(others) <= 2
 
 
-def test_c6_a_demotion_counts_its_bytes_in_both_tiers():
-    async def script(cache, _oracle):
+def test_c6_a_demotion_counts_its_bytes_in_both_tiers() -> None:
+    async def script(cache: Cache, _oracle: Any) -> None:
         await put(cache, "a", 10)
         await put(cache, "b", 10)
 
@@ -299,8 +300,8 @@ def test_c3_a_batch_overwrites_what_is_there_or_skips_it_where_asked() -> None:
     assert play(script, sizes=(10,))[2] == [4, 5, 6]
 
 
-def test_c7_the_ledger_counts_padded_bytes_and_the_metrics_logical_ones():
-    async def script(cache, _oracle):
+def test_c7_the_ledger_counts_padded_bytes_and_the_metrics_logical_ones() -> None:
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await cache.put(["a"], KIB4 + 1, Purpose.PREFILL)
         return cache.tiers[0].used_bytes
 
@@ -309,10 +310,10 @@ def test_c7_the_ledger_counts_padded_bytes_and_the_metrics_logical_ones():
     assert (oracle.ops[0].nbytes, oracle.ops[0].stored_bytes) == (KIB4 + 1, 2 * KIB4)
 
 
-def test_a_failed_read_is_an_error_and_loses_the_entry():
+def test_a_failed_read_is_an_error_and_loses_the_entry() -> None:
     """S5: neither hit nor miss; afterwards the key is a miss."""
 
-    async def script(cache, _oracle):
+    async def script(cache: Cache, _oracle: Any) -> Any:
         await put(cache, "a", 1)
         cache.tiers[0].backend.probability["read"] = 1.0
         return await get(cache, "a"), await get(cache, "a")
@@ -320,10 +321,10 @@ def test_a_failed_read_is_an_error_and_loses_the_entry():
     assert play(script)[2] == (Outcome.ERROR, Outcome.MISS)
 
 
-def test_a_hit_is_served_where_the_entry_is_while_its_demotion_waits_for_room():
+def test_a_hit_is_served_where_the_entry_is_while_its_demotion_waits_for_room() -> None:
     """C4: the put that would demote it holds nothing, so the reader need not wait for it."""
 
-    async def script(cache, oracle):
+    async def script(cache: Cache, oracle: Any) -> Any:
         blocker = await put(cache, "blocker", 15, pin=True)
         await put(cache, "hot", 10)
         waiting = asyncio.ensure_future(put(cache, "new", 10))
@@ -340,7 +341,7 @@ def test_a_hit_is_served_where_the_entry_is_while_its_demotion_waits_for_room():
 
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
-def test_every_policy_gives_up_only_what_may_go(name):
+def test_every_policy_gives_up_only_what_may_go(name: Any) -> None:
     policy = make_policy(name, 100)
     for key in "abcd":
         policy.insert(key, 10)
@@ -354,7 +355,7 @@ def test_every_policy_gives_up_only_what_may_go(name):
 @pytest.mark.parametrize(
     ("name", "order"), [("lru", "bcda"), ("fifo", "abcd"), ("lfu", "bcda"), ("s3-fifo", "bcad")]
 )
-def test_policies_differ_in_what_is_coldest(name, order):
+def test_policies_differ_in_what_is_coldest(name: str, order: str) -> None:
     """`a` came first and was used since."""
     policy = make_policy(name, 1000)
     for key in "abcd":

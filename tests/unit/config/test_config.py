@@ -1,5 +1,7 @@
 """Claims about the configuration itself: defaults, derived values and contradictions."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -50,7 +52,7 @@ def test_generation_takes_the_time_of_its_mode(mode: str, per_token: float) -> N
 
 
 def test_a_calibrated_time_counts_in_deterministic_mode_only() -> None:
-    times = {"decode_ms_per_token": 11, "prefill_us_per_token": 70}
+    times: dict[str, Any] = {"decode_ms_per_token": 11, "prefill_us_per_token": 70}
     config = Config(generation_mode="deterministic", **times)
     assert (config.generation_ms_per_token, config.generation_us_per_prefill_token) == (11, 70)
     config = Config(generation_mode="fast", **times)

@@ -1,6 +1,7 @@
 """Engine presets: one YAML each, valid, weaker than what is given beside them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,29 +16,29 @@ NAMES = ENGINES
 FILES = Path(kvspill.__file__).parent / "engines"
 
 
-def test_every_engine_has_its_file_and_every_file_its_engine():
+def test_every_engine_has_its_file_and_every_file_its_engine() -> None:
     assert sorted(path.stem for path in FILES.glob("*.yaml")) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_preset_is_the_configuration_that_its_file_says(name):
+def test_a_preset_is_the_configuration_that_its_file_says(name: Any) -> None:
     config = Config(engine=name)
     settings = Config(**engine_settings(name))
     assert config.io_model == "prefix"
     assert config.model_dump(exclude={"engine"}) == settings.model_dump(exclude={"engine"})
 
 
-def test_what_is_given_beside_an_engine_wins():
+def test_what_is_given_beside_an_engine_wins() -> None:
     assert Config(engine="lmcache").block_tokens == 256
     assert Config(engine="lmcache", block_tokens=64).block_tokens == 64
 
 
-def test_a_changed_copy_keeps_what_was_given():
+def test_a_changed_copy_keeps_what_was_given() -> None:
     config = Config(engine="lmcache", block_tokens=64).changed(num_users=3)
     assert (config.block_tokens, config.io_threads) == (64, 4)
 
 
-def test_an_unknown_engine_is_refused():
+def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ValueError, match="engine"):
         Config(engine="nobody")
 
@@ -60,13 +61,13 @@ def test_an_unknown_engine_is_refused():
         ("flexkv", "storage_usable_share", 0.7),
     ],
 )
-def test_what_makes_an_engine_itself(name, field, value):
+def test_what_makes_an_engine_itself(name: str, field: str, value: float | int | str) -> None:
     assert getattr(Config(engine=name), field) == value
 
 
 @pytest.mark.parametrize("name", ["vllm-fs", "vllm-slot", "lmcache"])
 @pytest.mark.parametrize("model", ["tiny-1b", "llama3.1-8b", "llama3.1-70b-instruct", "own"])
-def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(name, model):
+def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(name: str, model: str) -> None:
     own = {"own": {"layers": 33, "kv_heads": 7, "head_dim": 101}}
     config = Config(engine=name, model=model, models=own, block_tokens=300)
     block_bytes = 300 * config.bytes_per_token
@@ -74,14 +75,14 @@ def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(nam
     assert Config(engine=name, model=model, models=own, io_size="1MiB").io_size == 1 << 20
 
 
-def test_a_wrong_model_beside_an_engine_is_refused_as_ever():
+def test_a_wrong_model_beside_an_engine_is_refused_as_ever() -> None:
     with pytest.raises(UsageError, match="nobody"):
         Config(engine="lmcache", model="nobody")
     with pytest.raises(ValueError, match="block_tokens"):
         Config(engine="lmcache", block_tokens="many")
 
 
-def test_a_policy_that_knows_no_chains_is_refused_for_blocks():
+def test_a_policy_that_knows_no_chains_is_refused_for_blocks() -> None:
     wanted = {"eviction_policy": ("--eviction-policy", "s3-fifo")}
     blocks = {"io_model": ("--io-model", "prefix")}
     with pytest.raises(UsageError, match=r"s3-fifo: cannot keep .* use fifo, lfu, lru or none"):

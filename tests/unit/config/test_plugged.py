@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_wrong_option_in_a_file_is_named_by_its_line(tmp_path: Path, text: str
 
 def test_an_address_chooses_its_backend_unless_one_is_named() -> None:
     known = declared()
-    place = {"cache_dir": ("--cache-dir", ["mystore://host/a"])}
+    place: dict[str, Any] = {"cache_dir": ("--cache-dir", ["mystore://host/a"])}
     config = load_config(place, declared=known)
     assert config.storage_backend == "mystore"
     assert config.packages == {"kvspill.backends:mystore": "kvspill-mystore 1.2"}
@@ -107,7 +108,7 @@ def test_an_address_chooses_its_backend_unless_one_is_named() -> None:
 
 def test_a_secret_is_in_no_result_file_or_message() -> None:
     known = declared()
-    flags = {
+    flags: dict[str, Any] = {
         "plugins.mystore.token": ("--mystore-token", "hunter2"),
         "storage_backend": ("--storage-backend", "mystore"),
     }
@@ -124,7 +125,7 @@ def test_a_secret_is_in_no_result_file_or_message() -> None:
 
 def test_an_option_of_a_plug_in_that_is_not_used_is_warned_about() -> None:
     known = declared()
-    flags = {"plugins.mystore.depth": ("--mystore-depth", "4")}
+    flags: dict[str, Any] = {"plugins.mystore.depth": ("--mystore-depth", "4")}
     (idle,) = unused_settings(load_config(flags, declared=known), known)
     assert (idle.said, idle.reason) == ("--mystore-depth", "the plug-in mystore is not used")
     used = {**flags, "storage_backend": ("--storage-backend", "mystore")}

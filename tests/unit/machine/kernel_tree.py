@@ -11,7 +11,7 @@ GIB = 1 << 30
 class Tree:
     """Writes kernel files under a temporary directory."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path) -> None:
         self.root = root
         self.kernel = Kernel(root / "proc", root / "sys")
         self.proc("meminfo", "MemTotal: 67108864 kB\nMemAvailable: 50331648 kB\n")

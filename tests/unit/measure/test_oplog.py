@@ -1,5 +1,7 @@
 """The row log holds every operation and request, also those outside the measured window."""
 
+from pathlib import Path
+
 import pytest
 
 from kvspill.config import Config
@@ -11,7 +13,7 @@ from kvspill.run.trial import Plan, run_trial
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
-def test_the_log_agrees_with_the_result(tmp_path):
+def test_the_log_agrees_with_the_result(tmp_path: Path) -> None:
     path = tmp_path / "ops.parquet"
     config = Config(
         model="tiny-1b", num_users=5, max_requests=40, cpu_mem_gb=0, generation_mode="none", log_ops=str(path)
@@ -27,6 +29,6 @@ def test_the_log_agrees_with_the_result(tmp_path):
     assert all(row["error"] is None for row in ops)
 
 
-def test_a_file_that_cannot_be_made_is_refused(tmp_path):
+def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--log-ops .*give another file"):
         OpLog(tmp_path / "missing" / "ops.parquet")

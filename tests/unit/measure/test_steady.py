@@ -1,6 +1,7 @@
 """Steady state: a level is steady, a drift is not, and a short window says that it can't tell."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,9 @@ def correlated(seconds: int, rho: float, seed: int, spread: float = 0.1) -> list
     ],
 )
 @pytest.mark.parametrize("seconds", [30, 60, 270])
-def test_a_shift_of_level_is_never_called_steady_wherever_it_lies(name, factor_of, seconds) -> None:
+def test_a_shift_of_level_is_never_called_steady_wherever_it_lies(
+    name: str, factor_of: Any, seconds: int
+) -> None:
     values = [
         value * factor_of(second / seconds) for second, value in enumerate(noisy(seconds, 1000, 0.0, seed=7))
     ]
@@ -120,7 +123,9 @@ def test_steady_noise_is_hardly_ever_called_unsteady() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "rho"), [(30, 0.5), (60, 0.6), (270, 0.8)])
-def test_the_interval_holds_the_true_mean_also_where_seconds_resemble_their_neighbours(seconds, rho) -> None:
+def test_the_interval_holds_the_true_mean_also_where_seconds_resemble_their_neighbours(
+    seconds: int, rho: float
+) -> None:
     intervals = [judge(correlated(seconds, rho, seed)) for seed in range(300)]
     held = sum(item["ci95_low"] <= 1000 <= item["ci95_high"] for item in intervals)
     assert held >= 0.88 * len(intervals)

@@ -1,5 +1,7 @@
 """The timeline: sums by second, states that hold until the next, equal lengths."""
 
+import pytest
+
 from kvspill.measure.timeline import Timeline
 from kvspill.records import NS_PER_SEC
 
@@ -25,7 +27,7 @@ def test_a_state_seen_before_the_window_is_not_in_it() -> None:
     assert timeline.columns(12 * NS_PER_SEC) == {}
 
 
-def test_a_window_of_months_has_wider_steps_and_loses_nothing(monkeypatch) -> None:
+def test_a_window_of_months_has_wider_steps_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvspill.measure.timeline.STEPS_MAX", 10)
     timeline = Timeline(0)
     for second in range(35):
@@ -36,7 +38,7 @@ def test_a_window_of_months_has_wider_steps_and_loses_nothing(monkeypatch) -> No
     assert columns == {"tokens": [4] * 8 + [3], "users": [3, 7, 11, 15, 19, 23, 27, 31, 34]}
 
 
-def test_a_quiet_end_widens_the_steps_too(monkeypatch) -> None:
+def test_a_quiet_end_widens_the_steps_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvspill.measure.timeline.STEPS_MAX", 10)
     timeline = Timeline(0)
     timeline.add("tokens", 0, 7)

@@ -1,10 +1,12 @@
 """What the summary says of the I/O model."""
 
+from typing import Any
+
 import pytest
 
 from kvspill.result.io_model import io_model_cautions, io_model_rows
 
-BOUNDS = {
+BOUNDS: dict[str, Any] = {
     "looked_up_bytes": 100,
     "infinite": 0.6,
     "belady": 0.5,
@@ -13,7 +15,7 @@ BOUNDS = {
     "requests": 7,
     "truncated": False,
 }
-EVEN = {
+EVEN: dict[str, Any] = {
     "recompute_us_per_token": 183.1,
     "requests_that_loaded": 4,
     "requests_where_loading_paid": 3,
@@ -26,7 +28,7 @@ EVEN = {
     "break_even_gib_per_sec": 0.667,
     "storage_may_be_slower_by": 3.0,
 }
-PREFIX = {
+PREFIX: dict[str, Any] = {
     "name": "prefix",
     "prefill_us_per_token": 183.0,
     "read_bytes": 1 << 30,
@@ -48,11 +50,11 @@ PREFIX = {
 }
 
 
-def said(**changes):
+def said(**changes: Any) -> Any:
     return dict(io_model_rows({**PREFIX, **changes}))
 
 
-def test_inflation_bounds_and_break_even_are_said():
+def test_inflation_bounds_and_break_even_are_said() -> None:
     rows = said()
     assert rows["Read inflation"].startswith("1.00 x")
     assert rows["Bytes found"] == (
@@ -63,24 +65,24 @@ def test_inflation_bounds_and_break_even_are_said():
     assert "  not written" not in rows
 
 
-def test_foresight_over_entries_of_many_sizes_is_called_an_upper_bound():
+def test_foresight_over_entries_of_many_sizes_is_called_an_upper_bound() -> None:
     assert "at most 50.0%" in said(hit_rate_bounds={**BOUNDS, "belady_exact": False})["Bytes found"]
 
 
-def test_what_was_recomputed_alone_has_no_break_even():
+def test_what_was_recomputed_alone_has_no_break_even() -> None:
     rows = said(break_even={**EVEN, "requests_that_loaded": 0})
     assert rows["Break-even"] == "nothing was loaded"
 
 
-def test_no_shared_beginning_has_no_inflation():
+def test_no_shared_beginning_has_no_inflation() -> None:
     assert "no request" in said(read_inflation=None)["Read inflation"]
 
 
-def test_blocks_that_were_not_written_are_named_with_their_reason():
+def test_blocks_that_were_not_written_are_named_with_their_reason() -> None:
     assert said(blocks_refused=3, blocks_dropped_late=2)["  not written"] == "2 waited too long, 3 no room"
 
 
-def test_a_run_without_facts_says_nothing():
+def test_a_run_without_facts_says_nothing() -> None:
     assert list(io_model_rows({})) == []
 
 
@@ -88,7 +90,7 @@ def test_a_run_without_facts_says_nothing():
     ("count", "code"),
     [("blocks_failed", "block_writes_failed"), ("blocks_dropped_full", "block_writes_dropped")],
 )
-def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
+def test_lost_writes_raise_a_warning_with_a_remedy(count: str, code: str) -> None:
     assert list(io_model_cautions(PREFIX)) == []
     (found,) = io_model_cautions({**PREFIX, count: 3})
     assert found.code == code
@@ -96,7 +98,7 @@ def test_lost_writes_raise_a_warning_with_a_remedy(count, code):
     assert found.remedy
 
 
-def test_a_run_that_recomputes_for_free_is_doubted():
+def test_a_run_that_recomputes_for_free_is_doubted() -> None:
     (found,) = io_model_cautions({**PREFIX, "prefill_us_per_token": 0.0})
     assert found.code == "free_recompute"
     assert list(io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0})) == []

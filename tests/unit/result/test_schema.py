@@ -131,7 +131,11 @@ def test_a_setting_that_follows_from_another_is_not_repeated() -> None:
 
 def test_settings_that_only_a_file_can_give_follow_on_the_standard_input(tmp_path: Path) -> None:
     persona = {"context": [10, 20], "generate": [1, 2], "think": [0.5, 1.0]}
-    given = {"personas": {"chatbot": persona}, "qos": {"batch": {"p95_ms": 77.0}}, "num_users": 3}
+    given: dict[str, Any] = {
+        "personas": {"chatbot": persona},
+        "qos": {"batch": {"p95_ms": 77.0}},
+        "num_users": 3,
+    }
     config = Config.model_validate({**given, "workload_preset": "2026-02"})
     command = command_of(config, simulated=True)
     words = shlex.split(command)

@@ -1,6 +1,7 @@
 """Hand-made rows for tests of the limit finder."""
 
 import itertools
+from typing import Any
 
 from kvspill.records import (
     NS_PER_MS,
@@ -18,7 +19,9 @@ from kvspill.records import (
 _numbers = itertools.count()
 
 
-def read(finished_s: float, taken_ms: float, nbytes: int = 1 << 20, tier: Tier = Tier.STORAGE, error=None):
+def read(
+    finished_s: float, taken_ms: float, nbytes: int = 1 << 20, tier: Tier = Tier.STORAGE, error: Any = None
+) -> Any:
     finished_ns = round(finished_s * NS_PER_SEC)
     taken_ns = round(taken_ms * NS_PER_MS)
     completion = Completion(
@@ -35,7 +38,7 @@ def served(
     tokens: int = 10,
     failure: str | None = None,
     think_ms: float = 0.0,
-):
+) -> Any:
     finished_ns = round(finished_s * NS_PER_SEC)
     intended_ns = finished_ns - round(e2e_ms * NS_PER_MS)
     started_ns = intended_ns + round(queue_ms * NS_PER_MS)

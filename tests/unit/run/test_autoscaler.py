@@ -1,6 +1,8 @@
 """The limit finder as a whole, in virtual time: what it changes, what it reports, and what it admits."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
 from unit.run.searching import trace_search
 
@@ -28,18 +30,18 @@ STEP_FIELDS = {
 }
 
 
-def quick(tmp_path, mode: str, **changes) -> dict:
+def quick(tmp_path: Path, mode: str, **changes: Any) -> dict:
     """A search with short stages: these tests are about what is said, not about how exact it is."""
     config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
     return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
 
 
 @pytest.fixture(scope="module")
-def qos_result(tmp_path_factory) -> dict:
+def qos_result(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return quick(tmp_path_factory.mktemp("device"), "qos")
 
 
-def test_every_step_says_when_how_many_what_and_why(qos_result) -> None:
+def test_every_step_says_when_how_many_what_and_why(qos_result: dict) -> None:
     steps = qos_result["autoscaling_stats"]
     assert len(steps) >= 4
     for step in steps:
@@ -51,7 +53,7 @@ def test_every_step_says_when_how_many_what_and_why(qos_result) -> None:
     assert qos_result["summary"]["autoscaling_summary"] == steps[-1]
 
 
-def test_the_answer_has_its_evidence(qos_result) -> None:
+def test_the_answer_has_its_evidence(qos_result: dict) -> None:
     answer = qos_result["autoscaling_stats"][-1]
     assert answer["concluded"]
     assert answer["target_met"]
@@ -62,7 +64,7 @@ def test_the_answer_has_its_evidence(qos_result) -> None:
     assert any(step["saturation"] > 0.8 for step in failed)
 
 
-def test_the_result_is_the_confirmed_stage_alone(qos_result) -> None:
+def test_the_result_is_the_confirmed_stage_alone(qos_result: dict) -> None:
     *_steps, confirmed, answer = qos_result["autoscaling_stats"]
     window = qos_result["window"]
     assert window["users"] == answer["users"] == confirmed["users"]
@@ -74,12 +76,12 @@ def test_the_result_is_the_confirmed_stage_alone(qos_result) -> None:
     assert confirmed["requests"] <= requests["completed"] < 3 * confirmed["requests"]
 
 
-def test_equal_searches_are_equal(tmp_path, qos_result) -> None:
+def test_equal_searches_are_equal(tmp_path: Path, qos_result: dict) -> None:
     assert quick(tmp_path, "qos")["autoscaling_stats"] == qos_result["autoscaling_stats"]
 
 
 @pytest.mark.parametrize("mode", ["qos", "capacity", "slo"])
-def test_too_little_time_is_admitted_with_how_much_was_missing(tmp_path, mode) -> None:
+def test_too_little_time_is_admitted_with_how_much_was_missing(tmp_path: Path, mode: str) -> None:
     result = quick(tmp_path, mode, duration=60.0)
     answer = result["autoscaling_stats"][-1]
     assert not answer["concluded"]
@@ -88,21 +90,21 @@ def test_too_little_time_is_admitted_with_how_much_was_missing(tmp_path, mode) -
     assert "autoscaling_inconclusive" in [item["code"] for item in result["warnings"]]
 
 
-def test_the_time_said_to_be_missing_is_of_the_right_size(tmp_path) -> None:
+def test_the_time_said_to_be_missing_is_of_the_right_size(tmp_path: Path) -> None:
     whole = quick(tmp_path, "qos")["autoscaling_stats"][-1]["time_seconds"]
     short = quick(tmp_path, "qos", duration=whole * 0.6)["autoscaling_stats"][-1]
     assert not short["concluded"]
     assert 0.1 * whole <= short["missing_seconds"] <= 1.5 * whole
 
 
-def test_a_run_too_short_for_a_single_stage_still_says_something(tmp_path) -> None:
+def test_a_run_too_short_for_a_single_stage_still_says_something(tmp_path: Path) -> None:
     result = quick(tmp_path, "capacity", duration=3.0)
     (answer,) = result["autoscaling_stats"]
     assert not answer["concluded"]
     assert "no stage was held to its end" in answer["reason"]
 
 
-def test_one_user_above_the_target_is_no_answer(tmp_path) -> None:
+def test_one_user_above_the_target_is_no_answer(tmp_path: Path) -> None:
     result = quick(tmp_path, "slo", slo_target_ms=0.001, num_users=4)
     answer = result["autoscaling_stats"][-1]
     assert answer["users"] == 1
@@ -110,13 +112,13 @@ def test_one_user_above_the_target_is_no_answer(tmp_path) -> None:
     assert answer["reason"].startswith("Not even the lowest load")
 
 
-def test_a_bound_is_named_where_it_ends_the_search(tmp_path) -> None:
+def test_a_bound_is_named_where_it_ends_the_search(tmp_path: Path) -> None:
     answer = quick(tmp_path, "qos", num_users=8, max_users=12)["autoscaling_stats"][-1]
     assert answer["users"] == 12
     assert answer["reason"].startswith("The highest load allowed")
 
 
-def test_classes_with_few_completions_get_no_verdict(tmp_path) -> None:
+def test_classes_with_few_completions_get_no_verdict(tmp_path: Path) -> None:
     qos = {
         "interactive": {"share": 0.0},
         "responsive": {"share": 0.3},
@@ -131,7 +133,7 @@ def test_classes_with_few_completions_get_no_verdict(tmp_path) -> None:
     assert answer["reason"].startswith("No verdict")
 
 
-def test_goodput_counts_only_what_was_within_the_target(tmp_path) -> None:
+def test_goodput_counts_only_what_was_within_the_target(tmp_path: Path) -> None:
     result = quick(tmp_path, "slo", slo_classes="batch")
     answer = result["autoscaling_stats"][-1]
     block = answer["slo"]["classes"]["batch"]
@@ -141,11 +143,13 @@ def test_goodput_counts_only_what_was_within_the_target(tmp_path) -> None:
     assert (block["verdict"] == "met") == (block["actual_ms"] <= block["target_ms"])
 
 
-def test_capacity_finds_a_peak_behind_which_throughput_falls(tmp_path, monkeypatch) -> None:
+def test_capacity_finds_a_peak_behind_which_throughput_falls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A device that seeks: full speed up to 16 transfers in flight, half of it at 32."""
     real_begin = ModelledBackend._begin
 
-    def slower(self, verb, refs, work_ns, latency_ns):
+    def slower(self, verb: Any, refs: Any, work_ns: Any, latency_ns: Any) -> Any:
         slowdown = max(1.0, self._device._in_service / 16)
         return real_begin(self, verb, refs, lambda nbytes: work_ns(nbytes) * slowdown, latency_ns)
 
@@ -161,13 +165,13 @@ def test_capacity_finds_a_peak_behind_which_throughput_falls(tmp_path, monkeypat
     assert min(step["storage_throughput"] for step in beyond) < 0.95 * answer["peak_throughput"]
 
 
-def test_capacity_by_generated_tokens_is_the_users_throughput(tmp_path) -> None:
+def test_capacity_by_generated_tokens_is_the_users_throughput(tmp_path: Path) -> None:
     answer = quick(tmp_path, "capacity", capacity_metric="generated", max_users=48)["autoscaling_stats"][-1]
     assert answer["peak_throughput"] == answer["throughput"]
     assert answer["peak_throughput_metric"] == "avg_throughput_tokens_per_sec"
 
 
-def test_memory_that_holds_everything_leaves_storage_idle(tmp_path) -> None:
+def test_memory_that_holds_everything_leaves_storage_idle(tmp_path: Path) -> None:
     config = search_config(tmp_path, "tiny-1b", 1.0, "qos", cpu_mem_gb=4000, max_users=64, duration=600)
     config = config.changed(autoscaler_interval=2)
     answer = search(config)["autoscaling_stats"][-1]
@@ -182,7 +186,7 @@ def test_closed_arrivals_are_the_default_of_qos_and_slo_alone() -> None:
     assert Config(enable_autoscaling=True, arrival="open").arrival == "open"
 
 
-def test_open_arrivals_do_not_inherit_the_backlog_of_the_stage_before(tmp_path) -> None:
+def test_open_arrivals_do_not_inherit_the_backlog_of_the_stage_before(tmp_path: Path) -> None:
     steps = quick(tmp_path, "slo", arrival="open", slo_classes="batch")["autoscaling_stats"]
     assert steps[-1]["concluded"]
     assert any("backlog grew" in step["reason"] for step in steps)
@@ -190,27 +194,27 @@ def test_open_arrivals_do_not_inherit_the_backlog_of_the_stage_before(tmp_path) 
 
 
 @pytest.mark.parametrize("arrival", ["open", "closed"])
-def test_users_really_come_and_go_and_take_their_servers_with_them(arrival) -> None:
+def test_users_really_come_and_go_and_take_their_servers_with_them(arrival: str) -> None:
     config = sweep_config("tiny-1b", num_users=6, arrival=arrival, duration=60.0)
     seen: dict[str, set[int]] = {}
 
     class Rows:
         phase = "first"
 
-        def op(self, record) -> None: ...
+        def op(self, record: Any) -> None: ...
 
-        def lookup(self, lookup) -> None: ...
+        def lookup(self, lookup: Any) -> None: ...
 
-        def eviction(self, eviction) -> None: ...
+        def eviction(self, eviction: str) -> None: ...
 
-        def cache_call(self, from_ns, to_ns) -> None: ...
+        def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 
-        def request(self, record) -> None:
+        def request(self, record: Any) -> None:
             assert record.failure is None
             if record.intended_ns >= self.since_ns:
                 seen.setdefault(self.phase, set()).add(record.request.user)
 
-    async def main(world):
+    async def main(world: World) -> None:
         rows = Rows()
         rows.since_ns = 0
         limits = {Tier.STORAGE: UNLIMITED_BYTES}

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,13 +26,13 @@ from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
 from unit.run.autoscaler_rows import read
 from unit.run.searching import trace_search
 
 
-def quick(tmp_path, mode: str, **changes) -> dict:
+def quick(tmp_path: Path, mode: str, **changes: Any) -> dict:
     config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
     return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
 
@@ -38,16 +40,16 @@ def quick(tmp_path, mode: str, **changes) -> dict:
 class _AfterSeconds(Interrupts):
     """A signal so many seconds of the world's clock after the load began."""
 
-    def __init__(self, seconds: float):
+    def __init__(self, seconds: float) -> None:
         super().__init__()
         self._seconds = seconds
 
-    def load_begins(self, interrupt) -> None:
+    def load_begins(self, interrupt: Any) -> None:
         asyncio.get_running_loop().call_later(self._seconds, interrupt, "interrupted by SIGINT")
 
 
 def test_a_recording_is_not_searched_with_closed_arrivals() -> None:
-    asked = {"trace": "mooncake:sample", "enable_autoscaling": True, "duration": 60.0}
+    asked: dict[str, Any] = {"trace": "mooncake:sample", "enable_autoscaling": True, "duration": 60.0}
     assert Config(**asked).arrival == "open"
     with pytest.raises(UsageError, match=r"--arrival closed: .*leave it out") as refused:
         Config(**asked, arrival="closed")
@@ -61,7 +63,7 @@ def test_a_recording_is_not_searched_with_closed_arrivals() -> None:
         ({"prefill_only": True}, "--prefill-only makes none; use --autoscaler-mode capacity"),
     ],
 )
-def test_a_saturation_of_single_reads_is_not_asked_of_what_has_none(changes, says) -> None:
+def test_a_saturation_of_single_reads_is_not_asked_of_what_has_none(changes: Any, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         Config(enable_autoscaling=True, duration=60.0, **changes)
     Config(enable_autoscaling=True, duration=60.0, autoscaler_mode="capacity", **changes)
@@ -90,14 +92,14 @@ def moving(mib_per_sec: int, seconds: int) -> StageMeasure:
     return monitor.measure(seconds * NS_PER_SEC, 10)
 
 
-def test_a_peak_nobody_returned_to_is_not_confirmed(tmp_path) -> None:
+def test_a_peak_nobody_returned_to_is_not_confirmed(tmp_path: Path) -> None:
     answer = quick(tmp_path, "capacity", duration=60.0)["autoscaling_stats"][-1]
     assert not answer["concluded"]
     assert answer["peak_throughput"] > 0
     assert answer["peak_confirmed"] is False
 
 
-def test_where_time_is_short_the_peak_is_confirmed_before_fewer_users_are_asked(tmp_path) -> None:
+def test_where_time_is_short_the_peak_is_confirmed_before_fewer_users_are_asked(tmp_path: Path) -> None:
     result = quick(tmp_path, "capacity", num_users=64, duration=300.0)
     *steps, answer = result["autoscaling_stats"]
     assert "descend" not in [step["action"] for step in steps]
@@ -106,7 +108,7 @@ def test_where_time_is_short_the_peak_is_confirmed_before_fewer_users_are_asked(
     assert ("Fewer users", "may reach it, too: there was no time to ask") in list(answer_lines([answer]))
 
 
-def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path) -> None:
+def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path: Path) -> None:
     config = search_config(tmp_path, "llama3.1-8b", 2.0, "qos")
     result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True), _AfterSeconds(60.0)).document()
     answer = result["autoscaling_stats"][-1]
@@ -118,7 +120,7 @@ def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path) 
     assert warning["remedy"] == "Let it run to its end."
 
 
-def test_the_row_log_has_the_rows_of_every_stage(tmp_path) -> None:
+def test_the_row_log_has_the_rows_of_every_stage(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "ops.parquet"
     result = quick(tmp_path, "qos", log_ops=str(path), max_users=20)
@@ -132,7 +134,7 @@ def test_the_row_log_has_the_rows_of_every_stage(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("mode", "changes"), [("qos", {"num_users": 400}), ("slo", {"slo_target_ms": 0.001})]
 )
-def test_a_level_that_was_never_held_is_no_answer(tmp_path, mode, changes) -> None:
+def test_a_level_that_was_never_held_is_no_answer(tmp_path: Path, mode: str, changes: Any) -> None:
     result = quick(tmp_path, mode, duration=60.0, **changes)
     *steps, answer = result["autoscaling_stats"]
     assert steps
@@ -144,7 +146,7 @@ def test_a_level_that_was_never_held_is_no_answer(tmp_path, mode, changes) -> No
     assert answer["reason"] in " ".join(render_summary(Result.model_validate(result)).split())
 
 
-def test_a_search_without_a_stage_names_no_users(tmp_path) -> None:
+def test_a_search_without_a_stage_names_no_users(tmp_path: Path) -> None:
     assert quick(tmp_path, "capacity", duration=3.0)["autoscaling_stats"][-1]["users"] is None
 
 
@@ -165,7 +167,7 @@ def test_a_speed_is_told_as_the_reader_knows_it() -> None:
 
 @pytest.mark.parametrize(("arrival", "start"), [("closed", 500), ("open", 120)])
 def test_capacity_looks_below_its_start_for_the_fewest_users_that_reach_the_peak(
-    tmp_path, arrival, start
+    tmp_path: Path, arrival: str, start: int
 ) -> None:
     few = quick(tmp_path, "capacity", num_users=8, arrival=arrival)["autoscaling_stats"][-1]
     *steps, many = quick(tmp_path, "capacity", num_users=start, arrival=arrival)["autoscaling_stats"]
@@ -179,7 +181,7 @@ def test_capacity_looks_below_its_start_for_the_fewest_users_that_reach_the_peak
 
 
 @pytest.mark.parametrize("arrival", ["open", "closed"])
-def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival) -> None:
+def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival: str) -> None:
     config = sweep_config(
         "tiny-1b", num_users=6, arrival=arrival, duration=200.0, disable_multi_turn=False, max_turns=6
     )
@@ -187,21 +189,21 @@ def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival) -> None:
     left_at_ns = 100 * NS_PER_SEC
 
     class Rows:
-        def op(self, record) -> None: ...
+        def op(self, record: Any) -> None: ...
 
-        def lookup(self, lookup) -> None: ...
+        def lookup(self, lookup: Any) -> None: ...
 
-        def eviction(self, eviction) -> None: ...
+        def eviction(self, eviction: str) -> None: ...
 
-        def cache_call(self, from_ns, to_ns) -> None: ...
+        def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 
-        def request(self, record) -> None:
+        def request(self, record: Any) -> None:
             request = record.request
             name = (request.user, request.conversation, request.turn)
             assert name not in seen, "it was asked before"
             seen[name] = record.intended_ns
 
-    async def main(world):
+    async def main(world: World) -> None:
         rows, limits = Rows(), {Tier.STORAGE: UNLIMITED_BYTES}
         backend = ModelledBackend("modelled", DeviceModel(4.0, 4.0), world.now_ns)
         cache = build_cache(config, world, rows, {Tier.STORAGE: backend}, limits)
@@ -225,7 +227,7 @@ def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival) -> None:
 
 
 @pytest.mark.parametrize("mode", ["qos", "slo"])
-def test_following_the_advice_about_time_leads_to_an_answer_in_a_few_runs(tmp_path, mode) -> None:
+def test_following_the_advice_about_time_leads_to_an_answer_in_a_few_runs(tmp_path: Path, mode: str) -> None:
     duration = 5.0
     for _run in range(6):
         config = search_config(tmp_path, "llama3.1-8b", 8.0, mode, duration=duration)

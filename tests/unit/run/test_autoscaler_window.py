@@ -1,6 +1,7 @@
 """What a window of the limit finder says: saturation, intervals, classes, and nothing of what came before."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from kvspill.run.search.search import Judgement
 from kvspill.run.search.stage import pooled, share_interval
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 from unit.run.autoscaler_rows import read, served
 
 ONE_MS_PER_MIB = UnloadedRead(0.0, 1e6 / MIB)
@@ -133,7 +134,7 @@ def test_the_interval_of_a_share_holds_what_it_promises() -> None:
 
 
 def test_the_idle_device_is_measured_exactly_where_it_is_modelled() -> None:
-    async def main(world):
+    async def main(world: World) -> Any:
         backend = ModelledBackend("modelled", DeviceModel(2.0, 1.0, read_latency_us=150), world.now_ns)
         return await probe_unloaded(backend, 8192 * MIB)
 
@@ -191,7 +192,7 @@ def judged(monitor: WindowMonitor) -> Judgement:
     [(17, 1, 9, True), (17, 100, 9, False), (1, 100, 0, False), (0, 1, 9, True), (0, 1, 0, True)],
 )
 def test_with_few_reads_a_stage_is_held_on_and_they_only_say_where_to_go(
-    reads, taken_ms, requests, passes
+    reads: int, taken_ms: int, requests: int, passes: bool
 ) -> None:
     monitor = monitor_of()
     for number in range(reads):
@@ -211,7 +212,7 @@ def test_storage_that_nobody_needs_is_idle() -> None:
 
 
 @pytest.mark.parametrize(("requests", "passes", "text"), [(60, True, "never read"), (0, False, "too few")])
-def test_storage_that_is_only_written_is_never_called_idle(requests, passes, text) -> None:
+def test_storage_that_is_only_written_is_never_called_idle(requests: int, passes: bool, text: str) -> None:
     monitor = monitor_of()
     for number in range(60):
         monitor.op(read(0.01 * number + 0.2, 100)._replace(verb=Verb.WRITE))

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,20 +25,20 @@ from kvspill.world import World, run_virtual
 
 
 class SlowToClose(ModelledBackend):
-    def __init__(self, world, seconds):
+    def __init__(self, world: World, seconds: float) -> None:
         super().__init__("null", PRESETS["null"][Tier.STORAGE], world.now_ns)
         self._world = world
         self._seconds = seconds
         self.closed = False
 
-    async def close(self):
+    async def close(self) -> None:
         await self._world.sleep_ns(self._seconds * NS_PER_SEC)
         self.closed = True
 
 
 @pytest.mark.parametrize(("takes", "patience", "ends"), [(1, 2.0, 1), (10, 2.0, 2), (10, None, 10)])
-def test_nobody_waits_longer_than_asked(takes, patience, ends):
-    async def main(world):
+def test_nobody_waits_longer_than_asked(takes: int, patience: float | None, ends: int) -> None:
+    async def main(world: World) -> Any:
         backend = SlowToClose(world, takes)
         opened = [backend]
         assert await close_within(patience, opened, [], Progress(quiet=True)) == []

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Capabilities
 from kvspill.storage.profiles import DeviceModel
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 
 
 class FadingBackend(ModelledBackend):
@@ -20,7 +21,7 @@ class FadingBackend(ModelledBackend):
 
     written_bytes = 0
 
-    async def write(self, batch):
+    async def write(self, batch: Any) -> Any:
         for item in batch:
             self.written_bytes += item.ref.nbytes
         slow = 1 + 4 * min(1.0, self.written_bytes / (20 * GIB))
@@ -28,8 +29,8 @@ class FadingBackend(ModelledBackend):
         return await super().write(batch)
 
 
-def run(backend_type, capacity_bytes):
-    async def main(world):
+def run(backend_type: Any, capacity_bytes: int) -> Any:
+    async def main(world: World) -> Any:
         backend = backend_type("modelled", DeviceModel(2.0, 2.0), world.now_ns)
         text = io.StringIO()
         done = await Preconditioner(world, backend, capacity_bytes, Progress(False, text)).run()
@@ -38,7 +39,7 @@ def run(backend_type, capacity_bytes):
     return run_virtual(main, seed=1)
 
 
-def test_an_even_device_gets_its_capacity_written_once():
+def test_an_even_device_gets_its_capacity_written_once() -> None:
     done, backend, text = run(ModelledBackend, 60 * GIB)
     assert done.steady
     assert 60 * GIB <= done.written_bytes < 66 * GIB
@@ -46,7 +47,7 @@ def test_an_even_device_gets_its_capacity_written_once():
     assert "first pass over in" in text
 
 
-def test_a_fading_device_is_written_until_its_speed_has_settled():
+def test_a_fading_device_is_written_until_its_speed_has_settled() -> None:
     done, backend, _text = run(FadingBackend, 8 * GIB)
     assert done.steady
     assert done.written_bytes > 20 * GIB
@@ -58,28 +59,28 @@ class RestlessBackend(ModelledBackend):
 
     written_bytes = 0
 
-    async def write(self, batch):
+    async def write(self, batch: Any) -> Any:
         self.written_bytes += sum(item.ref.nbytes for item in batch)
         self._model = DeviceModel(2.0, 2.0 if self.written_bytes // (2 * GIB) % 2 else 0.5)
         return await super().write(batch)
 
 
-def test_a_device_that_never_settles_is_written_ten_times_over_and_not_more():
+def test_a_device_that_never_settles_is_written_ten_times_over_and_not_more() -> None:
     done, backend, text = run(RestlessBackend, 4 * GIB)
     assert not done.steady
     assert done.written_bytes == backend.written_bytes == 40 * GIB
     assert "s more at most" in text
 
 
-def test_a_capacity_that_is_written_in_less_than_two_seconds_settles_too():
+def test_a_capacity_that_is_written_in_less_than_two_seconds_settles_too() -> None:
     done, _backend, _text = run(ModelledBackend, GIB)
     assert done.steady
     assert done.seconds < 2
     assert done.written_bytes <= 10 * GIB
 
 
-def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result():
-    async def main(world):
+def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result() -> None:
+    async def main(world: World) -> Any:
         backend = RestlessBackend("files", DeviceModel(2.0, 2.0), world.now_ns)
         backend.__class__ = type("Real", (RestlessBackend,), {"capabilities": Capabilities("files", False)})
         return await precondition(world, backend, 4 * GIB, Progress(False, io.StringIO()))
@@ -89,9 +90,9 @@ def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result():
     assert "not steady yet" in warning.message
 
 
-def test_a_failing_device_ends_it_with_the_reason():
+def test_a_failing_device_ends_it_with_the_reason() -> None:
     class FailingBackend(ModelledBackend):
-        async def write(self, batch):
+        async def write(self, batch: Any) -> Any:
             return [replace(completion, error="EIO") for completion in await super().write(batch)]
 
     with pytest.raises(KvspillError, match="writing failed with EIO"):

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,7 +186,12 @@ def test_generation_bounds_what_is_written() -> None:
 
 
 def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
-    asked = {"generation_mode": "none", "duration": 60.0, "storage_capacity_gb": 2, "num_users": 4}
+    asked: dict[str, Any] = {
+        "generation_mode": "none",
+        "duration": 60.0,
+        "storage_capacity_gb": 2,
+        "num_users": 4,
+    }
     search = Config(**asked, enable_autoscaling=True, max_users=40)
     assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
     assert "with --max-users 40 all the time" in check_machine(search, here, PLENTY).statement

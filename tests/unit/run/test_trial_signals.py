@@ -1,6 +1,7 @@
 """Several trials of one plan, and what a signal between or in them leaves."""
 
 import signal
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,11 @@ def plan() -> Plan:
     return Plan(config, simulated=True, storage_bytes=1 << 40)
 
 
-def signal_after(monkeypatch, trials: int, when: str) -> list[int]:
+def signal_after(monkeypatch: pytest.MonkeyPatch, trials: int, when: str) -> list[int]:
     """Send SIGINT to this process before or after the trial of that number; returns those that ran."""
     run_trial, ran = runner.run_trial, []
 
-    def with_signal(*arguments):
+    def with_signal(*arguments: Any) -> Any:
         ran.append(len(ran) + 1)
         if when == "before" and len(ran) == trials:
             signal.raise_signal(signal.SIGINT)
@@ -35,7 +36,9 @@ def signal_after(monkeypatch, trials: int, when: str) -> list[int]:
 
 
 @pytest.mark.parametrize(("when", "ran_last"), [("after", 1), ("before", 2)])
-def test_a_signal_between_trials_ends_them_and_keeps_those_that_were_whole(monkeypatch, plan, when, ran_last):
+def test_a_signal_between_trials_ends_them_and_keeps_those_that_were_whole(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan, when: str, ran_last: int
+) -> None:
     ran = signal_after(monkeypatch, ran_last, when)
     result = runner.run_trials(plan, Progress(quiet=True))
     assert ran == list(range(1, ran_last + 1))
@@ -44,13 +47,15 @@ def test_a_signal_between_trials_ends_them_and_keeps_those_that_were_whole(monke
     assert result.trials.complete == 1
 
 
-def test_a_signal_before_anything_was_measured_ends_the_command(monkeypatch, plan) -> None:
+def test_a_signal_before_anything_was_measured_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
     signal_after(monkeypatch, 1, "before")
     with pytest.raises(KeyboardInterrupt):
         runner.run_trials(plan, Progress(quiet=True))
 
 
-def test_a_signal_after_the_last_trial_changes_nothing(monkeypatch, plan) -> None:
+def test_a_signal_after_the_last_trial_changes_nothing(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
     signal_after(monkeypatch, 3, "after")
     result = runner.run_trials(plan, Progress(quiet=True))
     assert result.incomplete is False

@@ -1,6 +1,7 @@
 """Bounds of the hit rate, against brute force and against each other."""
 
 from functools import lru_cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,20 +14,20 @@ CHAINS = st.lists(
 )
 
 
-def log_of(requests, size=10, **options):
+def log_of(requests: Any, size: int = 10, **options: Any) -> Any:
     log = AccessLog(**options)
     for keys in requests:
         log.add([Access(key, size) for key in keys])
     return log
 
 
-def test_an_unlimited_cache_finds_everything_but_the_first_use():
+def test_an_unlimited_cache_finds_everything_but_the_first_use() -> None:
     bounds = hit_bounds(log_of([["a", "b"], ["a", "b", "c"], ["a"]]), 1 << 60)
     assert bounds.infinite == bounds.belady == bounds.lru == pytest.approx(3 / 6)
     assert bounds.belady_exact
 
 
-def test_foresight_keeps_what_comes_back_and_recency_does_not():
+def test_foresight_keeps_what_comes_back_and_recency_does_not() -> None:
     """A loop over three objects with room for two: LRU finds nothing, foresight keeps two of them."""
     bounds = hit_bounds(log_of([["a"], ["b"], ["c"]] * 4), 20)
     assert bounds.lru == 0
@@ -34,12 +35,12 @@ def test_foresight_keeps_what_comes_back_and_recency_does_not():
     assert bounds.belady == pytest.approx(6 / 12)
 
 
-def test_a_capacity_that_holds_no_block_finds_nothing():
+def test_a_capacity_that_holds_no_block_finds_nothing() -> None:
     bounds = hit_bounds(log_of([["a"], ["a"]]), 9)
     assert (bounds.belady, bounds.lru, bounds.infinite) == (0, 0, 0.5)
 
 
-def test_writes_make_resident_and_are_not_counted():
+def test_writes_make_resident_and_are_not_counted() -> None:
     log = AccessLog(chained=False)
     log.add([Access("a", 10, counted=False)])
     log.add([Access("a", 10)])
@@ -48,27 +49,27 @@ def test_writes_make_resident_and_are_not_counted():
     assert bounds.infinite == bounds.lru == 1.0
 
 
-def test_different_sizes_make_foresight_an_upper_bound():
+def test_different_sizes_make_foresight_an_upper_bound() -> None:
     log = AccessLog()
     log.add([Access("a", 10), Access("b", 7)])
     assert hit_bounds(log, 12).belady_exact is False
 
 
-def test_nothing_looked_up_has_no_bounds():
+def test_nothing_looked_up_has_no_bounds() -> None:
     assert hit_bounds(AccessLog(), 100) is None
 
 
-def test_a_full_log_keeps_whole_requests_and_says_so():
+def test_a_full_log_keeps_whole_requests_and_says_so() -> None:
     log = log_of([["a", "b"], ["a", "b"], ["a", "b"]], limit=3)
     assert len(log.ends) == 2
     assert hit_bounds(log, 100).truncated
 
 
-def best_hits(sequence, room):
+def best_hits(sequence: Any, room: Any) -> Any:
     """Every choice of what to keep, tried."""
 
     @lru_cache(None)
-    def best(place, kept):
+    def best(place: Any, kept: Any) -> Any:
         if place == len(sequence):
             return 0
         key = sequence[place]
@@ -83,21 +84,21 @@ def best_hits(sequence, room):
 
 @settings(max_examples=60, deadline=None)
 @given(sequence=st.lists(st.sampled_from("abcde"), min_size=1, max_size=10), room=st.integers(1, 3))
-def test_foresight_is_exact_for_blocks_of_one_size(sequence, room):
+def test_foresight_is_exact_for_blocks_of_one_size(sequence: Any, room: Any) -> None:
     bounds = hit_bounds(log_of([[key] for key in sequence]), room * 10)
     assert bounds.belady * len(sequence) == pytest.approx(best_hits(tuple(sequence), room))
 
 
 @settings(deadline=None)
 @given(chains=CHAINS, room=st.integers(0, 12))
-def test_the_bounds_are_ordered(chains, room):
+def test_the_bounds_are_ordered(chains: Any, room: Any) -> None:
     requests = [[f"{name}_{place}" for place in range(length)] for name, length in chains]
     bounds = hit_bounds(log_of(requests), room * 10)
     if bounds is not None:
         assert 0 <= bounds.lru <= bounds.belady <= bounds.infinite <= 1
 
 
-def test_requests_count_in_the_order_in_which_they_asked():
+def test_requests_count_in_the_order_in_which_they_asked() -> None:
     log = AccessLog()
     log.add([Access("a", 10)], started_ns=5)
     log.add([Access("b", 10), Access("c", 10)], started_ns=3)

@@ -1,5 +1,7 @@
 """Break-even: what loading saved against the modelled time to recompute."""
 
+from typing import Any
+
 import pytest
 
 from kvspill.records import GIB, QoS, Request, RequestRecord
@@ -8,7 +10,7 @@ from kvspill.serving.breakeven import BreakEven
 TOKEN_BYTES = 131_072
 
 
-def record(loaded_tokens, load_ns, recomputed_tokens=0):
+def record(loaded_tokens: Any, load_ns: int, recomputed_tokens: int = 0) -> Any:
     request = Request(0, 0, 0, QoS.BATCH, 0, 0, loaded_tokens + recomputed_tokens, 1)
     return RequestRecord(
         request=request,
@@ -26,7 +28,7 @@ def record(loaded_tokens, load_ns, recomputed_tokens=0):
     )
 
 
-def test_a_load_pays_where_it_is_faster_than_recomputing():
+def test_a_load_pays_where_it_is_faster_than_recomputing() -> None:
     even = BreakEven(TOKEN_BYTES, 100_000)
     even.add(record(1000, load_ns=40_000_000))
     even.add(record(1000, load_ns=160_000_000))
@@ -34,7 +36,7 @@ def test_a_load_pays_where_it_is_faster_than_recomputing():
     assert even.net_gpu_seconds_saved == pytest.approx(0.0)
 
 
-def test_a_64k_prompt_as_published_pays_from_0_67_gib_per_second_on():
+def test_a_64k_prompt_as_published_pays_from_0_67_gib_per_second_on() -> None:
     """12 s to recompute, 7.6 s to load at 1.25 GB/s: loading must win there and lose at half that speed."""
     even = BreakEven(TOKEN_BYTES, 12e9 / 65_536)
     assert even.break_even_gib_per_sec == pytest.approx(8 / 12)
@@ -45,7 +47,7 @@ def test_a_64k_prompt_as_published_pays_from_0_67_gib_per_second_on():
     assert even.paying == 1
 
 
-def test_at_the_break_even_speed_nothing_is_saved():
+def test_at_the_break_even_speed_nothing_is_saved() -> None:
     even = BreakEven(TOKEN_BYTES, 183_100)
     tokens = 4096
     load_ns = tokens * TOKEN_BYTES / (even.break_even_gib_per_sec * GIB) * 1e9
@@ -54,7 +56,7 @@ def test_at_the_break_even_speed_nothing_is_saved():
     assert even.facts()["storage_may_be_slower_by"] == pytest.approx(1.0)
 
 
-def test_what_was_not_loaded_saves_nothing():
+def test_what_was_not_loaded_saves_nothing() -> None:
     even = BreakEven(TOKEN_BYTES, 183_100)
     even.add(record(0, load_ns=0, recomputed_tokens=500))
     assert even.facts()["net_gpu_seconds_saved"] == 0
@@ -62,5 +64,5 @@ def test_what_was_not_loaded_saves_nothing():
     assert even.recomputed_tokens == 500
 
 
-def test_the_first_token_waits_for_queue_and_load():
+def test_the_first_token_waits_for_queue_and_load() -> None:
     assert record(10, load_ns=7).storage_ttft_ns == 17

@@ -1,11 +1,13 @@
 """The account of an I/O model over hand-made rows."""
 
+from typing import Any
+
 from kvspill.records import Completion, OpRecord, Purpose, QoS, Request, RequestRecord, Tier, Verb
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.io_models import IoOptions, make_io_model
 
 
-def accountant(name="prefix", capacity_bytes=1 << 40, begun=True):
+def accountant(name: str = "prefix", capacity_bytes: Any = 1 << 40, begun: bool = True) -> Any:
     model = make_io_model(name, IoOptions(bytes_per_token=100, block_tokens=10))
     account = Accountant(model, 100, 10, capacity_bytes, 50.0, chained=name == "prefix")
     if begun:
@@ -13,12 +15,23 @@ def accountant(name="prefix", capacity_bytes=1 << 40, begun=True):
     return account
 
 
-def read(account, key, nbytes=1000, purpose=Purpose.HISTORY, error=None):
+def read(
+    account: Any, key: str, nbytes: int = 1000, purpose: Any = Purpose.HISTORY, error: Any = None
+) -> None:
     completion = Completion(0, 0, 1, 1, error=error)
     account.op(OpRecord(Tier.STORAGE, Verb.READ, purpose, key, nbytes, nbytes, completion))
 
 
-def served(account, blocks, started_ns=0, finished_ns=2000, failure=None, load_ns=10, loaded=0, reads=1):
+def served(
+    account: Any,
+    blocks: Any,
+    started_ns: int = 0,
+    finished_ns: int = 2000,
+    failure: Any = None,
+    load_ns: int = 10,
+    loaded: int = 0,
+    reads: int = 1,
+) -> None:
     request = Request(0, 0, 0, QoS.BATCH, 0, 0, 10 * len(blocks), 4, blocks=tuple(blocks), block_tokens=10)
     account.request(
         RequestRecord(
@@ -41,7 +54,7 @@ def served(account, blocks, started_ns=0, finished_ns=2000, failure=None, load_n
     )
 
 
-def test_inflation_compares_with_an_unlimited_prefix_cache():
+def test_inflation_compares_with_an_unlimited_prefix_cache() -> None:
     account = accountant()
     served(account, "ab")
     for key in "ab":
@@ -54,13 +67,13 @@ def test_inflation_compares_with_an_unlimited_prefix_cache():
     assert facts["read_inflation"] == 2.0
 
 
-def test_nothing_shared_has_no_inflation():
+def test_nothing_shared_has_no_inflation() -> None:
     account = accountant()
     served(account, "ab")
     assert account.facts()["read_inflation"] is None
 
 
-def test_demotions_failures_and_what_came_before_the_load_are_not_reads_of_the_model():
+def test_demotions_failures_and_what_came_before_the_load_are_not_reads_of_the_model() -> None:
     account = accountant(begun=False)
     read(account, "early")
     account.begin()
@@ -69,7 +82,7 @@ def test_demotions_failures_and_what_came_before_the_load_are_not_reads_of_the_m
     assert account.facts()["read_bytes"] == 0
 
 
-def test_found_bytes_stand_beside_their_bounds():
+def test_found_bytes_stand_beside_their_bounds() -> None:
     account = accountant()
     served(account, "ab")
     read(account, "a")
@@ -79,7 +92,7 @@ def test_found_bytes_stand_beside_their_bounds():
     assert facts["hit_rate_bounds"]["infinite"] == 0.5
 
 
-def test_what_requests_still_under_way_have_read_is_no_hit_of_those_that_ended():
+def test_what_requests_still_under_way_have_read_is_no_hit_of_those_that_ended() -> None:
     account = accountant()
     served(account, "ab")
     read(account, "c")
@@ -87,7 +100,7 @@ def test_what_requests_still_under_way_have_read_is_no_hit_of_those_that_ended()
     assert account.facts()["byte_hit_rate"] == 0.25
 
 
-def test_what_was_stored_before_the_load_can_be_found_by_an_unlimited_cache():
+def test_what_was_stored_before_the_load_can_be_found_by_an_unlimited_cache() -> None:
     account = accountant(begun=False)
     completion = Completion(0, 0, 1, 1)
     account.op(OpRecord(Tier.STORAGE, Verb.WRITE, Purpose.INGEST, "a", 1000, 1000, completion))
@@ -98,7 +111,7 @@ def test_what_was_stored_before_the_load_can_be_found_by_an_unlimited_cache():
     assert facts["hit_rate_bounds"]["requests"] == 1
 
 
-def test_decode_reads_inflate_but_are_no_reuse():
+def test_decode_reads_inflate_but_are_no_reuse() -> None:
     account = accountant("mlperf")
     read(account, "u0_c0_t0", purpose=Purpose.DECODE)
     served(account, "ab")
@@ -107,7 +120,7 @@ def test_decode_reads_inflate_but_are_no_reuse():
     assert facts["hit_rate_bounds"] is None
 
 
-def test_failed_requests_save_nothing():
+def test_failed_requests_save_nothing() -> None:
     account = accountant()
     served(account, "ab", failure="block read", loaded=20)
     assert account.facts()["break_even"] is None

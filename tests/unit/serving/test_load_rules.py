@@ -1,5 +1,7 @@
 """The rules of the load (L1-L4) and of a request's account (S1, S9), in virtual time."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 from sim.harness import Oracle, make_tier
 
 BYTES_PER_TOKEN = 1 << 20
@@ -26,28 +28,45 @@ class Script:
 
     elastic = False
 
-    def __init__(self, *sessions):
+    def __init__(self, *sessions: Any) -> None:
         self._sessions = sessions
         self.users = len(sessions)
 
-    def session(self, user, _start_ns=0):
+    def session(self, user: int, _start_ns: int = 0) -> Any:
         return iter(self._sessions[user])
 
-    def preload(self):
+    def preload(self) -> Any:
         return iter(())
 
-    def facts(self):
+    def facts(self) -> Any:
         return {}
 
 
-def ask(user, conversation=0, turn=0, at_ms=0, qos=QoS.BATCH, context=10, generate=10, history=()):
+def ask(
+    user: int,
+    conversation: int = 0,
+    turn: int = 0,
+    at_ms: float = 0,
+    qos: Any = QoS.BATCH,
+    context: int = 10,
+    generate: int = 10,
+    history: Any = (),
+) -> Any:
     return Request(
         user, conversation, turn, qos, at_ms * MS, 0, context, generate, history_tokens=tuple(history)
     )
 
 
-def serve(workload, *, servers, duration=None, gib_per_sec=1.0, ms_per_token=0, **options):
-    async def main(world):
+def serve(
+    workload: Any,
+    *,
+    servers: int,
+    duration: Any = None,
+    gib_per_sec: float = 1.0,
+    ms_per_token: int = 0,
+    **options: Any,
+) -> Any:
+    async def main(world: World) -> Any:
         oracle = Oracle()
         backend = ModelledBackend("modelled", DeviceModel(gib_per_sec, gib_per_sec), world.now_ns)
         cache = Cache([make_tier(Tier.STORAGE, backend, 1 << 50)], oracle, world.now_ns)
@@ -72,13 +91,13 @@ def serve(workload, *, servers, duration=None, gib_per_sec=1.0, ms_per_token=0, 
     return run_virtual(main, seed=1)
 
 
-def served(oracle):
+def served(oracle: Any) -> Any:
     return [
         (row.request.user, row.request.turn) for row in sorted(oracle.requests, key=lambda r: r.started_ns)
     ]
 
 
-def test_l1_the_queue_serves_class_before_intended_time_before_user():
+def test_l1_the_queue_serves_class_before_intended_time_before_user() -> None:
     first = ask(0, at_ms=0, qos=QoS.BATCH)
     late = [
         ask(1, at_ms=4, qos=QoS.BATCH),
@@ -91,7 +110,7 @@ def test_l1_the_queue_serves_class_before_intended_time_before_user():
     assert [user for user, _turn in served(oracle)] == [0, 2, 3, 5, 4, 1]
 
 
-def test_l1_a_turn_is_not_served_before_the_turn_before_it_but_the_next_conversation_is():
+def test_l1_a_turn_is_not_served_before_the_turn_before_it_but_the_next_conversation_is() -> None:
     user = [
         ask(0, 0, 0, at_ms=0, context=100),
         ask(0, 0, 1, at_ms=1, history=[100]),
@@ -103,14 +122,14 @@ def test_l1_a_turn_is_not_served_before_the_turn_before_it_but_the_next_conversa
     assert rows[1, 0].started_ns == 2 * MS
 
 
-def test_s1_queue_wait_counts_from_the_intended_time_the_predecessor_included():
+def test_s1_queue_wait_counts_from_the_intended_time_the_predecessor_included() -> None:
     user = [ask(0, 0, 0, at_ms=0, context=100), ask(0, 0, 1, at_ms=1, history=[100])]
     _engine, oracle, _ = serve(Script(user), servers=2)
     first, second = sorted(oracle.requests, key=lambda row: row.request.turn)
     assert second.queue_ns == first.finished_ns - 1 * MS
 
 
-def test_s1_end_to_end_is_the_sum_of_its_parts():
+def test_s1_end_to_end_is_the_sum_of_its_parts() -> None:
     _engine, oracle, _ = serve(Script([ask(0)], [ask(1)]), servers=2, ms_per_token=30)
     for row in oracle.requests:
         assert row.end_to_end_ns == row.queue_ns + row.storage_ns + row.generation_ns + row.other_ns
@@ -118,7 +137,7 @@ def test_s1_end_to_end_is_the_sum_of_its_parts():
         assert row.other_ns == 0
 
 
-def test_the_mlperf_model_reads_the_entry_once_and_once_per_batch_of_32_tokens():
+def test_the_mlperf_model_reads_the_entry_once_and_once_per_batch_of_32_tokens() -> None:
     request = ask(0, context=10, generate=65)
     _engine, oracle, _ = serve(Script([request]), servers=1)
     reads = [op for op in oracle.ops if op.verb == "read"]
@@ -126,14 +145,14 @@ def test_the_mlperf_model_reads_the_entry_once_and_once_per_batch_of_32_tokens()
     assert {op.nbytes for op in reads} == {10 * BYTES_PER_TOKEN}
 
 
-def test_from_10000_context_tokens_a_request_only_prefills_and_still_generates_its_answer():
+def test_from_10000_context_tokens_a_request_only_prefills_and_still_generates_its_answer() -> None:
     _engine, oracle, _ = serve(Script([ask(0, context=10_000)]), servers=1, ms_per_token=30)
     assert [op.verb for op in oracle.ops] == ["write"]
     assert oracle.requests[0].generated_tokens == 10
     assert oracle.requests[0].generation_ns == 10 * 30 * MS
 
 
-def test_l3_unfinished_requests_are_counted_with_their_wait():
+def test_l3_unfinished_requests_are_counted_with_their_wait() -> None:
     """One in service has waited until its service began, the others wait still."""
     requests = [[ask(user, at_ms=10 * user, context=1024)] for user in range(3)]
     _engine, oracle, waits = serve(Script(*requests), servers=1, duration=0.5)
@@ -141,7 +160,7 @@ def test_l3_unfinished_requests_are_counted_with_their_wait():
     assert sorted(wait_ns for _qos, wait_ns in waits) == [0, 480 * MS, 490 * MS]
 
 
-def test_s1_time_inside_cache_calls_is_told_of_requests_that_are_not_done_too():
+def test_s1_time_inside_cache_calls_is_told_of_requests_that_are_not_done_too() -> None:
     """Three share a device that could serve one of them; each has been in a cache call from the start."""
     requests = [[ask(user, context=1024)] for user in range(3)]
     _engine, oracle, _ = serve(Script(*requests), servers=3, duration=0.5)
@@ -149,14 +168,14 @@ def test_s1_time_inside_cache_calls_is_told_of_requests_that_are_not_done_too():
     assert oracle.cache_call_ns == 3 * 500 * MS
 
 
-def test_s1_time_inside_cache_calls_adds_up_to_the_storage_io_of_the_requests():
+def test_s1_time_inside_cache_calls_adds_up_to_the_storage_io_of_the_requests() -> None:
     requests = [[ask(user, context=1024)] for user in range(3)]
     _engine, oracle, _ = serve(Script(*requests), servers=3)
     assert len(oracle.requests) == 3
     assert oracle.cache_call_ns == sum(row.storage_ns for row in oracle.requests)
 
 
-def test_l3_arrivals_beyond_the_longest_backlog_are_shed_and_counted():
+def test_l3_arrivals_beyond_the_longest_backlog_are_shed_and_counted() -> None:
     requests = [[ask(user, at_ms=1, context=1024)] for user in range(10)]
     engine, _oracle, _ = serve(Script(*requests), servers=1, duration=0.1, max_queue=4)
     assert engine.arrived == 10
@@ -164,7 +183,7 @@ def test_l3_arrivals_beyond_the_longest_backlog_are_shed_and_counted():
     assert engine.queued <= 4
 
 
-def test_l4_max_requests_takes_the_first_by_intended_time():
+def test_l4_max_requests_takes_the_first_by_intended_time() -> None:
     sessions = [
         [ask(user, at_ms=100 * user + turn, turn=turn, history=[10] * turn) for turn in range(3)]
         for user in range(3)
@@ -173,21 +192,21 @@ def test_l4_max_requests_takes_the_first_by_intended_time():
     assert sorted(served(oracle)) == [(0, 0), (0, 1), (0, 2), (1, 0)]
 
 
-def test_l4_closed_users_share_the_requests():
+def test_l4_closed_users_share_the_requests() -> None:
     sessions = [[ask(user, turn, 0) for turn in range(9)] for user in range(3)]
     _engine, oracle, _ = serve(Script(*sessions), servers=3, max_requests=8, closed=True)
     per_user = [sum(row.request.user == user for row in oracle.requests) for user in range(3)]
     assert sorted(per_user) == [2, 3, 3]
 
 
-def simulate(**settings_):
+def simulate(**settings_: Any) -> Any:
     config = Config(model="tiny-1b", cpu_mem_gb=0, generation_mode="none", **settings_)
     return run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True)).document()
 
 
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10_000), users=st.integers(1, 12))
-def test_s9_the_digest_tells_the_work_and_not_the_speed(seed, users):
+def test_s9_the_digest_tells_the_work_and_not_the_speed(seed: int, users: int) -> None:
     runs = [
         simulate(seed=seed, num_users=users, max_requests=30, device_profile=device, servers=servers)
         for device, servers in (("null", None), ("sata-ssd", None), ("nvme-gen5", 1))
@@ -198,16 +217,16 @@ def test_s9_the_digest_tells_the_work_and_not_the_speed(seed, users):
 
 
 @pytest.mark.parametrize("arrival", ["open", "closed"])
-def test_l2_a_slow_device_makes_no_fixed_work_a_light_load(arrival):
+def test_l2_a_slow_device_makes_no_fixed_work_a_light_load(arrival: str) -> None:
     """What is offered is the rate of the intended times; closed users are as slow as their answers."""
-    fixed = {"num_users": 12, "max_requests": 60, "arrival": arrival}
+    fixed: dict[str, Any] = {"num_users": 12, "max_requests": 60, "arrival": arrival}
     quick, slow = (simulate(device_profile=device, **fixed) for device in ("null", "sata-ssd"))
     rates = [run["honesty"]["offered_load"]["arrivals_per_sec"] for run in (quick, slow)]
     assert (rates[0] == rates[1]) is (arrival == "open")
     assert rates[1] <= rates[0]
 
 
-def test_s3_nothing_that_completes_after_the_window_is_in_it():
+def test_s3_nothing_that_completes_after_the_window_is_in_it() -> None:
     result = simulate(num_users=20, duration=20, device_profile="sata-ssd")
     assert result["window"]["measured_seconds"] == pytest.approx(18)
     assert result["honesty"]["requests"]["unfinished"] > 0

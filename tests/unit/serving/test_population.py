@@ -1,10 +1,11 @@
 """Arrivals: however many come, everything else has its turn, and lateness is known."""
 
 import asyncio
+from typing import Any
 
 from kvspill.records import QoS, Request
 from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 
 MS = 1_000_000
 
@@ -14,38 +15,38 @@ class AllAtOnce:
 
     elastic = False
 
-    def __init__(self, users):
+    def __init__(self, users: int) -> None:
         self.users = users
 
-    def session(self, user, _start_ns=0):
+    def session(self, user: int, _start_ns: int = 0) -> Any:
         return iter([Request(user, 0, 0, QoS.BATCH, 0, 0, 10, 10)])
 
 
 class BusyClock:
     """A machine on which every look at the clock takes a millisecond."""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
         self._looked = 0
 
-    def now_ns(self):
+    def now_ns(self) -> Any:
         self._looked += 1
         return self._world.now_ns() + self._looked * MS
 
-    async def sleep_ns(self, duration_ns):
+    async def sleep_ns(self, duration_ns: int) -> None:
         await self._world.sleep_ns(duration_ns)
         self._looked += 5
 
 
-async def idle():
+async def idle() -> None:
     """Somebody waits for work."""
 
 
-def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_their_turn():
+def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_their_turn() -> None:
     arrived, turns = [], []
 
-    async def main(world):
-        async def others():
+    async def main(world: World) -> Any:
+        async def others() -> None:
             while True:
                 turns.append(len(arrived))
                 await asyncio.sleep(0.001)
@@ -70,10 +71,10 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
     assert max(population.lateness_ns) > 10 * MS
 
 
-def test_in_virtual_time_all_that_have_come_are_taken_in_at_once():
+def test_in_virtual_time_all_that_have_come_are_taken_in_at_once() -> None:
     arrived = []
 
-    async def main(world):
+    async def main(world: World) -> None:
         population = OpenPopulation(
             world,
             AllAtOnce(1000),
@@ -88,10 +89,10 @@ def test_in_virtual_time_all_that_have_come_are_taken_in_at_once():
     assert len(arrived) == 1000
 
 
-def test_a_closed_user_who_wakes_late_is_seen_to():
+def test_a_closed_user_who_wakes_late_is_seen_to() -> None:
     """The pause of a closed user ends at a certain time, too."""
 
-    async def main(world):
+    async def main(world: World) -> Any:
         population = ClosedPopulation(
             BusyClock(world), AllAtOnce(3), LoadLimits(0, None, None), lambda _request, _at_ns: False
         )

@@ -1,17 +1,20 @@
 """Servers follow the users: they start at once, and leave without losing a request (L1)."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from kvspill.serving.servers import ServerPool, servers_for
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 
 
 @pytest.mark.parametrize(
     ("users", "fixed", "servers"), [(3, None, 3), (500, None, 500), (900, None, 500), (900, 7, 7), (2, 7, 7)]
 )
-def test_one_server_per_user_up_to_five_hundred_unless_told_otherwise(users, fixed, servers) -> None:
+def test_one_server_per_user_up_to_five_hundred_unless_told_otherwise(
+    users: int, fixed: int | None, servers: int
+) -> None:
     assert servers_for(users, fixed) == servers
 
 
@@ -24,7 +27,7 @@ class Work:
         self.most = 0
         self.done: list[int] = []
 
-    async def one(self, begin) -> None:
+    async def one(self, begin: Any) -> None:
         job = await self.jobs.get()
         begin()
         self.busy += 1
@@ -37,7 +40,7 @@ class Work:
 
 
 def test_retired_servers_finish_what_they_have_and_take_nothing_more() -> None:
-    async def main(_world):
+    async def main(_world: World) -> None:
         work = Work()
         pool = ServerPool(work.one)
         pool.resize(8)
@@ -59,7 +62,7 @@ def test_retired_servers_finish_what_they_have_and_take_nothing_more() -> None:
 
 
 def test_idle_servers_leave_at_once_and_no_request_is_lost() -> None:
-    async def main(_world):
+    async def main(_world: World) -> None:
         work = Work()
         pool = ServerPool(work.one)
         for count in (5, 1, 6, 2, 4, 3):
@@ -78,8 +81,8 @@ def test_idle_servers_leave_at_once_and_no_request_is_lost() -> None:
 
 
 def test_a_server_that_dies_is_heard() -> None:
-    async def main(_world):
-        async def dies(_begin) -> None:
+    async def main(_world: World) -> None:
+        async def dies(_begin: Any) -> None:
             raise ValueError("broken")
 
         pool = ServerPool(dies)

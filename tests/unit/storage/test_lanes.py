@@ -19,7 +19,7 @@ class Note(Job):
 
     __slots__ = ("gate", "helpers", "name", "raises", "seen")
 
-    def __init__(self, name: str, seen: list[str], gate: threading.Event | None = None):
+    def __init__(self, name: str, seen: list[str], gate: threading.Event | None = None) -> None:
         super().__init__()
         self.name = name
         self.seen = seen

@@ -1,6 +1,8 @@
 """The device model: shared bandwidth, latency first, a limited number at once, exact in virtual time."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,16 +13,16 @@ from kvspill.records import GIB, NS_PER_SEC
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.profiles import DeviceModel, load_profile
-from kvspill.world import run_virtual
+from kvspill.world import World, run_virtual
 
 
-def finish_times(model, sizes, *, gaps_ns=None):
+def finish_times(model: Any, sizes: Any, *, gaps_ns: Any = None) -> Any:
     """Write entries of these sizes, each started a gap after the one before; when each is done."""
 
-    async def main(world):
+    async def main(world: World) -> Any:
         backend = ModelledBackend("modelled", model, world.now_ns)
 
-        async def write(number, nbytes, start_ns):
+        async def write(number: int, nbytes: int, start_ns: int) -> Any:
             await world.sleep_ns(start_ns)
             return (await backend.write([WriteItem(ObjectRef(str(number), 0, nbytes))]))[0]
 
@@ -32,31 +34,31 @@ def finish_times(model, sizes, *, gaps_ns=None):
     return run_virtual(main, seed=1)
 
 
-def test_a_single_transfer_takes_latency_plus_bytes_over_bandwidth():
+def test_a_single_transfer_takes_latency_plus_bytes_over_bandwidth() -> None:
     (done,) = finish_times(DeviceModel(1.0, 2.0, write_latency_us=100), [GIB])
     assert done.finished_ns == NS_PER_SEC // 2 + 100_000
     assert done.device_ns == done.total_ns
     assert done.queue_ns == 0
 
 
-def test_equal_transfers_share_the_bandwidth():
+def test_equal_transfers_share_the_bandwidth() -> None:
     done = finish_times(DeviceModel(1.0, 1.0), [GIB, GIB])
     assert [completion.finished_ns for completion in done] == [2 * NS_PER_SEC] * 2
 
 
-def test_a_short_transfer_does_not_wait_for_a_long_one():
+def test_a_short_transfer_does_not_wait_for_a_long_one() -> None:
     long, short = finish_times(DeviceModel(1.0, 1.0), [3 * GIB, GIB])
     assert short.finished_ns == 2 * NS_PER_SEC
     assert long.finished_ns == 4 * NS_PER_SEC
 
 
-def test_a_late_comer_slows_the_first_from_then_on():
+def test_a_late_comer_slows_the_first_from_then_on() -> None:
     first, second = finish_times(DeviceModel(1.0, 1.0), [GIB, GIB], gaps_ns=[0, NS_PER_SEC // 2])
     assert first.finished_ns == pytest.approx(1.5 * NS_PER_SEC, abs=2)
     assert second.finished_ns == pytest.approx(2.0 * NS_PER_SEC, abs=2)
 
 
-def test_beyond_its_concurrency_transfers_wait_in_line():
+def test_beyond_its_concurrency_transfers_wait_in_line() -> None:
     done = finish_times(DeviceModel(1.0, 1.0, concurrency=1), [GIB, GIB])
     assert [completion.finished_ns for completion in done] == [NS_PER_SEC, 2 * NS_PER_SEC]
     assert done[1].queue_ns == NS_PER_SEC
@@ -69,7 +71,7 @@ def test_beyond_its_concurrency_transfers_wait_in_line():
     gaps=st.lists(st.integers(0, NS_PER_SEC), min_size=12, max_size=12),
     concurrency=st.sampled_from([0, 1, 3]),
 )
-def test_the_device_is_never_idle_while_there_is_work(sizes, gaps, concurrency):
+def test_the_device_is_never_idle_while_there_is_work(sizes: Any, gaps: Any, concurrency: Any) -> None:
     """Work is conserved: the last one ends when a single server fed the same work would end."""
     done = finish_times(DeviceModel(1.0, 1.0, concurrency=concurrency), sizes, gaps_ns=gaps[: len(sizes)])
     free_ns = 0.0
@@ -78,8 +80,8 @@ def test_the_device_is_never_idle_while_there_is_work(sizes, gaps, concurrency):
     assert max(completion.finished_ns for completion in done) == pytest.approx(free_ns, abs=50)
 
 
-def test_cancelling_reports_what_was_moved():
-    async def main(world):
+def test_cancelling_reports_what_was_moved() -> None:
+    async def main(world: World) -> Any:
         backend = ModelledBackend("modelled", DeviceModel(1.0, 1.0), world.now_ns)
         write = asyncio.ensure_future(backend.write([WriteItem(ObjectRef("a", 0, GIB))]))
         await world.sleep_ns(NS_PER_SEC // 4)
@@ -105,15 +107,15 @@ def test_cancelling_reports_what_was_moved():
         ("a: [", "cannot be read"),
     ],
 )
-def test_a_wrong_profile_is_refused_in_one_line(tmp_path, text, message):
+def test_a_wrong_profile_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     refused_profile(tmp_path, text.encode(), message)
 
 
-def test_a_profile_that_is_not_text_is_refused_with_the_remedy(tmp_path):
+def test_a_profile_that_is_not_text_is_refused_with_the_remedy(tmp_path: Path) -> None:
     refused_profile(tmp_path, b"\xff\xfe\x00", "cannot be read: it is not text; give a YAML file as in docs")
 
 
-def refused_profile(tmp_path, content, message):
+def refused_profile(tmp_path: Path, content: Any, message: str) -> None:
     path = tmp_path / "profile.yaml"
     path.write_bytes(content)
     with pytest.raises(UsageError) as caught:

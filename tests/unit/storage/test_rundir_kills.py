@@ -5,6 +5,9 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kvspill.storage.rundir import RunDir, clean
 
@@ -61,14 +64,16 @@ def test_a_run_directory_that_somebody_removed_costs_nothing(tmp_path: Path) -> 
     assert run.remove() == []
 
 
-def test_what_the_file_system_will_not_remove_is_named_with_its_reason(tmp_path: Path, monkeypatch) -> None:
+def test_what_the_file_system_will_not_remove_is_named_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = RunDir(tmp_path)
     run.make_subdir("ab")
     name = "ab" * 16 + "-1"
     (run.path / "ab" / name).write_text("x")
     real_unlink = os.unlink
 
-    def refuse(path, **_where):
+    def refuse(path: Path, **_where: Any) -> None:
         raise OSError(30, "Read-only file system", path)
 
     monkeypatch.setattr(os, "unlink", refuse)

@@ -1,6 +1,7 @@
 """The advice: each sentence follows from figures, and what was not measured is named instead of guessed."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -154,7 +155,7 @@ def test_a_faster_drive_saves_at_most_half_of_the_io() -> None:
 
 
 def test_the_search_for_users_is_reported_with_its_reason() -> None:
-    found = {"concluded": True, "users": 23, "reason": "confirmed"}
+    found: dict[str, Any] = {"concluded": True, "users": 23, "reason": "confirmed"}
     assert "can serve: 23 (confirmed)" in advice(row("autoscale", autoscaling=found))
     bounded = {"concluded": True, "users": 14, "reason": "The highest load allowed stays below"}
     assert "can serve: at least 14" in advice(row("autoscale", autoscaling=bounded))
@@ -296,7 +297,12 @@ def test_the_most_of_the_storage_is_looked_for_in_every_row_stage_and_the_idle_p
 
 def test_a_search_with_thin_evidence_has_no_verdict() -> None:
     classes = {"interactive": {}, "batch": {}}
-    found = {"concluded": True, "users": 9, "reason": "The highest load allowed stays below", "qos": classes}
+    found: dict[str, Any] = {
+        "concluded": True,
+        "users": 9,
+        "reason": "The highest load allowed stays below",
+        "qos": classes,
+    }
     none = {**found, "no_verdict": ["interactive", "batch"]}
     text = advice(row("autoscale", autoscaling=none))
     assert "can serve: no verdict: no class had enough requests in the answer's window" in text

@@ -18,7 +18,13 @@ QUIET = Progress(quiet=True)
 
 
 def scenario(name: str, **settings: Any) -> Scenario:
-    usual = {"model": "tiny-1b", "num_users": 2, "duration": 5, "cpu_mem_gb": 1, "storage_capacity_gb": 1}
+    usual: dict[str, Any] = {
+        "model": "tiny-1b",
+        "num_users": 2,
+        "duration": 5,
+        "cpu_mem_gb": 1,
+        "storage_capacity_gb": 1,
+    }
     return Scenario(name, name, "", {**usual, **settings}, "test")
 
 

@@ -43,7 +43,7 @@ def config(option: str, **changes: Any) -> Config:
 
 
 def with_figures(result: Result, tokens: float, read: float, p95: float | None) -> Result:
-    changes = {
+    changes: dict[str, Any] = {
         "avg_throughput_tokens_per_sec": tokens,
         "tier_storage_read_bandwidth_gbps": read,
         "storage_read_device_p95_ms": p95,

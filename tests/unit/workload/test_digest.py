@@ -2,6 +2,7 @@
 
 import random
 import sys
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ WORK = st.lists(st.builds(planned, st.integers(0, 5), st.integers(0, 5), st.inte
 
 
 @given(WORK, st.randoms())
-def test_neither_the_order_of_requests_nor_that_of_their_operations_matters(work, rng) -> None:
+def test_neither_the_order_of_requests_nor_that_of_their_operations_matters(work: Any, rng: Any) -> None:
     shuffled = [(request, rng.sample(plan, len(plan))) for request, plan in work]
     rng.shuffle(shuffled)
     assert digest(shuffled) == digest(work)
@@ -51,8 +52,8 @@ def test_digests_of_users_divided_over_ranks_merge_into_that_of_the_whole(
 
 
 @given(WORK, WORK)
-def test_different_work_has_a_different_digest(first, second) -> None:
-    def sort_key(item):
+def test_different_work_has_a_different_digest(first: Any, second: Any) -> None:
+    def sort_key(item: Any) -> Any:
         return (item[0].user, item[0].turn, item[0].context_tokens)
 
     same = sorted(first, key=sort_key) == sorted(second, key=sort_key)

@@ -31,7 +31,7 @@ def mooncake(tmp_path: Path, times_ms: list[int], **more: Any) -> Path:
     return path
 
 
-def workload(path: Path, kind: str = "mooncake", **changes: Any):
+def workload(path: Path, kind: str = "mooncake", **changes: Any) -> Any:
     config = Config(trace=f"{kind}:{path}", **changes)
     return make_workload(config, World(config.seed), UNLIMITED)
 
@@ -67,7 +67,9 @@ def test_a_second_pass_follows_after_a_mean_gap_with_new_users_and_the_same_bloc
 
 
 @pytest.mark.parametrize(("times_ms", "speedup"), [([7], 1.0), ([7, 7], 1.0), ([0, 1_000, 4_000], 1e12)])
-def test_a_recording_without_a_span_does_not_repeat_at_one_moment_for_ever(tmp_path: Path, times_ms, speedup):
+def test_a_recording_without_a_span_does_not_repeat_at_one_moment_for_ever(
+    tmp_path: Path, times_ms: Any, speedup: float
+) -> None:
     requests = workload(mooncake(tmp_path, times_ms), duration=60, trace_speedup=speedup).session(0)
     within = list(takewhile(lambda request: request.intended_ns < NS_PER_SEC, islice(requests, 10_000)))
     assert len(within) == 100 * len(times_ms)

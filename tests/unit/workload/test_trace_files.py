@@ -5,6 +5,7 @@ import io
 import tracemalloc
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def write(tmp_path: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
-def refused(reader, path: Path) -> str:
+def refused(reader: Any, path: Path) -> str:
     with pytest.raises(UsageError) as caught:
         list(reader(path, "--trace", RowLog()))
     return str(caught.value).replace(f"{path.parent}/", "")
@@ -114,7 +115,9 @@ BAD_ROWS = [
 
 
 @pytest.mark.parametrize(("reader", "row", "reason"), BAD_ROWS)
-def test_a_bad_row_of_json_is_named_by_file_and_line(tmp_path: Path, reader, row: str, reason: str) -> None:
+def test_a_bad_row_of_json_is_named_by_file_and_line(
+    tmp_path: Path, reader: Any, row: str, reason: str
+) -> None:
     good = '{"timestamp": 0, "input_length": 5, "output_length": 1}'
     path = write(tmp_path, "t.jsonl", f"{good}\n\n{row}\n{good}\n")
     assert refused(reader.rows, path) == f"t.jsonl:3: {reason}; correct that row or give --skip-bad-rows"
@@ -209,14 +212,14 @@ def test_a_column_named_twice_and_a_number_with_an_underscore_are_refused(tmp_pa
 class Endless(io.RawIOBase):
     """A file without end: only what is read of it ever exists."""
 
-    def __init__(self, row: bytes):
+    def __init__(self, row: bytes) -> None:
         self._row = row
         self.bytes_read = 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         copies = max(1, len(buffer) // len(self._row))
         text = (self._row * copies)[: len(buffer)]
         buffer[: len(text)] = text

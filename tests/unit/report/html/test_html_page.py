@@ -24,7 +24,7 @@ from kvspill.result.schema import Result  # noqa: E402
 class Outline(HTMLParser):
     """What a page is made of: elements, attributes, text outside of scripts, and the JSON data."""
 
-    def __init__(self, page: str):
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
