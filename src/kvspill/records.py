@@ -145,7 +145,7 @@ Piece = tuple[int, int, int]
 class Completion:
     """How one item of a backend's batch ended. Times are of the world's clock.
 
-    Items that went the same way may share one: whoever changes it makes another.
+    Items that went the same way may share one: a change makes another one.
     """
 
     submitted_ns: int
@@ -300,7 +300,7 @@ class RequestRecord:
 
 
 class Observer(Protocol):
-    """Whoever wants to know what happens: the recorder in a run, a list in a test."""
+    """Is told what happens: the recorder in a run, a list in a test."""
 
     def op(self, record: OpRecord) -> None: ...
 

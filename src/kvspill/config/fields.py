@@ -42,7 +42,7 @@ class Group(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        # Python counts true as 1, but whoever writes `num_users: true` means something else.
+        # Python counts true as 1, but `num_users: true` is a mistake.
         words = value if isinstance(value, list | tuple) else (value,)
         if any(isinstance(word, bool) for word in words):
             kinds = set(numbers_in(cls.model_fields[str(info.field_name)].annotation))

@@ -41,7 +41,7 @@ class Recorder:
         self.cache_call_ns = 0
         """Time that requests spent inside cache calls in the window, all of them added up.
 
-        Also those that failed or were not done at its end: counting only what got done, a device on which
+        Also those that failed or were unfinished at its end: with completed ones alone, a device on which
         most requests wait would look as fast as the few that did not.
         """
         self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()

@@ -52,7 +52,7 @@ def main(pid: int, directory: str) -> int:
     from kvspill.storage.rundir import clean
 
     os.write(1, _READY)
-    # Whoever reads our output must not wait for the end of the removal.
+    # A reader of our output must not wait for the end of the removal.
     silent = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
         os.dup2(silent, number)

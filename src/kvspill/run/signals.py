@@ -60,7 +60,7 @@ class Interrupts:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
         Interrupts.came = True
-        # Between two trials nothing has to be ended: whoever begins the next one looks at the reason.
+        # Between two trials nothing has to be ended: the next one looks at the reason.
         if self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._end)
 

@@ -11,7 +11,7 @@ _Next = tuple[int, int, int, int, Request, Iterator[Request]]
 
 
 def new_conversations(session: Iterator[Request]) -> Iterator[Request]:
-    """A session from its next conversation on: whoever comes back has left the last one for good."""
+    """A session from its next conversation on: a user that returns does not resume the last one."""
     return dropwhile(lambda request: request.turn > 0, session)
 
 

@@ -186,7 +186,7 @@ class Engine:
         self._finished.set()
 
     def finish(self) -> None:
-        """End the load now: whoever asked for it knows all it wanted to know."""
+        """End the load now, as asked; this is no interruption."""
         self._finished.set()
 
     def unfinished(self, at_ns: int) -> list[tuple[QoS, int]]:
@@ -205,7 +205,7 @@ class Engine:
             self._servers.resize(servers_for(count, self._options.servers))
 
     def send_away(self) -> int:
-        """Send away whoever waits and hold back whoever would come, until `let_in`: a new load must not
+        """Dismiss waiting requests and hold back new ones until `let_in`: a new load must not
         inherit the backlog of the one before (open arrivals). Returns how many were sent away."""
         self._population.hold_back()
         return self._queue.clear()

@@ -47,7 +47,7 @@ class Population(Protocol):
         ...
 
     def take_in(self, until_ns: int) -> None:
-        """Let all those arrive whose time has come; called by whoever looks for work."""
+        """Let all those arrive whose time has come; called by servers that look for work."""
         ...
 
     def answered(self, request: Request) -> None:
@@ -129,7 +129,7 @@ class OpenPopulation:
 
     def take_in(self, until_ns: int) -> None:
         if not self._open.is_set() or self._behind:
-            # Whoever falls behind catches up by itself: a hundred servers that look for work must not help.
+            # A population that falls behind catches up by itself: a hundred idle servers must not help.
             return
         taken = 0
         while (upcoming_ns := self._upcoming_ns()) is not None and upcoming_ns <= until_ns:
@@ -234,7 +234,7 @@ class ClosedPopulation:
         self._answers: dict[Request, asyncio.Future[None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._sessions: dict[int, Iterator[Request]] = {}
-        """Of everyone who ever came: whoever comes back goes on with new conversations."""
+        """Of every user so far: one that returns begins new conversations."""
         self._done = asyncio.Event()
         self._error: Exception | None = None
         self.users = 0

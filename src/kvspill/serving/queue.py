@@ -88,7 +88,7 @@ class RequestQueue:
         return eligible + [waiting for chain in self._chains.values() for waiting in chain.waiting]
 
     def clear(self) -> int:
-        """Send away whoever waits; what is in service goes on. Returns how many were sent away."""
+        """Dismiss waiting requests; those in service continue. Returns how many were dismissed."""
         sent_away = len(self)
         while not self._eligible.empty():
             _rank, request, *_ = self._eligible.get_nowait()

@@ -101,7 +101,7 @@ class WriteBehind:
         nbytes: int,
         fail: Callable[[str], None] = lambda _reason: None,
     ) -> Reservation:
-        """Announce new blocks, parents first: whoever asks for them waits instead of making them, too."""
+        """Announce new blocks, parents first: a request that needs them waits for them."""
         reservation = Reservation(keys, parents, nbytes, fail)
         for key in keys:
             self._pending[key] = reservation
@@ -205,7 +205,7 @@ class WriteBehind:
         put = await self._store(job, level)
         self._note(job, put)
         if put.cancelled:
-            # The run is over: whoever still waits is told so by the end of this job.
+            # The run is over: requests that still wait learn it from the end of this job.
             self._stopped = True
         elif self._options.through and self._promotes:
             if put.refused:

@@ -82,7 +82,7 @@ static Py_ssize_t take_piece(const span_t *s)
     return piece < s->pieces ? piece : -1;
 }
 
-/* A piece that has begun and not ended is in flight: whoever looks for hung calls finds it here. */
+/* A piece that has begun and not ended is in flight: a look for hung calls finds it here. */
 static int64_t begin_piece(const span_t *s, Py_ssize_t piece)
 {
     int64_t start = now_ns();

@@ -14,7 +14,7 @@ _SMALL = 16
 
 
 class PieceLog(Sequence[Piece]):
-    """Pieces as rows of start_ns, end_ns, nbytes; `rows` is the array for whoever can use it whole."""
+    """Pieces as rows of start_ns, end_ns, nbytes; `rows` is the whole array."""
 
     __slots__ = ("rows",)
 

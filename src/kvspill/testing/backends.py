@@ -253,7 +253,7 @@ class BackendSuite(DeclarationSuite):
         run(scenario)
 
     def test_room_comes_back_when_an_object_is_removed_or_written_over(self, run: Run) -> None:
-        """C7: whoever keeps to the ledger always finds room, however much was written before."""
+        """C7: within the ledger there is always room, however much was written before."""
 
         async def scenario(backend: Backend) -> None:
             nbytes = 4 * MIB

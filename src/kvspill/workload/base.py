@@ -9,7 +9,7 @@ from kvspill.records import Request, SharedPrefix
 class Workload(Protocol):
     """WHO asks WHAT and WHEN. Sessions are lazy: only each one's next request exists.
 
-    A trace without sessions has one stream that all its users share: whoever is free takes the next row.
+    A trace without sessions has one stream that all its users share: a free user takes the next row.
     """
 
     @property

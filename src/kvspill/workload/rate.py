@@ -14,7 +14,7 @@ from kvspill.world import World
 class RatedWorkload:
     """The inner workload's requests by their intended times, at so many per second in place of those times.
 
-    All users share the one stream: a request keeps its own user, whoever takes it.
+    All users share the one stream: a request keeps its own user.
     """
 
     elastic = False

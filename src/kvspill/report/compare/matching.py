@@ -95,7 +95,7 @@ def _setting(run: Run, name: str) -> str:
 
 
 def recorded(side: Sequence[Run], name: str) -> bool:
-    """Whether a run of this side says anything of the setting, be it that it has its default."""
+    """Whether a run of this side says what the setting was, its default included."""
     if name == NAME:
         return True
     if any(parameter.name == name for parameter in PARAMETERS):

@@ -68,7 +68,7 @@ class Gate(Protocol):
         ...
 
     def send_away(self) -> int:
-        """Send away whoever waits and hold back whoever would come; returns how many were sent away."""
+        """Dismiss waiting requests and hold back new ones; returns how many were dismissed."""
         ...
 
     def let_in(self) -> None:
@@ -176,7 +176,7 @@ class Levels:
             now_ns = self._world.now_ns()
             elapsed_ns = now_ns - started_ns
             early = now_ns < self._options.first_stage_ns or elapsed_ns < least * self._pace.interval_ns
-            # Whoever leaves still holds a server, for which those who stay would wait.
+            # A user that leaves still holds a server, for which the others would wait.
             if not early and not self._gate.leaving and self._has_settled(elapsed_ns):
                 return True
             if not early and elapsed_ns >= most_ns:
@@ -190,7 +190,7 @@ class Levels:
     async def _empty(self, level: int, action: str) -> None:
         """Open arrivals: let nobody in until nobody of the stage before is left.
 
-        Whoever joins a congestion only prolongs it, and a load that is borne from an empty start may never
+        More users only prolong a congestion, and a load that is borne from an empty start may never
         come out of one. A confirmation of the level that was just held is its continuation.
         """
         self._sent_away = 0

@@ -51,7 +51,7 @@ class SearchOptions:
     with_wait: bool = True
     """A user's round includes the wait in the queue: true of closed users, whose wait is bounded."""
     drain: bool = False
-    """Open arrivals: a stage must not inherit the backlog of the one before; whoever waits is sent away.
+    """Open arrivals: a stage must not inherit the backlog of the one before; waiting requests are dismissed.
     Capacity does so only where it looks for fewer users."""
     round_ns: int = 0
     """A user's mean pause and answer by the configuration: no stage settles sooner. 0 where unknown."""

@@ -31,7 +31,7 @@ class SloMode:
     def _late(self, measure: StageMeasure, qos: QoS) -> tuple[Longs, Longs]:
         """For each of a class's requests 1 where it missed its target, and its batch.
 
-        Failures count, and so does whoever has waited longer than the target without an answer; they are
+        Failures count, and so do requests that have waited longer than the target; they are
         taken for the last batch's.
         """
         rows = measure.rows.classes[qos]

@@ -213,7 +213,7 @@ def _number(record: Mapping[str, Any], name: str) -> int | float:
     value = record[name]
     if isinstance(value, str):
         if "_" in value:
-            # Python reads 3_74 as 374; whoever wrote it into a recording meant something else.
+            # Python reads 3_74 as 374; in a recording it is a mistake.
             raise RowError(f"{name} {value[:40]!r} is not a number")
         try:
             value = int(value) if value.strip().lstrip("-").isdigit() else float(value)

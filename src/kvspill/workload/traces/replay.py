@@ -141,9 +141,9 @@ def _earliest_first(rows: Iterator[Row], log: RowLog) -> Iterator[tuple[int, Row
 
 
 class TraceWorkload:
-    """A trace as users who share its rows: by their times, or closed, where whoever is free takes the next.
+    """A trace as users who share its rows: by their times, or closed, where a free user takes the next.
 
-    A request keeps the number of its own conversation as its user, whoever takes it, so that the same work
+    A request keeps the number of its own conversation as its user, so that the same work
     is done whatever the timing (S9).
     """
 

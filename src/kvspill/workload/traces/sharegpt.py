@@ -172,7 +172,7 @@ def _texts(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str | byte
         try:
             head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
         except (OSError, *BROKEN_PACKING):
-            head = b""  # Whoever reads on says what is wrong.
+            head = b""  # The reader will say what is wrong.
     if head.startswith(b"{"):
         yield from lines(path, flag, log)
     else:
