@@ -84,6 +84,8 @@ class Lane:
     latencies: Latencies = field(init=False)
     demotion_latencies: Latencies = field(init=False)
     pieces: Histogram = field(default_factory=Histogram)
+    entry_bytes: Histogram = field(default_factory=Histogram)
+    """Sizes of the entries whose latencies these are (S15)."""
 
     def __post_init__(self) -> None:
         self.column = f"{self.tier.value}_{self.verb.value}_bytes"
@@ -102,9 +104,10 @@ class Lane:
     def error_count(self) -> int:
         return sum(self.errors.values())
 
-    def complete(self, purpose: Purpose, completion: Completion, count: int = 1) -> None:
-        """So many operations succeeded inside the window, all in this way."""
+    def complete(self, purpose: Purpose, completion: Completion, nbytes: int, count: int = 1) -> None:
+        """So many operations of that size succeeded inside the window, all in this way."""
         self.ops[purpose] += count
+        self.entry_bytes.record_all((nbytes,) * count)
         times_ns = (
             completion.submitted_ns,
             completion.started_ns,

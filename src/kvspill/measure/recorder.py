@@ -93,7 +93,7 @@ class Recorder:
         if record.verb is not Verb.DELETE:
             self._count_bytes(lane, record)
         if finished_inside:
-            lane.complete(record.purpose, completion, record.times)
+            lane.complete(record.purpose, completion, record.nbytes, record.times)
 
     def _at_the_end(self, lane: Lane, record: OpRecord) -> None:
         """Count what was in flight when the window ended, with the age that it had then (S16)."""

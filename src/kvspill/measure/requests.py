@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from kvspill.measure.histograms import Histogram
 from kvspill.records import HitType, QoS, RequestRecord
 
-PARTS = ("end_to_end", "queue", "storage", "generation", "other", "prefill", "decode", "ttft", "tpot")
+PARTS = (
+    *("end_to_end", "queue", "storage", "generation", "other", "prefill", "decode"),
+    *("ttft", "tpot", "added"),
+)
 SAMPLE_ROWS = 1000
 
 
@@ -25,6 +28,8 @@ class RequestTally:
     parts: dict[str, Histogram] = field(default_factory=lambda: {part: Histogram() for part in PARTS})
     by_qos: dict[QoS, Histogram] = field(default_factory=lambda: {qos: Histogram() for qos in QoS})
     """End-to-end latency per service class."""
+    added_by_qos: dict[QoS, Histogram] = field(default_factory=lambda: {qos: Histogram() for qos in QoS})
+    """What queue and storage add, per service class (S11)."""
     queue_by_qos: dict[QoS, Histogram] = field(default_factory=lambda: {qos: Histogram() for qos in QoS})
     failed_by_qos: Counter[QoS] = field(default_factory=Counter)
     sample: "Sample" = field(default_factory=lambda: Sample(SAMPLE_ROWS))
@@ -54,11 +59,13 @@ class RequestTally:
         parts["other"].record(record.other_ns)
         parts["prefill"].record(record.prefill_ns)
         parts["decode"].record(record.decode_ns)
+        parts["added"].record(record.added_ns)
         if record.ttft_ns is not None:
             parts["ttft"].record(record.ttft_ns)
         if record.tpot_ns is not None:
             parts["tpot"].record(record.tpot_ns)
         self.by_qos[record.request.qos].record(end_to_end_ns)
+        self.added_by_qos[record.request.qos].record(record.added_ns)
         self.queue_by_qos[record.request.qos].record(queue_ns)
         self.sample.add(
             (end_to_end_ns, record.storage_ns, record.generation_ns, record.prefill_ns, record.decode_ns)

@@ -40,7 +40,7 @@ def print_summary(result: Result, files: Paths = (), *, file: IO[str] | None = N
 def _print(console: "Console", result: Result, files: Paths) -> None:
     from kvspill.report.sections import sections
 
-    for part in sections(result.document()):
+    for part in sections(result):
         console.print(part)
     if files:
         console.print("\nFiles written:")

@@ -19,7 +19,7 @@ look at it, and when it misleads.
 - A metric whose name has places stands for a family: `{tier}` is `gpu`, `cpu`, `storage` or `nvme`
   (another name of `storage`), `{verb}` is `read` or `write`, `{stat}` is `mean`, `p50`, `p90`, `p95`, `p99`,
   `p999`, `p9999` or `max`, `{component}` is empty, `_device`, `_host` or `_queue`, `{memory}` is `gpu` or
-  `cpu`.
+  `cpu`, `{size}` is `p50` or `p95`.
 - Latencies of requests are objects with the same statistics. `mean` and `max` are exact; percentiles are
   the nearest rank (the smallest value that so many percent do not exceed), to three significant digits.
 - Bold metrics are those by which trials are compared.
@@ -62,7 +62,9 @@ def _lines() -> Iterator[str]:
         for metric in metrics:
             name = f"**`{metric.name}`**" if metric.headline else f"`{metric.name}`"
             yield f"| {name} | {metric.unit} | {metric.formula} | {metric.use} | {metric.misleads} |"
-    assert set(AXES) == {"tier", "memory", "verb", "component", "stat"}, "the page explains every place"
+    assert set(AXES) == {"tier", "memory", "verb", "component", "stat", "size"}, (
+        "the page explains every place"
+    )
 
 
 if __name__ == "__main__":

@@ -1,26 +1,29 @@
 """The sections of the console summary, each a few lines or a table made from the result alone."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.text import Text
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
+from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.catalog import shown_at
+from kvspill.result.cautions import counted
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
+from kvspill.result.ranking import faults_text
+from kvspill.result.schema import Criterion, QosClass, Result, StorageHealth
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
 _TIER_LABELS = {"gpu": "GPU", "cpu": "CPU", "storage": "NVME"}
 
 
-def sections(result: Mapping[str, Any]) -> Iterator[Part]:
+def sections(result: Result) -> Iterator[Part]:
     """The whole summary, from the banner to the digest."""
     yield from _banner(result)
     yield from _overall(result)
@@ -39,222 +42,219 @@ def sections(result: Mapping[str, Any]) -> Iterator[Part]:
     yield from _identity(result)
 
 
-def label(result: Mapping[str, Any], tier: str | None = None) -> str:
+def label(result: Result, tier: str | None = None) -> str:
     """How times must be called: " (simulated)", " (modelled)" or nothing where they were measured."""
-    if result["simulated"]:
+    if result.simulated:
         return " (simulated)"
-    if tier is not None and tier in result["honesty"]["modelled_tiers"]:
-        return " (modelled)"
-    return ""
+    return " (modelled)" if tier is not None and tier in result.honesty.modelled_tiers else ""
 
 
-def _banner(result: Mapping[str, Any]) -> Iterator[Part]:
-    config = result["config"]
-    users = result["window"].get("users", config["num_users"])
+def _banner(result: Result) -> Iterator[Part]:
+    config, window = result.config, result.window
+    users = config["num_users"] if window.users is None else window.users
+    faults = faults_text(result)
+    if faults is not None:
+        yield Text(f"FAULTY, without rank: {faults}", style="bold red")
     rule = "=" * 72
     yield Text(rule)
-    headline = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result["simulated"] else "")
+    headline = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result.simulated else "")
     yield Text(headline, style="bold")
     yield Text(
-        f"{config['model']}, {users} users, generation {config['generation_mode']}, "
-        f"{result['window']['measured_seconds']:.1f} s measured"
+        f"{config['model']}, {counted(users, 'user')}, generation {config['generation_mode']}, "
+        f"{window.measured_seconds:.1f} s measured"
     )
-    if result["incomplete"]:
-        yield Text(f"INCOMPLETE: {result['interrupted']}", style="bold red")
+    if result.incomplete:
+        yield Text(f"INCOMPLETE: {result.interrupted}", style="bold red")
     yield Text(rule)
 
 
-def _overall(result: Mapping[str, Any]) -> Iterator[Part]:
-    summary, requests = result["summary"], result["honesty"]["requests"]
+def _overall(result: Result) -> Iterator[Part]:
+    requests = result.honesty.requests
     yield title("OVERALL PERFORMANCE" + label(result))
-    unfinished = f", {requests['unfinished']:,} unfinished, {requests['failed']:,} failed"
+    unfinished = f", {requests.unfinished:,} unfinished, {requests.failed:,} failed"
+    read, written = result.number("total_read_gb"), result.number("total_write_gb")
+    by_clock = result.number("avg_throughput_tokens_per_sec")
+    by_io_time = result.number("storage_throughput_tokens_per_sec")
     yield pairs(
         (
-            ("Requests completed", f"{summary['requests_completed']:,}{unfinished}"),
-            ("Tokens generated", f"{summary['total_tokens']:,}"),
-            ("Throughput (wall clock)", number(summary["avg_throughput_tokens_per_sec"], " tok/s")),
-            ("Throughput (storage I/O time)", number(summary["storage_throughput_tokens_per_sec"], " tok/s")),
-            ("Requests per second", number(summary["requests_per_second"])),
-            ("KV read / written", _read_written(summary["cache_stats"])),
+            ("Requests completed", f"{result.requests_completed:,}{unfinished}"),
+            ("Tokens generated", f"{result.total_tokens_generated:,}"),
+            ("Throughput (wall clock)", number(by_clock, " tok/s")),
+            ("Throughput (storage I/O time)", number(by_io_time, " tok/s")),
+            ("Requests per second", number(result.number("requests_per_second"))),
+            ("KV read / written", f"{number(read, ' GiB')} / {number(written, ' GiB')}"),
         )
     )
 
 
-def _read_written(cache: Mapping[str, Any]) -> str:
-    return f"{number(cache['total_read_gb'], ' GiB')} / {number(cache['total_write_gb'], ' GiB')}"
-
-
-def _latency(result: Mapping[str, Any]) -> Iterator[Part]:
-    summary = result["summary"]
+def _latency(result: Result) -> Iterator[Part]:
     yield title("LATENCY BREAKDOWN" + label(result))
     rows = []
     for figure in shown_at(Place.LATENCY):
-        statistics = summary.get(figure.name) or {}
+        statistics = result.statistics(figure.name) or {}
         rows.append((figure.title, *(duration(statistics.get(stat)) for stat in _SHOWN)))
     yield grid(("per request", *_SHOWN), rows)
-    wait = summary["queue_wait_ms"]
-    unfinished = result["honesty"]["requests"]["unfinished"]
-    bound = f" (at least: {unfinished:,} unfinished requests count with their age)" if unfinished else ""
+    wait, unfinished = result.statistics("queue_wait_ms"), result.honesty.requests.unfinished
+    ages = "request counts with its age" if unfinished == 1 else "requests count with their age"
+    bound = f" (at least: {unfinished:,} unfinished {ages})" if unfinished else ""
     mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
     yield indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
-    if unfinished and summary["queue_wait_completed_ms"] is not None:
+    if unfinished and result.statistics("queue_wait_completed_ms") is not None:
         yield indent(Text("The table is of completed requests only; this mean includes those still waiting."))
-    if breakdown_ms(summary) is not None:
-        yield indent(Text(verdict(summary)))
+    if breakdown_ms(result) is not None:
+        yield indent(Text(verdict(result)))
 
 
-def _assessment(result: Mapping[str, Any]) -> Iterator[Part]:
-    health, summary = result["summary"]["storage_health"], result["summary"]
-    status = health["overall_status"]
+def _assessment(result: Result) -> Iterator[Part]:
+    health = result.summary.storage_health
     yield title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
-    counts = f"{health['passed_count']} of {health['total_count']} criteria met"
+    if health is not None:
+        yield indent(_verdict(health))
+        for failure in health.failures:
+            yield indent(Text(f"[FAIL] {failure}", style="bold red"))
+        for criterion in health.criteria:
+            yield indent(_criterion(criterion, result.simulated))
+    rows = [("NVMe Throughput", number(result.number("nvme_throughput"), " tok/s"))]
+    for verb in ("read", "write"):
+        bandwidth = result.number(f"tier_storage_{verb}_bandwidth_gbps")
+        rows.append((f"NVMe {verb} bandwidth", number(bandwidth, " GiB/s", 3)))
+    efficiency = result.number("device_bandwidth_efficiency")
+    if efficiency is not None:
+        rows.append(("Of the device's bandwidth", share(efficiency)))
+    yield pairs(rows)
+
+
+def _verdict(health: StorageHealth) -> Text:
+    status = health.overall_status
+    counts = f"{health.passed_count} of {health.total_count} criteria met"
     if status == NO_TARGET:
         counts = "give --min-tokens-per-sec to have one"
     elif status == NOT_MEASURED and not _judged_storage(health):
         counts += ", none of storage"
-    profile = f" ({health['performance_profile']} profile, {counts})"
-    yield indent(Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile))
-    for failure in health["failures"]:
-        yield indent(Text(f"[FAIL] {failure}", style="bold red"))
-    for criterion in health["criteria"]:
-        yield indent(_criterion(criterion, result["simulated"]))
-    yield pairs((("NVMe Throughput", number(summary["nvme_throughput"], " tok/s")), *_bandwidths(result)))
+    profile = f" ({health.performance_profile} profile, {counts})"
+    return Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile)
 
 
-def _judged_storage(health: Mapping[str, Any]) -> bool:
-    of_storage = (row for row in health["criteria"] if row["metric"].startswith("storage_"))
-    return health["performance_profile"] == "throughput" or any(
-        row["passed"] is not None for row in of_storage
-    )
+def _judged_storage(health: StorageHealth) -> bool:
+    of_storage = (row for row in health.criteria if row.metric.startswith("storage_"))
+    return health.performance_profile == "throughput" or any(row.passed is not None for row in of_storage)
 
 
-def _criterion(criterion: Mapping[str, Any], simulated: bool) -> Text:
-    word = {True: "PASS", False: "FAIL", None: "----"}[criterion["passed"]]
-    actual = criterion["actual"]
+def _criterion(criterion: Criterion, simulated: bool) -> Text:
+    word = {True: "PASS", False: "FAIL", None: "----"}[criterion.passed]
+    actual = criterion.actual
     if actual is None:
         text = NONE
-    elif criterion["unit"] == "ratio":
+    elif criterion.unit == "ratio":
         text = f"{actual:.1%}"
     else:
-        text = f"{actual:,.2f} {criterion['unit']}"
+        text = f"{actual:,.2f} {criterion.unit}"
     # The tiers' latencies below are whole operations: the same name must not stand for two figures.
-    inside = " in the device" if "_device_" in criterion["metric"] and actual is not None else ""
-    suffix = inside + ((" (simulated)" if simulated else " (modelled)") if criterion["modelled"] else "")
-    return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion['name']}: {text}{suffix}")
+    inside = " in the device" if "_device_" in criterion.metric and actual is not None else ""
+    suffix = inside + ((" (simulated)" if simulated else " (modelled)") if criterion.modelled else "")
+    return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion.name}: {text}{suffix}")
 
 
-def _bandwidths(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    cache, summary = result["summary"]["cache_stats"], result["summary"]
-    for verb in ("read", "write"):
-        value = cache[f"tier_storage_{verb}_bandwidth_gbps"]
-        yield f"NVMe {verb} bandwidth", number(value, " GiB/s", 3)
-    efficiency = summary["device_bandwidth_efficiency"]
-    if efficiency is not None:
-        yield "Of the device's bandwidth", share(efficiency)
-
-
-def _tier_latencies(result: Mapping[str, Any]) -> Iterator[Part]:
-    cache = result["summary"]["cache_stats"]
+def _tier_latencies(result: Result) -> Iterator[Part]:
     yield title("TIER-SPECIFIC LATENCIES")
     rows = []
     for tier, name in _TIER_LABELS.items():
         for verb in ("read", "write"):
-            total = cache[f"{tier}_{verb}_p95_ms"]
+            total = result.number(f"{tier}_{verb}_p95_ms")
             if total is None:
                 continue
-            device = cache[f"{tier}_{verb}_device_p95_ms"]
-            host = cache[f"{tier}_{verb}_host_p95_ms"]
+            device = result.number(f"{tier}_{verb}_device_p95_ms")
+            host = result.number(f"{tier}_{verb}_host_p95_ms")
             # No thousands separators: logs are searched for this line.
             text = f"{name} {verb.capitalize()} P95: {total:.2f} ms{label(result, tier)}"
-            rows.append((text, f"device {device:,.2f} ms, host {host:,.2f} ms"))
-            queue = cache.get(f"{tier}_{verb}_queue_p95_ms")
+            rows.append((text, f"device {number(device, ' ms')}, host {number(host, ' ms')}"))
+            queue = result.number(f"{tier}_{verb}_queue_p95_ms")
             if tier == "storage" and queue:
                 rows.append(("  waiting for an I/O thread", f"queue {queue:,.2f} ms"))
+            rows.append(("", _entry_sizes(result, tier, verb)))
     yield pairs(rows or [("No operation completed in the window", "")])
 
 
-def _tier_distribution(result: Mapping[str, Any]) -> Iterator[Part]:
+def _entry_sizes(result: Result, tier: str, verb: str) -> str:
+    """The sizes that a tier's latencies are of (S15)."""
+    sizes = [result.number(f"{tier}_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
+    middle, large = ("-" if nbytes is None else f"{nbytes / MIB:,.1f}" for nbytes in sizes)
+    return f"entries: P50 {middle}, P95 {large} MiB"
+
+
+def _tier_distribution(result: Result) -> Iterator[Part]:
     yield title("TIER DISTRIBUTION")
-    cache = result["summary"]["cache_stats"]
-    rows = []
-    for tier in result["tiers"]:
-        name = tier["tier"]
-        rows.append(
-            (
-                _TIER_LABELS[name] + (label(result, name) or f" ({tier['backend']})"),
-                f"{tier['entries']:,}",
-                volume(tier["used_bytes"]),
-                volume(tier["limit_bytes"]),
-                number(cache[f"tier_{name}_kv_bytes_read_gb"]),
-                number(cache[f"tier_{name}_kv_bytes_written_gb"]),
-            )
+    rows = [
+        (
+            _TIER_LABELS[tier.tier] + (label(result, tier.tier) or f" ({tier.backend})"),
+            f"{tier.entries:,}",
+            volume(tier.used_bytes),
+            volume(tier.limit_bytes),
+            number(result.number(f"tier_{tier.tier}_kv_bytes_read_gb")),
+            number(result.number(f"tier_{tier.tier}_kv_bytes_written_gb")),
         )
+        for tier in result.tiers
+    ]
     yield grid(("tier", "entries", "used", "limit", "read GiB", "written"), rows)
 
 
-def _cache(result: Mapping[str, Any]) -> Iterator[Part]:
-    cache = result["summary"]["cache_stats"]
+def _cache(result: Result) -> Iterator[Part]:
+    def count(name: str) -> str:
+        return number(result.number(name), digits=0)
+
     yield title("CACHE TYPE BREAKDOWN")
-    errors = f", {cache['cache_errors']:,} errors" if cache["cache_errors"] else ""
-    counts = f"{cache['cache_hits']:,} hits, {cache['cache_misses']:,} misses{errors}"
+    errors = f", {count('cache_errors')} errors" if result.number("cache_errors") else ""
+    counts = f"{count('cache_hits')} hits, {count('cache_misses')} misses{errors}"
     yield pairs(
         (
-            ("Cache hit rate", f"{share(cache['cache_hit_rate'])} ({counts})"),
-            ("Without decode re-reads", share(cache["reuse_hit_rate"])),
-            ("System prompt", f"{cache['system_prompt_hits']:,} hits, seen {cache['system_prompt_reuse']:,}"),
-            ("Common phrase hits", f"{cache['common_phrase_hits']:,}"),
-            ("Multi-turn hits", f"{cache['multi_turn_hits']:,}"),
-            ("User cache hits", f"{cache['user_cache_hits']:,}"),
+            ("Cache hit rate", f"{share(result.number('cache_hit_rate'))} ({counts})"),
+            ("Without decode re-reads", share(result.number("reuse_hit_rate"))),
+            ("System prompt", f"{count('system_prompt_hits')} hits, seen {count('system_prompt_reuse')}"),
+            ("Common phrase hits", count("common_phrase_hits")),
+            ("Multi-turn hits", count("multi_turn_hits")),
+            ("User cache hits", count("user_cache_hits")),
         )
     )
 
 
-def _io_model(result: Mapping[str, Any]) -> Iterator[Part]:
-    rows = list(io_model_rows(result.get("io_model") or {}))
+def _io_model(result: Result) -> Iterator[Part]:
+    rows = list(io_model_rows(result.io_model))
     if rows:
         yield title(f"I/O MODEL{label(result)}")
         yield pairs(rows)
 
 
-def _qos(result: Mapping[str, Any]) -> Iterator[Part]:
+def _qos(result: Result) -> Iterator[Part]:
     yield title("QOS" + label(result))
-    rows = []
-    for name, entry in result["summary"]["qos_metrics"].items():
-        waits = entry["queue_wait_ms"]
-        unfinished = entry["unfinished_requests"]
-        left = "-" if unfinished is None else f"{unfinished:,}"
-        wait = "-" if waits is None else duration(waits["mean"])
-        if entry.get("no_data"):
-            rows.append((name, "0", left, wait, "-", "-", "-", "-"))
-            continue
-        sla = entry["sla"]
-        rows.append(
-            (
-                name,
-                f"{entry['total_requests']:,}",
-                left,
-                wait,
-                duration(sla["actual_p95_ms"]),
-                duration(sla["target_p95_ms"]),
-                share(sla["compliance"]),
-                sla["verdict"],
-            )
-        )
-    yield grid(("class", "requests", "unfinished", "mean wait", "P95", "target P95", "within", "SLA"), rows)
-    if any(row[-1] == "no verdict" for row in rows):
-        yield indent(Text(f"no verdict: fewer than {MIN_COMPLETIONS} requests, and no certain miss"))
-    for line in result["summary"]["priority_inversions"]:
+    classes = result.summary.qos_metrics
+    header = ("class", "requests", "unfinished", "mean wait", "E2E P95", "added P95", "target", "SLA")
+    yield grid(header, [_class_row(name, entry) for name, entry in classes.items()])
+    yield indent(Text("Judged by what queue and storage add to the generation (added)."))
+    if any(entry.sla is None or entry.sla.met is None for entry in classes.values()):
+        why = f"fewer than {MIN_COMPLETIONS} requests, or more load than a device without delay could serve"
+        yield indent(Text(f"no verdict: {why}"))
+    for line in result.summary.priority_inversions:
         yield indent(Text(f"Priority inversion: {line}"))
 
 
-def _bottlenecks(result: Mapping[str, Any]) -> Iterator[Part]:
+def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
+    left = "-" if entry.unfinished_requests is None else f"{entry.unfinished_requests:,}"
+    wait = "-" if entry.queue_wait_ms is None else duration(entry.queue_wait_ms["mean"])
+    sla = entry.sla
+    if sla is None:
+        return (name, "0", left, wait, "-", "-", "-", "-")
+    times_ms = (sla.actual_p95_ms, sla.added_p95_ms, sla.target_p95_ms)
+    return (name, f"{entry.total_requests:,}", left, wait, *map(duration, times_ms), sla.verdict)
+
+
+def _bottlenecks(result: Result) -> Iterator[Part]:
     yield Text("\nPotential bottlenecks:", style="bold")
     for line in bottlenecks(result):
         yield indent(Text(f"- {line}"))
 
 
-def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
-    steps = result["autoscaling_stats"]
+def _autoscaling(result: Result) -> Iterator[Part]:
+    steps = result.autoscaling_stats
     if not steps:
         return
     yield title("AUTOSCALING" + label(result))
@@ -266,33 +266,33 @@ def _autoscaling(result: Mapping[str, Any]) -> Iterator[Part]:
     yield pairs(answer_lines(steps))
 
 
-def _trials(result: Mapping[str, Any]) -> Iterator[Part]:
-    block = result["trials"]
+def _trials(result: Result) -> Iterator[Part]:
+    block = result.trials
     if block is None:
         return
-    asked = block.get("asked", block["count"])
-    yield title(f"TRIALS: {block['complete']} complete of {asked}, the middle one shown above")
+    asked = block.count if block.asked is None else block.asked
+    yield title(f"TRIALS: {block.complete} complete of {asked}, the middle one shown above")
     rows = []
     for name in (figure.name for figure in shown_at(Place.TRIALS)):
-        found = block["metrics"].get(name)
+        found = block.metrics.get(name)
         if found is not None:
-            spread = "-" if found["cv"] is None else f"{found['cv']:.1%}"
-            figures = (found[key] for key in ("median", "p95", "ci95_low", "ci95_high"))
+            spread = "-" if found.cv is None else f"{found.cv:.1%}"
+            figures = (found.median, found.p95, found.ci95_low, found.ci95_high)
             cells = ("-" if value is None else f"{value:,.2f}" for value in figures)
             rows.append((name, *cells, spread))
     yield grid(("metric", "median", "p95", "95% from", "to", "CV"), rows)
 
 
-def _warnings(result: Mapping[str, Any]) -> Iterator[Part]:
-    if not result["warnings"]:
+def _warnings(result: Result) -> Iterator[Part]:
+    if not result.warnings:
         return
     yield Text("\nWarnings:", style="bold yellow")
-    for item in result["warnings"]:
-        yield indent(Text(f"! {item['code']}: {item['message']}"))
-        yield indent(Text(f"-> {item['remedy']}"), 4)
+    for item in result.warnings:
+        yield indent(Text(f"! {item.code}: {item.message}"))
+        yield indent(Text(f"-> {item.remedy}"), 4)
 
 
-def _identity(result: Mapping[str, Any]) -> Iterator[Part]:
+def _identity(result: Result) -> Iterator[Part]:
     yield Text("")
-    yield indent(Text(f"Seed    {result['seed']}"))
-    yield indent(Text(f"Digest  {result['digest']}"))
+    yield indent(Text(f"Seed    {result.seed}"))
+    yield indent(Text(f"Digest  {result.digest}"))

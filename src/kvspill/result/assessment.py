@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from kvspill.result.cautions import counted
 from kvspill.result.measured import Measured
-from kvspill.result.schema import Criterion, StorageHealth
+from kvspill.result.schema import Criterion, Faults, StorageHealth
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"
 NOT_MEASURED, INCOMPLETE = "NOT MEASURED", "INCOMPLETE"
@@ -34,15 +35,18 @@ LATENCY_LIMITS = (
 )
 
 
-def assess(measured: Measured, values: dict[str, Any]) -> StorageHealth:
+def assess(measured: Measured, values: dict[str, Any], faults: Faults) -> StorageHealth:
     """The verdict of the chosen profile, with what stands behind it.
 
     Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
-    that judged other tiers than the storage alone.
+    that judged other tiers than the storage alone. Where something failed, no criterion passes (S13): what
+    failed is in no percentile, and a figure may be good because the large ones are missing.
     """
     profile = measured.settings.performance_profile
     criteria = _throughput(measured, values) if profile == "throughput" else _latency(measured, values)
-    failures = _failures(measured)
+    failures = _failures(faults)
+    if failures:
+        criteria = [row.model_copy(update={"passed": None}) if row.passed else row for row in criteria]
     judged = [criterion for criterion in criteria if criterion.passed is not None]
     return StorageHealth(
         overall_status=_status(measured, criteria, failures),
@@ -75,15 +79,13 @@ def _judges_storage(measured: Measured, criteria: list[Criterion]) -> bool:
     return any(row.passed is not None for row in criteria if row.metric in of_storage)
 
 
-def _failures(measured: Measured) -> list[str]:
-    failed = measured.recorder.requests.failed_count
-    errors = sum(lane.error_count for lane in measured.recorder.lanes())
-    texts = []
-    if failed:
-        texts.append(f"{failed} requests failed")
-    if errors:
-        texts.append(f"{errors} operations failed")
-    return texts
+def _failures(faults: Faults) -> list[str]:
+    counts = (
+        (faults.failed_requests, "request", "failed"),
+        (faults.failed_operations, "operation", "failed"),
+        (faults.stuck_io.threads, "I/O thread", "hung"),
+    )
+    return [f"{counted(count, what)} {verb}" for count, what, verb in counts if count]
 
 
 def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
@@ -106,16 +108,13 @@ def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
 
 
 def _latency(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
-    criteria, failed = [], bool(_failures(measured))
+    criteria = []
     for limit in LATENCY_LIMITS:
         tier = measured.tier(limit.tier) if limit.tier else None
         if limit.tier and tier is None:
             continue
         actual = values[limit.metric]
         passed = None if actual is None else limit.holds(actual)
-        if passed and failed:
-            # What failed is in no percentile: the figure may be good because the large ones are missing.
-            passed = None
         modelled = measured.facts.simulated or (tier is not None and tier.modelled)
         criteria.append(
             Criterion(

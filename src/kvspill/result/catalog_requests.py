@@ -318,6 +318,36 @@ LATENCIES = (
         _console(5, "+ Other"),
     ),
     _latency(
+        "ttft_ms",
+        "ttft",
+        "time to the first token: queue wait, the reads of prompt, history, documents and blocks, prefill or "
+        "recompute, the write of the entry where the request waits for it, and the first decode read; of "
+        "requests that generate",
+        "What a user waits for before the answer begins.",
+        "Under overload it is the queue's. Prefill takes no time but with --prefill-us-per-token.",
+        "lower",
+        _console(6, "TTFT"),
+    ),
+    _latency(
+        "tpot_ms",
+        "tpot",
+        "time per output token: (decode reads + generation after the first token's prefill) / generated "
+        "tokens, per request",
+        "How fast an answer runs once it has begun.",
+        "Mostly the generation mode's time per token: look at what is above that.",
+        "lower",
+        _console(7, "TPOT"),
+    ),
+    _latency(
+        "added_latency_ms",
+        "added",
+        "end-to-end without generation: what queue and storage add",
+        "What service classes are judged by: no drive can give back the GPU's own time.",
+        "Under overload it is the queue's.",
+        "lower",
+        _console(8, "Queue + storage"),
+    ),
+    _latency(
         "prefill_latency_ms",
         "prefill",
         "time in cache calls for prompt, history and the write of this turn's entry, per request",

@@ -1,5 +1,7 @@
 """Metrics of tiers: bytes, bandwidths and latencies per tier, demotions and pieces (S2, S4-S6, C6)."""
 
+from itertools import product
+
 from kvspill.measure.histograms import Histogram
 from kvspill.records import Purpose, Verb
 from kvspill.result.measured import Measured, gib, ratio
@@ -29,6 +31,12 @@ def _tier_latency(m: Measured, tier: str, verb: str, component: str, stat: str) 
     lane = m.lane(tier, verb)
     name = component.removeprefix("_") or "total"
     return _statistic(m, lane.latencies.component(name) if lane else None, stat)
+
+
+def _entry_bytes(m: Measured, tier: str, verb: str, size: str) -> Value:
+    lane = m.lane(tier, verb)
+    percentiles = lane.entry_bytes.percentiles_ns() if lane else None
+    return percentiles[size] if percentiles else None
 
 
 def _delete_latency(m: Measured, tier: str, stat: str) -> Value:
@@ -244,7 +252,7 @@ TIERS = (
         "memory tiers; host = total - device - queue; what is in flight at the end of the window counts with "
         "its age then",
         "device tells drives apart; queue says whether more lanes would help; host is the software.",
-        "Entries differ in size: compare equal workloads, or io_time_per_gib_ms.",
+        "Entries differ in size: see {tier}_{verb}_entry_{size}_bytes, and compare equal workloads.",
         _tier_latency,
         "cache_stats",
         better="lower",
@@ -257,6 +265,25 @@ TIERS = (
             column(33, "CPU Read P95 (ms)", "cpu_read_p95_ms"),
             column(34, "GPU Read P95 (ms)", "gpu_read_p95_ms"),
             headline(8, "Storage read in the device, p95", "storage_read_device_p95_ms"),
+        ),
+    ),
+    Metric(
+        "{tier}_{verb}_entry_{size}_bytes",
+        "bytes",
+        "logical size of the entries that were read or written on that tier, demotions included",
+        "Beside the tier's latencies, which are of whole entries.",
+        "A percentile of sizes: the entry that took the p95 of time need not be the one of the p95 of size.",
+        _entry_bytes,
+        "cache_stats",
+        about=(Area.STORAGE,),
+        views=tuple(
+            column(
+                35 + place,
+                f"NVMe {verb.capitalize()} Entry {size.upper()} (bytes)",
+                f"nvme_{verb}_entry_{size}_bytes",
+                digits=0,
+            )
+            for place, (verb, size) in enumerate(product(("read", "write"), ("p50", "p95")))
         ),
     ),
     Metric(

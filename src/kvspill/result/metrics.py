@@ -18,6 +18,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "verb": ("read", "write"),
     "component": ("", "_device", "_host", "_queue"),
     "stat": STATISTICS,
+    "size": ("p50", "p95"),
 }
 
 

@@ -68,7 +68,7 @@ def build_result(
     steady = SteadyState.model_validate(steady_state(columns, recorder.window_seconds, step_seconds))
     honesty = honesty_block(measured, probes, ceiling)
     faults = faults_of(measured, honesty)
-    health = assess(measured, values)
+    health = assess(measured, values, faults)
     return Result(
         schema_version=SCHEMA_VERSION,
         kvspill_version=__version__,
@@ -93,7 +93,7 @@ def build_result(
         in_flight_at_end=None if in_flight is None else list(in_flight),
         **_legacy_totals(measured),
         autoscaling_stats=[dict(step) for step in autoscaling],
-        summary=summary_block(measured, metrics, health, autoscaling),
+        summary=summary_block(measured, metrics, health, autoscaling, honesty.offered_load.ratio),
         metrics={name: MetricValue(value=item["value"], unit=item["unit"]) for name, item in metrics.items()},
         timeline=Timeline(interval_seconds=step_seconds, columns=columns),
         throughput_timeline=[tokens / step_seconds for tokens in columns.get("tokens", [])],
@@ -168,6 +168,7 @@ def _histograms(recorder: Recorder) -> dict[str, EncodedHistogram]:
     found = {f"request_{part}": histogram for part, histogram in recorder.requests.parts.items()}
     for qos, histogram in recorder.requests.by_qos.items():
         found[f"request_end_to_end_{qos.name.lower()}"] = histogram
+        found[f"request_added_{qos.name.lower()}"] = recorder.requests.added_by_qos[qos]
     for lane in recorder.lanes():
         name = f"{lane.tier.value}_{lane.verb.value}"
         for component in COMPONENTS:

@@ -227,11 +227,16 @@ class Sla(Part):
 
     target_p95_ms: Number
     actual_p95_ms: Number | None = None
+    """End-to-end, generation included."""
+    added_p95_ms: Number | None = None
+    """What queue and storage added: this is judged."""
     target_p99_ms: Number | None = None
     actual_p99_ms: Number | None = None
+    added_p99_ms: Number | None = None
     compliance: Number | None = None
     violations: int = 0
     met: bool | None = None
+    """None where there is no verdict: fewer than 50 requests, or an overload."""
     verdict: str = "no verdict"
 
 
@@ -243,6 +248,8 @@ class QosClass(Part):
     failed_requests: int = 0
     unfinished_requests: int | None = None
     latency_ms: Statistics | None = None
+    added_ms: Statistics | None = None
+    """What queue and storage added to the generation."""
     queue_wait_ms: Statistics | None = None
     queue_wait_completed_ms: Statistics | None = None
     sla: Sla | None = None

@@ -57,6 +57,7 @@ def request(
     qos: QoS = QoS.BATCH,
     prefix: SharedPrefix | None = None,
     failure: str | None = None,
+    ttft: float | None = None,
 ) -> RequestRecord:
     asked = Request(
         user=0,
@@ -80,4 +81,5 @@ def request(
         decode_ns=ns(decode),
         generated_tokens=tokens,
         failure=failure,
+        ttft_ns=None if ttft is None else ns(ttft),
     )

@@ -226,6 +226,7 @@ def test_a_request_adds_its_parts_and_tokens_when_it_completes_s4(recorder: Reco
         "decode": ns(0.6),
         "ttft": 0,
         "tpot": ns(3.1) // 80,
+        "added": ns(3.5),
     }
     assert parts["end_to_end"] == parts["queue"] + parts["storage"] + parts["generation"] + parts["other"]
     assert tally.tokens == 80

@@ -5,10 +5,10 @@ import io
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import Tier
+from kvspill.records import Tier, Verb
 from kvspill.report.console import print_summary, render_summary
 from kvspill.result.schema import Result
-from unit.measure.rows import ns, request
+from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
 TITLES = (
@@ -140,3 +140,41 @@ def test_peak_capacity_is_shown_where_the_users_were_searched_for_s8() -> None:
     assert "Peak capacity found" in text
     assert "1,234.50 tok/s" in text
     assert found.autoscaling_stats == found.summary.autoscaling_stats == [step]
+
+
+def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> None:
+    recorder = filled_recorder()
+    recorder.op(op(13, error="EIO"))
+    recorder.request(request(14, failure="decode read: EIO"))
+    text = render_summary(built(recorder, facts(failed=1)))
+    assert text.splitlines()[0] == "FAULTY, without rank: 1 storage read EIO; 1 failed request"
+    assert "Verdict: FAIL" in text
+    assert "[PASS]" not in text
+    assert "FAULTY" not in render_summary(built())
+
+
+def test_a_fault_before_the_window_passes_nothing_either_s13() -> None:
+    outside = facts(errors={(Tier.STORAGE, Verb.WRITE, "ENOSPC"): 2})
+    text = render_summary(
+        built(run=outside, config=Config(performance_profile="throughput", min_tokens_per_sec=1))
+    )
+    assert text.startswith("FAULTY, without rank: 2 storage write ENOSPC\n")
+    assert "Verdict: FAIL (throughput profile, 0 of 0 criteria met)" in text
+
+
+def test_latencies_of_whole_entries_stand_beside_their_sizes_s15() -> None:
+    assert "entries: P50 4,096.0, P95 4,096.0 MiB" in render_summary(built())
+
+
+def test_ttft_and_tpot_stand_in_the_breakdown_s12() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=12, generation=1.25, tokens=100, ttft=2.25))
+    words = [line.split() for line in render_summary(built(recorder)).splitlines() if line.strip()]
+    lines = {first: rest for first, *rest in words}
+    assert lines["TTFT"][:2] == ["2.25", "s"]
+    assert lines["TPOT"][:2] == ["12.50", "ms"]
+
+
+def test_one_user_is_no_users() -> None:
+    assert ", 1 user, " in render_summary(built(config=Config(num_users=1)))
+    assert ", 2 users, " in render_summary(built(config=Config(num_users=2)))

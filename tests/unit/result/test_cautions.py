@@ -51,8 +51,8 @@ def test_a_new_warning_is_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     new = Kind("a_new_one", Severity.SERIOUS, "Seen {times} times.", "Do this.", (Area.CACHE,))
     monkeypatch.setitem(KINDS, new.code, new)
     result = sample.built(warnings=[new.of(times=3)])
-    shown = labelled([("r", result.document())])
+    shown = labelled([("r", result)])
     (cell,) = [row.cells[0] for row in headline_rows(shown) if row.title == "Cache hit rate"]
     assert "a_new_one" in cell.doubts
-    assert "a_new_one" not in doubts_of_all(result.document())
+    assert "a_new_one" not in doubts_of_all(result)
     assert [banner.message for banner in banners(shown) if banner.code == "a_new_one"] == ["Seen 3 times."]

@@ -90,7 +90,7 @@ def test_failures_can_not_pass() -> None:
     recorder.op(op(15, error="EIO"))
     built = result(recorder)
     assert health(built)["overall_status"] == "FAIL"
-    assert health(built)["failures"] == ["1 requests failed", "1 operations failed"]
+    assert health(built)["failures"] == ["1 request failed", "1 operation failed"]
     assert [row["name"] for row in health(built)["criteria"] if row["passed"]] == []
     assert {"failed_requests", "errors"} <= codes(built)
     assert built["honesty"]["errors"] == [{"tier": "storage", "verb": "read", "kind": "EIO", "count": 1}]

@@ -89,17 +89,26 @@ def test_the_four_parts_add_up_to_end_to_end_s1() -> None:
 
 
 def test_a_tier_that_the_run_does_not_have_is_null_and_not_zero() -> None:
-    cache = result()["summary"]["cache_stats"]
-    gpu = {name: value for name, value in cache.items() if name.startswith(("gpu_", "tier_gpu_"))}
+    built = result()
+    of_gpu = ("gpu_", "tier_gpu_")
+    gpu = {name: item["value"] for name, item in built["metrics"].items() if name.startswith(of_gpu)}
     assert len(gpu) > 50
     assert set(gpu.values()) == {None}
+    assert not any(name.startswith(of_gpu) for name in built["summary"]["cache_stats"])
+
+
+def test_nothing_in_cache_stats_is_null_for_readers_do_arithmetic_on_it_s14() -> None:
+    for built in (result(), result(empty_recorder()), result(run=facts(tiers=(tier(Tier.CPU),)))):
+        assert None not in built["summary"]["cache_stats"].values()
 
 
 def test_a_tier_without_traffic_has_zero_bytes_but_no_latency() -> None:
-    cache = result(empty_recorder())["summary"]["cache_stats"]
+    built = result(empty_recorder())
+    cache = built["summary"]["cache_stats"]
     assert cache["tier_storage_read_bandwidth_gbps"] == 0.0
-    assert cache["storage_read_p95_ms"] is None
-    assert cache["cache_hit_rate"] is None
+    for name in ("storage_read_p95_ms", "cache_hit_rate"):
+        assert name not in cache
+        assert built["metrics"][name]["value"] is None
 
 
 def test_unfinished_requests_enter_the_wait_as_lower_bounds_l3() -> None:
@@ -164,7 +173,7 @@ def test_an_empty_window_has_no_rates() -> None:
 def test_storage_figures_are_null_without_a_storage_tier_c2() -> None:
     summary = result(run=facts(tiers=(tier(Tier.CPU),)))["summary"]
     assert summary["nvme_throughput"] is None
-    assert summary["cache_stats"]["storage_entries"] is None
+    assert "storage_entries" not in summary["cache_stats"]
 
 
 def test_every_metric_has_a_unit_a_formula_and_both_warnings() -> None:

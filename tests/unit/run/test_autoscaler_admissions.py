@@ -142,7 +142,7 @@ def test_a_level_that_was_never_held_is_no_answer(tmp_path: Path, mode: str, cha
     assert answer["users"] is None
     assert "did not" in answer["reason"]
     assert dict(answer_lines(result["autoscaling_stats"]))["Answer"] == "none"
-    assert "has no answer" in search_sentence(result)
+    assert "has no answer" in search_sentence(Result.model_validate(result))
     assert answer["reason"] in " ".join(render_summary(Result.model_validate(result)).split())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from kvspill.errors import UsageError
 from kvspill.records import NS_PER_MS, Tier
 from kvspill.report.columns import finite
+from kvspill.result.schema import Result
 
 TIERS = tuple(tier.value for tier in Tier)
 VERBS = ("read", "write")
@@ -28,7 +29,7 @@ class Labelled:
     """A result with the name that the page calls it by."""
 
     label: str
-    result: Mapping[str, Any]
+    result: Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Curve:
     points: tuple[tuple[float, float], ...]
 
 
-def labelled(named: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Labelled]:
+def labelled(named: Sequence[tuple[str, Result]]) -> list[Labelled]:
     """Results under names that differ."""
     seen: dict[str, int] = {}
     found = []
@@ -52,20 +53,20 @@ def labelled(named: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Labelled]:
 
 def curve(item: Labelled, name: str) -> Curve | None:
     """The distribution of one histogram of a result, or None where it has none."""
-    data = item.result["histograms"].get(name)
-    if data is None or data["count"] <= 0:
+    data = item.result.histograms.get(name)
+    if data is None or data.count <= 0:
         return None
     from hdrh.histogram import HdrHistogram
 
     try:
-        histogram = HdrHistogram.decode(data["hdr"])
+        histogram = HdrHistogram.decode(data.hdr)
         values = _percentiles(histogram)
     except Exception as error:
         # The decoder lets base64, zlib and struct errors through; each means a damaged result.
         raise UsageError(
             f"{item.label}: histogram {name} cannot be decoded ({type(error).__name__}); run it again"
         ) from None
-    count, max_ms = int(data["count"]), data["max_ns"] / NS_PER_MS
+    count, max_ms = data.count, data.max_ns / NS_PER_MS
     # The p-th percentile of n values is told from the maximum only where n (1 - p) is at least one.
     last = 100.0 * (1 - 1 / count)
     points = [(rank, min(ns / NS_PER_MS, max_ms)) for rank, ns in values.items() if rank <= last + 1e-9]
@@ -87,16 +88,16 @@ def _percentiles(histogram: Any) -> dict[float, int]:
     return found
 
 
-def timeline(result: Mapping[str, Any], column: str, scale: float = 1.0) -> list[tuple[float, float]]:
+def timeline(result: Result, column: str, scale: float = 1.0) -> list[tuple[float, float]]:
     """Per-second values of a column: (seconds since the window's start, value), averaged to few points."""
-    values = result["timeline"]["columns"].get(column)
+    values = result.timeline.columns.get(column)
     if not values:
         return []
     length = len(values)
     step = _step(length)
-    seconds = result["timeline"]["interval_seconds"]
+    seconds = result.timeline.interval_seconds
     # The last second of the window may be a part of one: its sum would look like a drop.
-    whole = math.floor(result["window"]["measured_seconds"] / seconds) if seconds else length
+    whole = math.floor(result.window.measured_seconds / seconds) if seconds else length
     end = min(length, whole) if whole > 0 else length
     points = []
     for start in range(0, end, step):
@@ -110,37 +111,26 @@ def _step(length: int) -> int:
     return max(1, math.ceil(length / MAX_POINTS))
 
 
-def point_seconds(result: Mapping[str, Any], column: str) -> float:
+def point_seconds(result: Result, column: str) -> float:
     """How long a time one point of a timeline stands for."""
-    values = result["timeline"]["columns"].get(column) or ()
-    return _step(len(values)) * float(result["timeline"]["interval_seconds"])
+    values = result.timeline.columns.get(column) or ()
+    return _step(len(values)) * float(result.timeline.interval_seconds)
 
 
-def gauge(result: Mapping[str, Any], column: str) -> list[tuple[float, float]]:
+def gauge(result: Result, column: str) -> list[tuple[float, float]]:
     """Sampled states (users, queue): never divided by the length of the second."""
-    seconds = result["timeline"]["interval_seconds"]
+    seconds = result.timeline.interval_seconds
     return [(at, value * seconds) for at, value in timeline(result, column)]
-
-
-def cache_stat(result: Mapping[str, Any], name: str) -> float | None:
-    return finite(result["summary"]["cache_stats"].get(name))
-
-
-def summary_stat(result: Mapping[str, Any], *path: str) -> float | None:
-    value: Any = result["summary"]
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return finite(value)
 
 
 def tiers_of(results: Iterable[Labelled]) -> list[str]:
     """Tiers that any of the results has, fastest first."""
-    present = {tier["tier"] for item in results for tier in item.result["tiers"]}
+    present = {tier.tier for item in results for tier in item.result.tiers}
     return [tier for tier in TIERS if tier in present]
 
 
-def modelled(result: Mapping[str, Any], tier: str) -> bool:
-    return any(item["tier"] == tier and item["modelled"] for item in result["tiers"])
+def modelled(result: Result, tier: str) -> bool:
+    return any(item.tier == tier and item.modelled for item in result.tiers)
 
 
 def tier_label(results: Sequence[Labelled], tier: str) -> str:
@@ -148,19 +138,13 @@ def tier_label(results: Sequence[Labelled], tier: str) -> str:
     marks = {modelled(item.result, tier) for item in results if _has_tier(item.result, tier)}
     name = {"gpu": "GPU", "cpu": "CPU", "storage": "storage"}[tier]
     if marks == {True}:
-        simulated = all(item.result["simulated"] for item in results)
+        simulated = all(item.result.simulated for item in results)
         return f"{name} ({'simulated' if simulated else 'modelled'})"
     return f"{name} (partly modelled)" if True in marks else name
 
 
-def _has_tier(result: Mapping[str, Any], tier: str) -> bool:
-    return any(item["tier"] == tier for item in result["tiers"])
-
-
-def autoscaling(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Steps of the search for the number of users, where there was one."""
-    steps = result.get("autoscaling_stats")
-    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+def _has_tier(result: Result, tier: str) -> bool:
+    return any(item.tier == tier for item in result.tiers)
 
 
 def search_lever(steps: Sequence[Mapping[str, Any]]) -> str | None:
@@ -171,10 +155,10 @@ def search_lever(steps: Sequence[Mapping[str, Any]]) -> str | None:
 BOUNDS = {"lru": "plain LRU", "belady": "perfect foresight", "infinite": "unlimited cache"}
 
 
-def reuse_and_bounds(result: Mapping[str, Any]) -> dict[str, float]:
+def reuse_and_bounds(result: Result) -> dict[str, float]:
     """Share of looked-up bytes that were found, and what other caches would have found; {} if unknown."""
-    account = result.get("io_model")
-    if not isinstance(account, Mapping) or not isinstance(account.get("hit_rate_bounds"), Mapping):
+    account = result.io_model
+    if not isinstance(account.get("hit_rate_bounds"), Mapping):
         return {}
     bounds = account["hit_rate_bounds"]
     found = {"measured": finite(account.get("byte_hit_rate"))}

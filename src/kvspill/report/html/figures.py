@@ -5,19 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvspill.records import GIB
+from kvspill.records import GIB, MIB
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     PERCENTILES,
     VERBS,
     Curve,
     Labelled,
-    cache_stat,
     curve,
     gauge,
     modelled,
     point_seconds,
-    summary_stat,
     tier_label,
     tiers_of,
     timeline,
@@ -92,13 +90,14 @@ def _breakdown(results: Sequence[Labelled]) -> Iterator[Figure]:
     rows: list[Spec] = []
     table = []
     for item in results:
-        means = {part: summary_stat(item.result, name, "mean") for part, name in PARTS.items()}
-        if None in means.values():
+        found = {part: item.result.statistics(name) for part, name in PARTS.items()}
+        means = {part: statistics["mean"] for part, statistics in found.items() if statistics}
+        if len(means) < len(PARTS):
             continue
-        whole = sum(value or 0.0 for value in means.values())
+        whole = sum(means.values())
         for rank, (part, value) in enumerate(means.items()):
             rows.append({"row": item.label, "series": part, "value": value, "rank": rank})
-            share = f"{(value or 0.0) / whole:.1%}" if whole else "-"
+            share = f"{value / whole:.1%}" if whole else "-"
             table.append((item.label, part, number(value), share))
     if rows:
         yield Figure(
@@ -127,9 +126,23 @@ def _request_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
         )
 
 
+def _entry_sizes(results: Sequence[Labelled]) -> str:
+    """The sizes that latencies of whole entries are of (S15)."""
+    said = []
+    for item in results:
+        for tier in tiers_of([item]):
+            for verb in VERBS:
+                names = [f"{tier}_{verb}_entry_{size}_bytes" for size in ("p50", "p95")]
+                sizes = [nbytes for name in names if (nbytes := item.result.number(name)) is not None]
+                if len(sizes) == len(names):
+                    mib = " and ".join(number(nbytes / MIB, 1) for nbytes in sizes)
+                    said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{tier} {verb} {mib} MiB")
+    return f" Sizes of entries, p50 and p95: {'; '.join(said)}." if said else ""
+
+
 def _tier_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
     tiers = tiers_of(results)
-    says = "Per entry, from submission to completion, demotions included."
+    says = f"Per entry, from submission to completion, demotions included.{_entry_sizes(results)}"
     if len(results) == 1:
         for verb in VERBS:
             series = [(tier_label(results, tier), results[0], f"{tier}_{verb}_total") for tier in tiers]
@@ -322,10 +335,10 @@ def _load(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def stat_rows(results: Sequence[Labelled], names: dict[str, str]) -> Iterator[tuple[Labelled, str, float]]:
-    """Figures of cache_stats that the results have, under the names they are shown by."""
+    """Metrics that the results have, under the names they are shown by."""
     for item in results:
         for shown, name in names.items():
-            value = cache_stat(item.result, name)
+            value = item.result.number(name)
             if value is not None:
                 yield item, shown, value
 

@@ -1,16 +1,17 @@
 """Headline figures: value, unit, spread over trials, and the doubts that touch each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kvspill.report.columns import finite
-from kvspill.report.html.facts import Labelled, cache_stat
+from kvspill.records import MIB
+from kvspill.report.html.facts import Labelled
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
 from kvspill.result.catalog import shown_at
 from kvspill.result.cautions import EVERYTHING, MODELLED_TIER, Severity, kind_of
 from kvspill.result.metrics import Area, Figure, Place
+from kvspill.result.ranking import faults_text
+from kvspill.result.schema import Caution, Result, TrialStatistics
 
 HEADLINES = shown_at(Place.HEADLINE)
 
@@ -50,62 +51,64 @@ def headline_rows(results: Sequence[Labelled]) -> list[HeadlineRow]:
     return rows
 
 
-def _metric(result: Mapping[str, Any], figure: Figure) -> float | None:
-    value = result["metrics"].get(figure.name, {}).get("value")
-    return finite(value.get(figure.stat) if isinstance(value, Mapping) else value)
+def _value(result: Result, figure: Figure) -> float | None:
+    if figure.stat:
+        return (result.statistics(figure.name) or {}).get(figure.stat)
+    return result.number(figure.name)
 
 
-def _shown(headline: Figure, result: Mapping[str, Any]) -> Shown:
-    statistics = _trials(result).get(headline.key)
-    middle = finite(statistics.get("median")) if statistics else None
-    value = _metric(result, headline) if middle is None else middle
+def _shown(headline: Figure, result: Result) -> Shown:
+    statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
+    value = _value(result, headline) if statistics is None else statistics.median
     if value is None:
         return Shown("not measured", "", ())
-    codes = dict.fromkeys(item["code"] for item in result["warnings"] if _touched(headline, item, result))
-    return Shown(_text(headline, value), _spread(headline, statistics), tuple(codes))
+    codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
+    beside = _entry_size(headline, result) or _spread(headline, statistics)
+    return Shown(_text(headline, value), beside, tuple(codes))
 
 
-def _touched(headline: Figure, warning: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+def _entry_size(headline: Figure, result: Result) -> str:
+    """The sizes that a latency of whole entries is of (S15)."""
+    name = headline.name.partition("_device_")[0]
+    sizes = [result.number(f"{name}_entry_{size}_bytes") for size in ("p50", "p95")]
+    if None in sizes:
+        return ""
+    return "entries of {} MiB, p95 {} MiB".format(*(number((nbytes or 0) / MIB, 1) for nbytes in sizes))
+
+
+def _touched(headline: Figure, warning: Caution, result: Result) -> bool:
     """Whether a warning is about this figure in particular: one about all of them stands beside the table."""
-    if warning["code"] == MODELLED_TIER.code:
+    if warning.code == MODELLED_TIER.code:
         return _modelled(headline, result)
-    touches = kind_of(warning["code"]).touches
+    touches = kind_of(warning.code).touches
     return touches != EVERYTHING and any(area in touches for area in headline.metric.about)
 
 
-def doubts_of_all(result: Mapping[str, Any]) -> tuple[str, ...]:
+def doubts_of_all(result: Result) -> tuple[str, ...]:
     """Codes that touch every figure: shown once beside them all, or nobody would read the particular ones."""
-    codes = dict.fromkeys(item["code"] for item in result["warnings"])
+    codes = dict.fromkeys(item.code for item in result.warnings)
     return tuple(code for code in codes if kind_of(code).touches == EVERYTHING)
 
 
-def _modelled(headline: Figure, result: Mapping[str, Any]) -> bool:
+def _modelled(headline: Figure, result: Result) -> bool:
     """Whether times of a model entered this figure: a request's come from every tier that served it."""
-    served = {
-        tier["tier"] for tier in result["tiers"] if tier["modelled"] and _moved_bytes(result, tier["tier"])
-    }
+    served = {tier.tier for tier in result.tiers if tier.modelled and _moved_bytes(result, tier.tier)}
     if headline.metric.about == (Area.STORAGE,):
         return Area.STORAGE.value in served
     return headline.metric.about != (Area.CACHE,) and bool(served)
 
 
-def _moved_bytes(result: Mapping[str, Any], tier: str) -> bool:
+def _moved_bytes(result: Result, tier: str) -> bool:
     """A tier that says nothing of its bytes may have moved some."""
-    moved = [cache_stat(result, f"tier_{tier}_kv_bytes_{word}_gb") for word in ("read", "written")]
+    moved = [result.number(f"tier_{tier}_kv_bytes_{word}_gb") for word in ("read", "written")]
     return None in moved or any(moved)
 
 
-def _trials(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    trials = result.get("trials")
-    metrics = trials.get("metrics") if isinstance(trials, Mapping) else None
-    return metrics if isinstance(metrics, Mapping) else {}
-
-
-def _spread(headline: Figure, statistics: Mapping[str, Any] | None) -> str:
+def _spread(headline: Figure, statistics: TrialStatistics | None) -> str:
     """The spread between trials, or that there is none to speak of."""
-    if not statistics:
+    if statistics is None:
         return ""
-    low, high, cv = (finite(statistics.get(key)) for key in ("ci95_low", "ci95_high", "cv"))
+    low, high, cv = statistics.ci95_low, statistics.ci95_high, statistics.cv
     if low is None or high is None:
         return "median of the trials"
     ends = " to ".join(_text(headline, end) for end in (low, high))
@@ -124,13 +127,21 @@ class Banner:
 
 
 def banners(results: Sequence[Labelled]) -> list[Banner]:
+    """Faults first (S13), then what else is grave."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for item in results:
-        for warning in item.result["warnings"]:
-            if kind_of(warning["code"]).severity is not Severity.NOTE:
-                key = (warning["code"], warning["message"], warning["remedy"])
+        faults = faults_text(item.result)
+        if faults is not None:
+            found.setdefault(("faulty", f"{faults}.", _FAULTY), []).append(item.label)
+    for item in results:
+        for warning in item.result.warnings:
+            if kind_of(warning.code).severity is not Severity.NOTE:
+                key = (warning.code, warning.message, warning.remedy)
                 found.setdefault(key, []).append(item.label)
     return [Banner(*key, _named(labels, len(results))) for key, labels in found.items()]
+
+
+_FAULTY = "A faulty result has no rank: find the cause and run it again."
 
 
 def _named(labels: Sequence[str], count: int) -> str:

@@ -8,11 +8,8 @@ from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     VERBS,
     Labelled,
-    autoscaling,
-    cache_stat,
     reuse_and_bounds,
     search_lever,
-    summary_stat,
     tier_label,
     tiers_of,
 )
@@ -21,6 +18,7 @@ from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
 from kvspill.report.settings import canonical
+from kvspill.result.ranking import faults_text, no_rank
 
 _PHASES = {
     "decode reads": "decode_bytes_read_gb",
@@ -66,7 +64,7 @@ def _tier_bytes(results: Sequence[Labelled]) -> Iterator[Figure]:
         for item in results:
             for rank, verb in enumerate(VERBS):
                 word = "written" if verb == "write" else "read"
-                value = cache_stat(item.result, f"tier_{tier}_kv_bytes_{word}_gb")
+                value = item.result.number(f"tier_{tier}_kv_bytes_{word}_gb")
                 if value is not None:
                     row = _row(results, item, tier_label([item], tier) if len(results) == 1 else tier)
                     rows.append({"row": row, "series": word, "value": value, "rank": rank})
@@ -138,7 +136,7 @@ def _shares(
 def _autoscaler(results: Sequence[Labelled]) -> Iterator[Figure]:
     """The search for the load: its path over time, and what each load gave."""
     for index, item in enumerate(results):
-        steps = autoscaling(item.result)
+        steps = item.result.autoscaling_stats
         lever = search_lever(steps)
         if lever is None:
             continue
@@ -250,16 +248,14 @@ def _classes(results: Sequence[Labelled]) -> Iterator[Figure]:
     rows: list[Spec] = []
     table = []
     for item in results:
-        classes = item.result["summary"].get("qos_metrics") or {}
-        for name, entry in classes.items():
-            sla = entry.get("sla") if isinstance(entry, dict) else None
-            if not sla or finite(sla.get("compliance")) is None:
+        for name, entry in item.result.summary.qos_metrics.items():
+            sla = entry.sla
+            if sla is None or sla.compliance is None:
                 continue
             row = _row(results, item, str(name))
-            rows.append({"row": row, "series": "within target", "value": sla["compliance"], "rank": 0})
-            p95, target = finite(sla.get("actual_p95_ms")), finite(sla.get("target_p95_ms"))
-            met = "met" if sla.get("met") else "missed"
-            table.append((row, f"{sla['compliance']:.1%}", number(p95), number(target), met))
+            rows.append({"row": row, "series": "within target", "value": sla.compliance, "rank": 0})
+            times = (number(value) for value in (sla.added_p95_ms, sla.actual_p95_ms, sla.target_p95_ms))
+            table.append((row, f"{sla.compliance:.1%}", *times, sla.verdict))
     if rows:
         spec = specs.bars(
             rows,
@@ -272,23 +268,28 @@ def _classes(results: Sequence[Labelled]) -> Iterator[Figure]:
             "classes",
             "Where a request's time goes",
             "Service classes",
-            "Requests that kept their class's latency target; failed ones count as missed.",
+            "Requests to which queue and storage added no more than their class's target; failed ones count "
+            "as missed. The generation's own time is in the end-to-end latency beside it.",
             spec,
-            ("class", "within target", "p95 ms", "target p95 ms", "verdict"),
+            ("class", "within target", "added p95 ms", "end-to-end p95 ms", "target p95 ms", "verdict"),
             table,
         )
 
 
 def _ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
-    """Several results in order, by engine where engines are what differs."""
+    """Several results in order, by engine where engines are what differs; some have no rank (S13)."""
+    unranked = [item.label for item in results if _no_rank(item)]
+    results = [item for item in results if not _no_rank(item)]
     if len(results) < 2:
         return
-    engines = [item.result["config"].get("engine") for item in results]
+    engines = [item.result.config.get("engine") for item in results]
     by_engine = all(engines) and len(set(engines)) == len(engines)
     names = [str(engine) if by_engine else item.label for item, engine in zip(results, engines, strict=True)]
     unlike = _unlike(results)
+    if unranked:
+        unlike += f" Without rank, because faulty or crowded: {', '.join(unranked)}."
     for metric in (WALL_THROUGHPUT, STORAGE_THROUGHPUT):
-        values = {name: summary_stat(item.result, metric) for name, item in zip(names, results, strict=True)}
+        values = {name: item.result.number(metric) for name, item in zip(names, results, strict=True)}
         known = sorted(((v, name) for name, v in values.items() if v), reverse=True)
         if len(known) < 2:
             continue
@@ -308,14 +309,20 @@ def _ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
         )
 
 
+def _no_rank(item: Labelled) -> bool:
+    codes = [warning.code for warning in item.result.warnings]
+    return no_rank(faults_text(item.result), codes) is not None
+
+
 def _unlike(results: Sequence[Labelled]) -> str:
     """A rank over unlike loads must say so."""
     seen: dict[str, set[str]] = {}
     for item in results:
-        config = item.result["config"]
-        seen.setdefault("users", set()).add(str(item.result["window"].get("users", config.get("num_users"))))
-        seen.setdefault("tiers", set()).add(str([tier["tier"] for tier in item.result["tiers"]]))
-        seen.setdefault("simulated or measured", set()).add(str(item.result["simulated"]))
+        result, config = item.result, item.result.config
+        users = config.get("num_users") if result.window.users is None else result.window.users
+        seen.setdefault("users", set()).add(str(users))
+        seen.setdefault("tiers", set()).add(str([tier.tier for tier in result.tiers]))
+        seen.setdefault("simulated or measured", set()).add(str(result.simulated))
         for name, title in _LOADS.items():
             seen.setdefault(title, set()).add(canonical(config.get(name)))
     differing = [title for title, values in seen.items() if len(values) > 1]

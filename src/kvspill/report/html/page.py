@@ -41,7 +41,7 @@ def build_page(named: Sequence[tuple[str, Result]], title: str | None = None) ->
     if not 1 <= len(named) <= MAX_RESULTS:
         raise UsageError(f"a page shows 1 to {MAX_RESULTS} results, not {len(named)}; make several pages")
     with refusing_damage(" and ".join(name for name, _ in named)):
-        return _build(labelled([(name, result.document()) for name, result in named]), title)
+        return _build(labelled(named), title)
 
 
 def _build(results: Sequence[Labelled], title: str | None) -> str:
@@ -145,12 +145,17 @@ def _title(results: Sequence[Labelled]) -> str:
     return f"KV cache spill: {len(results)} results side by side"
 
 
-def _warnings(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _warnings(result: Result) -> Iterator[dict[str, Any]]:
     """Each with the anchor that badges lead to, which only the first of a code can have."""
     seen: set[str] = set()
-    for item in result["warnings"]:
-        yield {**item, "first": item["code"] not in seen}
-        seen.add(item["code"])
+    for item in result.warnings:
+        yield {
+            "code": item.code,
+            "message": item.message,
+            "remedy": item.remedy,
+            "first": item.code not in seen,
+        }
+        seen.add(item.code)
 
 
 def _shown(item: Labelled) -> dict[str, Any]:

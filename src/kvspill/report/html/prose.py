@@ -8,9 +8,10 @@ from typing import Any
 from kvspill.records import GIB
 from kvspill.report.bottleneck import verdict as bottleneck_sentence
 from kvspill.report.columns import finite
-from kvspill.report.html.facts import Labelled, autoscaling, search_lever
+from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
+from kvspill.result.schema import Result, Statistics
 
 NONE = "not measured"
 _PERCENTILE = re.compile(r"_p\d+_ms$")
@@ -29,26 +30,27 @@ def subtitle(results: Sequence[Labelled]) -> str:
     return "; ".join(f"{item.label}: {line}" for item, line in zip(results, lines, strict=True))
 
 
-def _what(result: Mapping[str, Any]) -> str:
-    config = result["config"]
-    kind = "simulated" if result["simulated"] else "measured"
+def _what(result: Result) -> str:
+    config = result.config
+    kind = "simulated" if result.simulated else "measured"
     return (
         f"{config.get('model')}, {_users(result)}, "
         f"generation {config.get('generation_mode')}, "
-        f"{result['window']['measured_seconds']:.0f} s {kind}, {str(result.get('created_at'))[:10]}"
+        f"{result.window.measured_seconds:.0f} s {kind}, {str(result.created_at)[:10]}"
     )
 
 
-def _users(result: Mapping[str, Any]) -> str:
+def _users(result: Result) -> str:
     """How many there were while the figures were measured; a search changes their number."""
-    asked = result["config"].get("num_users")
-    present = result["window"].get("users", asked)
-    return f"{present} users" if present == asked else f"{present} users (given: {asked})"
+    asked = result.config.get("num_users")
+    present = asked if result.window.users is None else result.window.users
+    users = f"{present} user" if present == 1 else f"{present} users"
+    return users if present == asked else f"{users} (given: {asked})"
 
 
-def search_sentence(result: Mapping[str, Any]) -> str:
+def search_sentence(result: Result) -> str:
     """What a search for the load answered, and which of its stages the figures are of."""
-    steps = autoscaling(result)
+    steps = result.autoscaling_stats
     lever = search_lever(steps)
     if lever is None:
         return ""
@@ -63,9 +65,9 @@ def search_sentence(result: Mapping[str, Any]) -> str:
         text = f"The search for the load is inconclusive and has no answer: {reason}."
     else:
         text = f"The search for the load is inconclusive: {answer} is only as far as it came."
-    stage = result["window"].get("users")
+    stage = result.window.users
     if by_users and stage is not None:
-        text += f" The figures are of its stage with {_level(stage)} users"
+        text += f" The figures are of its stage with {_level(stage)} {'user' if stage == 1 else 'users'}"
         text += "." if stage == last[lever] else ", not of the answer."
     else:
         text += " The figures are of its last stage."
@@ -77,73 +79,58 @@ def _level(value: Any) -> str:
     return str(value) if known is None else f"{known:,g}"
 
 
-def verdict(result: Mapping[str, Any]) -> str:
+def verdict(result: Result) -> str:
     """Where the time goes and how the storage was judged."""
-    summary = result["summary"]
-    text = f"{search_sentence(result)} {_bottleneck(summary)}".strip()
-    health = summary.get("storage_health")
-    if isinstance(health, Mapping):
-        met = f"{health.get('passed_count')} of {health.get('total_count')} criteria met"
-        profile = health.get("performance_profile")
-        text += f" Storage assessment: {health.get('overall_status')} ({met}, {profile} profile)."
-    trials = result.get("trials")
-    if isinstance(trials, Mapping):
-        text += (
-            f" {trials.get('complete')} of {trials.get('count')} trials complete; figures are their medians."
-        )
+    text = f"{search_sentence(result)} {bottleneck_sentence(result)}".strip()
+    health = result.summary.storage_health
+    if health is not None:
+        met = f"{health.passed_count} of {health.total_count} criteria met"
+        text += f" Storage assessment: {health.overall_status} ({met}, {health.performance_profile} profile)."
+    trials = result.trials
+    if trials is not None:
+        text += f" {trials.complete} of {trials.count} trials complete; figures are their medians."
     return text
 
 
-def _bottleneck(summary: Mapping[str, Any]) -> str:
-    try:
-        return bottleneck_sentence(summary)
-    except (KeyError, TypeError):
-        return "The result doesn't say where a request's time went."
-
-
-def checks(result: Mapping[str, Any]) -> Iterator[Pair]:
+def checks(result: Result) -> Iterator[Pair]:
     """The honesty block as rows."""
-    honesty = result["honesty"]
-    counted = honesty.get("bytes") or {}
-    for kind in ("read", "written"):
-        asked, seen = finite(counted.get(f"asked_{kind}_bytes")), finite(counted.get(f"device_{kind}_bytes"))
-        yield f"Storage bytes {kind}: asked", _gib(asked)
-        yield f"Storage bytes {kind}: seen at the device", _gib(seen)
-    yield "O_DIRECT", _yes_no(honesty.get("direct_io"))
-    opened = honesty.get("files_opened") or {}
-    yield "Files opened with O_DIRECT", number(finite(opened.get("direct")), 0)
-    yield "Files opened without it", number(finite(opened.get("buffered")), 0)
-    yield "Every block verified", _yes_no(honesty.get("verified"))
-    requests = honesty.get("requests") or {}
-    for name in ("arrived", "completed", "failed", "shed", "unfinished"):
-        yield f"Requests {name}", number(finite(requests.get(name)), 0)
-    load = honesty.get("offered_load") or {}
-    yield "Offered load over capacity without a device", number(finite(load.get("ratio")))
-    for key, title in (
-        ("arrival_lateness_ms", "Arrivals late (p99)"),
-        ("event_loop_lag_ms", "Event loop lag (p99)"),
-    ):
-        block = honesty.get(key)
-        late = finite(block.get("p99")) if isinstance(block, Mapping) else None
-        yield title, NONE if late is None else f"{number(late, 3)} ms"
-    ceiling = honesty.get("ceiling")
-    yield (
-        "Bound by the client",
-        _yes_no(ceiling.get("client_bound")) if isinstance(ceiling, Mapping) else NONE,
-    )
-    yield "CPU seconds per GiB", number(finite(honesty.get("cpu_seconds_per_gib")), 3)
-    yield "Peak resident memory", _gib(finite(honesty.get("peak_resident_bytes")))
-    steady = result.get("steady_state")
-    yield "Steady state", str(steady.get("verdict")) if isinstance(steady, Mapping) else NONE
-    yield "Digest of the planned operations", str(result.get("digest"))
+    honesty, counted = result.honesty, result.honesty.bytes
+    yield "Storage bytes read: asked", _gib(counted.asked_read_bytes)
+    yield "Storage bytes read: seen at the device", _gib(counted.device_read_bytes)
+    yield "Storage bytes written: asked", _gib(counted.asked_written_bytes)
+    yield "Storage bytes written: seen at the device", _gib(counted.device_written_bytes)
+    yield "O_DIRECT", _yes_no(honesty.direct_io)
+    opened = honesty.files_opened
+    yield "Files opened with O_DIRECT", number(None if opened is None else opened.direct, 0)
+    yield "Files opened without it", number(None if opened is None else opened.buffered, 0)
+    yield "Every block verified", _yes_no(honesty.verified)
+    requests = honesty.requests
+    yield "Requests arrived", number(requests.arrived, 0)
+    yield "Requests completed", number(requests.completed, 0)
+    yield "Requests failed", number(requests.failed, 0)
+    yield "Requests shed", number(requests.shed, 0)
+    yield "Requests unfinished", number(requests.unfinished, 0)
+    yield "Offered load over capacity without a device", number(honesty.offered_load.ratio)
+    yield "Arrivals late (p99)", _p99_ms(honesty.arrival_lateness_ms)
+    yield "Event loop lag (p99)", _p99_ms(honesty.event_loop_lag_ms)
+    yield "Bound by the client", _yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
+    yield "CPU seconds per GiB", number(honesty.cpu_seconds_per_gib, 3)
+    yield "Peak resident memory", _gib(honesty.peak_resident_bytes)
+    yield "Steady state", NONE if result.steady_state is None else result.steady_state.verdict
+    yield "Digest of the planned operations", str(result.digest)
+
+
+def _p99_ms(statistics: Statistics | None) -> str:
+    late = None if statistics is None else statistics.get("p99")
+    return NONE if late is None else f"{number(late, 3)} ms"
 
 
 def _gib(nbytes: float | None) -> str:
     return NONE if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
 
 
-def _yes_no(value: Any) -> str:
-    return {True: "yes", False: "no"}.get(value, NONE) if isinstance(value, bool) else NONE
+def _yes_no(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: NONE}[value]
 
 
 _SETUP = {
@@ -159,26 +146,24 @@ _SETUP = {
 }
 
 
-def setup_rows(result: Mapping[str, Any]) -> Iterator[Pair]:
-    config = result["config"]
+def setup_rows(result: Result) -> Iterator[Pair]:
+    config = result.config
     for name, title in _SETUP.items():
         if name == "num_users":
-            yield title, _users(result).replace(" users", "", 1)
+            yield title, re.sub(" users?", "", _users(result), count=1)
         elif config.get(name) is not None:
             yield title, _text(config[name])
-    for tier in result["tiers"]:
-        limit = finite(tier.get("limit_bytes"))
-        size = "no limit" if limit is None or limit >= _NO_LIMIT_BYTES else _gib(limit)
-        mark = ", modelled" if tier["modelled"] and tier["backend"] != "modelled" else ""
-        yield (
-            f"Tier {tier['tier']}",
-            f"{size}, {tier['backend']}{mark}; {tier.get('description', '')}".rstrip("; "),
-        )
+    for tier in result.tiers:
+        size = "no limit" if tier.limit_bytes >= _NO_LIMIT_BYTES else _gib(tier.limit_bytes)
+        mark = ", modelled" if tier.modelled and tier.backend != "modelled" else ""
+        yield f"Tier {tier.tier}", f"{size}, {tier.backend}{mark}; {tier.description}".rstrip("; ")
+    if result.command is not None:
+        yield "The same again", result.command
 
 
-def config_rows(result: Mapping[str, Any]) -> Iterator[Pair]:
-    for part in ("config", "environment"):
-        yield from _flat(part, result.get(part))
+def config_rows(result: Result) -> Iterator[Pair]:
+    yield from _flat("config", result.config)
+    yield from _flat("environment", result.environment)
 
 
 def _flat(prefix: str, value: Any) -> Iterator[Pair]:
@@ -195,17 +180,16 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def metric_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def metric_rows(result: Result) -> Iterator[tuple[str, str, str]]:
     """Every metric that was measured; latencies by their parts."""
-    for name, item in result["metrics"].items():
-        value = item["value"]
-        if isinstance(value, Mapping):
-            for part, inner in value.items():
-                yield f"{name}.{part}", _metric_text(f"_{part}_ms", inner), item["unit"]
-        elif value is not None:
-            yield name, _metric_text(name, value), item["unit"]
+    for name, item in result.metrics.items():
+        if isinstance(item.value, dict):
+            for part, inner in item.value.items():
+                yield f"{name}.{part}", _metric_text(f"_{part}_ms", inner), item.unit
+        elif item.value is not None:
+            yield name, _metric_text(name, item.value), item.unit
 
 
-def _metric_text(name: str, value: Any) -> str:
+def _metric_text(name: str, value: float) -> str:
     """Percentiles come from histograms, which keep three digits and a bit; sums and means are exact."""
-    return (significant if _PERCENTILE.search(name) else lambda v: number(v, 3))(finite(value))
+    return (significant if _PERCENTILE.search(name) else lambda v: number(v, 3))(value)

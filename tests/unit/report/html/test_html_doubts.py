@@ -21,28 +21,29 @@ from kvspill.report.html.page import build_page
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
 from kvspill.report.numbers import significant
+from kvspill.result.cautions import noted
 from kvspill.result.schema import Result
 
 
-def warned(*codes: str, **given: Any) -> dict[str, Any]:
-    built = sample.result(**given)
-    built["warnings"] = [{"code": code, "message": f"{code}.", "remedy": "None."} for code in codes]
+def warned(*codes: str, **given: Any) -> Result:
+    built = sample.built(**given)
+    built.warnings = [noted(code, f"{code}.", "None.") for code in codes]
     return built
 
 
-def badges(result: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def badges(result: Result) -> dict[str, tuple[str, ...]]:
     return {row.title: row.cells[0].doubts for row in headline_rows(labelled([("r", result)]))}
 
 
-def drawn(*results: dict[str, Any]) -> dict[str, Figure]:
+def drawn(*results: Result) -> dict[str, Figure]:
     return {figure.id: figure for figure in figures(labelled([(f"r{n}", r) for n, r in enumerate(results)]))}
 
 
-def bare(monkeypatch: pytest.MonkeyPatch, *results: dict[str, Any]) -> str:
+def bare(monkeypatch: pytest.MonkeyPatch, *results: Result) -> str:
     """A page without its plots, which take seconds to make."""
     monkeypatch.setattr(page_module, "_library", lambda: "")
     monkeypatch.setattr(page_module, "_compiled", lambda spec: spec)
-    return build_page([(f"r{n}", Result.model_validate(result)) for n, result in enumerate(results)])
+    return build_page([(f"r{n}", result) for n, result in enumerate(results)])
 
 
 @pytest.mark.parametrize("code", ["too_short", "not_steady", "few_trials", "autoscaling_inconclusive", "new"])
@@ -62,15 +63,15 @@ def test_what_touches_no_figure_has_no_badge() -> None:
     assert set(badges(built).values()) == {()}
 
 
-def with_modelled(name: Tier, serves: bool = True) -> dict[str, Any]:
+def with_modelled(name: Tier, serves: bool = True) -> Result:
     recorder = sample.filled_recorder()
     if serves and name is Tier.GPU:
         recorder.op(op(12, started=11, tier=name, verb=Verb.READ, purpose=Purpose.DECODE, nbytes=GIB))
     tiers = tuple(sample.tier(tier, modelled=tier is name) for tier in (Tier.GPU, Tier.CPU, Tier.STORAGE))
-    return sample.result(recorder, sample.facts(tiers=tiers))
+    return sample.built(recorder, sample.facts(tiers=tiers))
 
 
-def test_requests_half_done_put_in_doubt_what_counts_when_they_are_done_and_no_bytes() -> None:
+def test_requests_in_service_at_the_end_put_in_doubt_what_counts_on_completion_and_no_bytes() -> None:
     found = badges(warned("half_done"))
     assert [title for title, doubts in found.items() if doubts] == [
         "Throughput, wall clock",
@@ -112,26 +113,26 @@ def search(concluded: bool = True, answer: int = 240) -> list[dict[str, Any]]:
 
 
 def test_the_users_are_those_of_the_measured_window() -> None:
-    built = sample.result(autoscaling=search(), users=360)
-    asked = built["config"]["num_users"]
+    built = sample.built(autoscaling=search(), users=360)
+    asked = built.config["num_users"]
     assert f"360 users (given: {asked})" in subtitle(labelled([("r", built)]))
     assert dict(setup_rows(built))["Users"] == f"360 (given: {asked})"
-    assert "(given" not in subtitle(labelled([("r", sample.result())]))
+    assert "(given" not in subtitle(labelled([("r", sample.built())]))
 
 
 def test_many_unlike_results_have_a_short_subtitle() -> None:
-    unlike = labelled([(f"r{n}", sample.result(users=n + 1)) for n in range(8)])
+    unlike = labelled([(f"r{n}", sample.built(users=n + 1)) for n in range(8)])
     assert subtitle(unlike).startswith("8 results that are not alike")
     assert subtitle(unlike[:2]).startswith("r0: ")
 
 
 def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = sample.result(autoscaling=search(), users=360)
+    built = sample.built(autoscaling=search(), users=360)
     assert search_sentence(built) == (
         "The search for the load answers 240 users: Peak found. "
         "The figures are of its stage with 360 users, not of the answer."
     )
-    assert search_sentence(sample.result(autoscaling=search(), users=240)).endswith("stage with 240 users.")
+    assert search_sentence(sample.built(autoscaling=search(), users=240)).endswith("stage with 240 users.")
     open_ended = warned("autoscaling_inconclusive", autoscaling=search(concluded=False), users=360)
     page = bare(monkeypatch, open_ended)
     assert page.index('class="banner"') < page.index('id="headline"')
@@ -139,7 +140,7 @@ def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch
 
 
 def test_a_search_shows_users_and_queue_over_its_time() -> None:
-    found = drawn(sample.result(autoscaling=search(), users=360))
+    found = drawn(sample.built(autoscaling=search(), users=360))
     assert found["autoscaler-0"].title == "Autoscaler path: users over time"
     waits = found["stage-waits-0"].spec["data"]["values"]
     assert {(row["series"], row["x"], row["y"]) for row in waits} == {
@@ -154,7 +155,7 @@ def test_a_search_over_the_speed_of_a_trace_is_drawn_too() -> None:
     steps = [{**step, "trace_speedup": step["users"]} for step in search()]
     for step in steps:
         del step["users"]
-    built = sample.result(autoscaling=steps)
+    built = sample.built(autoscaling=steps)
     assert drawn(built)["autoscaler-0"].title == "Autoscaler path: speed of the trace over time"
     assert "240 times the given speed" in search_sentence(built)
 
@@ -175,17 +176,17 @@ def test_a_code_given_twice_has_one_anchor(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_plot_is_described_by_its_own_words() -> None:
-    figure = drawn(sample.result())["breakdown"]
+    figure = drawn(sample.built())["breakdown"]
     described = page_module._described(figure)["description"]
     assert described.startswith("Mean time of a completed request. Queue wait, storage I/O")
     assert page_module._compiled(page_module._described(figure))["description"] == described
 
 
 def test_a_point_says_how_long_a_time_it_stands_for() -> None:
-    built = sample.result()
+    built = sample.built()
     assert drawn(built)["time-tokens"].says.endswith("A point per second.")
-    built["timeline"]["columns"]["tokens"] = [1] * 600
-    built["window"]["measured_seconds"] = 600.0
+    built.timeline.columns = {**built.timeline.columns, "tokens": [1] * 600}
+    built.window.measured_seconds = 600.0
     assert drawn(built)["time-tokens"].says.endswith("Each point is the mean of 2 s.")
 
 
@@ -219,16 +220,16 @@ def test_a_share_above_the_whole_stays_inside_its_plot() -> None:
 
 
 def test_a_ranking_says_in_what_else_the_results_differ() -> None:
-    few, many = sample.result(users=5), sample.result(users=50)
+    few, many = sample.built(users=5), sample.built(users=50)
     assert "also differ in users." in drawn(few, many)["ranking-avg_throughput_tokens_per_sec"].says
     assert "differ in" not in drawn(few, few)["ranking-avg_throughput_tokens_per_sec"].says
 
 
 def test_a_damaged_histogram_names_its_result() -> None:
-    built = sample.result()
-    built["histograms"]["request_end_to_end"]["hdr"] = "garbage"
+    built = sample.built()
+    built.histograms["request_end_to_end"].hdr = "garbage"
     with pytest.raises(UsageError, match=r"^r1: histogram request_end_to_end cannot be decoded"):
-        drawn(sample.result(), built)
+        drawn(sample.built(), built)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 12, 40])
@@ -236,11 +237,37 @@ def test_the_percentiles_of_a_plot_are_those_of_the_result(count: int) -> None:
     recorder = sample.empty_recorder()
     for number in range(count):
         recorder.op(op(12 + number / 10, started=11.5, nbytes=GIB))
-    built = sample.result(recorder)
+    built = sample.built(recorder)
     found = curve(labelled([("r", built)])[0], "storage_read_total")
     assert found is not None
     points = dict(found.points)
     for rank, name in ((50.0, "p50"), (90.0, "p90"), (95.0, "p95")):
         if rank in points:
-            told = built["summary"]["cache_stats"][f"storage_read_{name}_ms"]
+            told = built.number(f"storage_read_{name}_ms")
             assert points[rank] == pytest.approx(told, rel=1e-6)
+
+
+def faulty() -> Result:
+    recorder = sample.filled_recorder()
+    recorder.op(op(13, error="EIO"))
+    return sample.built(recorder)
+
+
+def test_a_faulty_result_is_the_first_banner_of_the_page_s13(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = banners(labelled([("bad", faulty()), ("good", sample.built())]))[0]
+    assert (first.code, first.message, first.labels) == ("faulty", "1 storage read EIO.", "bad")
+    page = bare(monkeypatch, faulty())
+    assert page.index("<strong>faulty</strong>") < page.index('id="headline"')
+
+
+def test_a_faulty_result_has_no_rank_s13() -> None:
+    found = drawn(sample.built(users=5), sample.built(users=5), faulty())
+    ranking = found["ranking-avg_throughput_tokens_per_sec"]
+    assert [row[0] for row in ranking.rows] == ["r1", "r0"]
+    assert "Without rank, because faulty or crowded: r2." in ranking.says
+
+
+def test_latencies_of_whole_entries_name_their_sizes_s15() -> None:
+    assert "storage read 4,096.0 and 4,096.0 MiB" in drawn(sample.built())["tiers-read"].says
+    rows = {row.title: row.cells[0].spread for row in headline_rows(labelled([("r", sample.built())]))}
+    assert rows["Storage read in the device, p95"] == "entries of 4,096.0 MiB, p95 4,096.0 MiB"
