@@ -20,7 +20,7 @@ class DecodeNodeModel(InTheOpen):
         return [PlannedOp(Verb.READ, Purpose.DECODE, request.stored.key, nbytes, self.stored_reads(request))]
 
     async def serve(self, service: Service, cache: Cache) -> None:
-        """Follow the plan to its end even where a read fails, so that a fault never saves work."""
+        """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         stored = service.request.stored
         assert stored is not None
         # Nothing is prefilled here: all of the context comes out of the cache.

@@ -40,7 +40,7 @@ class MlperfModel(InTheOpen):
         return ops
 
     async def serve(self, service: Service, cache: Cache) -> None:
-        """Follow the plan to its end even where a read fails, so that a fault never saves work."""
+        """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         request = service.request
         per_token = self._options.bytes_per_token
         for key, nbytes, purpose, hit_type in self._earlier(request):

@@ -25,7 +25,7 @@ class StreamModel(InTheOpen):
         return ops
 
     async def serve(self, service: Service, cache: Cache) -> None:
-        """Follow the plan to its end even where a read fails, so that a fault never saves work."""
+        """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         request = service.request
         nbytes = request.context_tokens * self._options.bytes_per_token
         service.only_prefills = self._options.prefill_only
