@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from kvspill.records import Purpose, Request, RequestRecord, Verb
+from kvspill.records import Purpose, Request, RequestRecord, SharedPrefix, Verb
 from kvspill.serving.generation import Generation
-from sim.replay import SLOW, Replayed, replay, request
+from sim.replay import SLOW, TOKEN_BYTES, Replayed, replay, request
 
 MS = 1_000_000
+PROMPT = SharedPrefix("prompt", 30)
 
 
 def records(done: Replayed) -> list[RequestRecord]:
@@ -100,3 +101,20 @@ def test_s17_a_request_that_only_prefills_because_of_its_length_still_generates_
     assert record.generated_tokens == 5
     assert record.generation_ns == 5 * 2 * MS
     assert record.ttft_ns is not None
+
+
+def test_s17_on_a_prompt_hit_the_turns_entry_holds_the_context_without_the_prompts_tokens() -> None:
+    """S17: on a prompt hit the turn's entry holds the context without the prompt's tokens.
+
+    The prompt comes before a turn's own context and has an entry of its own, found or written.
+    """
+    turns = [request(user, context=40, at_ms=user, prefix=PROMPT, opening=PROMPT) for user in range(2)]
+    done = replay(turns, name="mlperf")
+    written = {op.key: op.nbytes for op in done.oracle.ops if op.verb is Verb.WRITE}
+    read = [op.nbytes for op in done.oracle.ops if (op.verb, op.purpose) == (Verb.READ, Purpose.PROMPT)]
+    assert read == [30 * TOKEN_BYTES]
+    assert written == {
+        "prompt": 30 * TOKEN_BYTES,
+        "u0_c0_t0": 40 * TOKEN_BYTES,
+        "u1_c0_t0": 40 * TOKEN_BYTES,
+    }
