@@ -98,9 +98,9 @@ class AutoscalingFields(Group):
         group="autoscaling",
         no_effect=(NO_SEARCH,),
     )
-    slo_latency: Literal["end-to-end", "queue-wait", "storage-ttft"] = opt(
-        "end-to-end",
-        "latency that slo keeps within the target",
+    slo_latency: Literal["added", "end-to-end", "queue-wait", "storage-ttft"] = opt(
+        "added",
+        "latency that slo keeps within the target; added: end-to-end without generation",
         group="autoscaling",
         no_effect=(
             NO_SEARCH,

@@ -38,6 +38,7 @@ def served(
     tokens: int = 10,
     failure: str | None = None,
     think_ms: float = 0.0,
+    generation_ms: float = 0.0,
 ) -> Any:
     finished_ns = round(finished_s * NS_PER_SEC)
     intended_ns = finished_ns - round(e2e_ms * NS_PER_MS)
@@ -57,8 +58,8 @@ def served(
         intended_ns=intended_ns,
         started_ns=started_ns,
         finished_ns=finished_ns,
-        storage_ns=finished_ns - started_ns,
-        generation_ns=0,
+        storage_ns=finished_ns - started_ns - round(generation_ms * NS_PER_MS),
+        generation_ns=round(generation_ms * NS_PER_MS),
         prefill_ns=(finished_ns - started_ns) // 2,
         decode_ns=0,
         generated_tokens=tokens,

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvspill.config import Config
 from kvspill.records import MIB, NS_PER_SEC, QoS, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead, fit_line, probe_unloaded
 from kvspill.run.search.monitor import WindowMonitor
-from kvspill.run.search.options import Pace, SearchOptions
+from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.search.qos import QosMode
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.run.search.search import Judgement
+from kvspill.run.search.slo import SloMode
 from kvspill.run.search.stage import pooled, share_interval
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
@@ -172,6 +174,27 @@ def test_a_priority_inversion_is_named() -> None:
         monitor.request(served(number / 10, 50, qos=QoS.BATCH, queue_ms=5))
     found = inversions(monitor.measure(10 * NS_PER_SEC, 10))
     assert found == ["interactive waited 20.000 ms on average, batch 5.000 ms"]
+
+
+def test_a_class_is_judged_by_what_queue_and_storage_add_s11() -> None:
+    monitor = monitor_of()
+    for number in range(60):
+        monitor.request(served(number / 10, e2e_ms=3000, generation_ms=2990))
+    block = qos_block(monitor.measure(10 * NS_PER_SEC, 10), {QoS.BATCH: 50.0})["batch"]
+    assert (block["sla_verdict"], block["sla_violations"]) == ("met", 0)
+    assert block["latency_ms"]["p95"] == 3000
+    assert block["added_ms"]["p95"] == 10
+
+
+@pytest.mark.parametrize(("latency", "passes"), [("added", True), ("end-to-end", False)])
+def test_an_slo_is_by_default_on_what_queue_and_storage_add_s11(latency: str, passes: bool) -> None:
+    assert Config().slo_latency == "added"
+    monitor = WindowMonitor(1, None, latency)
+    for number in range(60):
+        monitor.request(served(number / 10, e2e_ms=3000, generation_ms=2990))
+    target = SloTarget(latency, 95.0, {QoS.BATCH: 50.0})
+    options = SearchOptions("slo", 1, 1, 9, Pace(NS_PER_SEC), 0, 9 * NS_PER_SEC, slo=target)
+    assert SloMode(options).judge(monitor.measure(10 * NS_PER_SEC, 10)).passes is passes
 
 
 def test_a_round_is_pause_and_stay() -> None:

@@ -12,6 +12,7 @@ from kvspill.machine.memory import Available
 from kvspill.records import GIB, MIB
 from kvspill.run import preflight
 from kvspill.run.preflight import check_machine, free_bytes, offered_write_bytes
+from kvspill.storage.rundir import MARKER, MARKER_TEXT
 
 PLENTY = Available(64 * GIB, "this machine")
 
@@ -120,10 +121,13 @@ def test_an_unwritable_directory_is_refused(here: Path, monkeypatch: pytest.Monk
 
 
 def test_what_a_killed_run_left_is_not_in_the_way_of_the_next(here: Path) -> None:
-    left = here / "kvspill-123-0123abcd"
-    left.mkdir()
+    left, unmarked = here / "kvspill-123-0123abcd", here / "kvspill-124-0123abcd"
+    for directory in (left, unmarked):
+        directory.mkdir()
+    (left / MARKER).write_bytes(MARKER_TEXT)
     check_machine(Config(storage_capacity_gb=2), here, PLENTY)
     assert not left.exists()
+    assert unmarked.exists(), "what has no marker is nobody's to remove unasked"
 
 
 def test_one_directory_under_two_names_is_refused(here: Path) -> None:

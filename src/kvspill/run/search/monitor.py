@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,6 @@ from kvspill.run.search.stage import ClassRows, Rows, StageMeasure, summarise
 LatencyOf = Callable[[RequestRecord], int]
 
 
-def end_to_end_ns(record: RequestRecord) -> int:
-    return record.end_to_end_ns
-
-
-def queue_wait_ns(record: RequestRecord) -> int:
-    return record.queue_ns
-
-
 def storage_ttft_ns(record: RequestRecord) -> int:
     """Queue wait and what the cache did before the first token."""
     if record.recomputed_tokens is None:
@@ -30,8 +23,9 @@ def storage_ttft_ns(record: RequestRecord) -> int:
 
 
 LATENCIES: dict[str, LatencyOf] = {
-    "end-to-end": end_to_end_ns,
-    "queue-wait": queue_wait_ns,
+    "added": attrgetter("added_ns"),
+    "end-to-end": attrgetter("end_to_end_ns"),
+    "queue-wait": attrgetter("queue_ns"),
     "storage-ttft": storage_ttft_ns,
 }
 """The latencies that a target can be set for."""
@@ -47,6 +41,7 @@ class _Requests:
 
     finished_ns: "array[int]" = field(default_factory=_longs)
     end_to_end_ns: "array[int]" = field(default_factory=_longs)
+    added_ns: "array[int]" = field(default_factory=_longs)
     queue_ns: "array[int]" = field(default_factory=_longs)
     chosen_ns: "array[int]" = field(default_factory=_longs)
     tokens: "array[int]" = field(default_factory=_longs)
@@ -59,7 +54,7 @@ class WindowMonitor:
     waiting: Callable[[int], list[tuple[QoS, int]]]
     """Who waits and for how long, at a time; nobody where waits are bounded by closed arrivals."""
 
-    def __init__(self, bytes_per_token: int, unloaded: UnloadedRead | None, latency: str = "end-to-end"):
+    def __init__(self, bytes_per_token: int, unloaded: UnloadedRead | None, latency: str = "added"):
         self._bytes_per_token = bytes_per_token
         self._unloaded = unloaded
         self._latency_of = LATENCIES[latency]
@@ -113,6 +108,7 @@ class WindowMonitor:
             return
         rows.finished_ns.append(record.finished_ns)
         rows.end_to_end_ns.append(record.end_to_end_ns)
+        rows.added_ns.append(record.added_ns)
         rows.queue_ns.append(record.queue_ns)
         rows.chosen_ns.append(self._latency_of(record))
         rows.tokens.append(record.generated_tokens)
@@ -149,6 +145,7 @@ class WindowMonitor:
                 qos: ClassRows(
                     batch=batch_of(found.finished_ns),
                     end_to_end_ns=np.array(found.end_to_end_ns, dtype=np.int64),
+                    added_ns=np.array(found.added_ns, dtype=np.int64),
                     queue_ns=np.array(found.queue_ns, dtype=np.int64),
                     chosen_ns=np.array(found.chosen_ns, dtype=np.int64),
                     tokens=np.array(found.tokens, dtype=np.int64),

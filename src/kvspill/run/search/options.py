@@ -10,7 +10,7 @@ from kvspill.records import QoS
 class SloTarget:
     """The promise of the slo mode: this percentile of this latency, for each of these classes."""
 
-    latency: str = "end-to-end"
+    latency: str = "added"
     percentile: float = 95.0
     limits_ms: Mapping[QoS, float] = field(default_factory=dict)
     """The limit of each chosen class."""

@@ -26,6 +26,8 @@ class ClassRows:
 
     batch: Longs
     end_to_end_ns: Longs
+    added_ns: Longs
+    """What queue and storage added: what service classes are judged by (S11)."""
     queue_ns: Longs
     chosen_ns: Longs
     tokens: Longs
@@ -173,6 +175,7 @@ def pooled(measures: Sequence[StageMeasure]) -> StageMeasure:
         classes[qos] = ClassRows(
             batch=batched([rows.batch for rows in found]),
             end_to_end_ns=joined([rows.end_to_end_ns for rows in found]),
+            added_ns=joined([rows.added_ns for rows in found]),
             queue_ns=joined([rows.queue_ns for rows in found]),
             chosen_ns=joined([rows.chosen_ns for rows in found]),
             tokens=joined([rows.tokens for rows in found]),
