@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kvspill.storage.directio import punch_hole
-from kvspill.storage.files.place import Place, Shape, Spot, missing
+from kvspill.storage.files.place import Name, Place, Shape, Spot, missing, name_of
 from kvspill.storage.files.site import Site
 from kvspill.storage.stamps import Identity
 
@@ -35,7 +35,7 @@ class BucketPlace(Place):
     def __init__(self, sites: Sequence[Site], shape: Shape):
         super().__init__(sites, shape)
         self._lock = threading.Lock()
-        self._book: dict[Identity, Spot] = {}
+        self._book: dict[Name, Spot] = {}
         self._filling: dict[Site, _Bucket] = {}
         self._buckets: dict[str, _Bucket] = {}
         self._number = 0
@@ -45,7 +45,7 @@ class BucketPlace(Place):
         return max(super().padded(nbytes), self.shape.alignment)
 
     def find(self, identity: Identity) -> Spot:
-        spot = self._book.get(identity)
+        spot = self._book.get(name_of(identity))
         if spot is None:
             raise missing(identity)
         return spot
@@ -72,8 +72,8 @@ class BucketPlace(Place):
 
     def publish(self, identity: Identity, spot: Spot) -> None:
         with self._lock:
-            replaced = self._book.get(identity)
-            self._book[identity] = spot
+            replaced = self._book.get(name_of(identity))
+            self._book[name_of(identity)] = spot
         if replaced is not None:
             # The new one is there, so that the write has not failed: the room comes back with the file.
             with suppress(OSError):
@@ -83,13 +83,13 @@ class BucketPlace(Place):
         self._free(spot)
 
     def remove(self, identity: Identity) -> None:
-        spot = self._book.pop(identity, None)
+        spot = self._book.pop(name_of(identity), None)
         if spot is None:
             raise missing(identity)
         try:
             self._free(spot)
         except OSError:
-            self._book[identity] = spot
+            self._book[name_of(identity)] = spot
             with self._lock:
                 self._buckets[spot.file].live += 1
             raise

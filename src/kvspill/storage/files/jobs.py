@@ -21,8 +21,10 @@ parts of the base, but each change needs the interpreter, and too many make the 
 class FileJob(SpanJob):
     """One object's bytes on their way between memory and its spot."""
 
-    __slots__ = ("fd", "place", "spot")
+    __slots__ = ("fd", "place", "site", "spot")
     verb, doing = "", ""
+    site: Site
+    """Known once the job has begun."""
 
     def __init__(self, place: Place, identity: Identity, nbytes: int):
         super().__init__(Span(identity, nbytes, place.padded(nbytes), place.piece_bytes))
@@ -30,22 +32,19 @@ class FileJob(SpanJob):
         self.spot: Spot | None = None
         self.fd = -1
 
-    @property
-    def site(self) -> Site:
-        assert self.spot is not None, "begun"
-        return self.spot.site
-
     def open(self, spot: Spot, flags: int) -> None:
-        self.spot = spot
-        self.span.places = spot.places(self.span)
-        shared = bool(spot.parts)
-        self.fd = spot.fd if spot.fd >= 0 else spot.site.open(spot.file, flags, shared)
+        self.spot, self.site = spot, spot.site
+        if spot.parts:
+            self.span.places = spot.places(self.span)
+        self.fd = spot.fd if spot.fd >= 0 else spot.site.open(spot.file, flags, bool(spot.parts))
 
     def close(self) -> None:
         fd, self.fd = self.fd, -1
         if self.spot is None or fd < 0:
             return
-        self.site.tally.resumed(self.span.resumed_calls)
+        calls = self.span.resumed_calls
+        if calls:
+            self.site.tally.resumed(calls)
         if self.spot.fd < 0:
             os.close(fd)
 
@@ -57,6 +56,8 @@ class FileJob(SpanJob):
     def fail_answer(self, answer: Answer) -> None:
         """Fail as a transfer's answer says."""
         status, piece, value = answer
+        if status == Status.EXHAUSTED:
+            return
         assert self.spot is not None
         if status == Status.FAILED:
             self.fail(errno_name(value), f"{self.doing} {self.spot.file}")

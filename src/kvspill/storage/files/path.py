@@ -30,8 +30,9 @@ class PathPlace(Place):
         self._cuts = list(zip([0, *ends], ends, strict=False))
 
     def _path(self, identity: Identity) -> str:
-        folders = "/".join(identity.name[first:last] for first, last in self._cuts)
-        return f"{folders}/{identity.name}-{identity.generation}"
+        name = identity.name
+        folders = "/".join([name[first:last] for first, last in self._cuts])
+        return f"{folders}/{name}-{identity.generation}"
 
     def find(self, identity: Identity) -> Spot:
         return Spot(self.site_of(identity), self._path(identity))

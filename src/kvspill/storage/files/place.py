@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvspill.storage.fastio import CONTIGUOUS, Span
+from kvspill.storage.fastio import Span
 from kvspill.storage.files.site import Site
 from kvspill.storage.stamps import BLOCK_BYTES, Identity
 
@@ -41,9 +41,10 @@ class Spot(NamedTuple):
     """What the file must have reserved before the object is written."""
 
     def places(self, span: Span) -> npt.NDArray[np.int64]:
-        """Where each piece of the object begins in the file. A part has whole pieces, but for the last."""
-        if not self.parts:
-            return CONTIGUOUS
+        """Where each piece of the object begins in the file; only the last part may end within a piece."""
+        if len(self.parts) == 1:
+            first = self.parts[0]
+            return np.arange(first, first + span.total_bytes, span.piece_bytes, dtype=np.int64)
         at = np.arange(span.piece_count, dtype=np.int64) * span.piece_bytes
         return np.array(self.parts, dtype=np.int64)[at // self.part_bytes] + at % self.part_bytes
 
@@ -111,6 +112,14 @@ class Place(ABC):
 
     def close(self) -> None:  # noqa: B027 - most keep nothing open
         """Let go of what stays open. Safe to call twice."""
+
+
+Name = tuple[str, int]
+"""An object in the book of a place that keeps one: quicker to look up than an identity."""
+
+
+def name_of(identity: Identity) -> Name:
+    return identity.name, identity.generation
 
 
 def missing(identity: Identity) -> FileNotFoundError:

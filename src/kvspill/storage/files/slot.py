@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kvspill.errors import UsageError
 from kvspill.storage.directio import preallocate
-from kvspill.storage.files.place import Place, Shape, Spot, missing
+from kvspill.storage.files.place import Name, Place, Shape, Spot, missing, name_of
 from kvspill.storage.files.site import Site
 from kvspill.storage.stamps import BLOCK_BYTES, Identity
 
@@ -31,7 +31,7 @@ class SlotPlace(Place):
         self.slot_bytes = -(-wanted // self._piece_bytes) * self._piece_bytes
         self.about = f"slots of {self.slot_bytes} bytes in one preallocated file, opened once"
         self._lock = threading.Lock()
-        self._book: dict[Identity, Spot] = {}
+        self._book: dict[Name, Spot] = {}
         self._free: list[list[int]] = []
         """Offsets of free slots, by site."""
         self._fds: list[int] = []
@@ -66,7 +66,7 @@ class SlotPlace(Place):
             self._free.append([slot * self.slot_bytes for slot in reversed(range(per_site))])
 
     def find(self, identity: Identity) -> Spot:
-        spot = self._book.get(identity)
+        spot = self._book.get(name_of(identity))
         if spot is None:
             raise missing(identity)
         return spot
@@ -85,8 +85,8 @@ class SlotPlace(Place):
 
     def publish(self, identity: Identity, spot: Spot) -> None:
         with self._lock:
-            replaced = self._book.get(identity)
-            self._book[identity] = spot
+            replaced = self._book.get(name_of(identity))
+            self._book[name_of(identity)] = spot
         if replaced is not None:
             self._mark_free(replaced)
 
@@ -94,7 +94,7 @@ class SlotPlace(Place):
         self._mark_free(spot)
 
     def remove(self, identity: Identity) -> None:
-        spot = self._book.pop(identity, None)
+        spot = self._book.pop(name_of(identity), None)
         if spot is None:
             raise missing(identity)
         self._mark_free(spot)
