@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kvspill.cli.main import main
-from kvspill.suite.scenario import NINE
+from kvspill.suite.scenario import builtins, default_names
 
 SMALL = ["--simulate", "--quick", "--users", "3", "--high-users", "4", "--model", "tiny-1b"]
 
@@ -33,7 +33,7 @@ def test_the_nine_give_a_complete_table_with_gpu_rows_labelled(
 ) -> None:
     assert main(["suite", *SMALL, "--output-dir", "out"]) == 0
     text = capsys.readouterr().out
-    for name in NINE:
+    for name in default_names():
         assert len(re.findall(rf"^{name} ", text, re.MULTILINE)) == 2
     assert "GPU budget 16 GiB, MODELLED" in text
     assert "SIMULATED" in text
@@ -43,7 +43,7 @@ def test_the_nine_give_a_complete_table_with_gpu_rows_labelled(
         assert row["status"] in ("done", "not available")
         assert (tmp_path / "out" / row["file"]).exists() == (row["status"] == "done")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert [row["name"] for row in summary["rows"]] == list(NINE)
+    assert [row["name"] for row in summary["rows"]] == list(default_names())
     assert summary["advice"]
 
 
@@ -217,7 +217,7 @@ def test_a_scenario_without_a_name_is_told_so(tmp_path: Path, capsys: pytest.Cap
 def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["suite", "--list"]) == 0
     text = capsys.readouterr().out
-    for name in (*NINE, "capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines", "smoke"):
+    for name in builtins():
         assert f"\n{name} " in "\n" + text
 
 

@@ -129,9 +129,9 @@ def _parser(prog: str) -> Parser:
 
 
 def _list() -> int:
-    from kvspill.suite.scenario import builtin_names, select
+    from kvspill.suite.scenario import builtins, select
 
-    for name in builtin_names():
+    for name in builtins():
         rows = select([name])
         text = rows[0].purpose if len(rows) == 1 else f"{len(rows)} rows: {', '.join(r.title for r in rows)}"
         print(f"{name:<20} {text}")

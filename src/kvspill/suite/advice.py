@@ -8,7 +8,7 @@ from kvspill.result.cautions import MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, TO
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, mean, time_text
-from kvspill.suite.scenario import NINE
+from kvspill.suite.scenario import default_names
 
 Found = Mapping[str, Figures]
 _ENGINE = "engine-"
@@ -35,7 +35,7 @@ def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
 
 
 def _advise(found: Found, probe_gib_per_sec: float | None) -> list[str]:
-    if not any(name in NINE for name in found):
+    if not any(name in default_names() for name in found):
         plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
         return [*plain, *_engines(found), *doubts(found)]
     lines = [*_drive(found, probe_gib_per_sec), *_bottleneck(found), *tiers(found), *faster_drive(found)]

@@ -15,8 +15,8 @@ from kvspill.run.progress import Progress
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
 from kvspill.suite.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
 from kvspill.suite.scenario import (
-    NINE,
     Scenario,
+    default_names,
     fill,
     is_file,
     missing_flags,
@@ -104,7 +104,7 @@ def _measured(directories: tuple[Path, ...], progress: Progress) -> Bandwidth:
 
 
 def _with_rag(row: Scenario, order: Order) -> Scenario:
-    if row.name not in NINE:
+    if row.name not in default_names():
         return row
     retrieval = {"enable_rag": True, "rag_num_docs": order.wishes.rag_docs}
     return replace(row, settings={**row.settings, **retrieval})

@@ -1,9 +1,11 @@
 """Scenarios: YAML files of named runs, built in or the user's own, filled in for this machine."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +23,9 @@ from kvspill.result.cautions import counted
 from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
-NINE = (
-    "gpu-only",
-    "cpu-only",
-    "storage-only",
-    "gpu-cpu",
-    "cpu-storage",
-    "gpu-cpu-storage",
-    "storage-saturation",
-    "production",
-    "autoscale",
-)
-SMOKE = "smoke"
 _SCENARIOS = Path(__file__).parent / "scenarios"
-_FIRST = ("capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines")
-FURTHER = (
-    *_FIRST,
-    *sorted({path.stem for path in _SCENARIOS.glob("*.yaml")} - {*NINE, *_FIRST, SMOKE}),
-)
-"""All other files of the folder; those that are not named here come last."""
-_ALIASES = {
-    "gpu": "gpu-only",
-    "cpu": "cpu-only",
-    "storage": "storage-only",
-    "gpu+cpu": "gpu-cpu",
-    "cpu+storage": "cpu-storage",
-    "gpu+cpu+storage": "gpu-cpu-storage",
-    "three-tier": "gpu-cpu-storage",
-    "saturation": "storage-saturation",
-    "realistic": "production",
-    "autoscaling": "autoscale",
-    "qos-autoscale": "autoscale",
-    "capacity": "capacity-autoscale",
-    "mlperf": "mlperf_submission",
-}
+BY_DEFAULT, WITH_ALL, BY_NAME = "by default", "with all", "by name"
+"""When a built-in file runs: without a name, with `all`, or only by its name."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _OWN_KEYS = ("output", "quiet", "debug", "log_ops", "xlsx_output")
@@ -74,30 +45,47 @@ class Scenario:
     """What was changed to fit this machine."""
 
 
-def builtin_names() -> tuple[str, ...]:
-    return (*NINE, *FURTHER, SMOKE)
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A scenario file that comes with kvspill, and when it runs."""
+
+    path: Path
+    runs: str
+    order: float
+    aliases: tuple[str, ...]
+
+
+@cache
+def builtins() -> Mapping[str, Builtin]:
+    """By name and in their order. They are found by listing the folder: a new file is a new scenario."""
+    found = []
+    for path in _SCENARIOS.glob("*.yaml"):
+        data = read_yaml(str(path), "scenario file").data
+        runs, order = data.get("runs", WITH_ALL), data.get("order", math.inf)
+        found.append(Builtin(path, runs, order, tuple(data.get("aliases", ()))))
+    return {item.path.stem: item for item in sorted(found, key=lambda item: (item.order, item.path.stem))}
+
+
+def default_names() -> tuple[str, ...]:
+    """What a suite runs where nothing is named."""
+    return tuple(name for name, item in builtins().items() if item.runs == BY_DEFAULT)
 
 
 def builtin_text(name: str) -> str:
     """The YAML of a built-in scenario, to be copied and changed."""
     found = canonical(name)
     if found is None:
-        raise UsageError(f"{shown(name)}: no built-in scenario; choose {', '.join(builtin_names())}")
-    return _resource(found).read_text(encoding="utf-8")
-
-
-def _resource(name: str) -> Path:
-    return _SCENARIOS / f"{name}.yaml"
+        raise UsageError(f"{shown(name)}: no built-in scenario; choose {', '.join(builtins())}")
+    return builtins()[found].path.read_text(encoding="utf-8")
 
 
 def canonical(word: str) -> str | None:
     """The built-in scenario that a word means, or None."""
     plain = word.strip().lower()
     for candidate in (plain, plain.replace("_", "-"), plain.replace("-", "_")):
-        if candidate in builtin_names():
-            return candidate
-        if candidate in _ALIASES:
-            return _ALIASES[candidate]
+        for name, item in builtins().items():
+            if candidate == name or candidate in item.aliases:
+                return name
     return None
 
 
@@ -107,21 +95,19 @@ def is_file(word: str) -> bool:
 
 
 def select(words: Iterable[str]) -> list[Scenario]:
-    """The scenarios that these names and files stand for, in their order; none means the nine."""
-    wanted = [word for word in words if word.strip()] or list(NINE)
+    """The scenarios that these names and files stand for, in their order; none means the default ones."""
+    wanted = [word for word in words if word.strip()] or default_names()
     found: list[Scenario] = []
     for word in wanted:
         if word.lower() == "all":
-            found += [row for name in (*NINE, *FURTHER) for row in load(_resource(name))]
+            found += [row for item in builtins().values() if item.runs != BY_NAME for row in load(item.path)]
         elif (name := canonical(word)) is not None:
-            found += load(_resource(name))
+            found += load(builtins()[name].path)
         elif is_file(word):
             found += load(Path(word))
         else:
-            near = difflib.get_close_matches(word, [*builtin_names(), "all", "mlperf"], n=1, cutoff=0.5)
-            hint = (
-                f"did you mean {near[0]}?" if near else f"choose {', '.join(builtin_names())}, all or a file"
-            )
+            near = difflib.get_close_matches(word, [*builtins(), "all", "mlperf"], n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(builtins())}, all or a file"
             raise UsageError(f"{shown(word)}: unknown scenario; {hint}")
     names = [row.name for row in found]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -133,7 +119,7 @@ def select(words: Iterable[str]) -> list[Scenario]:
 def load(path: Path) -> list[Scenario]:
     """The scenarios of one file, checked as far as that is possible before they are filled in."""
     file = read_yaml(str(path), "scenario file")
-    unknown = sorted(set(file.data) - {"common", "scenarios", "title"})
+    unknown = sorted(set(file.data) - {"common", "scenarios", "title", "order", "runs", "aliases"})
     if unknown:
         raise UsageError(
             f"{file.where((unknown[0],))}: {shown(unknown[0])}: unknown key; a scenario file has "

@@ -10,11 +10,11 @@ from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.suite import scenario as module
 from kvspill.suite.scenario import (
-    FURTHER,
-    NINE,
-    builtin_names,
+    BY_NAME,
     builtin_text,
+    builtins,
     canonical,
+    default_names,
     fill,
     load,
     missing_flags,
@@ -31,19 +31,22 @@ def filled(name: str, found: Sizes | None = None) -> list[module.Scenario]:
 
 
 def test_nothing_named_means_the_nine_in_their_order() -> None:
-    assert [row.name for row in select([])] == list(NINE)
-    assert len(NINE) == 9
+    tiers = ["gpu-only", "cpu-only", "storage-only", "gpu-cpu", "cpu-storage", "gpu-cpu-storage"]
+    nine = [*tiers, "storage-saturation", "production", "autoscale"]
+    assert [row.name for row in select([])] == list(default_names()) == nine
+    further = ["capacity-autoscale", "mlperf_submission", "rag", "kitchen-sink", "engines", "smoke"]
+    assert list(builtins()) == [*nine, *further]
 
 
 def test_all_adds_the_further_ones() -> None:
     names = [row.name for row in select(["all"])]
-    assert names[:9] == list(NINE)
+    assert names[:9] == list(default_names())
     assert {"capacity-autoscale", "mlperf-8b", "mlperf-70b", "rag", "kitchen-sink", "engine-vllm-fs"} <= set(
         names
     )
 
 
-@pytest.mark.parametrize("name", [*NINE, *FURTHER, "smoke"])
+@pytest.mark.parametrize("name", list(builtins()))
 def test_every_built_in_scenario_is_valid_or_names_what_is_missing(name: str) -> None:
     for row in filled(name):
         if missing_flags(row.settings):
@@ -53,7 +56,7 @@ def test_every_built_in_scenario_is_valid_or_names_what_is_missing(name: str) ->
 
 
 def test_memory_scenarios_have_no_storage_and_storage_only_has_no_memory() -> None:
-    configs = {name: to_config(filled(name)[0]) for name in NINE[:6]}
+    configs = {name: to_config(filled(name)[0]) for name in default_names()[:6]}
     assert [name for name, config in configs.items() if config.storage_tier == "off"] == [
         "gpu-only",
         "cpu-only",
@@ -117,7 +120,7 @@ def test_an_unknown_name_suggests_a_near_one() -> None:
 
 
 def test_the_shown_text_is_a_file_that_loads_again(tmp_path: Path) -> None:
-    for name in builtin_names():
+    for name in builtins():
         (tmp_path / "mine.yaml").write_text(builtin_text(name))
         assert [row.name for row in load(tmp_path / "mine.yaml")] == [row.name for row in select([name])]
 
@@ -182,3 +185,26 @@ def test_whatever_a_file_says_the_answer_is_a_configuration_or_one_line(
     except KvspillError as error:
         said = str(error)
     assert "\n" not in said
+
+
+def test_a_new_file_in_the_folder_is_a_new_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    for item in builtins().values():
+        (folder / item.path.name).write_text(item.path.read_text())
+    (folder / "mine.yaml").write_text("scenarios: [{name: mine, config: {num_users: 3}}]")
+    monkeypatch.setattr(module, "_SCENARIOS", folder)
+    builtins.cache_clear()
+    try:
+        assert [row.name for row in select(["mine"])] == ["mine"]
+        assert list(builtins())[-1] == "mine"
+        assert "mine" in [row.name for row in select(["all"])]
+        assert "mine" not in default_names()
+    finally:
+        builtins.cache_clear()
+
+
+def test_names_and_aliases_of_built_in_scenarios_are_unique() -> None:
+    words = [word for name, item in builtins().items() for word in (name, *item.aliases)]
+    assert len(words) == len(set(words))
+    assert [name for name, item in builtins().items() if item.runs == BY_NAME] == ["smoke"]
