@@ -1,10 +1,13 @@
-"""Writes docs/metrics.md from the metrics themselves: `python -m kvspill.report.docs > docs/metrics.md`."""
+"""Writes pages from the objects themselves: `python -m kvspill.report.docs metrics > docs/metrics.md`."""
 
+import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from kvspill.result.catalog_cache import CACHE_METRICS
 from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, LATENCIES, THROUGHPUT
 from kvspill.result.catalog_tiers import TIERS, VOLUMES
+from kvspill.result.cautions import EVERYTHING, KINDS, Severity, Spoils
 from kvspill.result.metrics import AXES, Metric
 
 _HEAD = """\
@@ -22,20 +25,50 @@ look at it, and when it misleads.
   `cpu`, `{size}` is `p50` or `p95`.
 - Latencies of requests are objects with the same statistics. `mean` and `max` are exact; percentiles are
   the nearest rank (the smallest value that so many percent do not exceed), to three significant digits.
+- Service classes (`qos_metrics`) are judged by what queue and storage add: end-to-end without the generation
+  of the request and of the turn that it waited for. End-to-end stands beside it. Below 50 requests, and where
+  the offered load is above what a device without delay could serve, there is no verdict.
 - Bold metrics are those by which trials are compared.
 
 In the result, `metrics` has every value with its unit; `summary` and `summary.cache_stats` have them under
-the names and in the shape that readers of `kv-cache.py` results expect.
+the names and in the shape that readers of `kv-cache.py` results expect; what was not measured is absent from
+`summary.cache_stats`. [result.schema.json](result.schema.json) describes the whole file.
 
 | looking for | at these |
 | --- | --- |
 | the drive itself, no memory tier | `decode_bytes_read_gb`, `avg_throughput_tokens_per_sec`, bandwidths |
 | the drive behind some DRAM | `storage_throughput_tokens_per_sec`, `storage_read_device_p95_ms` |
-| what a user feels | `end_to_end_latency_ms`, `qos_metrics` |
+| what a user feels | `end_to_end_latency_ms`, `ttft_ms`, `tpot_ms` |
+| what the drive and the queue add to that | `added_latency_ms`, `qos_metrics` |
 | overload | `queue_wait_ms`, `honesty.offered_load` |
 | whether the cache is large enough | `reuse_hit_rate`, `storage_evicted_entries` |
 | what the software adds | `storage_read_host_p95_ms`, `other_ms`, `honesty.cpu_seconds_per_gib` |
 """
+
+_WARNINGS_HEAD = """\
+# Warnings
+
+This page is made from the code that raises the warnings. In a result each has its code, a message with the
+figures (here in braces), a remedy, its severity and what it touches. A code that is not listed comes from a
+backend that is not ours: a note.
+"""
+_SEVERITIES = {
+    Severity.INVALID: "Something failed, or the run did not get to its end: the figures don't stand. "
+    "Operations, requests and I/O that failed or hung make a result `faulty`: it is said in the first line, "
+    "no criterion is passed, and `compare`, the suite's advice and a submission refuse it by name.",
+    Severity.SERIOUS: "The figures are of something else than the devices under this load. A page says "
+    "these above its figures.",
+    Severity.NOTE: "The figures stand; this belongs beside them.",
+}
+_PLACE = re.compile(r"\{(\w+)[^}]*\}")
+"""A place for a figure: how it is written is of no interest to a reader."""
+_USES = {
+    Spoils.RANK: "a rank",
+    Spoils.COMPARISON: "a comparison",
+    Spoils.SUBMISSION: "a submission",
+    Spoils.ADVICE: "advice",
+    Spoils.CERTAINTY: "more than provisional advice",
+}
 
 _SECTIONS: tuple[tuple[str, Sequence[Metric]], ...] = (
     ("Throughput", THROUGHPUT),
@@ -67,5 +100,26 @@ def _lines() -> Iterator[str]:
     )
 
 
+def warnings_page() -> str:
+    """The page of warnings."""
+    return "\n".join(_warning_lines()) + "\n"
+
+
+def _warning_lines() -> Iterator[str]:
+    yield _WARNINGS_HEAD.rstrip()
+    for severity in Severity:
+        yield f"\n## {severity.value.capitalize()}\n\n{_SEVERITIES[severity]}\n"
+        yield "| code | says | do | puts in doubt | not to be used for |"
+        yield "| --- | --- | --- | --- | --- |"
+        for kind in (item for item in KINDS.values() if item.severity is severity):
+            touches = "every figure" if kind.touches == EVERYTHING else ", ".join(kind.touches) or "no figure"
+            uses = ", ".join(_USES[use] for use in kind.spoils)
+            words = (_PLACE.sub(r"{\1}", text) for text in (kind.message, kind.remedy))
+            yield f"| `{kind.code}` | {' | '.join(words)} | {touches} | {uses} |"
+
+
+PAGES = {"metrics": metrics_page, "warnings": warnings_page}
+
+
 if __name__ == "__main__":
-    print(metrics_page(), end="")
+    print(PAGES[sys.argv[1]](), end="")

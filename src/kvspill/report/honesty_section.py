@@ -3,39 +3,47 @@
 from collections.abc import Iterator
 
 from kvspill.report.parts import NONE, Part, duration, number, pairs, share, title, volume
+from kvspill.result.cautions import counted
 from kvspill.result.schema import CeilingShare, Honesty, Result
 
 
 def honesty_section(result: Result) -> Iterator[Part]:
     block, steady = result.honesty, result.steady_state
     yield title("HONESTY")
-    counted, lag, late, ceiling = (
-        block.bytes,
-        block.event_loop_lag_ms,
-        block.arrival_lateness_ms,
-        block.ceiling,
-    )
-    written = counted.asked_written_bytes, counted.device_written_bytes
+    nbytes, ceiling = block.bytes, block.ceiling
+    lag, late = block.event_loop_lag_ms, block.arrival_lateness_ms
+    written = nbytes.asked_written_bytes, nbytes.device_written_bytes
     yield pairs(
         (
-            ("Asked of storage, read", _against(counted.asked_read_bytes, counted.device_read_bytes)),
+            ("Asked of storage, read", _against(nbytes.asked_read_bytes, nbytes.device_read_bytes)),
             ("Asked of storage, written", _against(*written)),
-            ("Read from the page cache", share(counted.page_cache_read_share)),
+            ("Read from the page cache", share(nbytes.page_cache_read_share)),
             ("O_DIRECT", _opened_direct(block)),
             ("Every block verified", _yes_no(block.verified)),
             ("Offered load / null capacity", number(block.offered_load.ratio)),
-            ("Arrivals late by (p99)", duration(late["p99"]) if late else _nobody_waited(result)),
+            ("Arrivals late by (p99)", duration(late["p99"]) if late else _no_server_waited(result)),
             ("Event loop lag (p99)", duration(lag["p99"]) if lag else NONE),
             ("Ceiling without a device", _ceiling(ceiling)),
             ("Client bound", _yes_no(ceiling.client_bound) if ceiling else NONE),
             ("CPU seconds per GiB", number(block.cpu_seconds_per_gib, digits=3)),
             ("Peak resident memory", volume(block.peak_resident_bytes)),
+            ("In flight at the end", _in_flight(result)),
             ("Steady state", NONE if steady is None else steady.verdict),
         )
     )
 
 
-def _nobody_waited(result: Result) -> str:
+def _in_flight(result: Result) -> str:
+    """Operations that the end of the window found under way; they are in the latencies with their age."""
+    rows = result.in_flight_at_end
+    if rows is None:
+        return NONE
+    count = sum(row.count for row in rows)
+    oldest_ms = max((row.oldest_ms or 0.0 for row in rows), default=0.0)
+    return f"{counted(count, 'operation')}, the oldest for {duration(oldest_ms)}" if count else "none"
+
+
+def _no_server_waited(result: Result) -> str:
     """Arrivals are timed where a server waits for them; in an overload none does."""
     return NONE if result.simulated or not result.honesty.requests.arrived else "no server waited"
 

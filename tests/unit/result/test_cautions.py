@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.report.docs import warnings_page
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.result.cautions import EVERYTHING, KINDS, Kind, Severity, Spoils, noted, that_spoil
@@ -56,3 +57,10 @@ def test_a_new_warning_is_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a_new_one" in cell.doubts
     assert "a_new_one" not in doubts_of_all(result)
     assert [banner.message for banner in banners(shown) if banner.code == "a_new_one"] == ["Seen 3 times."]
+
+
+def test_the_page_of_warnings_is_the_one_that_the_code_makes() -> None:
+    page = Path(__file__).parents[3] / "docs" / "warnings.md"
+    assert page.read_text() == warnings_page(), (
+        "run: python -m kvspill.report.docs warnings > docs/warnings.md"
+    )

@@ -185,4 +185,4 @@ def test_every_metric_has_a_unit_a_formula_and_both_warnings() -> None:
 
 def test_the_page_of_metrics_is_the_one_that_the_code_makes() -> None:
     page = Path(__file__).parents[3] / "docs" / "metrics.md"
-    assert page.read_text() == metrics_page(), "run: python -m kvspill.report.docs > docs/metrics.md"
+    assert page.read_text() == metrics_page(), "run: python -m kvspill.report.docs metrics > docs/metrics.md"
