@@ -11,6 +11,7 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.records import Tier
 from kvspill.run import trial
+from kvspill.run.backends import open_backends
 from sim.hazards import HazardousDevice, Hazards
 
 RUN = ["simulate", "--model", "tiny-1b", "--num-users", "20", "--cpu-mem-gb", "0", "--duration", "30"]
@@ -23,11 +24,10 @@ Printed = pytest.CaptureFixture[str]
 @pytest.fixture
 def hazardous(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hazards], None]:
     """Gives every storage tier that is opened from now on these hazards."""
-    real_open = trial.open_backends
 
     def install(hazards: Hazards) -> None:
         def open_hazardous(config: Any, world: Any, *rest: Any) -> Any:
-            backends = real_open(config, world, *rest)
+            backends = open_backends(config, world, *rest)
             device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
             return {**backends, Tier.STORAGE: device}
 

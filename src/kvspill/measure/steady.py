@@ -20,7 +20,7 @@ known better than this, nobody can say that the rate was steady."""
 
 
 def steady_state(
-    columns: Mapping[str, Sequence[int]], window_seconds: float, step_seconds: int = 1
+    columns: Mapping[str, Sequence[float]], window_seconds: float, step_seconds: int = 1
 ) -> dict[str, Any]:
     """Judge the rates of tokens and of bytes on the timeline (warm-up is not in it)."""
     whole_steps = int(window_seconds + 1e-9) // step_seconds

@@ -296,7 +296,7 @@ def test_the_most_of_the_storage_is_looked_for_in_every_row_stage_and_the_idle_p
 
 
 def test_a_search_with_thin_evidence_has_no_verdict() -> None:
-    classes = {"interactive": {}, "batch": {}}
+    classes: dict[str, Any] = {"interactive": {}, "batch": {}}
     found: dict[str, Any] = {
         "concluded": True,
         "users": 9,

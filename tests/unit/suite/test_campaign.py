@@ -9,6 +9,7 @@ import pytest
 from kvspill.errors import KvspillError, UsageError
 from kvspill.result.schema import Result
 from kvspill.run.progress import Progress
+from kvspill.run.runner import run_trials
 from kvspill.suite import campaign
 from kvspill.suite.campaign import finish, run_rows
 from kvspill.suite.manifest import Manifest, RowStatus, load, locked, new_manifest, read_result, save
@@ -34,7 +35,7 @@ def suite(*names: str) -> Manifest:
 
 def troubled(monkeypatch: pytest.MonkeyPatch, trouble: dict[int, Any]) -> None:
     """Let the n-th row raise, or change its result."""
-    real, calls = campaign.run_trials, iter(range(100))
+    real, calls = run_trials, iter(range(100))
 
     def run(*args: Any) -> Result:
         bad = trouble.get(next(calls))

@@ -100,8 +100,9 @@ def test_noise_alone_recommends_nothing() -> None:
 
 def test_runs_of_another_length_memory_or_arrival_are_not_the_same_configuration() -> None:
     for name, first, second in (("duration", 60, 20), ("gpu_mem_gb", 0, 8), ("arrival", "open", "closed")):
+        settings: list[dict[str, Any]] = [{name: first}, {name: second}]
         with pytest.raises(UsageError, match=rf"{name} is {first} and {second}"):
-            discover("f", of_models(3, **{name: first}), "s", of_models(3, **{name: second}))
+            discover("f", of_models(3, **settings[0]), "s", of_models(3, **settings[1]))
     # A table that doesn't record the length can't be held against it.
     assert discover("f", of_models(3, duration=60), "s", of_models(3)).pairs == 3
 

@@ -56,7 +56,7 @@ def test_every_setting_that_varies_is_matched_and_not_taken_for_a_repeat() -> No
         ]
         for _ in range(2)
     ]
-    found = compare(*sides)
+    found = compare(sides[0], sides[1])
     # The personas follow from the preset: naming them too would only make the line longer.
     assert (found.configurations, found.matched_by) == (2, ("workload_preset",))
 
