@@ -40,7 +40,8 @@ def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
     answer = steps[-1]
     lever = _lever(answer)
     yield "Mode", str(answer["mode"])
-    unit = "users" if lever == "users" else "times the given speed"
+    one = answer[lever] == 1
+    unit = ("user" if one else "users") if lever == "users" else "times the given speed"
     yield "Answer", "none" if answer[lever] is None else f"{answer[lever]:,g} {unit}"
     yield "Reason", str(answer["reason"])
     if answer.get("saturation") is not None:

@@ -202,14 +202,18 @@ def _cache(result: Result) -> Iterator[Part]:
     def count(name: str) -> str:
         return number(result.number(name), digits=0)
 
+    def hits(name: str, one: str = "hit", many: str = "hits") -> str:
+        return counted(int(result.number(name) or 0), one, many)
+
     yield title("CACHE TYPE BREAKDOWN")
-    errors = f", {count('cache_errors')} errors" if result.number("cache_errors") else ""
-    counts = f"{count('cache_hits')} hits, {count('cache_misses')} misses{errors}"
+    failed = result.number("cache_errors")
+    errors = f", {counted(int(failed), 'error')}" if failed else ""
+    counts = f"{hits('cache_hits')}, {hits('cache_misses', 'miss', 'misses')}{errors}"
     yield pairs(
         (
             ("Cache hit rate", f"{share(result.number('cache_hit_rate'))} ({counts})"),
             ("Without decode re-reads", share(result.number("reuse_hit_rate"))),
-            ("System prompt", f"{count('system_prompt_hits')} hits, seen {count('system_prompt_reuse')}"),
+            ("System prompt", f"{hits('system_prompt_hits')}, seen {count('system_prompt_reuse')}"),
             ("Common phrase hits", count("common_phrase_hits")),
             ("Multi-turn hits", count("multi_turn_hits")),
             ("User cache hits", count("user_cache_hits")),

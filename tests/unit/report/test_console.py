@@ -5,7 +5,7 @@ import io
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import Tier, Verb
+from kvspill.records import HitType, Lookup, Outcome, Purpose, Tier, Verb
 from kvspill.report.console import print_summary, render_summary
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
@@ -178,3 +178,12 @@ def test_ttft_and_tpot_stand_in_the_breakdown_s12() -> None:
 def test_one_user_is_no_users() -> None:
     assert ", 1 user, " in render_summary(built(config=Config(num_users=1)))
     assert ", 2 users, " in render_summary(built(config=Config(num_users=2)))
+
+
+def test_one_hit_is_no_hits() -> None:
+    recorder = filled_recorder()
+    recorder.lookup(Lookup(ns(13), Purpose.PROMPT, HitType.SYSTEM, Outcome.HIT, Tier.STORAGE))
+    assert "1 hit, seen 2" in render_summary(built(recorder))
+    step = {"mode": "capacity", "users": 1, "reason": "Peak capacity found", "concluded": True}
+    text = render_summary(built(autoscaling=[step], users=1))
+    assert "Answer                          1 user\n" in text

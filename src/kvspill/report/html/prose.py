@@ -56,7 +56,7 @@ def search_sentence(result: Result) -> str:
         return ""
     last = steps[-1]
     by_users = lever in ("users", "num_users")
-    unit = "users" if by_users else "times the given speed"
+    unit = ("user" if last[lever] == 1 else "users") if by_users else "times the given speed"
     reason = str(last.get("reason", "")).rstrip(".")
     answer = f"{_level(last[lever])} {unit}"
     if last.get("concluded", True):
