@@ -64,8 +64,8 @@ class Brute:
             users = math.ceil(users * (1 + COARSE))
         first, last = max(1, math.floor(users / (1 + COARSE) ** 2)), math.ceil(users * (1 + COARSE / 2))
         counts = sorted({*range(first, last + 1, max(1, round(FINE * users))), users})
-        passed = [count for count in counts if self.run(count)[which] <= limit]
-        failed = [count for count in counts if self.run(count)[which] > limit]
+        passed: list[int] = [count for count in counts if self.run(count)[which] <= limit]
+        failed: list[int] = [count for count in counts if self.run(count)[which] > limit]
         return round((max(passed, default=first) + min(failed) - 1) / 2)
 
 
@@ -92,7 +92,7 @@ def main() -> None:
                 ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")
 
 
-def row(directory: Path, model: str, speed: float, mode: str, known: int | None) -> None:
+def row(directory: Path, model: str, speed: float, mode: str, known: float | None) -> None:
     """Search and print how near it came."""
     config = search_config(directory, model, speed, mode, slo_classes=",".join(SLO_CLASSES))
     before = time.process_time()

@@ -109,7 +109,7 @@ class Tier:
 async def compare(args: argparse.Namespace) -> list[tuple[str, ...]]:
     threads = args.threads or len(os.sched_getaffinity(0))
     copy = plain_copy(threads)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for entry_mib, in_flight in args.shapes:
         arena_bytes = 2 * in_flight * entry_mib * MIB
         tier = Tier(arena_bytes, entry_mib * MIB, in_flight, args.threads)

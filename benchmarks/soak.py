@@ -25,6 +25,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan
+from kvspill.run.stages import Policy, Stages
 from kvspill.run.trial import run_trial
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.engine import Engine
@@ -65,8 +66,9 @@ class SoakProgress(Progress):
         world: World,
         config: Config,  # noqa: ARG002 - asked for by the run
         engine: Engine,
-        recorder: Recorder,
+        stages: Stages,
         cache: Cache,
+        policy: Policy,  # noqa: ARG002 - asked for by the run
     ) -> None:
         start_ns = world.now_ns()
         while True:
@@ -74,7 +76,8 @@ class SoakProgress(Progress):
             gc.collect()
             entries = sum(len(tier.residents) for tier in cache.tiers)
             at_seconds = (world.now_ns() - start_ns) / NS_PER_SEC
-            bounded = buffered_bytes(recorder) + remembered_bytes()
+            recorder = stages.measuring
+            bounded = (0 if recorder is None else buffered_bytes(recorder)) + remembered_bytes()
             self.samples.append(Sample(at_seconds, resident_bytes(), bounded, entries, engine.completed))
 
 

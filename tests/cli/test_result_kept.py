@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from kvspill.cli import measuring
 from kvspill.cli.main import main
+from kvspill.run.runner import run_trials
 
 RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode", "none", "--quiet"]
 
@@ -29,8 +31,8 @@ def test_a_result_whose_place_became_unwritable_is_kept_elsewhere_and_the_error_
 ) -> None:
     full = tmp_path / "out"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(measuring.tempfile, "tempdir", None)
-    real_run = measuring.run_trials
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    real_run = run_trials
 
     def run_then_fill(*arguments: Any) -> Any:
         result = real_run(*arguments)

@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class TestFiles(BackendSuite):
     plugin = files.PLUGIN
 
-    @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+    @pytest.fixture(params=list(VARIANTS.values()), ids=list(VARIANTS))
     def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
         chosen: dict[str, Any] = request.param
         if chosen.get("io_engine") == "io_uring":

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from kvspill.config import Config
-
-_KEY = pytest.StashKey[Counter]()
+_KEY = pytest.StashKey[Counter[str]]()
 
 
 @pytest.fixture
@@ -16,7 +14,7 @@ def tally(request: Any) -> Any:
     return request.config.stash.setdefault(_KEY, Counter())
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     counts = config.stash.get(_KEY, Counter())
     if counts:
         terminalreporter.write_line(f"fuzz inputs tried: {counts.total():,}")

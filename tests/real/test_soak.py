@@ -27,7 +27,7 @@ class Sampler(Progress):
     def __init__(self, interval_seconds: Any) -> None:
         super().__init__(quiet=True)
         self.interval_ns = round(interval_seconds * NS_PER_SEC)
-        self.samples = []
+        self.samples: list[Any] = []
 
     async def watch(self, world: World, _config: Any, engine: Any, *_rest: Any) -> None:
         while True:
@@ -38,6 +38,7 @@ class Sampler(Progress):
 
 
 def soak(config: Config, simulated: Any) -> Any:
+    assert config.duration is not None
     sampler = Sampler(config.duration / SAMPLES)
     result = run_trial(make_plan(config, simulated), sampler).document()
     assert result["honesty"]["errors"] == []

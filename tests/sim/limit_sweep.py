@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvspill.config import Config
-from kvspill.records import GIB, NS_PER_SEC, OpRecord, QoS, RequestRecord, Tier, Verb
+from kvspill.records import GIB, NS_PER_SEC, Eviction, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
@@ -98,7 +98,7 @@ def search_config(directory: Path, model: str, speed_gib_per_sec: float, mode: s
     return sweep_config(model, **values)
 
 
-def search(config: Config) -> dict:
+def search(config: Config) -> dict[str, Any]:
     """The result of a simulated run."""
     return run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True)).document()
 
@@ -122,7 +122,7 @@ class Rows:
 
     def lookup(self, lookup: Any) -> None: ...
 
-    def eviction(self, eviction: str) -> None: ...
+    def eviction(self, eviction: Eviction) -> None: ...
 
     def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 

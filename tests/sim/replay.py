@@ -1,7 +1,7 @@
 """Serves hand-made requests in virtual time: the engine, an I/O model and a cache over modelled tiers."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
@@ -12,6 +12,7 @@ from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, IoOptions, make_io_model
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import NULL, DeviceModel
+from kvspill.workload.base import Workload
 from kvspill.world import World, run_virtual
 from sim.harness import Oracle, make_policy
 
@@ -23,7 +24,7 @@ class Listed:
     """A workload of given requests; each user's in the order of their times."""
 
     def __init__(self, requests: Any) -> None:
-        self._sessions = {}
+        self._sessions: dict[int, list[Request]] = {}
         for request in requests:
             self._sessions.setdefault(request.user, []).append(request)
         self.users = max(self._sessions, default=0) + 1
@@ -65,7 +66,7 @@ def request(
         0,
         turn,
         QoS.BATCH,
-        at_ms * 1_000_000,
+        round(at_ms * 1_000_000),
         0,
         context,
         5,
@@ -106,7 +107,7 @@ def replay(
         replayed.model = make_io_model(name, IoOptions(TOKEN_BYTES, block_tokens=10, **options))
         replayed.engine = Engine(
             world,
-            Listed(requests),
+            cast(Workload, Listed(requests)),
             replayed.model,
             replayed.cache,
             generation or Generation(0),

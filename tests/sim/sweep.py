@@ -24,6 +24,7 @@ from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
 from kvspill.run import stages, trial
+from kvspill.run.build import build_cache as real_build_cache
 from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
@@ -214,7 +215,6 @@ def run_scenario(scenario: Scenario) -> Outcome:
             failed=facts.failed, completed=facts.completed, interrupted=facts.interrupted, warnings=[]
         )
 
-    real_build_cache = trial.build_cache
     plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
     parts: dict[str, Any] = {"open_backends": open_devices, "build_cache": build_cache, "build_result": judge}
     with mock.patch.multiple(trial, **parts), mock.patch.object(stages, "Recorder", make_auditor):

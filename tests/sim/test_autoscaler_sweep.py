@@ -92,7 +92,7 @@ def test_the_answers_of_brute_force_still_hold(tmp_path: Path, model: Any, speed
 
     def late(users: int) -> float:
         found = run(users)
-        return max(found.late_share(limit_ms, qos) for qos in SLO_CLASSES.values())
+        return float(max(found.late_share(limit_ms, qos) for qos in SLO_CLASSES.values()))
 
     assert run(math.floor(known["qos"] * 0.93)).saturation <= TARGET
     assert run(math.ceil(known["qos"] * 1.07)).saturation > TARGET
@@ -115,7 +115,7 @@ def test_interactive_never_waits_longer_than_batch_where_servers_are_few(
     """
     config = sweep_config(model, arrival=arrival, servers=max(2, users // 8), disable_multi_turn=False)
     found = fixed_users(config, speed, users, seconds=80_000 / users**1.5, warm=10)
-    waits = {qos: [] for qos in QoS}
+    waits: dict[QoS, list[float]] = {qos: [] for qos in QoS}
     for record in found.rows.requests:
         waits[record.request.qos].append(record.queue_ns)
     for qos, age_ns in found.unfinished:

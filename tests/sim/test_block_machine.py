@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.tier import State, TierState
-from kvspill.records import HitType, Outcome, Purpose, Tier, Verb
+from kvspill.records import Eviction, HitType, OpRecord, Outcome, Purpose, Tier, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import VirtualLoop, World
@@ -34,7 +34,7 @@ class BlockOracle(Oracle):
 
     def __init__(self) -> None:
         super().__init__()
-        self.objects = {}
+        self.objects: dict[tuple[Tier, str, int], OpRecord] = {}
 
     def one_op(self, record: Any) -> None:
         self.ops.append(record)
@@ -44,7 +44,7 @@ class BlockOracle(Oracle):
         elif record.verb is Verb.DELETE and record.completion.error is None:
             del self.objects[place]
 
-    def eviction(self, eviction: str) -> None:
+    def eviction(self, eviction: Eviction) -> None:
         self.evictions.append(eviction)
 
 
@@ -95,8 +95,8 @@ class BlockMachine(RuleBasedStateMachine):
             return Cache(tiers, self.oracle, self.world.now_ns, options)
 
         self.cache = self.loop.run_until_complete(build())
-        self.tasks = []
-        self.loading = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.loading: list[Any] = []
 
     def spawn(self, coroutine: Any) -> None:
         self.tasks.append(self.loop.create_task(coroutine))

@@ -47,9 +47,9 @@ class CacheMachine(RuleBasedStateMachine):
             )
 
         self.cache, self.oracle = self.loop.run_until_complete(build())
-        self.tasks = []
-        self.writing = set()
-        self.pinned = []
+        self.tasks: list[Any] = []
+        self.writing: set[Any] = set()
+        self.pinned: list[Any] = []
 
     def spawn(self, coroutine: Any) -> None:
         self.tasks.append(self.loop.create_task(coroutine))

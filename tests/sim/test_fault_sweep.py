@@ -24,7 +24,7 @@ DEFECT_SEEDS = range(30)
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_no_fault_breaks_a_ledger_or_invents_a_hit(first: int) -> None:
-    faults = Counter()
+    faults: Counter[str] = Counter()
     for seed in range(first, first + PER_TEST):
         faults += sweep.run_seed(seed).faults
     assert len(faults) >= 8, "these seeds inject too few kinds of faults to prove anything"
@@ -44,14 +44,14 @@ def test_the_printed_command_replays_a_seed_exactly(seed: int) -> None:
 
 
 def forget_to_free(real: Any) -> Any:
-    def take(self, nbytes: int) -> None:
+    def take(self: Any, nbytes: int) -> None:
         real(self, nbytes if nbytes > 0 else 0)
 
     return take
 
 
 def free_too_early(real: Any) -> Any:
-    async def delete(self, tier: Any, *rest: Any) -> Any:
+    async def delete(self: Any, tier: Any, *rest: Any) -> Any:
         tier.take(-1)
         return await real(self, tier, *rest) - 1
 
@@ -59,7 +59,7 @@ def free_too_early(real: Any) -> Any:
 
 
 def call_failures_hits(real: Any) -> Any:
-    async def load(self, entries: Any, kinds: Any) -> Any:
+    async def load(self: Any, entries: Any, kinds: Any) -> Any:
         await real(self, entries, kinds)
         return [Outcome.HIT] * len(entries)
 
@@ -67,7 +67,7 @@ def call_failures_hits(real: Any) -> Any:
 
 
 def lose_a_request(real: Any) -> Any:
-    async def serve(self, request: Any, *rest: Any) -> Any:
+    async def serve(self: Any, request: Any, *rest: Any) -> Any:
         return await real(self, request, *rest) if request.turn != 1 else (0, 0)
 
     return serve

@@ -10,6 +10,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import Outcome, Purpose, Tier, Verb
 from kvspill.run import trial
+from kvspill.run.backends import open_backends
 from kvspill.run.progress import Progress
 from kvspill.serving.generation import Generation
 from kvspill.storage.backends.modelled import ModelledBackend
@@ -28,7 +29,7 @@ def failing(**shares: float) -> Callable[[ModelledBackend], Backend]:
 def simulated(shares: dict[str, float], **settings: Any) -> dict[str, Any]:
     usual = {"model": "tiny-1b", "num_users": 12, "cpu_mem_gb": 0, "duration": 60, "generation_mode": "fast"}
     config = Config(**usual | settings)
-    real_open = trial.open_backends
+    real_open = open_backends
 
     def open_failing(*arguments: Any) -> dict[Tier, Backend]:
         backends = real_open(*arguments)

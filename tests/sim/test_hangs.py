@@ -8,6 +8,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.run import trial
+from kvspill.run.backends import open_backends
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend
 from sim.hazards import HazardousDevice, Hazards
@@ -27,7 +28,7 @@ class HangsLate(HazardousDevice):
 def simulated(hazards: Hazards | None, **settings: Any) -> dict[str, Any]:
     usual = {"model": "tiny-1b", "num_users": 12, "cpu_mem_gb": 0, "generation_mode": "fast"}
     config = Config(**usual | {"duration": SECONDS} | settings)
-    real_open = trial.open_backends
+    real_open = open_backends
 
     def open_hanging(given: Config, world: Any, *rest: Any) -> dict[Tier, Backend]:
         backends = dict(real_open(given, world, *rest))

@@ -11,6 +11,7 @@ from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Tier
 from kvspill.run import trial
+from kvspill.run.backends import open_backends
 from kvspill.world import World
 from sim.hazards import HazardousDevice, Hazards, Outage
 
@@ -21,7 +22,7 @@ RUN += ["--storage-capacity-gb", "1", "--generation-mode", "fast", "--quiet"]
 @pytest.fixture
 def simulate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Runs a command line on a storage tier with hazards; returns its exit code and its result."""
-    real_open = trial.open_backends
+    real_open = open_backends
 
     def run(hazards: Any, *argv: Any) -> Any:
         def open_hazardous(config: Config, world: World, *rest: Any) -> Any:

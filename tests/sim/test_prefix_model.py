@@ -1,6 +1,7 @@
 """The prefix model on hand-made requests: what is loaded, recomputed, written, kept and dropped."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,8 @@ def test_every_block_is_a_lookup_found_or_not() -> None:
 
 def test_requests_at_the_same_moment_write_a_common_block_once_and_the_later_ones_find_it() -> None:
     """Whatever the device's speed: a block on its way is waited for."""
-    for device_options in ({}, {"device": SLOW}):
+    choices: tuple[dict[str, Any], ...] = ({}, {"device": SLOW})
+    for device_options in choices:
         done = replay([request(user, "ab" + str(user)) for user in range(5)], **device_options)
         assert done.bytes_of("write") == 7 * BLOCK
         assert done.bytes_of("read") == 8 * BLOCK

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from kvspill.run.search.baseline import probe_unloaded
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.stage import StageMeasure
 from kvspill.serving.population import LoadLimits, OpenPopulation
+from kvspill.workload.base import Workload
 from kvspill.world import World, run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search
 
@@ -111,7 +112,7 @@ def test_a_recording_that_is_held_back_goes_on_where_it_stood_still() -> None:
             return None
 
         limits = LoadLimits(0, 100 * NS_PER_SEC, None)
-        population = OpenPopulation(world, _EverySecond(), limits, arrive, always_idle)
+        population = OpenPopulation(world, cast(Workload, _EverySecond()), limits, arrive, always_idle)
         running = asyncio.ensure_future(population.run())
         await world.sleep_ns(round(2.5 * NS_PER_SEC))
         population.hold_back()

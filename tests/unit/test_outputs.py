@@ -136,9 +136,12 @@ def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_temporary_names_cannot_be_foreseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     real = os.replace
-    monkeypatch.setattr(
-        os, "replace", lambda source, target: (seen.append(source.name), real(source, target))
-    )
+
+    def noted(source: Path, target: Path) -> None:
+        seen.append(source.name)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", noted)
     for _ in range(2):
         write_whole(tmp_path / "result.json", "text")
     assert len(set(seen)) == 2

@@ -21,11 +21,11 @@ class DeviceModel:
     concurrency: int = 0
     """Transfers served at once; more wait in line. 0 means no limit."""
 
-    def read_ns(self, nbytes: int) -> float:
+    def read_ns(self, nbytes: float) -> float:
         """Time to read nbytes with the device to oneself, without latency."""
         return nbytes / (self.read_gib_per_sec * GIB) * 1e9
 
-    def write_ns(self, nbytes: int) -> float:
+    def write_ns(self, nbytes: float) -> float:
         """Time to write nbytes with the device to oneself, without latency."""
         return nbytes / (self.write_gib_per_sec * GIB) * 1e9
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import fio
+import lib.fio as fio
 from lib.shape import MIB, Cell, operations
 
 HERE = Path("/somewhere")

@@ -4,8 +4,8 @@ from itertools import islice
 
 import pytest
 
+import lib.fio as fio
 from kvspill.storage import jobs
-from lib import fio
 from lib.shape import LANES_PER_ENTRY, MIB, Cell, operations
 
 SHAPES = [(size * MIB, flight) for size in (2, 32, 256) for flight in (1, 8, 32)]

@@ -96,7 +96,8 @@ def test_without_eviction_nothing_is_named() -> None:
 def test_no_victim_ever_has_a_child_that_stays(name: Any, data: Any) -> None:
     """Against an oracle that knows the tree: random trees, uses and removals."""
     policy = make_policy(name, 100, leaf_first=True)
-    parents, chosen = {}, set()
+    parents: dict[str, str | None] = {}
+    chosen: set[str] = set()
     for step in range(data.draw(st.integers(1, 60))):
         action = data.draw(st.sampled_from(["insert", "insert", "touch", "victim", "remove"]))
         if action == "insert":

@@ -1,7 +1,7 @@
 """The rules of the cache, one by one (C1-C7), in virtual time."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +10,7 @@ from kvspill.cache.options import CacheOptions
 from kvspill.records import Eviction, HitType, OpRecord, Outcome, Purpose, Tier, Verb
 from kvspill.run.build import usable_bytes
 from kvspill.world import World, run_virtual
+from sim.faults import FaultyBackend
 from sim.harness import POLICY_NAMES, Oracle, check_quiet, make_cache, make_policy
 
 KIB4 = 4096
@@ -315,7 +316,7 @@ def test_a_failed_read_is_an_error_and_loses_the_entry() -> None:
 
     async def script(cache: Cache, _oracle: Any) -> Any:
         await put(cache, "a", 1)
-        cache.tiers[0].backend.probability["read"] = 1.0
+        cast(FaultyBackend, cache.tiers[0].backend).probability["read"] = 1.0
         return await get(cache, "a"), await get(cache, "a")
 
     assert play(script)[2] == (Outcome.ERROR, Outcome.MISS)
@@ -358,8 +359,8 @@ def test_every_policy_gives_up_only_what_may_go(name: Any) -> None:
 def test_policies_differ_in_what_is_coldest(name: str, order: str) -> None:
     """`a` came first and was used since."""
     policy = make_policy(name, 1000)
-    for key in "abcd":
-        policy.insert(key, 100)
+    for new in "abcd":
+        policy.insert(new, 100)
     policy.touch("a")
     left = []
     while (key := policy.victim(lambda _key: True)) is not None:

@@ -142,7 +142,7 @@ CONTRADICTIONS = [
 @pytest.mark.parametrize(("fields", "line"), CONTRADICTIONS)
 def test_contradictions_are_refused_with_one_line(fields: dict[str, object], line: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Config(**fields)  # type: ignore[arg-type]
+        Config(**fields)
     assert str(caught.value) == line
 
 

@@ -18,10 +18,10 @@ times = st.integers(0, ns(30))
 def ops(draw: st.DrawFn) -> OpRecord:
     submitted, started, finished = sorted(draw(st.tuples(times, times, times)))
     between = st.integers(started, finished)
-    pieces = tuple(
-        (*sorted((draw(between), draw(between))), draw(st.integers(1, 10**6)))
-        for _ in range(draw(st.integers(0, 3)))
-    )
+    pieces = []
+    for _ in range(draw(st.integers(0, 3))):
+        first, last = sorted((draw(between), draw(between)))
+        pieces.append((first, last, draw(st.integers(1, 10**6))))
     nbytes = draw(st.integers(1, 10**7))
     completion = Completion(
         submitted,

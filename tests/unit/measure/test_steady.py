@@ -101,7 +101,9 @@ def test_a_shift_of_level_is_never_called_steady_wherever_it_lies(
 
 
 def test_the_stretch_that_differs_is_named_with_its_seconds() -> None:
-    values = [value * (0.6 if second >= 80 else 1) for second, value in enumerate(noisy(100, 1000, 0.0))]
+    values = [
+        round(value * (0.6 if second >= 80 else 1)) for second, value in enumerate(noisy(100, 1000, 0.0))
+    ]
     found = steady_state({"tokens": values, "storage_read_bytes": [5] * 100}, 100.0)
     assert found["verdict"] == NOT_STEADY
     assert "The rate of tokens from second 80 to 100 differs by -4" in found["reason"]
@@ -109,7 +111,7 @@ def test_the_stretch_that_differs_is_named_with_its_seconds() -> None:
 
 def test_a_large_drift_that_may_be_chance_is_not_called_steady() -> None:
     chance = random.Random(3)
-    values = [1000 * (1.25 - 0.5 * second / 30) * chance.uniform(0.2, 1.8) for second in range(30)]
+    values = [round(1000 * (1.25 - 0.5 * second / 30) * chance.uniform(0.2, 1.8)) for second in range(30)]
     judged = judge(values)
     assert judged["verdict"] == TOO_SHORT
     found = steady_state({"tokens": values, "cpu_read_bytes": values}, 30.0)

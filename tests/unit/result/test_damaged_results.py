@@ -17,7 +17,22 @@ from kvspill.result.trials import combine
 from unit.report.compare.made import write
 from unit.result import sample
 
-JUNK = (None, True, -1, 0, 1e308, 10**30, float("nan"), "", "text", [], ["x"], {}, {"x": None}, [[]])
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    10**30,
+    float("nan"),
+    "",
+    "text",
+    [],
+    ["x"],
+    {},
+    {"x": None},
+    [[]],
+)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

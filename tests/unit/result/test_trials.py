@@ -40,6 +40,7 @@ def test_median_p95_spread_and_interval_of_three() -> None:
     assert found.p95 == pytest.approx(10.9)
     assert found.cv == pytest.approx(0.1)
     assert (found.min, found.max) == (9.0, 11.0)
+    assert found.ci95_high is not None
     assert found.ci95_high - 10.0 == pytest.approx(4.3027 / 3**0.5, rel=1e-3)
     assert found.unit == "tokens/s"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import NS_PER_SEC, QoS, Tier
+from kvspill.records import NS_PER_SEC, Eviction, QoS, Tier
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
@@ -30,18 +30,19 @@ STEP_FIELDS = {
 }
 
 
-def quick(tmp_path: Path, mode: str, **changes: Any) -> dict:
+def quick(tmp_path: Path, mode: str, **changes: Any) -> dict[str, Any]:
     """A search with short stages: these tests are about what is said, not about how exact it is."""
     config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
+    assert config.autoscaler_interval is not None
     return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
 
 
 @pytest.fixture(scope="module")
-def qos_result(tmp_path_factory: pytest.TempPathFactory) -> dict:
+def qos_result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return quick(tmp_path_factory.mktemp("device"), "qos")
 
 
-def test_every_step_says_when_how_many_what_and_why(qos_result: dict) -> None:
+def test_every_step_says_when_how_many_what_and_why(qos_result: dict[str, Any]) -> None:
     steps = qos_result["autoscaling_stats"]
     assert len(steps) >= 4
     for step in steps:
@@ -53,7 +54,7 @@ def test_every_step_says_when_how_many_what_and_why(qos_result: dict) -> None:
     assert qos_result["summary"]["autoscaling_summary"] == steps[-1]
 
 
-def test_the_answer_has_its_evidence(qos_result: dict) -> None:
+def test_the_answer_has_its_evidence(qos_result: dict[str, Any]) -> None:
     answer = qos_result["autoscaling_stats"][-1]
     assert answer["concluded"]
     assert answer["target_met"]
@@ -64,7 +65,7 @@ def test_the_answer_has_its_evidence(qos_result: dict) -> None:
     assert any(step["saturation"] > 0.8 for step in failed)
 
 
-def test_the_result_is_the_confirmed_stage_alone(qos_result: dict) -> None:
+def test_the_result_is_the_confirmed_stage_alone(qos_result: dict[str, Any]) -> None:
     *_steps, confirmed, answer = qos_result["autoscaling_stats"]
     window = qos_result["window"]
     assert window["users"] == answer["users"] == confirmed["users"]
@@ -76,7 +77,7 @@ def test_the_result_is_the_confirmed_stage_alone(qos_result: dict) -> None:
     assert confirmed["requests"] <= requests["completed"] < 3 * confirmed["requests"]
 
 
-def test_equal_searches_are_equal(tmp_path: Path, qos_result: dict) -> None:
+def test_equal_searches_are_equal(tmp_path: Path, qos_result: dict[str, Any]) -> None:
     assert quick(tmp_path, "qos")["autoscaling_stats"] == qos_result["autoscaling_stats"]
 
 
@@ -149,7 +150,7 @@ def test_capacity_finds_a_peak_behind_which_throughput_falls(
     """A device that seeks: full speed up to 16 transfers in flight, half of it at 32."""
     real_begin = ModelledBackend._begin
 
-    def slower(self, verb: Any, refs: Any, work_ns: Any, latency_ns: Any) -> Any:
+    def slower(self: Any, verb: Any, refs: Any, work_ns: Any, latency_ns: Any) -> Any:
         slowdown = max(1.0, self._device._in_service / 16)
         return real_begin(self, verb, refs, lambda nbytes: work_ns(nbytes) * slowdown, latency_ns)
 
@@ -200,12 +201,13 @@ def test_users_really_come_and_go_and_take_their_servers_with_them(arrival: str)
 
     class Rows:
         phase = "first"
+        since_ns = 0
 
         def op(self, record: Any) -> None: ...
 
         def lookup(self, lookup: Any) -> None: ...
 
-        def eviction(self, eviction: str) -> None: ...
+        def eviction(self, eviction: Eviction) -> None: ...
 
         def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 
@@ -216,7 +218,6 @@ def test_users_really_come_and_go_and_take_their_servers_with_them(arrival: str)
 
     async def main(world: World) -> None:
         rows = Rows()
-        rows.since_ns = 0
         limits = {Tier.STORAGE: UNLIMITED_BYTES}
         backend = ModelledBackend("modelled", DeviceModel(4.0, 4.0), world.now_ns)
         cache = build_cache(config, world, rows, {Tier.STORAGE: backend}, limits)

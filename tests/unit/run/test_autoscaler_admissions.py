@@ -11,7 +11,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
-from kvspill.records import MIB, NS_PER_SEC, Tier
+from kvspill.records import MIB, NS_PER_SEC, Eviction, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
@@ -32,8 +32,9 @@ from unit.run.autoscaler_rows import read
 from unit.run.searching import trace_search
 
 
-def quick(tmp_path: Path, mode: str, **changes: Any) -> dict:
+def quick(tmp_path: Path, mode: str, **changes: Any) -> dict[str, Any]:
     config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
+    assert config.autoscaler_interval is not None
     return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
 
 
@@ -158,7 +159,9 @@ def test_a_speed_is_told_as_the_reader_knows_it() -> None:
         if step["action"] in ("scale_up", "scale_down"):
             assert f" at {before['trace_speedup']:g}: " in step["reason"]
         if step["action"] == "bisect":
-            low, high = re.match(r"between (\S+) \(.*\) and (\S+) \(", step["reason"]).groups()
+            match = re.match(r"between (\S+) \(.*\) and (\S+) \(", step["reason"])
+            assert match is not None
+            low, high = match.groups()
             assert {low, high} <= set(held)
             assert float(low) < step["trace_speedup"] < float(high)
     failed = answer["next_level_that_failed"]
@@ -193,7 +196,7 @@ def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival: str) -> N
 
         def lookup(self, lookup: Any) -> None: ...
 
-        def eviction(self, eviction: str) -> None: ...
+        def eviction(self, eviction: Eviction) -> None: ...
 
         def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 

@@ -46,6 +46,7 @@ def test_a_changing_mix_of_sizes_is_no_saturation() -> None:
     found = monitor.measure(10 * NS_PER_SEC, 10)
     assert found.saturation is not None
     assert found.saturation.mean == pytest.approx(0.5)
+    assert found.unloaded_p95_ms is not None
     assert found.read_p95_ms == pytest.approx(2 * found.unloaded_p95_ms)
 
 
@@ -73,6 +74,7 @@ def test_only_successful_reads_of_the_storage_tier_count() -> None:
         monitor.op(read(number / 10, taken_ms=500, tier=Tier.CPU))
         monitor.op(read(number / 10, taken_ms=500, error="EIO"))
     found = monitor.measure(10 * NS_PER_SEC, 10)
+    assert found.saturation is not None
     assert (found.reads, round(found.saturation.mean, 3)) == (100, 0.5)
 
 

@@ -20,6 +20,7 @@ from kvspill.run.closing import close_within
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan
 from kvspill.storage.backends.modelled import ModelledBackend
+from kvspill.storage.base import Backend
 from kvspill.storage.profiles import PRESETS
 from kvspill.world import World, run_virtual
 
@@ -32,7 +33,7 @@ class SlowToClose(ModelledBackend):
         self.closed = False
 
     async def close(self) -> None:
-        await self._world.sleep_ns(self._seconds * NS_PER_SEC)
+        await self._world.sleep_ns(round(self._seconds * NS_PER_SEC))
         self.closed = True
 
 
@@ -40,7 +41,7 @@ class SlowToClose(ModelledBackend):
 def test_nobody_waits_longer_than_asked(takes: int, patience: float | None, ends: int) -> None:
     async def main(world: World) -> Any:
         backend = SlowToClose(world, takes)
-        opened = [backend]
+        opened: list[Backend] = [backend]
         assert await close_within(patience, opened, [], Progress(quiet=True)) == []
         assert backend.closed == bool(opened)
         return world.now_ns()
@@ -159,6 +160,8 @@ def test_where_no_cleaner_can_be_started_that_is_said(
 def test_closing_may_take_what_is_left_of_the_five_seconds_and_never_less_than_its_own() -> None:
     plan = Plan(Config(), False, 0, closing_seconds_max=1.5)
     assert plan.closing_seconds() == 1.5
-    assert 2.5 < replace(plan, closed_by_seconds=time.monotonic() + 3).closing_seconds() <= 3
+    seconds = replace(plan, closed_by_seconds=time.monotonic() + 3).closing_seconds()
+    assert seconds is not None
+    assert 2.5 < seconds <= 3
     assert replace(plan, closed_by_seconds=time.monotonic() - 3).closing_seconds() == 1.5
     assert replace(plan, closing_seconds_max=None).closing_seconds() is None

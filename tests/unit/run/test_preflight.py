@@ -167,7 +167,7 @@ def test_an_unknown_device_profile_is_refused(here: Path) -> None:
 
 @pytest.mark.parametrize("fields", [{"storage_backend": "null"}, {"storage_tier": "off", "cpu_mem_gb": 2}])
 def test_a_run_without_files_needs_no_directory(here: Path, fields: dict[str, object]) -> None:
-    found = check_machine(Config(**fields), here, PLENTY)  # type: ignore[arg-type]
+    found = check_machine(Config(**fields), here, PLENTY)
     assert found.cache_dirs == ()
 
 

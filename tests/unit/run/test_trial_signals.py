@@ -9,7 +9,7 @@ from kvspill.config import Config
 from kvspill.run import runner
 from kvspill.run.progress import Progress
 from kvspill.run.signals import by_signal
-from kvspill.run.trial import Plan
+from kvspill.run.trial import Plan, run_trial
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def plan() -> Plan:
 
 def signal_after(monkeypatch: pytest.MonkeyPatch, trials: int, when: str) -> list[int]:
     """Send SIGINT to this process before or after the trial of that number; returns those that ran."""
-    run_trial, ran = runner.run_trial, []
+    ran: list[int] = []
 
     def with_signal(*arguments: Any) -> Any:
         ran.append(len(ran) + 1)
@@ -43,7 +43,9 @@ def test_a_signal_between_trials_ends_them_and_keeps_those_that_were_whole(
     result = runner.run_trials(plan, Progress(quiet=True))
     assert ran == list(range(1, ran_last + 1))
     assert result.incomplete is True
+    assert result.interrupted is not None
     assert by_signal(result.interrupted)
+    assert result.trials is not None
     assert result.trials.complete == 1
 
 

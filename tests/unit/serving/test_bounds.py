@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvspill.serving.bounds import Access, AccessLog, hit_bounds
+from kvspill.serving.bounds import Access, AccessLog, HitBounds, hit_bounds
 
 CHAINS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 4)).map(lambda pair: (f"c{pair[0]}", pair[1])), max_size=12
@@ -21,22 +21,28 @@ def log_of(requests: Any, size: int = 10, **options: Any) -> Any:
     return log
 
 
+def bounds_of(log: AccessLog, capacity_bytes: int) -> HitBounds:
+    found = hit_bounds(log, capacity_bytes)
+    assert found is not None
+    return found
+
+
 def test_an_unlimited_cache_finds_everything_but_the_first_use() -> None:
-    bounds = hit_bounds(log_of([["a", "b"], ["a", "b", "c"], ["a"]]), 1 << 60)
+    bounds = bounds_of(log_of([["a", "b"], ["a", "b", "c"], ["a"]]), 1 << 60)
     assert bounds.infinite == bounds.belady == bounds.lru == pytest.approx(3 / 6)
     assert bounds.belady_exact
 
 
 def test_foresight_keeps_what_comes_back_and_recency_does_not() -> None:
     """A loop over three objects with room for two: LRU finds nothing, foresight keeps two of them."""
-    bounds = hit_bounds(log_of([["a"], ["b"], ["c"]] * 4), 20)
+    bounds = bounds_of(log_of([["a"], ["b"], ["c"]] * 4), 20)
     assert bounds.lru == 0
     assert bounds.infinite == pytest.approx(9 / 12)
     assert bounds.belady == pytest.approx(6 / 12)
 
 
 def test_a_capacity_that_holds_no_block_finds_nothing() -> None:
-    bounds = hit_bounds(log_of([["a"], ["a"]]), 9)
+    bounds = bounds_of(log_of([["a"], ["a"]]), 9)
     assert (bounds.belady, bounds.lru, bounds.infinite) == (0, 0, 0.5)
 
 
@@ -44,7 +50,7 @@ def test_writes_make_resident_and_are_not_counted() -> None:
     log = AccessLog(chained=False)
     log.add([Access("a", 10, counted=False)])
     log.add([Access("a", 10)])
-    bounds = hit_bounds(log, 100)
+    bounds = bounds_of(log, 100)
     assert bounds.looked_up_bytes == 10
     assert bounds.infinite == bounds.lru == 1.0
 
@@ -52,7 +58,7 @@ def test_writes_make_resident_and_are_not_counted() -> None:
 def test_different_sizes_make_foresight_an_upper_bound() -> None:
     log = AccessLog()
     log.add([Access("a", 10), Access("b", 7)])
-    assert hit_bounds(log, 12).belady_exact is False
+    assert bounds_of(log, 12).belady_exact is False
 
 
 def test_nothing_looked_up_has_no_bounds() -> None:
@@ -62,7 +68,7 @@ def test_nothing_looked_up_has_no_bounds() -> None:
 def test_a_full_log_keeps_whole_requests_and_says_so() -> None:
     log = log_of([["a", "b"], ["a", "b"], ["a", "b"]], limit=3)
     assert len(log.ends) == 2
-    assert hit_bounds(log, 100).truncated
+    assert bounds_of(log, 100).truncated
 
 
 def best_hits(sequence: Any, room: Any) -> Any:
@@ -85,7 +91,7 @@ def best_hits(sequence: Any, room: Any) -> Any:
 @settings(max_examples=60, deadline=None)
 @given(sequence=st.lists(st.sampled_from("abcde"), min_size=1, max_size=10), room=st.integers(1, 3))
 def test_foresight_is_exact_for_blocks_of_one_size(sequence: Any, room: Any) -> None:
-    bounds = hit_bounds(log_of([[key] for key in sequence]), room * 10)
+    bounds = bounds_of(log_of([[key] for key in sequence]), room * 10)
     assert bounds.belady * len(sequence) == pytest.approx(best_hits(tuple(sequence), room))
 
 

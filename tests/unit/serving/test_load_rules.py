@@ -53,7 +53,7 @@ def ask(
     history: Any = (),
 ) -> Any:
     return Request(
-        user, conversation, turn, qos, at_ms * MS, 0, context, generate, history_tokens=tuple(history)
+        user, conversation, turn, qos, round(at_ms * MS), 0, context, generate, history_tokens=tuple(history)
     )
 
 

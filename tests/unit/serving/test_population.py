@@ -1,10 +1,11 @@
 """Arrivals: however many come, everything else has its turn, and lateness is known."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from kvspill.records import QoS, Request
 from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation
+from kvspill.workload.base import Workload
 from kvspill.world import World, run_virtual
 
 MS = 1_000_000
@@ -38,12 +39,18 @@ class BusyClock:
         self._looked += 5
 
 
+def _noted(arrived: list[Request], request: Request) -> bool:
+    arrived.append(request)
+    return True
+
+
 async def idle() -> None:
     """Somebody waits for work."""
 
 
 def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_their_turn() -> None:
-    arrived, turns = [], []
+    arrived: list[Request] = []
+    turns: list[int] = []
 
     async def main(world: World) -> Any:
         async def others() -> None:
@@ -53,10 +60,10 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
 
         beside = asyncio.ensure_future(others())
         population = OpenPopulation(
-            BusyClock(world),
-            AllAtOnce(1000),
+            cast(World, BusyClock(world)),
+            cast(Workload, AllAtOnce(1000)),
             LoadLimits(0, None, None),
-            lambda request, _intended_ns: not arrived.append(request),
+            lambda request, _intended_ns: _noted(arrived, request),
             idle,
         )
         population.take_in(0)
@@ -72,14 +79,14 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
 
 
 def test_in_virtual_time_all_that_have_come_are_taken_in_at_once() -> None:
-    arrived = []
+    arrived: list[Request] = []
 
     async def main(world: World) -> None:
         population = OpenPopulation(
             world,
-            AllAtOnce(1000),
+            cast(Workload, AllAtOnce(1000)),
             LoadLimits(0, None, None),
-            lambda request, _intended_ns: not arrived.append(request),
+            lambda request, _intended_ns: _noted(arrived, request),
             idle,
         )
         population.take_in(0)
@@ -94,7 +101,10 @@ def test_a_closed_user_who_wakes_late_is_seen_to() -> None:
 
     async def main(world: World) -> Any:
         population = ClosedPopulation(
-            BusyClock(world), AllAtOnce(3), LoadLimits(0, None, None), lambda _request, _at_ns: False
+            cast(World, BusyClock(world)),
+            cast(Workload, AllAtOnce(3)),
+            LoadLimits(0, None, None),
+            lambda _request, _at_ns: False,
         )
         await population.run()
         return population.lateness_ns

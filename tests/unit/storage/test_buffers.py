@@ -12,7 +12,8 @@ from kvspill.storage.stamps import BLOCK_BYTES
 
 def numbers(memory: np.ndarray) -> list[int]:
     """The base block numbers that memory is made of."""
-    return memory.view(np.uint64).reshape(-1, BLOCK_BYTES // 8)[:, 2].tolist()
+    numbers: list[int] = memory.view(np.uint64).reshape(-1, BLOCK_BYTES // 8)[:, 2].tolist()
+    return numbers
 
 
 def test_memory_is_aligned_to_huge_pages_whatever_its_size() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,7 +255,7 @@ def test_a_busy_kernel_is_asked_again_for_a_while(
     write(fd, base)
     left, real = [refusals], os.preadv
 
-    def busy(number: int, buffers: list[Bytes], offset: int) -> int:
+    def busy(number: int, buffers: list[Any], offset: int) -> int:
         left[0] -= 1
         if left[0] >= 0:
             raise BlockingIOError(errno.EAGAIN, "busy")

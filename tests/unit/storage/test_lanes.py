@@ -164,6 +164,7 @@ def test_a_long_entry_whose_pieces_move_is_not_stuck() -> None:
 
     class Moving(Note):
         __slots__ = ("began_ns",)
+        began_ns: list[int]
 
         def in_flight_ns(self) -> list[int] | None:
             return self.began_ns

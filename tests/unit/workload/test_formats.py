@@ -118,7 +118,11 @@ def write(tmp_path: Path, *documents: Any) -> Path:
 
 
 def test_sub_agents_are_conversations_of_their_session_in_the_order_of_times(tmp_path: Path) -> None:
-    inner = {"t": 1.0, "type": "subagent", "requests": [entry(1.5, [1, 9]), entry(4.0, [1, 9, 10])]}
+    inner: dict[str, Any] = {
+        "t": 1.0,
+        "type": "subagent",
+        "requests": [entry(1.5, [1, 9]), entry(4.0, [1, 9, 10])],
+    }
     deeper = {"t": 1.6, "type": "subagent", "requests": [entry(1.7, [11])]}
     inner["requests"].append(deeper)
     path = write(tmp_path, session([entry(0, [1]), inner, entry(3.0, [1, 2])]))

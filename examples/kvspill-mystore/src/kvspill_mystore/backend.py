@@ -166,7 +166,7 @@ class _Read(_LogJob):
         for number, (offset, nbytes) in enumerate(self.parts()):
             memory = worker.memory(self.backend.plane.io_size)[:nbytes]
             with self.timed(nbytes):
-                moved = os.preadv(self.log.fd, [memory], record.offset + offset)
+                moved = os.preadv(self.log.fd, [memory.data], record.offset + offset)
             if moved != nbytes:
                 self.fail("short_read", f"{moved} of {nbytes} bytes at {record.offset + offset}")
             elif checksum([memory]) != record.checksums[number]:
