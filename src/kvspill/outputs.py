@@ -3,10 +3,11 @@
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -14,20 +15,26 @@ from kvspill.errors import UsageError
 
 StrPath = str | os.PathLike[str]
 
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
+_NAME_PART_CHARACTERS = 100
+_READ_FROM_FOLDERS = re.compile(r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz)?$")
+"""Files that may be read where their directory is named; pages and plain text are not."""
 
-def write_whole(path: StrPath, data: str | bytes) -> Path:
+
+def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path:
     """Write a file whole or not at all, through links to where they lead; returns the path as given.
 
     A file that is replaced keeps its mode, and the new one survives a crash. What is no regular file
-    (/dev/null, /dev/stdout, a FIFO) is written through and never replaced.
+    (/dev/null, /dev/stdout, a FIFO) is written through and never replaced. Where nobody named the file,
+    only its directory, a link or a pipe of that name is replaced: it might lead anywhere.
     """
     given = Path(path)
     raw = data.encode() if isinstance(data, str) else data
-    if _is_stream(given):
+    if named and _is_stream(given):
         with open(_open_stream(given), "wb") as stream:
             stream.write(raw)
         return given
-    target = _real(given)
+    target = _real(given) if named else _real(given.parent) / given.name
     target.parent.mkdir(parents=True, exist_ok=True)
     with _written(target, raw) as temporary:
         os.replace(temporary, target)
@@ -57,7 +64,9 @@ def _written(target: Path, raw: bytes) -> Iterator[Path]:
     try:
         with open(fd, "wb") as file:
             with contextlib.suppress(FileNotFoundError):
-                os.fchmod(fd, stat.S_IMODE(target.stat().st_mode))
+                found = target.lstat()
+                if stat.S_ISREG(found.st_mode):
+                    os.fchmod(fd, stat.S_IMODE(found.st_mode))
             file.write(raw)
             file.flush()
             os.fsync(fd)
@@ -87,6 +96,50 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def file_name(text: str) -> str:
+    """A text such as a model's name as part of a file's name: never another directory, never too long."""
+    return _NOT_IN_NAMES.sub("_", text)[:_NAME_PART_CHARACTERS]
+
+
+def refuse_clashes(outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None]) -> None:
+    """Refuse, before anything is written, an output that is an input or another output, by whatever path.
+
+    Outputs stand under the words that name them to the user. What lies in a directory that is read is an
+    input where it looks like one. Pipes and devices such as /dev/null can be named any number of times.
+    """
+    targets = {label: Path(path) for label, path in outputs.items() if path is not None}
+    sources = [Path(path) for path in inputs if path is not None]
+    try:
+        named = [(label, target) for label, target in targets.items() if not _is_stream(target)]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{next(iter(targets))}: cannot be reached ({_reason(error)})") from error
+    for place, (label, target) in enumerate(named):
+        if any(_is_read(target, source) for source in sources):
+            raise UsageError(f"{label}: is one of the inputs and would be lost; write to another file")
+        other = next((words for words, path in named[:place] if _same_file(target, path)), None)
+        if other is not None:
+            raise UsageError(f"{label}: is the same file as {other}; name another")
+
+
+def _is_read(target: Path, source: Path) -> bool:
+    if _same_file(target, source):
+        return True
+    with contextlib.suppress(OSError):
+        if target.exists() and source.is_dir() and _READ_FROM_FOLDERS.search(target.name.lower()):
+            return _real(source) in _real(target).parents
+    return False
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Also by a hard link, or where neither exists yet."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.path.samefile(one, other):
+            return True
+    with contextlib.suppress(OSError, ValueError):
+        return _real(one) == _real(other)
+    return False
 
 
 def check_place(path: StrPath, label: str) -> None:

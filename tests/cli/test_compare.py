@@ -68,7 +68,7 @@ def test_a_result_is_never_overwritten_by_its_comparison(sides: tuple[Path, Path
     mine = sides[0] / "run_trial0.json"
     before = mine.read_bytes()
     assert main(["compare", str(sides[0]), "--", str(sides[1]), "-o", str(mine)]) == 2
-    assert "one of the results" in capsys.readouterr().err
+    assert "one of the inputs" in capsys.readouterr().err
     assert mine.read_bytes() == before
 
 

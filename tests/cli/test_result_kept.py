@@ -1,8 +1,12 @@
 """A result that was measured is not lost: not to a full disk, a missing right or a run of the same second."""
 
+import errno
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -58,3 +62,92 @@ def test_two_runs_of_the_same_second_both_keep_their_result(
         assert main(RUN) == 0
     names = sorted(os.listdir(tmp_path / "kvspill-results"))
     assert names == [f"20260101-000000-m{more}.json" for more in ("-2", "-3", "")]
+
+
+def test_runs_at_the_same_moment_each_keep_their_result(tmp_path: Path) -> None:
+    """Real processes: names are taken, not looked for."""
+    command = [sys.executable, "-m", "kvspill", *RUN]
+    for _ in range(2):
+        running = [subprocess.Popen(command, cwd=tmp_path) for _ in range(4)]
+        assert [run.wait(60) for run in running] == [0] * 4
+    kept = sorted((tmp_path / "kvspill-results").iterdir())
+    assert len(kept) == 8, kept
+    assert all(json.loads(path.read_text())["requests_completed"] == 3 for path in kept)
+
+
+def test_a_log_that_fails_leaves_result_summary_and_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "ops.parquet").symlink_to("/dev/full")
+    run = [word for word in RUN if word != "--quiet"]
+    output = tmp_path / "r.json"
+    assert (
+        main([*run, "--trials", "2", "--output", str(output), "--log-ops", str(tmp_path / "ops.parquet")])
+        == 1
+    )
+    captured = capsys.readouterr()
+    assert "rows are missing (No space left on device)" in captured.err.splitlines()[-1]
+    assert str(output) in captured.out
+    result = json.loads(output.read_text())
+    assert result["requests_completed"] == 3
+    assert not result["faulty"]
+    assert "op_log_failed" in [item["code"] for item in result["warnings"]]
+
+
+@pytest.mark.parametrize("name", ["m" * 300, "../../../outside", "a/b c", ".."])
+def test_a_models_name_decides_no_directory_and_is_never_too_long(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "a" / "b"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    own = {name: {"layers": 2, "kv_heads": 2, "head_dim": 64}}
+    (here / "own.yaml").write_text(json.dumps({"model": name, "models": own}))
+    assert main([*RUN, "--config", "own.yaml"]) == 0
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "own.yaml"]
+    assert [path.parent for path in kept] == [here / "kvspill-results"]
+    assert json.loads(kept[0].read_text())["config"]["model"] == name
+
+
+def test_a_table_that_cannot_be_written_leaves_result_and_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = [word for word in RUN if word != "--quiet"]
+    (tmp_path / "t.csv").symlink_to("/dev/full")
+    assert main([*run, "--output", str(tmp_path / "r.json"), "--xlsx-output", str(tmp_path / "t.csv")]) == 1
+    captured = capsys.readouterr()
+    assert "No space left" in captured.err
+    assert str(tmp_path / "r.json") in captured.out
+    assert (tmp_path / "r.json").exists()
+
+
+def test_a_result_that_no_place_takes_is_printed_at_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("kvspill.result.result.write_whole", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = [word for word in RUN if word != "--quiet"]
+    assert main([*run, "--output", str(tmp_path / "r.json")]) == 1
+    captured = capsys.readouterr()
+    assert "no other place takes the result either" in captured.err
+    assert "tokens" in captured.out.lower()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_after_the_load_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_run = run_trials
+
+    def run_then_signal(*arguments: Any) -> Any:
+        result = real_run(*arguments)
+        signal.raise_signal(signal.SIGTERM)
+        return result
+
+    monkeypatch.setattr(measuring, "run_trials", run_then_signal)
+    assert main([*RUN, "--output", str(tmp_path / "r.json")]) == 130
+    assert json.loads((tmp_path / "r.json").read_text())["requests_completed"] == 3

@@ -77,6 +77,9 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
     results = options.results
     if not results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
+    from kvspill.outputs import refuse_clashes
+
+    refuse_clashes({f"-o {options.output}": options.output}, results)
     if options.discover:
         if len(sides) > 1 or len(results) != 2:
             raise UsageError(f"--discover needs two systems, FAST SLOW, not {len(results)}; give two files")
@@ -203,7 +206,6 @@ def _emit(
     from kvspill.outputs import write_whole
     from kvspill.report.compare.render import json_text, markdown
     from kvspill.report.tables import csv_text
-    from kvspill.result.reading import refuse_overwriting
 
     if options.format == "csv":
         text = csv_text(rows)
@@ -213,7 +215,6 @@ def _emit(
         sys.stdout.write(text)
         return 0
     target = Path(options.output)
-    refuse_overwriting(target, options.results)
     try:
         write_whole(target, text)
     except OSError as error:

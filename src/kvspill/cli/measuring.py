@@ -1,5 +1,6 @@
 """What run, simulate and quick share: run what was asked, keep the result, print it, give the exit code."""
 
+import contextlib
 import importlib.util
 import sys
 import tempfile
@@ -13,15 +14,16 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.measure.oplog import requests_path
-from kvspill.outputs import check_place
+from kvspill.outputs import check_place, file_name, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
-from kvspill.result.result import write_result
+from kvspill.result.cautions import OP_LOG
+from kvspill.result.result import result_text, unwritable, write_result
 from kvspill.result.schema import Faults, Result
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
-from kvspill.run.signals import by_signal
+from kvspill.run.signals import Interrupts, by_signal
 from kvspill.run.trial import Plan
 
 INTERRUPTED = 130
@@ -60,19 +62,41 @@ def run_command(config: Config, *, simulated: bool) -> int:
     if config.duration is not None and config.trials == 1:
         closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
         plan = replace(plan, closed_by_seconds=closed_by_seconds)
-    result = run_trials(plan, progress, _CLOSING_SECONDS_MAX)
-    path = path if config.output is not None else unused(path)
-    written = [keep_result(path, result)]
-    if config.xlsx_output is not None:
-        written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
-    if not config.quiet:
-        print_summary(result, written, file=sys.stdout)
-    if result.incomplete and by_signal(str(result.interrupted)):
+    interrupts = Interrupts()
+    # What was measured is kept, also where a signal comes after the load.
+    with interrupts.handled():
+        result = run_trials(plan, progress, _CLOSING_SECONDS_MAX)
+        written, problems = keep_all(config, path, result)
+        if not config.quiet:
+            print_summary(result, written, file=sys.stdout)
+    if problems:
+        raise KvspillError("; ".join(problems))
+    if interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):
         return INTERRUPTED
     wrong = whats_wrong(result)
     if wrong is not None:
         raise KvspillError(wrong)
     return 0
+
+
+def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], list[str]]:
+    """Write the result, and a table where one is asked for; returns the files, and what went wrong."""
+    written, problems = [], []
+    try:
+        written.append(
+            write_result(path, result) if config.output is not None else write_new_result(path, result)
+        )
+    except KvspillError as error:
+        spare = spare_copy(path.name, result)
+        where = f"the result of this run is in {spare}" if spare else "no other place takes the result either"
+        problems.append(f"{error}; {where}")
+        written += [] if spare is None else [spare]
+    if config.xlsx_output is not None:
+        try:
+            written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
+        except KvspillError as error:
+            problems.append(str(error))
+    return written, problems
 
 
 def whats_wrong(result: Result) -> str | None:
@@ -87,6 +111,9 @@ def whats_wrong(result: Result) -> str | None:
         )
         remedy = "check the device, its free space and the kernel log" if of_device else "see its warnings"
         return f"{nothing}the result is faulty and has no rank: {', '.join(texts)}; {remedy}"
+    lost = next((item for item in result.warnings if item.code == OP_LOG.code), None)
+    if lost is not None:
+        return f"{lost.message} {lost.remedy}"
     if not result.requests_completed:
         requests = result.honesty.requests
         return (
@@ -113,19 +140,25 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def keep_result(path: Path, result: Result) -> Path:
-    """Write the result; where that has become impossible it is kept elsewhere, and the error says where."""
-    try:
-        return write_result(path, result)
-    except KvspillError as error:
-        spare = write_result(Path(tempfile.mkdtemp(prefix="kvspill-")) / path.name, result)
-        raise KvspillError(f"{error}; the result of this run is in {spare}") from error
-
-
-def unused(path: Path) -> Path:
-    """That path, or the next one that no other run of the same second has taken."""
+def write_new_result(path: Path, result: Result) -> Path:
+    """Write the result under that name, or the next one that no other run has taken."""
     names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(free for free in chain([path], names) if not free.exists())
+    try:
+        return write_new(chain([path], names), result_text(result))
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def spare_copy(name: str, result: Result) -> Path | None:
+    """A result whose own place has become unwritable, in the first other place that takes it."""
+    for place in (tempfile.gettempdir, Path.home, Path.cwd, lambda: "/var/tmp", lambda: "/dev/shm"):
+        with contextlib.suppress(OSError, RuntimeError):
+            folder = Path(tempfile.mkdtemp(prefix="kvspill-", dir=place()))
+            try:
+                return write_result(folder / f"{file_name(Path(name).stem)}.json", result)
+            except KvspillError:
+                folder.rmdir()
+    return None
 
 
 def result_path(config: Config) -> Path:
@@ -133,4 +166,4 @@ def result_path(config: Config) -> Path:
     if config.output is not None:
         return Path(config.output)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return Path("kvspill-results") / f"{stamp}-{config.model}.json"
+    return Path("kvspill-results") / f"{stamp}-{file_name(config.model)}.json"

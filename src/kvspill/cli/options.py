@@ -5,12 +5,13 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of, flag_of
 from kvspill.config.foreign import FOREIGN_FLAGS, refusal
-from kvspill.config.load import flag_fields, load_config
+from kvspill.config.load import ENVIRONMENT_PREFIX, flag_fields, load_config
 from kvspill.config.messages import choices, shown
 from kvspill.config.plugged import (
     NOTHING,
@@ -22,6 +23,7 @@ from kvspill.config.plugged import (
     without_clashes,
 )
 from kvspill.errors import UsageError
+from kvspill.outputs import StrPath, refuse_clashes
 from kvspill.plugins import Declared, Option, Plugin, find_all
 
 
@@ -177,7 +179,23 @@ def parse_config(
             said = f"{flag} {shown(noted[1])}" if foreign.takes_value else flag
             raise UsageError(refusal(said, "", foreign.remedy))
     environ = os.environ if environ is None else environ
-    return load_config(given, environ, config_file, defaults, parser.declared)
+    config = load_config(given, environ, config_file, defaults, parser.declared)
+    _refuse_clashes(config, config_file or environ.get(f"{ENVIRONMENT_PREFIX}CONFIG"))
+    return config
+
+
+def _refuse_clashes(config: Config, config_file: str | None) -> None:
+    outputs: dict[str, StrPath | None] = {
+        f"--output {config.output}": config.output,
+        f"--xlsx-output {config.xlsx_output}": config.xlsx_output,
+        f"--log-ops {config.log_ops}": config.log_ops,
+    }
+    if config.log_ops is not None:
+        from kvspill.measure.oplog import requests_path
+
+        requests = requests_path(Path(config.log_ops))
+        outputs[f"--log-ops {config.log_ops}: its {requests.name}"] = requests
+    refuse_clashes(outputs, [config_file or None, *config.input_files])
 
 
 def _unknown(parser: Parser, unknown: Sequence[str]) -> str:

@@ -58,12 +58,16 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
-    from kvspill.result.reading import load_result, refuse_overwriting, refuse_replacing
+    from kvspill.outputs import refuse_clashes
+    from kvspill.result.reading import load_result, refuse_replacing
 
-    for target in (options.output, options.csv, options.xlsx):
-        if target is not None:
-            refuse_overwriting(target, options.results)
     page = options.output or (None if options.csv or options.xlsx else DEFAULT_PAGE)
+    outputs = {
+        f"-o {page}": page,
+        f"--csv {options.csv}": options.csv,
+        f"--xlsx {options.xlsx}": options.xlsx,
+    }
+    refuse_clashes(outputs, options.results)
     if page is not None:
         refuse_replacing(page)
     named = [(Path(path).stem, load_result(path)) for path in options.results]

@@ -255,6 +255,12 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
         return plugin.filled(opened)
 
     @property
+    def input_files(self) -> list[str]:
+        """Paths that a run may read; what is no path but a name, such as a preset, is among them."""
+        paths = [None if self.recording is None else self.recording[1], self.device_profile]
+        return [path for path in paths if path]
+
+    @property
     def own_models(self) -> tuple[ModelSpec, ...]:
         return tuple(model.spec(name) for name, model in self.models.items())
 

@@ -3,13 +3,15 @@
 import queue
 import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import UsageError
 from kvspill.records import Eviction, Lookup, OpRecord, RequestRecord
 
 _ROWS_PER_GROUP = 20_000
 _GROUPS_WAITING_MAX = 8
+_STALL_SECONDS_MAX = 2.0
+_STALLED = f"nothing could be written for {_STALL_SECONDS_MAX:g} s"
 _OP_COLUMNS = (
     ("tier", "string"),
     ("verb", "string"),
@@ -55,13 +57,12 @@ class OpLog:
     def __init__(self, path: Path, origin_ns: int = 0):
         """Times in the log count from origin_ns."""
         self._origin_ns = origin_ns
-        self._tables = (
-            _Table(path, _OP_COLUMNS),
-            _Table(requests_path(path), _REQUEST_COLUMNS),
-        )
+        self.failure: str | None = None
+        """Why rows are missing; the run goes on without the log."""
+        self._tables = (_Table(path, _OP_COLUMNS), _Table(requests_path(path), _REQUEST_COLUMNS))
         self._groups: queue.Queue[tuple[_Table, list[tuple[Any, ...]]] | None]
         self._groups = queue.Queue(_GROUPS_WAITING_MAX)
-        self._failure: BaseException | None = None
+        self._written = 0
         self._writer = threading.Thread(target=self._write, name="kvspill-oplog", daemon=True)
         self._writer.start()
 
@@ -120,33 +121,59 @@ class OpLog:
         """Evictions follow from the operations."""
 
     def close(self) -> None:
-        """Write what is left and finish both files."""
+        """Write what is left and finish both files; `failure` says whether all of it was written."""
         for table in self._tables:
             self._hand_over(table)
-        self._groups.put(None)
-        self._writer.join()
-        if self._failure is not None:
-            raise KvspillError(f"--log-ops {self._tables[0].path}: {self._failure}; give another file")
+        self._put(None)
+        while self.failure is None and self._writer.is_alive():
+            before = self._written
+            self._writer.join(_STALL_SECONDS_MAX)
+            if self._writer.is_alive() and self._written == before:
+                self.failure = _STALLED
 
     def _add(self, table: "_Table", row: tuple[Any, ...]) -> None:
+        if self.failure is not None:
+            return
         table.rows.append(row)
         if len(table.rows) >= _ROWS_PER_GROUP:
             self._hand_over(table)
 
     def _hand_over(self, table: "_Table") -> None:
-        self._groups.put((table, table.rows))
+        self._put((table, table.rows))
         table.rows = []
 
-    def _write(self) -> None:
-        while (group := self._groups.get()) is not None:
-            table, rows = group
+    def _put(self, group: "tuple[_Table, list[tuple[Any, ...]]] | None") -> None:
+        """Wait for room as long as the writer moves on: a disk that hangs must not hold up the run."""
+        while self.failure is None:
+            before = self._written
             try:
-                if self._failure is None:
-                    table.write(rows)
-            except Exception as error:  # told when the log is closed
-                self._failure = error
+                self._groups.put(group, timeout=_STALL_SECONDS_MAX)
+                return
+            except queue.Full:
+                if self._written == before:
+                    self.failure = _STALLED
+
+    def _write(self) -> None:
+        try:
+            for table in self._tables:
+                table.open()
+            while self.failure is None and (group := self._groups.get()) is not None:
+                table, rows = group
+                table.write(rows)
+                self._written += 1
+        except Exception as error:  # said at the end: a log that fails costs no measurement
+            self.failure = _cause(error)
         for table in self._tables:
-            table.close()
+            try:
+                table.close()
+            except Exception as error:
+                self.failure = self.failure or _cause(error)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 class _Table:
@@ -155,18 +182,22 @@ class _Table:
     def __init__(self, path: Path, columns: tuple[tuple[str, str], ...]):
         try:
             import pyarrow as pa
-            import pyarrow.parquet as pq
         except ImportError:
             raise UsageError(
                 "--log-ops needs pyarrow, which is not installed; pip install 'kvspill[log]'"
             ) from None
-        self.path = path
         self.rows: list[tuple[Any, ...]] = []
+        self._path = path
         self._schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in columns])
-        try:
-            self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
-        except OSError as error:
-            raise UsageError(f"--log-ops {path}: {error.strerror or error}; give another file") from error
+        self._file: IO[bytes] | None = None
+        self._writer: Any = None
+
+    def open(self) -> None:
+        import pyarrow.parquet as pq
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("wb")
+        self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
 
     def write(self, rows: list[tuple[Any, ...]]) -> None:
         import pyarrow as pa
@@ -179,4 +210,9 @@ class _Table:
             self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def close(self) -> None:
-        self._writer.close()
+        """Finish the file; one that was never opened needs nothing."""
+        if self._file is None:
+            return
+        with self._file:
+            if self._writer is not None:
+                self._writer.close()

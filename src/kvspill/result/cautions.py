@@ -340,6 +340,13 @@ BAD_ROWS = Kind(
 )
 IO_ENGINE = Kind("io_engine", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
 LEFT_BEHIND = Kind("left_behind", Severity.NOTE, "{message}", "{remedy}", touches=NOTHING)
+OP_LOG = Kind(
+    "op_log_failed",
+    Severity.NOTE,
+    "--log-ops {path}: rows are missing ({reason}).",
+    "Give a file on a disk with room; the figures of the result stand.",
+    touches=NOTHING,
+)
 UNUSED_SETTING = Kind(
     "unused_setting", Severity.NOTE, "{said} has no effect: {reason}.", "{remedy}", touches=NOTHING
 )

@@ -4,7 +4,7 @@ import json
 import math
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,6 @@ def check_size(path: Path) -> None:
     nbytes = found.st_size
     if nbytes > MAX_BYTES:
         raise UsageError(f"{path}: larger than any result ({MAX_BYTES >> 20} MiB); give a result file")
-
-
-def refuse_overwriting(target: str | Path, sources: Iterable[str | Path]) -> None:
-    """A result that is being read must not become its own report."""
-    path = Path(target)
-    if not path.exists():
-        return
-    for source in (Path(given) for given in sources if Path(given).exists()):
-        read = path.suffix.lower() == ".json" and source.is_dir() and path.parent.samefile(source)
-        if read or path.samefile(source):
-            raise UsageError(f"{path}: one of the results; write to another file, or it would be lost")
 
 
 def refuse_replacing(page: str | Path) -> None:

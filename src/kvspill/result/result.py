@@ -179,13 +179,22 @@ def _histograms(recorder: Recorder) -> dict[str, EncodedHistogram]:
     return {name: EncodedHistogram(**item) for name, item in encoded.items() if item is not None}
 
 
-def write_result(path: str | os.PathLike[str], result: Result) -> Path:
-    """Write the result whole or not at all; a device or a pipe is written through."""
-    text = json.dumps(result.document(), indent=1, allow_nan=False)
+def result_text(result: Result) -> str:
+    """The result as it stands in its file."""
+    return json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
+
+
+def write_result(path: str | os.PathLike[str], result: Result, *, named: bool = True) -> Path:
+    """Write the result whole or not at all; a device or a pipe that was named is written through."""
     try:
-        return write_whole(path, text + "\n")
+        return write_whole(path, result_text(result), named=named)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise KvspillError(
-            f"cannot write the result to {os.fspath(path)}: {reason}; choose a writable place with --output"
-        ) from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: str | os.PathLike[str], error: OSError) -> KvspillError:
+    """The error of a result that its place does not take."""
+    reason = error.strerror or str(error)
+    return KvspillError(
+        f"cannot write the result to {os.fspath(path)}: {reason}; choose a writable place with --output"
+    )

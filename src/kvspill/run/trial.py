@@ -17,7 +17,7 @@ from kvspill.machine.environment import environment
 from kvspill.machine.probes import Probe
 from kvspill.measure.oplog import OpLog
 from kvspill.records import NS_PER_MS, NS_PER_SEC, Purpose, RunFacts, Tier
-from kvspill.result.cautions import BAD_ROWS, noted
+from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.result import build_result
 from kvspill.result.schema import Caution, InFlight, Result
@@ -152,9 +152,16 @@ class Trial:
         """After the run: some system call never returned."""
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> Result:
+        log = None if self.config.log_ops is None else OpLog(Path(self.config.log_ops))
+        try:
+            return await self._measure(workload, interrupts, log)
+        finally:
+            if log is not None:
+                log.close()
+
+    async def _measure(self, workload: Workload, interrupts: Interrupts, log: OpLog | None) -> Result:
         config, world = self.config, self.world
         monitor = await self._monitor()
-        log = None if config.log_ops is None else OpLog(Path(config.log_ops))
         accountant = build_accountant(config, self.limits)
         probe = None if self.plan.simulated else Probe(self.plan.cache_dirs)
         others = (observer for observer in (accountant, log, monitor) if observer is not None)
@@ -177,14 +184,13 @@ class Trial:
         policy = OneStage(stages, start_ns, window_start_ns) if search is None else search
         health = Health(world, config, cache)
         ended_ns = await self._drive(engine, cache, stages, policy, health)
-        if log is not None:
-            log.close()
+        lost = log_cautions(log, config)
         facts = self._facts(stages.answer, engine, workload, accountant)
         stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
         self.hangs = bool(stuck_ages_ns)
         health.count_unanswered(stages.answer.recorder)
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
-        return await self._result(stages.answer, facts, search)
+        return await self._result(stages.answer, facts, search, lost)
 
     async def _monitor(self) -> "WindowMonitor | None":
         """What a search decides by; it needs to know how fast the idle device is."""
@@ -243,7 +249,9 @@ class Trial:
             io_model=io_facts,
         )
 
-    async def _result(self, stage: Stage, facts: RunFacts, search: "Search | None") -> Result:
+    async def _result(
+        self, stage: Stage, facts: RunFacts, search: "Search | None", lost: Sequence[Caution]
+    ) -> Result:
         config, simulated = self.config, self.plan.simulated
         users = None if search is None else stage.users
         steps = [] if search is None else search.entries(facts.interrupted)
@@ -258,6 +266,7 @@ class Trial:
             stage.probes,
             [
                 *self.plan.warnings,
+                *lost,
                 *skipped_rows(facts.workload),
                 *io_model_cautions(facts.io_model),
                 *([] if search is None else search.cautions(steps)),
@@ -298,6 +307,14 @@ class Trial:
                         "check the cache directory and --storage-capacity-gb"
                     )
         self.progress.preparing("entries to be found", len(entries), len(entries))
+
+
+def log_cautions(log: OpLog | None, config: Config) -> list[Caution]:
+    """The warning that the log of operations lacks rows, where it does."""
+    if log is None:
+        return []
+    log.close()
+    return [] if log.failure is None else [OP_LOG.of(path=config.log_ops, reason=log.failure)]
 
 
 def skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:

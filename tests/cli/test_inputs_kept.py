@@ -1,0 +1,160 @@
+"""No command writes over what it reads, nor two outputs into one file, by whatever path they are named."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+
+RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode", "none", "--quiet"]
+SAMPLES = Path(__file__).parents[2] / "src" / "kvspill" / "workload" / "samples"
+PROFILE = "storage: {read_gib_per_sec: 1, write_gib_per_sec: 1}\n"
+TRACE = '{"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [1]}\n' * 3
+
+Another = Callable[[Path], Path]
+
+
+def itself(path: Path) -> Path:
+    return path
+
+
+def with_dots(path: Path) -> Path:
+    (path.parent / "sub").mkdir(exist_ok=True)
+    return path.parent / "sub" / ".." / "." / path.name
+
+
+def symlink(path: Path) -> Path:
+    link = path.with_name(f"link{path.suffix}")
+    link.symlink_to(path.name)
+    return link
+
+
+def hard_link(path: Path) -> Path:
+    link = path.with_name(f"hard{path.suffix}")
+    os.link(path, link)
+    return link
+
+
+def relative(path: Path) -> Path:
+    return Path(path.name)
+
+
+OTHER_PATHS = [itself, with_dots, symlink, hard_link, relative]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("another", OTHER_PATHS)
+@pytest.mark.parametrize("flag", ["--output", "--xlsx-output", "--log-ops"])
+@pytest.mark.parametrize(
+    ("given", "name", "text"),
+    [
+        ("--config {}", "run", "num_users: 1\n"),
+        ("--device-profile {}", "profile", PROFILE),
+        ("--trace mooncake:{}", "trace", TRACE),
+        ("--dataset-path {}", "talks", "[]"),
+    ],
+)
+def test_a_run_never_writes_over_its_inputs(
+    flag: str,
+    given: str,
+    name: str,
+    text: str,
+    another: Another,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ending = {"--output": ".yaml", "--xlsx-output": ".csv", "--log-ops": ".parquet"}[flag]
+    source = tmp_path / f"{name}{ending}"
+    source.write_text(text)
+    target = another(source)
+    before = contents(tmp_path)
+    run = RUN[:3] + RUN[5:] if "config" in given else RUN
+    assert main([*run, *given.format(source).split(), flag, str(target)]) == 2
+    assert "is one of the inputs and would be lost; write to another file" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
+def test_the_second_file_of_a_log_counts_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x-requests.parquet").write_text(TRACE)
+    assert main([*RUN, "--trace", "mooncake:x-requests.parquet", "--log-ops", "x.parquet"]) == 2
+    assert "--log-ops x.parquet: its x-requests.parquet: is one of the inputs" in capsys.readouterr().err
+    assert main([*RUN, "--output", "y-requests.parquet", "--log-ops", "y.parquet"]) == 2
+    assert "is the same file as --output" in capsys.readouterr().err
+
+
+def test_the_file_of_the_environment_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.yaml").write_text("num_users: 1\n")
+    monkeypatch.setenv("KVSPILL_CONFIG", "c.yaml")
+    assert main([*RUN, "--output", "./c.yaml"]) == 2
+
+
+def test_a_file_of_a_directory_that_is_read_counts_too(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "weka", tmp_path / "weka")
+    before = contents(tmp_path)
+    session = next((tmp_path / "weka").glob("*.json"))
+    assert main([*RUN, "--trace", "weka:weka", "--output", str(session)]) == 2
+    assert contents(tmp_path) == before
+
+
+def test_outputs_that_are_one_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN, "--output", "r.csv", "--xlsx-output", "./r.csv"]) == 2
+    assert (
+        "--xlsx-output ./r.csv: is the same file as --output r.csv; name another" in capsys.readouterr().err
+    )
+    (tmp_path / "a.csv").write_text("")
+    hard = hard_link(tmp_path / "a.csv")
+    assert main([*RUN, "--output", "a.csv", "--xlsx-output", str(hard)]) == 2
+    (tmp_path / "new.csv").symlink_to("nowhere-yet.json")
+    assert main([*RUN, "--output", "nowhere-yet.json", "--xlsx-output", "new.csv"]) == 2
+    assert not (tmp_path / "nowhere-yet.json").exists()
+
+
+def test_nothing_can_be_lost_in_a_device(tmp_path: Path) -> None:
+    (tmp_path / "null.csv").symlink_to("/dev/null")
+    assert main([*RUN, "--output", "/dev/null", "--xlsx-output", "null.csv"]) == 0
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for name in ("a", "b"):
+        assert main([*RUN, "--output", str(folder / f"{name}.json")]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("another", [itself, with_dots, symlink, hard_link])
+def test_reports_and_comparisons_never_write_over_results(results: Path, another: Another) -> None:
+    one, two = str(results / "a.json"), str(results / "b.json")
+    target = str(another(results / "a.json"))
+    before = contents(results)
+    for command in (
+        ["compare", one, "--", two, "-o", target],
+        ["compare", one, two, "-o", target],
+        ["compare", "--discover", one, two, "-o", target],
+        ["compare", str(results), "-o", str(results / "a.json")],
+        ["report", one, two, "-o", target],
+        ["report", one, two, "--csv", target],
+        ["report", one, two, "--xlsx", target],
+        ["report", one, "-o", "same", "--csv", "./same"],
+    ):
+        assert main(command) == 2, command
+    assert contents(results) == before
+
+
+def test_a_result_that_is_the_default_page_is_not_replaced(results: Path, tmp_path: Path) -> None:
+    os.rename(results / "a.json", tmp_path / "report.html")
+    assert main(["report", "report.html"]) == 2
+    assert json.loads((tmp_path / "report.html").read_text())["requests_completed"] == 3
