@@ -61,6 +61,9 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *text = getenv("KVSPILL_SHIM"), *after = getenv("KVSPILL_SHIM_AFTER");
     const char *count = getenv("KVSPILL_SHIM_COUNT");
+    if (getenv("KVSPILL_SHIM_TAKEN"))
+        return; /* A child, such as the process that removes files: only the run itself is disturbed. */
+    setenv("KVSPILL_SHIM_TAKEN", "1", 1);
     clock_gettime(CLOCK_MONOTONIC, &began);
     under = getenv("KVSPILL_SHIM_UNDER");
     under_length = under ? strlen(under) : 0;
