@@ -1,7 +1,7 @@
 VENV := .venv
 PYTHON ?= python3
 
-.PHONY: run test clean
+.PHONY: run test test-all clean
 
 run: $(VENV)/.installed
 	$(VENV)/bin/kvspill quick
@@ -12,8 +12,16 @@ test: $(VENV)/.installed-dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pytest -n 2 -m "not real"
-	# What uses the real clock, disk and signals may be disturbed by whatever else the machine does.
-	$(VENV)/bin/pytest -n 2 -m real --reruns 2
+	$(VENV)/bin/pytest -n 2 -m real
+
+# The same and what takes longer: every cell of the tables in docs/reliability.md.
+test-all: test
+	$(VENV)/bin/python tests/sim/sweep.py 0:1000
+	$(VENV)/bin/python tests/real/faulting.py .
+	$(VENV)/bin/python tests/real/faulting.py . --share 0.3
+	$(VENV)/bin/python tests/real/crashing.py 50
+	$(VENV)/bin/python tests/real/killing.py 100
+	$(VENV)/bin/python tests/real/corrupting.py 300
 
 clean:
 	rm -rf $(VENV) build src/kvspill.egg-info

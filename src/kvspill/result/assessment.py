@@ -30,7 +30,7 @@ class Limit:
 LATENCY_LIMITS = (
     Limit("NVMe Write P95 < 500ms", "storage_write_device_p95_ms", 500, "ms", tier="storage"),
     Limit("NVMe Read P95 < 200ms", "storage_read_device_p95_ms", 200, "ms", tier="storage"),
-    Limit("CPU RAM P95 < 150ms", "cpu_read_p95_ms", 150, "ms", tier="cpu"),
+    Limit("CPU RAM P95 < 150ms", "cpu_read_device_p95_ms", 150, "ms", tier="cpu"),
     Limit("Cache Hit Rate > 30%", "cache_hit_rate", 0.3, "ratio", above=True),
 )
 

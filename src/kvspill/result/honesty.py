@@ -22,6 +22,8 @@ from kvspill.result.schema import (
 
 CLIENT_BOUND_SHARE = 0.8
 """A run that reaches this share of what the harness can do without any device measures the harness."""
+DRAM_WAIT_SHARE = 0.5
+"""A DRAM tier in which entries mostly wait for our own threads says little of the memory (E11)."""
 COSTLY_CPU_SECONDS_PER_GIB = 0.5
 """Moving bytes in pieces of a sensible size takes a tenth of this."""
 
@@ -202,12 +204,31 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, A
     costly = (_cpu_per_gib(measured, probes) or 0.0) >= COSTLY_CPU_SECONDS_PER_GIB
     # The null backend has no pieces: what those cost shows in the processor time alone.
     busy = costly and cores_used is not None and cores_used >= CLIENT_BOUND_SHARE
+    waiting = _dram_wait_share(measured)
+    waits = waiting is not None and waiting >= DRAM_WAIT_SHARE
     return CeilingShare(
         null_backend=asdict(ceiling),
         share_reached=shares,
         cores_used=cores_used,
-        client_bound=(busy or max(known) >= CLIENT_BOUND_SHARE) if known else None,
+        dram_wait_share=waiting,
+        client_bound=(waits or busy or max(known) >= CLIENT_BOUND_SHARE) if known else None,
     )
+
+
+def _dram_wait_share(measured: Measured) -> float | None:
+    """How much of the time in the DRAM tier was none of the memory's; None where the tier is not real."""
+    facts = measured.tier("cpu")
+    if facts is None or facts.modelled:
+        return None
+    lanes = [lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier is Tier.CPU]
+    host_ns, total_ns = (
+        sum(_sum_ns(lane.latencies.component(name)) for lane in lanes) for name in ("host", "total")
+    )
+    return ratio(host_ns, total_ns)
+
+
+def _sum_ns(histogram: Histogram) -> float:
+    return histogram.count * (histogram.mean_ns or 0.0)
 
 
 def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:

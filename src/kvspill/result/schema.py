@@ -157,6 +157,8 @@ class CeilingShare(Part):
     null_backend: dict[str, Number | None]
     share_reached: dict[str, Number | None]
     cores_used: Number | None = None
+    dram_wait_share: Number | None = None
+    """Of the time in a real DRAM tier: waiting for a thread of this program that copies (E11)."""
     client_bound: bool | None = None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
 from kvspill.result import cautions as kinds
-from kvspill.result.honesty import CLIENT_BOUND_SHARE, lateness_p99_ms
+from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Caution, Honesty, SteadyState
 
@@ -117,6 +117,12 @@ def _client(honesty: Honesty) -> Iterator[Caution]:
         if share >= CLIENT_BOUND_SHARE:
             cause = f"The run reached {share:.0%} of what this harness can do without any device."
             remedy = "Use a faster client, larger entries or several processes"
+        elif (ceiling.dram_wait_share or 0.0) >= DRAM_WAIT_SHARE:
+            cause = (
+                f"Entries spent {ceiling.dram_wait_share:.0%} of their time in the DRAM tier waiting for a "
+                "thread of this program that copies."
+            )
+            remedy = "Use fewer --num-users, more --dram-threads or a faster client"
         else:
             cause = (
                 f"This program kept {ceiling.cores_used:.1f} processor cores busy and took "

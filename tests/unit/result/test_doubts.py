@@ -216,6 +216,27 @@ def test_a_program_that_is_busy_with_its_pieces_is_client_bound_though_the_null_
     assert result(probes=PROBES, ceiling=far)["honesty"]["ceiling"]["client_bound"] is False
 
 
+def waiting_recorder(started: float) -> Any:
+    """Reads of the DRAM tier asked at 14 s and over at 15 s, whose copy began at `started`."""
+    recorder = quick_recorder()
+    recorder.op(op(15, started=started, submitted=14, tier=Tier.CPU))
+    return recorder
+
+
+def test_waiting_for_our_own_copying_threads_is_client_bound_and_no_verdict_on_the_memory_e11() -> None:
+    far = Ceiling(requests_per_sec=1e6, operations_per_sec=1e6, gib_per_sec=1e6)
+    tiers = (tier(Tier.CPU), tier(Tier.STORAGE))
+    waiting = result(waiting_recorder(14.9), facts(tiers=tiers), ceiling=far)
+    assert waiting["honesty"]["ceiling"]["dram_wait_share"] == pytest.approx(0.9, abs=0.01)
+    assert waiting["honesty"]["ceiling"]["client_bound"] is True
+    (warning,) = [item for item in waiting["warnings"] if item["code"] == "client_bound"]
+    assert "--dram-threads" in warning["remedy"]
+    (memory,) = [row for row in health(waiting)["criteria"] if row["name"] == "CPU RAM P95 < 150ms"]
+    assert memory["passed"] is True
+    copying = result(waiting_recorder(14.1), facts(tiers=tiers), ceiling=far)
+    assert copying["honesty"]["ceiling"]["client_bound"] is False
+
+
 def test_drops_from_the_last_tier_alone_bound_the_capacity_c3() -> None:
     recorder = filled_recorder()
     recorder.eviction(Eviction(ns(15), Tier.CPU, None, 1))
