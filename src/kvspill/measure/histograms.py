@@ -1,6 +1,8 @@
 """Latency histograms: HdrHistogram behind a buffer, so that recording a value costs next to nothing."""
 
+import base64
 import math
+import zlib
 from array import array
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +12,7 @@ from hdrh.histogram import HdrHistogram
 from numpy import ctypeslib
 from numpy.typing import NDArray
 
+from kvspill.inputs import HISTOGRAM_BYTES_MAX
 from kvspill.records import NS_PER_MS
 
 HIGHEST_NS = 48 * 3600 * 1_000_000_000
@@ -17,6 +20,7 @@ SIGNIFICANT_DIGITS = 3
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
 STATISTICS = ("mean", *PERCENTILES, "max")
 _BUFFER_VALUES = 1 << 16
+_PACKED_HEADER_BYTES = 8
 _SUB_BUCKET_BITS = 11
 """HdrHistogram keeps 2,048 steps per power of two at three significant digits."""
 
@@ -149,11 +153,21 @@ class Histogram:
         """The inverse of to_dict."""
         histogram = cls()
         histogram._hdr = HdrHistogram(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
-        histogram._hdr.add(HdrHistogram.decode(data["hdr"]))
+        histogram._hdr.add(decoded(data["hdr"]))
         histogram._count = data["count"]
         histogram._sum_ns = data["sum_ns"]
         histogram._max_ns = data["max_ns"]
         return histogram
+
+
+def decoded(text: str) -> HdrHistogram:
+    """The HdrHistogram in its base64 form; a ValueError where it unpacks to more than one can be."""
+    raw = base64.b64decode(text)[_PACKED_HEADER_BYTES:]
+    unpacker = zlib.decompressobj()
+    unpacker.decompress(raw, HISTOGRAM_BYTES_MAX)
+    if not unpacker.eof:
+        raise ValueError(f"cut short, or more than {HISTOGRAM_BYTES_MAX >> 20} MiB unpacked")
+    return HdrHistogram.decode(text)
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kvspill.errors import UsageError
+from kvspill.inputs import RESULT, Kind, TooMuch, parse_json, read_input
 from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import noted
 from kvspill.result.schema import (
@@ -26,25 +26,15 @@ from kvspill.result.schema import (
     Window,
 )
 
-MAX_BYTES = 256 << 20
-"""No result comes near this size; a larger file is something else."""
 
-
-def check_size(path: Path) -> None:
-    """Refuse what can't be read at all, and what is too large to be a result."""
+def read_whole(path: Path, kind: Kind) -> bytes:
+    """A file's bytes; refused in one line where it can't be read, or is too large for its kind."""
     try:
-        found = path.stat()
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path}: cannot be read ({cause}); check the path") from None
-    if stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"{path}: a directory; give the result files in it, such as {path}/*.json")
-    if not stat.S_ISREG(found.st_mode):
-        # A pipe or a device may never end.
-        raise UsageError(f"{path}: neither a file nor a directory; give a result file")
-    nbytes = found.st_size
-    if nbytes > MAX_BYTES:
-        raise UsageError(f"{path}: larger than any result ({MAX_BYTES >> 20} MiB); give a result file")
+        return read_input(path, kind)
+    except IsADirectoryError:
+        raise UsageError(f"{path}: a directory; give the result files in it, such as {path}/*.json") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); give a result file") from None
 
 
 def refuse_replacing(page: str | Path) -> None:
@@ -72,19 +62,17 @@ def refusing_damage(what: str | Path) -> Iterator[None]:
 
 def read_json(path: Path) -> Any:
     """The JSON document in a file; every failure is one line that names the file and the cause."""
-    check_size(path)
+    raw = read_whole(path, RESULT)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(
             f"{path}: not a text file; give a result in JSON, or a table in XLSX or CSV"
         ) from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
     if not text.strip():
         raise UsageError(f"{path}: empty; the run that should have written it did not finish: run it again")
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         if "\\ud" in text.lower():
             # Half of a character pair is valid JSON, but nobody can print it or write it anywhere.
             json.dumps(document, ensure_ascii=False).encode()
@@ -100,8 +88,8 @@ def read_json(path: Path) -> Any:
             ) from None
         where = f"line {error.lineno}, column {error.colno}"
         raise UsageError(f"{path}: not JSON ({error.msg} at {where}); give a result file") from None
-    except RecursionError:
-        raise UsageError(f"{path}: nested too deeply to be a result; give a result file") from None
+    except TooMuch as error:
+        raise UsageError(f"{path}: holds too much for a result ({error}); give a result file") from None
 
 
 def is_ours(document: Any) -> bool:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvspill.config.messages import shown
 from kvspill.errors import UsageError
+from kvspill.inputs import CONFIGURATION, read_input
 from kvspill.records import GIB, Tier
 
 
@@ -73,12 +75,13 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 def _parse(path: Path) -> Profile:
-    import yaml
+    from kvspill.config.yaml_text import yaml_value
 
     try:
-        document = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error).replace("\n", " ")
+        document = yaml_value(read_input(path, CONFIGURATION).decode())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else reason
         raise UsageError(
             f"--device-profile {path}: cannot be read: {reason}; "
             f"give a YAML file as in docs/simulation.md, or one of {', '.join(PRESETS)}"
@@ -87,8 +90,10 @@ def _parse(path: Path) -> Profile:
         raise UsageError(f"--device-profile {path}: must map tiers (gpu, cpu, storage) to figures")
     profile = dict(PRESETS[DEFAULT_PRESET])
     for name, figures in document.items():
-        if name not in set(Tier):
-            raise UsageError(f"--device-profile {path}: unknown tier {name!r}; use gpu, cpu or storage")
+        if not isinstance(name, str) or name not in set(Tier):
+            raise UsageError(
+                f"--device-profile {path}: unknown tier '{shown(name)}'; use gpu, cpu or storage"
+            )
         profile[Tier(name)] = _model(path, str(name), figures)
     return profile
 
@@ -99,10 +104,14 @@ def _model(path: Path, tier: str, figures: Any) -> DeviceModel:
         raise UsageError(f"--device-profile {path}: {tier} must map names to figures: {', '.join(fields)}")
     for name, value in figures.items():
         if name not in fields:
-            raise UsageError(f"--device-profile {path}: unknown key {tier}.{name}; use {', '.join(fields)}")
+            raise UsageError(
+                f"--device-profile {path}: unknown key {tier}.{shown(name)}; use {', '.join(fields)}"
+            )
         bad = isinstance(value, bool) or not isinstance(value, int | float) or value != value or value < 0
         if bad or (name.endswith("per_sec") and value == 0):
-            raise UsageError(f"--device-profile {path}: {tier}.{name} is {value!r}; give a positive number")
+            raise UsageError(
+                f"--device-profile {path}: {tier}.{name} is {shown(value)}; give a positive number"
+            )
     missing = [name for name in ("read_gib_per_sec", "write_gib_per_sec") if name not in figures]
     if missing:
         raise UsageError(f"--device-profile {path}: {tier} lacks {', '.join(missing)}")

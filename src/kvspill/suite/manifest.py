@@ -14,7 +14,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from kvspill import __version__
+from kvspill.config.messages import shown
 from kvspill.errors import KvspillError, UsageError
+from kvspill.inputs import MANIFEST, parse_json, read_input
 from kvspill.outputs import write_whole
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
@@ -108,14 +110,16 @@ def load(folder: Path) -> Manifest:
     """Read a state back; anything else than one of ours is a usage error."""
     path = folder / NAME
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(read_input(path, MANIFEST))
         version = data["schema_version"]
         if version != SCHEMA_VERSION:
-            raise UsageError(f"--resume {folder}: written by another version ({version}); start a new suite")
+            raise UsageError(
+                f"--resume {folder}: written by another version ({shown(version)}); start a new suite"
+            )
         manifest = TypeAdapter(Manifest).validate_python(data)
     except FileNotFoundError:
         raise UsageError(f"--resume {folder}: holds no suite; name the directory of an earlier one") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         cause = _cause(error)
         raise UsageError(f"--resume {folder}: {NAME} cannot be read ({cause}); start a new suite") from error
     if any(Path(row.file).name != row.file for row in manifest.rows):
@@ -124,8 +128,10 @@ def load(folder: Path) -> Manifest:
 
 
 def _cause(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
     if not isinstance(error, ValidationError):
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"[:200]
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.messages import shown
+from kvspill.config.yaml_text import yaml_value
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import detect
 from kvspill.models import all_models
@@ -127,13 +129,13 @@ def _refused(scenarios: Sequence[Scenario], own_files: bool) -> dict[str, str]:
 
 def assignment(text: str) -> tuple[str, Any]:
     """NAME=VALUE, the value as YAML reads it."""
-    import yaml
-
     name, equals, value = text.partition("=")
     name = name.strip().removeprefix("--").replace("-", "_")
     if not equals or name not in Config.model_fields:
-        raise UsageError(f"--set {text}: is not NAME=VALUE with a setting's name, such as num_users=50")
+        raise UsageError(
+            f"--set {shown(text)}: is not NAME=VALUE with a setting's name, such as num_users=50"
+        )
     try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise UsageError(f"--set {text}: the value cannot be read; write it as in a YAML file") from error
+        return name, yaml_value(value)
+    except ValueError as error:
+        raise UsageError(f"--set {shown(text)}: {error}; write the value as in a YAML file") from error

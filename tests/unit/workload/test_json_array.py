@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kvspill.errors import UsageError
 from kvspill.workload.traces import json_array
+from kvspill.workload.traces.files import RowLog
 from kvspill.workload.traces.json_array import array_elements
 
 VALUES = st.recursive(
@@ -43,7 +44,7 @@ def test_any_array_in_chunks_of_any_size_has_the_elements_of_a_whole_parse(
     path = write(tmp_path_factory.mktemp("a"), text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_array, "CHUNK_BYTES", chunk)
-        found = list(array_elements(path, "--x"))
+        found = list(array_elements(path, "--x", RowLog()))
     assert [json.loads(element) for _line, element in found] == values
     lines = text.split("\n")
     assert all(element.split("\n")[0] in lines[line - 1] for line, element in found)
@@ -61,7 +62,7 @@ def test_any_array_in_chunks_of_any_size_has_the_elements_of_a_whole_parse(
 def test_what_is_no_whole_array_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(UsageError) as caught:
-        list(array_elements(path, "--x"))
+        list(array_elements(path, "--x", RowLog()))
     assert str(caught.value) == message.format(path=path)
 
 
@@ -72,4 +73,4 @@ def test_an_element_without_end_is_refused_before_it_takes_all_memory(
     monkeypatch.setattr(json_array, "CHUNK_BYTES", 100)
     path = write(tmp_path, '[{"a": 1},\n{"b": "' + "x" * 5000 + '"}]')
     with pytest.raises(UsageError, match=r"array\.json:2: an element is longer"):
-        list(array_elements(path, "--x"))
+        list(array_elements(path, "--x", RowLog()))

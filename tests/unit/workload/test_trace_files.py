@@ -184,7 +184,7 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
 def test_a_file_without_line_breaks_is_refused_before_it_takes_all_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_files, "LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr(trace_files, "ROW_BYTES_MAX", 1000)
     path = write(tmp_path, "t.jsonl", b"[" + b"1," * 5000)
     assert "the line is longer than" in refused(mooncake.rows, path)
 
@@ -194,7 +194,7 @@ def test_a_line_that_is_too_long_is_skipped_like_any_bad_row(
 ) -> None:
     row = b'{"timestamp": 1, "input_length": 5, "output_length": 1, "hash_ids": [1]}\n'
     path = write(tmp_path, "t.jsonl", row + b"[" + b"1," * 5000 + b"]\n" + row)
-    monkeypatch.setattr(trace_files, "LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr(trace_files, "ROW_BYTES_MAX", 1000)
     log = RowLog(skip=True)
     assert len(list(mooncake.rows(path, "--trace", log))) == 2
     assert log.skipped == 1

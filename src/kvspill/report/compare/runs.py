@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
 from kvspill.result.ranking import faults_text
 from kvspill.result.reading import (
-    check_size,
     is_ours,
     kv_cache_py_result,
     our_result,
@@ -31,14 +31,13 @@ _SAME_WORK = 0.99
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
     """All runs in these files and directories, trials that did less than the others marked incomplete."""
-    seen: set[Path] = set()
+    seen: set[str] = set()
     contents: dict[str, Path] = {}
     runs: list[Run] = []
     for path in _files(paths):
-        check_size(path)
-        if path.resolve() in seen:
+        if os.path.realpath(path) in seen:
             raise UsageError(f"{path}: given twice; a run counts once, so name it once on each side")
-        seen.add(path.resolve())
+        seen.add(os.path.realpath(path))
         runs += _read_file(path, contents)
     return _mark_unfinished(runs)
 

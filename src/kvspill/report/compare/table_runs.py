@@ -1,26 +1,48 @@
 """Runs from summaries in XLSX and CSV: a row each."""
 
 import csv
-import json
-from collections.abc import Mapping, Sequence
+import io
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from kvspill.errors import UsageError
+from kvspill.inputs import MIB, SUMMARY, TABLE_CELLS_MAX, TABLE_ROWS_MAX, TooMuch, parse_json
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, finite, with_derived
 from kvspill.report.compare.run import TABLE, Run, config_in_name, group_of
 from kvspill.report.settings import flatten, with_defaults
 from kvspill.result.ranking import faults_of_warnings
+from kvspill.result.reading import read_whole
 
 TABLE_SUFFIXES = (".xlsx", ".csv")
+_ROWS_AND_TEXTS = ("xl/worksheets/", "xl/sharedStrings")
+"""The parts of a workbook that grow with its rows."""
 
 
 def table_runs(path: Path) -> list[Run]:
     """Every row of a summary as a run."""
-    return _table_runs(path, _xlsx_rows(path) if path.suffix.lower() == ".xlsx" else _csv_rows(path))
+    raw = read_whole(path, SUMMARY)
+    read = _xlsx_rows if path.suffix.lower() == ".xlsx" else _csv_rows
+    try:
+        return _table_runs(path, _bounded(read(path, raw)))
+    except TooMuch as error:
+        raise UsageError(f"{path}: holds too much for a summary ({error}); export it again") from None
 
 
-def _xlsx_rows(path: Path) -> list[Sequence[Any]]:
+def _bounded(found: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """The rows that are not empty, as long as they are no more than a table can have."""
+    rows, cells = [], 0
+    for number, row in enumerate(found, start=1):
+        cells += len(row)
+        if number > TABLE_ROWS_MAX or cells > TABLE_CELLS_MAX:
+            raise TooMuch(f"more than {TABLE_ROWS_MAX:,} rows or {TABLE_CELLS_MAX:,} cells")
+        if any(row):
+            rows.append(row)
+    return rows
+
+
+def _xlsx_rows(path: Path, raw: bytes) -> Iterator[Sequence[Any]]:
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -28,25 +50,33 @@ def _xlsx_rows(path: Path) -> list[Sequence[Any]]:
             f"{path}: XLSX needs openpyxl, not installed here: `pip install 'kvspill[report]'`, or give CSV"
         ) from None
     try:
-        with path.open("rb") as file:
-            book = load_workbook(file, read_only=True, data_only=True)
-            sheets = book.worksheets
-            return [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        file = io.BytesIO(raw)
+        _check_parts(file)
+        sheets = load_workbook(file, read_only=True, data_only=True).worksheets
+        if sheets:
+            # The dimension is a claim, up to which every row would be filled with empty cells.
+            sheets[0].reset_dimensions()
+            yield from sheets[0].iter_rows(values_only=True)
+    except (GeneratorExit, TooMuch):
+        raise
     except Exception as error:
         # openpyxl lets zipfile, XML and its own errors through; all of them mean a damaged file.
-        raise UsageError(
-            f"{path}: not a readable XLSX file ({type(error).__name__}: {error}); copy or export it again"
-        ) from None
+        text = f"{type(error).__name__}: {error}"[:200]
+        raise UsageError(f"{path}: not a readable XLSX file ({text}); copy or export it again") from None
 
 
-def _csv_rows(path: Path) -> list[Sequence[Any]]:
+def _check_parts(file: IO[bytes]) -> None:
+    """Refuse a workbook that unpacks to more than a summary; its parts can't be larger than they say."""
+    with zipfile.ZipFile(file) as packed:
+        for part in packed.infolist():
+            nbytes = SUMMARY.max_bytes if part.filename.startswith(_ROWS_AND_TEXTS) else MIB
+            if part.file_size > nbytes:
+                raise TooMuch(f"{part.filename[:60]} unpacks to {part.file_size:,} bytes")
+
+
+def _csv_rows(path: Path, raw: bytes) -> Iterator[Sequence[Any]]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [list(row) for row in csv.reader(file)]
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        yield from csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline=""))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}: not a readable CSV file ({error}); export it again") from None
 
@@ -103,8 +133,8 @@ def _is_true(cell: Any) -> bool:
 def _others(cell: Any) -> dict[str, Any] | None:
     """Settings that the table's writer noted as JSON; None where it noted none or the cell is damaged."""
     try:
-        found = json.loads(cell) if isinstance(cell, str) else None
-    except (ValueError, RecursionError):
+        found = parse_json(cell) if isinstance(cell, str) else None
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 
@@ -115,6 +145,8 @@ def _number(value: Any) -> float | None:
             value = float(value)
         except ValueError:
             return None
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return None
     return finite(value)
 
 

@@ -56,10 +56,10 @@ def curve(item: Labelled, name: str) -> Curve | None:
     data = item.result.histograms.get(name)
     if data is None or data.count <= 0:
         return None
-    from hdrh.histogram import HdrHistogram
+    from kvspill.measure.histograms import decoded
 
     try:
-        histogram = HdrHistogram.decode(data.hdr)
+        histogram = decoded(data.hdr)
         values = _percentiles(histogram)
     except Exception as error:
         # The decoder lets base64, zlib and struct errors through; each means a damaged result.

@@ -6,16 +6,25 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar, cast
 
 from kvspill.errors import UsageError
+from kvspill.inputs import (
+    DEPTH_MAX,
+    IDLE_BYTES_MAX,
+    IDLE_ROWS_MAX,
+    ROW_BYTES_MAX,
+    TooMuch,
+    check_depth,
+    check_values,
+    open_input,
+)
 
 T = TypeVar("T")
 
-LINE_BYTES_MAX = 64 << 20
-"""A longer line is no row of any trace, and must not take the memory for one."""
 BROKEN_PACKING = (EOFError, zlib.error)
 """What reading a packed file raises where its bytes are cut off or altered."""
 TOKENS_MAX = 10_000_000
@@ -42,25 +51,57 @@ class RowLog:
 
     def bad(self, path: Path, where: int | str, reason: object) -> None:
         """Count a row that cannot be used, or name it and end the run."""
+        if self.skip:
+            self.skipped += 1
+            if len(self.examples) == _EXAMPLES_MAX:
+                return
         text = " ".join(f"{path}:{where}: {reason}".split())
         if not self.skip:
             raise UsageError(f"{text}; correct that row or give --skip-bad-rows")
-        self.skipped += 1
-        if len(self.examples) < _EXAMPLES_MAX:
-            self.examples.append(text)
+        self.examples.append(text)
 
 
-def open_bytes(path: Path, flag: str) -> IO[bytes]:
+class Idle:
+    """Counts what is read of a trace without a request in it, and ends the run where that goes on and on."""
+
+    def __init__(self, path: Path, log: RowLog):
+        self._path = path
+        self._log = log
+        self._useless = 0
+        self._rows = 0
+        self._nbytes = 0
+
+    def read(self, nbytes: int) -> None:
+        """Count bytes before it is known whether they are of any use."""
+        self._rows += 1
+        self._nbytes += nbytes
+        if self._rows > IDLE_ROWS_MAX or self._nbytes > IDLE_BYTES_MAX:
+            raise UsageError(
+                f"{self._path}: no request in {self._rows:,} rows of {self._nbytes:,} bytes; "
+                "is it a trace of that format?"
+            )
+
+    def handed_out(self) -> None:
+        """Note that a row was taken; one that its reader counted neither as bad nor as empty was of use."""
+        useless = self._log.skipped + self._log.empty
+        if useless == self._useless:
+            self._rows = self._nbytes = 0
+        self._useless = useless
+
+
+@contextmanager
+def open_bytes(path: Path, flag: str) -> Iterator[IO[bytes]]:
     """The file's bytes, unpacked where its name ends in .gz."""
     try:
-        if path.suffix == ".gz":
-            return cast(IO[bytes], gzip.open(path, "rb"))
-        return path.open("rb")
+        file = open_input(path, streams=True)
     except OSError as error:
-        _unreadable(path, flag, error)
+        unreadable(path, flag, error)
+    with file:
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
 
 
-def _unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
+def unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
+    """Say in one line why a file can't be read."""
     reason = error.strerror or str(error)
     raise UsageError(f"{flag} {path}: cannot be read ({reason}); name a readable file") from error
 
@@ -70,18 +111,20 @@ def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
     with open_bytes(path, flag) as file:
         number = 0
         too_long = False
+        idle = Idle(path, log)
         while True:
             try:
-                line = file.readline(LINE_BYTES_MAX)
+                line = file.readline(ROW_BYTES_MAX)
             except BROKEN_PACKING:
                 log.bad(path, number + 1, "the compressed file ends or breaks in the middle")
                 return
             except OSError as error:
-                _unreadable(path, flag, error)
+                unreadable(path, flag, error)
             if not line:
                 return
+            idle.read(len(line))
             # What follows a part that was too long is the rest of the same line.
-            rest, too_long = too_long, len(line) == LINE_BYTES_MAX and not line.endswith(b"\n")
+            rest, too_long = too_long, len(line) == ROW_BYTES_MAX and not line.endswith(b"\n")
             if rest:
                 continue
             number += 1
@@ -89,11 +132,12 @@ def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
                 log.bad(
                     path,
                     number,
-                    f"the line is longer than {LINE_BYTES_MAX >> 20} MiB (is it a trace of that format, "
+                    f"the line is longer than {ROW_BYTES_MAX >> 20} MiB (is it a trace of that format, "
                     "one row per line?)",
                 )
             elif not line.isspace():
                 yield number, line.rstrip(b"\r\n")
+                idle.handed_out()
 
 
 def json_rows(
@@ -116,7 +160,12 @@ def json_rows(
 def json_object(text: bytes | str) -> Mapping[str, Any]:
     """The JSON object in a text, or a RowError that says what is wrong with it."""
     try:
+        check_values(text)
         record = json.loads(text)
+        if len(text) > DEPTH_MAX:
+            check_depth(record)
+    except TooMuch as error:
+        raise RowError(f"broken JSON ({error})") from error
     except json.JSONDecodeError as error:
         raise RowError(f"broken JSON ({error.msg.removesuffix(' at')} at column {error.colno})") from error
     except UnicodeDecodeError as error:

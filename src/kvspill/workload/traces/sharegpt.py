@@ -12,7 +12,15 @@ from kvspill.records import Request, SharedPrefix
 from kvspill.workload.base import Workload
 from kvspill.workload.draws import qos_of, think_ns, usual_think_ns
 from kvspill.workload.tokens import make_counter
-from kvspill.workload.traces.files import BROKEN_PACKING, RowError, RowLog, json_object, lines, open_bytes
+from kvspill.workload.traces.files import (
+    BROKEN_PACKING,
+    RowError,
+    RowLog,
+    json_object,
+    lines,
+    open_bytes,
+    unreadable,
+)
 from kvspill.workload.traces.format import SAMPLES, TraceContext
 from kvspill.workload.traces.json_array import array_elements
 from kvspill.workload.traces.replay import replay_passes
@@ -171,12 +179,14 @@ def _texts(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str | byte
     with open_bytes(path, flag) as file:
         try:
             head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-        except (OSError, *BROKEN_PACKING):
+        except BROKEN_PACKING:
             head = b""  # The reader will say what is wrong.
+        except OSError as error:
+            unreadable(path, flag, error)
     if head.startswith(b"{"):
         yield from lines(path, flag, log)
     else:
-        yield from array_elements(path, flag)
+        yield from array_elements(path, flag, log)
 
 
 def _role(message: object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.errors import UsageError
+from kvspill.inputs import SESSION, read_bounded
 from kvspill.plugins import LISTS_BLOCKS, OWN_PAUSES, Plugin
 from kvspill.records import NS_PER_SEC, QoS, Request
 from kvspill.workload.base import Workload
@@ -111,9 +112,9 @@ def _documents(path: Path, flag: str, log: RowLog) -> Iterator[tuple[Path, int, 
         else:
             try:
                 with open_bytes(file, flag) as opened:
-                    text = opened.read()
+                    text = read_bounded(opened, SESSION)
             except (OSError, *BROKEN_PACKING) as error:
-                log.bad(file, 1, f"cannot be read ({error})")
+                log.bad(file, 1, f"cannot be read ({getattr(error, 'strerror', None) or error})")
                 continue
             yield file, 1, text
 
@@ -125,6 +126,8 @@ def _session(record: Mapping[str, Any], number: int, file: Path, where: int, log
     entries = record.get("requests")
     if not isinstance(entries, list):
         raise RowError("requests is missing or no list; is it a session of an agent trace?")
+    if not entries:
+        log.empty += 1
     local = record.get("hash_id_scope", "local") != "global"
     names = _BlockNames(f"s{number}:" if local else "")
     found: list[Request] = []
