@@ -7,6 +7,7 @@ from pathlib import Path
 from kvspill.cli.options import Parser
 from kvspill.errors import KvspillError, UsageError
 from kvspill.records import MIB
+from kvspill.texts import one_line, put
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -38,10 +39,10 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     removed = clean(directory, kept)
     _see_to_leftovers(directory, options.yes, removed, kept)
     for path in removed:
-        print(f"removed {path}")
+        put(f"removed {one_line(path)}")
     for text in kept:
-        print(f"kept {text}")
-    print(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {directory}")
+        put(f"kept {one_line(text)}")
+    put(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {one_line(directory)}")
     if kept:
         raise KvspillError(
             f"{directory}: {len(kept)} files of killed runs stay, named above; "
@@ -57,11 +58,17 @@ def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: lis
     for leftover in leftovers(directory):
         size = f"{leftover.nbytes / MIB:,.1f} MiB"
         if leftover.doubt is not None:
-            print(f"left alone {leftover.path} ({size}): it has no marker of a run, and {leftover.doubt}")
+            put(
+                one_line(
+                    f"left alone {leftover.path} ({size}): it has no marker of a run, and {leftover.doubt}"
+                )
+            )
         elif not yes:
-            print(
-                f"found {leftover.path} ({size}): it has no marker, but all in it is as a run makes it; "
-                f"`kvspill clean --yes {directory}` removes it"
+            put(
+                one_line(
+                    f"found {leftover.path} ({size}): it has no marker, but all in it is as a run makes it; "
+                    f"`kvspill clean --yes {directory}` removes it"
+                )
             )
         else:
             left = remove_leftover(leftover)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvspill.cli.options import Parser, asks_for_help
 from kvspill.errors import KvspillError, UsageError
+from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
     from kvspill.report.compare.render import Section
@@ -169,7 +170,7 @@ def _compare(
     if limit is not None:
         from kvspill.report.compare.gate import check_gate
 
-        print(check_gate(found, limit), file=sys.stderr)
+        put(check_gate(found, limit), sys.stderr)
     return 0
 
 
@@ -187,7 +188,7 @@ def refuse_faulty(faults: Mapping[str, str | None]) -> None:
     """Raise where a result is faulty, by name; a line on stderr says what failed in each."""
     faulty = {name: text for name, text in faults.items() if text is not None}
     for name, text in faulty.items():
-        print(f"result {name} is faulty: {text}", file=sys.stderr)
+        put(one_line(f"result {name} is faulty: {text}"), sys.stderr)
     if faulty:
         verb, have, them = ("is", "has", "it") if len(faulty) == 1 else ("are", "have", "them")
         raise UsageError(

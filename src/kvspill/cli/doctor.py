@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from kvspill.cli.options import Parser
 from kvspill.errors import UsageError
+from kvspill.texts import make_console, one_line
 
 if TYPE_CHECKING:
     from kvspill.doctor.doctor import Check
@@ -56,23 +57,22 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
 
 def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
     """One line per check, its remedy below it, and the count at the end."""
-    from rich.console import Console
     from rich.markup import escape
 
     from kvspill.doctor.doctor import Status
 
     serious = (Status.WARNING, Status.PROBLEM)
     styles = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
-    console = Console(file=stream, highlight=False, soft_wrap=True)
+    console = make_console(stream, soft_wrap=True)
     group = ""
     for check in checks:
         if check.group != group:
             console.print(("\n" if group else "") + f"[bold]{escape(check.group)}[/]")
             group = check.group
         word = f"[{styles[check.status]}]{check.status.value:<8}[/]"
-        console.print(f"  {word} {escape(f'{check.name}: {check.finding}')}")
+        console.print(f"  {word} {escape(one_line(f'{check.name}: {check.finding}'))}")
         if check.remedy:
-            console.print(f"           {escape(f'-> {check.remedy}')}")
+            console.print(f"           {escape(one_line(f'-> {check.remedy}'))}")
     counts = {status: sum(check.status is status for check in checks) for status in Status}
     faults = [f"{counts[status]} {status.value}" + "s" * (counts[status] != 1) for status in serious]
     console.print(f"\n{counts[Status.OK]} ok, {', '.join(faults)}")

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from kvspill.errors import KvspillError
+from kvspill.texts import one_line, put
 
 INTERRUPTED: Final = 130
 
@@ -156,7 +157,7 @@ def _fail(text: str, code: int, debug: bool) -> int:
             import traceback
 
             traceback.print_exc()
-        print("kvspill: error: " + " ".join(text.split()), file=sys.stderr, flush=True)
+        put("kvspill: error: " + one_line(" ".join(text.split())), sys.stderr)
     except OSError:
         from kvspill.outputs import mute
 

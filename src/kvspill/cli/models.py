@@ -8,6 +8,7 @@ from kvspill.config.checks import size_text
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.models import ModelSpec, all_models
+from kvspill.texts import one_line
 
 CONTEXT_TOKENS = 8192
 
@@ -40,7 +41,7 @@ def table(models: Iterable[ModelSpec], ranks: int) -> str:
     """The models as text, one line each."""
     rows = [("MODEL", "ARCHITECTURE", "BYTES/TOKEN", f"{CONTEXT_TOKENS:,} TOKENS")]
     for model in models:
-        rows.append((model.name, model.describe(), *_sizes(model, ranks)))
+        rows.append((one_line(model.name), one_line(model.describe()), *_sizes(model, ranks)))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         f"{name:<{widths[0]}}  {architecture:<{widths[1]}}  {token:>{widths[2]}}  {context:>{widths[3]}}"

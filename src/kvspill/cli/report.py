@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser, asks_for_help
 from kvspill.errors import UsageError
+from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
     from kvspill.result.schema import Result
@@ -82,7 +83,7 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
 
         written.append(write_page(page, build_page(named, options.title)))
     for path in written:
-        print(path)
+        put(one_line(path))
     return 0
 
 

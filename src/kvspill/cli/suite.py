@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
 from kvspill.errors import UsageError
+from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
     from kvspill.suite.order import Order, Prepared
@@ -189,9 +190,9 @@ def _start(options: argparse.Namespace) -> int:
     _refuse_taken(options.output_dir)
     ready = prepare(_order(options), progress)
     if not options.quiet:
-        print("\n".join([*ready.sizes.notes, *_time_note(options, ready)]), flush=True)
+        put("\n".join([*ready.sizes.notes, *_time_note(options, ready)]))
     for unused in _unused(options, ready):
-        print(f"kvspill suite: warning: {unused}", file=sys.stderr)
+        put(f"kvspill suite: warning: {one_line(unused)}", sys.stderr)
     if options.dry_run:
         return _dry_run(ready.scenarios, ready.refused)
     manifest = new_manifest(
@@ -258,7 +259,7 @@ def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
         missing = missing_flags(row.settings)
         text = missing_text(missing) if missing else refused.get(row.name) or describe(to_config(row))
         changed = f" ({'; '.join(row.notes)})" if row.notes else ""
-        print(f"{row.name:<20} {text}{changed}")
+        put(f"{row.name:<20} {one_line(f'{text}{changed}')}")
     return 0
 
 

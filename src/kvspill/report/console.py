@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
 from kvspill.result.schema import Result
+from kvspill.texts import make_console, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,18 +19,14 @@ Paths = Sequence[str | os.PathLike[str]]
 
 def render_summary(result: Result, files: Paths = ()) -> str:
     """The summary as plain text: 80 columns, no colours, no trailing blanks."""
-    from rich.console import Console
-
     text = io.StringIO()
-    _print(Console(file=text, width=WIDTH, no_color=True, highlight=False), result, files)
+    _print(make_console(text, width=WIDTH, no_color=True), result, files)
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
 def print_summary(result: Result, files: Paths = (), *, file: IO[str] | None = None) -> None:
     """Print the summary, in colours where the output is a terminal and as plain text elsewhere."""
-    from rich.console import Console
-
-    console = Console(file=file or sys.stdout, highlight=False)
+    console = make_console(file or sys.stdout)
     if not console.is_terminal:
         console.file.write(render_summary(result, files))
         return
@@ -46,4 +43,4 @@ def _print(console: "Console", result: Result, files: Paths) -> None:
         console.print("\nFiles written:")
         for path in files:
             # Never wrapped, so that it can be copied out of a log.
-            console.print(f"  {os.fspath(path)}", soft_wrap=True, markup=False)
+            console.print(f"  {one_line(os.fspath(path))}", soft_wrap=True, markup=False)

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvspill.records import GIB
+from kvspill.texts import one_line, plain
 
 Part = Text | Table | Padding
 NONE = "not measured"
@@ -26,7 +27,7 @@ def pairs(rows: Iterable[tuple[str, str]]) -> Part:
     table.add_column(no_wrap=True, min_width=30)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(Text(name), Text(value))
+        table.add_row(Text(one_line(name)), Text(plain(value)))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
@@ -35,7 +36,7 @@ def grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
     for index, name in enumerate(header):
         table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index > 0)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(one_line(cell)) for cell in row))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 

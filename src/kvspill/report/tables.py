@@ -5,7 +5,6 @@ import importlib.util
 import io
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,12 @@ from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result
+from kvspill.texts import cell
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 
-_FORMULA_STARTS = ("=", "+", "-", "@")
 _CELL_CHARACTERS = 32_767
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def row_of(name: str, result: Result) -> Row:
@@ -70,10 +68,7 @@ def csv_text(rows: Iterable[Mapping[str, Cell]]) -> str:
 
 
 def _harmless(value: Cell) -> Cell:
-    # Blanks and line ends before it don't keep a spreadsheet from seeing a formula.
-    if isinstance(value, str) and (value[:1].isspace() or value.startswith(_FORMULA_STARTS)):
-        return f"'{value}"
-    return value
+    return cell(value) if isinstance(value, str) else value
 
 
 def write_csv(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
@@ -125,7 +120,7 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
         for number, title in enumerate(titles, start=1):
             value = row[title]
             if isinstance(value, str):
-                sheet.cell(line, number, _CONTROL.sub("?", value)).data_type = "s"
+                sheet.cell(line, number, cell(value)).data_type = "s"
             else:
                 sheet.cell(line, number, value)
     content = io.BytesIO()

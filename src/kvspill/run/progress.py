@@ -13,6 +13,7 @@ from kvspill.records import NS_PER_SEC
 from kvspill.run.glance import Recent, block, fitted, line, look, search_lines
 from kvspill.run.stages import Policy, Stages
 from kvspill.serving.engine import Engine
+from kvspill.texts import make_console, put
 from kvspill.world import World
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Progress:
         if not self._quiet:
             self._end_block()
             try:
-                print(text, file=self._stream, flush=True)
+                put(text, self._stream)
             except OSError:
                 # `2>&1 | tee` at Ctrl-C: the reader is gone, but what was measured must still be kept.
                 self._quiet = True
@@ -94,12 +95,11 @@ class Progress:
             self._end_block()
 
     def _refresh(self, lines: Sequence[str]) -> None:
-        from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
         if self._live is None:
-            console = Console(file=self._stream, highlight=False)
+            console = make_console(self._stream)
             # No thread of its own and nothing redirected: the event loop alone decides when it costs time.
             self._live = Live(
                 console=console,

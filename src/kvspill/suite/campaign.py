@@ -23,6 +23,7 @@ from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, read_result
 from kvspill.suite.scenario import missing_flags, missing_text, to_config
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import print_report
+from kvspill.texts import one_line, put
 
 INTERRUPTED = 130
 FAILED = 1
@@ -121,7 +122,7 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
 
     def show(out: IO[str]) -> None:
         print_report(manifest, found, advice, out)
-        print(f"\nResults, one file per scenario: {folder}", file=out)
+        put(f"\nResults, one file per scenario: {one_line(folder)}", out)
 
     return _close(folder, show, interrupted or unfinished, failed, stream or sys.stdout)
 
@@ -145,8 +146,8 @@ def finish_submission(
         out.write(fitted(text.splitlines(), columns) + "\n" if out.isatty() else text)
         for row in manifest.rows:
             if not row.finished:
-                print(f"{row.scenario.title}: {row.status.value}: {row.reason}", file=out)
-        print(f"\nResults and submission.json: {folder}", file=out)
+                put(one_line(f"{row.scenario.title}: {row.status.value}: {row.reason}"), out)
+        put(f"\nResults and submission.json: {one_line(folder)}", out)
 
     failed = len(trials) < len(manifest.rows) or bool(summary["faulty"])
     return _close(folder, show, interrupted, failed, stream or sys.stdout)
@@ -167,7 +168,7 @@ def _close(
         return FAILED if failed else 0
     try:
         # On stderr: a pipe's reader gets the same Ctrl-C and is gone before this is said.
-        print(f"Interrupted; to continue: kvspill suite --resume {folder}", file=sys.stderr, flush=True)
+        put(f"Interrupted; to continue: kvspill suite --resume {one_line(folder)}", sys.stderr)
     except OSError:
         mute(sys.stderr)
     return INTERRUPTED
@@ -210,5 +211,5 @@ def write_summary(
     }
     write_json(folder / "summary.json", data)
     with open(folder / "summary.txt", "w", encoding="utf-8") as file:
-        print("\n".join(manifest.notes), file=file)
+        put("\n".join(manifest.notes), file)
         print_report(manifest, found, advice, file)

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 from kvspill.suite.advice_doubts import FEW_REQUESTS
 from kvspill.suite.facts import TIERS, Figures, time_text
 from kvspill.suite.manifest import Manifest, Row, RowStatus
+from kvspill.texts import make_console, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -20,14 +21,12 @@ def print_report(
     manifest: Manifest, found: Mapping[str, Figures], advice: Sequence[str], stream: IO[str]
 ) -> None:
     """Everything a person needs after a suite, in colours on a terminal and as plain text elsewhere."""
-    from rich.console import Console
-
-    console = Console(file=stream, highlight=False)
+    console = make_console(stream)
     if console.is_terminal:
         _print(console, manifest, found, advice)
         return
     text = io.StringIO()
-    _print(Console(file=text, width=WIDTH, no_color=True, highlight=False), manifest, found, advice)
+    _print(make_console(text, width=WIDTH, no_color=True), manifest, found, advice)
     stream.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
 
 
@@ -79,7 +78,7 @@ def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
             name, justify="left" if index == 0 else "right", no_wrap=index > 0, overflow=overflow
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(one_line(cell)) for cell in row))
     return table
 
 

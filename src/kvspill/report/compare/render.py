@@ -2,17 +2,15 @@
 
 import io
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from kvspill.report.numbers import NONE
+from kvspill.texts import one_line
 
 _NUMBER = 24
 """No figure is longer: what is, is a sentence that starts with one."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
-"""Escape sequences, line ends, and what turns the direction of writing round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +28,8 @@ class Section:
     table: Table | None = None
 
 
-def clean(text: Any) -> str:
-    """Text from a file, safe to print: no control characters, so no escape sequence reaches a terminal."""
-    return _CONTROL.sub(" ", str(text))
-
-
 def _cell(text: str) -> str:
-    return clean(text).replace("|", "\\|").replace("<", "&lt;")
+    return one_line(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def markdown(title: str, sections: Iterable[Section]) -> str:

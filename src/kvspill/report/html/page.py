@@ -21,6 +21,7 @@ from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_ro
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.result.reading import refusing_damage
 from kvspill.result.schema import Result
+from kvspill.texts import plain
 
 MAX_RESULTS = 8
 """One colour each; more would be told apart by nobody."""
@@ -75,7 +76,9 @@ def _trusted(scripts: Mapping[str, str], drawn: Sequence[Figure]) -> dict[str, A
     from markupsafe import Markup
 
     text = json.dumps(
-        {figure.id: _compiled(_described(figure)) for figure in drawn}, allow_nan=False, separators=(",", ":")
+        {figure.id: _compiled(_harmless(_described(figure))) for figure in drawn},
+        allow_nan=False,
+        separators=(",", ":"),
     )
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -86,13 +89,23 @@ def _trusted(scripts: Mapping[str, str], drawn: Sequence[Figure]) -> dict[str, A
     }
 
 
+def _harmless(value: Any) -> Any:
+    """Names from results as the page may show them: as they are read, not as they turn the writing round."""
+    if isinstance(value, dict):
+        return {_harmless(key): _harmless(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_harmless(inner) for inner in value]
+    # Text that is trusted already (of markupsafe) is a kind of str of its own.
+    return plain(value) if type(value) is str else value
+
+
 def _template() -> Any:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
         raise _missing("Jinja2") from None
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_harmless
     )
     return environment.from_string(_asset("page.html.j2"))
 

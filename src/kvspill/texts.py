@@ -1,0 +1,58 @@
+"""Text from files, names and hosts, made harmless for where it is shown: terminal, page or spreadsheet."""
+
+import re
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_TURNS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""What turns the direction of writing round, so that a name reads as another."""
+_HIDDEN = f"\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff{_TURNS}\ud800-\udfff\ufffe\uffff"
+_ODD = re.compile(f"[{_HIDDEN}]")
+_BREAKS = re.compile(r"[\t\n\x0b\x0c\r\x85\u2028\u2029]+")
+_BREAKS_WITHIN = re.compile(r"[\x0b\x0c\r\x85\u2028\u2029]")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Characters with which a spreadsheet begins a formula, the wide ones of East Asian keyboards included."""
+
+
+def one_line(text: object) -> str:
+    """For a terminal: no escape sequence, nothing that turns the writing round, no line end."""
+    return _ODD.sub("?", _BREAKS.sub(" ", str(text)))
+
+
+def plain(text: object) -> str:
+    """For a terminal or a page: as one_line, but lines stay lines."""
+    return _ODD.sub("?", _BREAKS_WITHIN.sub(" ", str(text)))
+
+
+def cell(text: str) -> str:
+    """For a spreadsheet: never a formula, also where blanks or line ends stand before it."""
+    harmless = plain(text)
+    bare = harmless.lstrip(" \t\n\xa0?'")
+    if harmless[:1].isspace() or (bare.startswith(_FORMULA_STARTS) and not harmless.startswith("'")):
+        return f"'{harmless}"
+    return harmless
+
+
+def put(text: object, file: IO[str] | None = None) -> None:
+    """Print lines in which names from elsewhere may stand."""
+    print(plain(text), file=sys.stdout if file is None else file, flush=True)
+
+
+def make_console(file: IO[str], **options: Any) -> "Console":
+    """A console of rich that sends colours of ours to the terminal, and no control character of others."""
+    from collections.abc import Iterable
+
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Harmless(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+    return Harmless(file=file, highlight=False, **options)

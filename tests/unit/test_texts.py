@@ -1,0 +1,62 @@
+"""Claims about text from elsewhere: what a terminal, a page or a spreadsheet would obey never reaches it."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+from rich.text import Text
+
+from kvspill.texts import cell, make_console, one_line, plain
+
+TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
+
+
+def obeyed(text: str) -> set[str]:
+    """Characters that do more than stand there."""
+    return {character for character in text if character in TURNS or character in CONTROLS}
+
+
+@given(st.text(st.characters() | st.sampled_from(TURNS + CONTROLS)))
+def test_nothing_that_is_shown_can_do_anything(text: str) -> None:
+    assert obeyed(one_line(text)) == set()
+    assert obeyed(plain(text)) <= {"\n", "\t"}
+    assert len(one_line(text).splitlines()) <= 1
+    one_line(text).encode()
+
+
+@pytest.mark.parametrize("text", ["llama3.1-8b", "é 漢字 עברית", "a  b", "50 %", "C:\\x"])
+def test_ordinary_names_stay_as_they_are(text: str) -> None:
+    assert one_line(text) == plain(text) == cell(text) == text
+
+
+@pytest.mark.parametrize(
+    "start", ["", "\n", "\t", "\r", " ", "\r\n", "\u202e", "\0", "\ufeff", "\u200b", "\xa0", "\n\n"]
+)
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\uff1d", "\uff0b"])
+def test_no_cell_begins_a_formula(start: str, sign: str) -> None:
+    assert cell(f"{start}{sign}cmd|' /C calc'!A0").startswith("'")
+
+
+@given(st.text(st.characters() | st.sampled_from(TURNS + CONTROLS + "=+-@")))
+def test_a_cell_is_no_formula_whatever_stands_before_it(text: str) -> None:
+    harmless = cell(text)
+    assert obeyed(harmless) <= {"\n", "\t"}
+    assert not harmless.strip().startswith(("=", "+", "-", "@"))
+
+
+def test_a_console_sends_only_its_own_escape_sequences() -> None:
+    hostile = f"\x1b]0;title\x07\x1b[2J{TURNS}x"
+    text = io.StringIO()
+    console = make_console(text, force_terminal=True, width=80)
+    table = Table(hostile)
+    table.add_row(Text(hostile, style="bold"))
+    console.print(table)
+    console.print(hostile, markup=False)
+    shown = text.getvalue()
+    assert "\x1b[1m" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b]" not in shown
+    assert obeyed(shown) <= {"\n", "\x1b"}
