@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 ODD_VALUES: list[Any] = [
     None, True, 0, -1, 2**63, 2**70, -(2**70), 0.5, 1e308, -0.0, float("nan"), float("inf"), "", " ", "\0",
     "nan", "-inf", "9" * 400, "é\u202e\ud83d", [], [[]], {}, {"": None}, [None] * 3, "2026-01-01T00:00:00",
-    "1e999",
+    "1e999", int("9" * 400), "\n=1+1", "\x1b[2J\x9b", "\u2066x\u202e", [[[[[[0]]]]]], {"hdr": "eJw="},
 ]  # fmt: skip
 ODD_BYTES = [
     b"", b"\0", b"\xff\xfe", b"\n", b"\r", b",", b":", b"'", b'"', b"{", b"}", b"[", b"]", b"- ", b"&a",
     b"*a", b"!!python/object/apply:os.system [id]", b"nan", b"-1", b"1e999", b"99999999999999999999", b"%",
     b"\xe2\x80\xae", b"\t", b"#", b"|", b"?", b"=", b"--", b"\0--num-users\0", b"\0-1\0",
+    b"<<: *a", b"!!timestamp x", b"!!bool x", b"0x" + b"f" * 400, b"1:" * 200 + b"1.5", b"9" * 5000,
+    b"[" * 2000, b'{"a":' * 500, b"\x1b[2J", b"\xc2\x9b", b"\xe2\x81\xa6", b"\n=1", b"\x1f\x8b\x08",
 ]  # fmt: skip
 
 _EDITS = st.tuples(

@@ -1,14 +1,20 @@
 """Well-formed inputs to begin from: recordings of ours, configurations, results, command lines."""
 
 import json
+import tempfile
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.load import to_yaml
+from kvspill.report.tables import csv_text, row_of, write_xlsx
+from kvspill.result.reading import our_result as load_whole
 from kvspill.run import trial
 from kvspill.run.progress import Progress
+from kvspill.suite.manifest import NAME, new_manifest, save
+from kvspill.suite.scenario import Scenario
 
 _SAMPLE_BYTES = 6000
 PROFILE = b"storage: {read_gib_per_sec: 2, write_gib_per_sec: 1.5, read_latency_us: 100, concurrency: 8}\n"
@@ -27,6 +33,25 @@ def result() -> bytes:
     plan = trial.Plan(config, simulated=True, storage_bytes=1 << 40)
     result = trial.run_trial(plan, Progress(quiet=True)).document()
     return json.dumps({**result, "created_at": "2026-01-01T00:00:00+00:00"}).encode()
+
+
+@cache
+def tables() -> list[bytes]:
+    """The row of that result as CSV and as a workbook."""
+    whole = load_whole(json.loads(result()), Path("r.json"))
+    rows = [row_of("r", whole)]
+    with tempfile.TemporaryDirectory() as folder:
+        return [csv_text(rows).encode(), write_xlsx(Path(folder) / "t.xlsx", rows).read_bytes()]
+
+
+def manifest() -> bytes:
+    """A suite of one row that is still to run."""
+    settings = {"model": "tiny-1b", "num_users": 1, "max_requests": 2}
+    scenario = Scenario("a", "a", "", settings, "own.yaml")
+    with tempfile.TemporaryDirectory() as folder:
+        made = new_manifest("suite", [scenario], ["note"], simulated=True, quick=True)
+        save(Path(folder), replace(made, created_at=""))
+        return (Path(folder) / NAME).read_bytes()
 
 
 def samples(kind: str) -> list[bytes]:
@@ -75,6 +100,10 @@ def seeds(target: str) -> list[bytes]:
         return scenarios()
     if target == "result":
         return [result()]
+    if target == "table":
+        return tables()
+    if target == "manifest":
+        return [manifest()]
     if target == "words":
         return command_lines()
     return samples(target)

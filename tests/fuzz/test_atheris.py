@@ -17,6 +17,8 @@ PARSERS = (
     "profile",
     "scenario",
     "result",
+    "table",
+    "manifest",
     "azure",
     "bailian",
     "burstgpt",
