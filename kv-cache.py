@@ -60,7 +60,7 @@ if __name__ == "__main__":
     _find_kvspill()
     from functools import partial
 
-    from kvspill.cli.main import guarded
+    from kvspill.cli.main import as_program
     from kvspill.cli.run import main
 
-    sys.exit(guarded(partial(main, prog="kv-cache.py"), sys.argv[1:]))
+    sys.exit(as_program(partial(main, prog="kv-cache.py")))

@@ -1,6 +1,7 @@
 """The `kvspill` command: finds the subcommand, and turns errors into one line and an exit code."""
 
 import errno
+import gc
 import importlib
 import os
 import signal
@@ -167,9 +168,18 @@ def _fail(text: str, code: int, debug: bool) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `kvspill` script. Called with arguments, it leaves the caller's signals alone."""
-    if argv is None:
-        heed_signals()
-    return guarded(dispatch, sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return guarded(dispatch, argv)
+    heed_signals()
+    return as_program(dispatch)
+
+
+def as_program(call: Callable[[Sequence[str]], int]) -> int:
+    """Run the command line of this process, which ends afterwards."""
+    code = guarded(call, sys.argv[1:])
+    # What a large load leaves is not looked through once more.
+    gc.freeze()
+    return code
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kvspill.config import Config
 
 MIN_OPEN_THINK_SECONDS = 0.001
+RATE_MAX = 1e6
 MEMORY_USABLE_SHARE = 0.8
 BLOCK_BYTES = 4096
 
@@ -81,6 +82,11 @@ def _check_workload(config: "Config") -> None:
         raise UsageError(
             f"--request-rate {config.request_rate:g} contradicts --arrival closed, where users wait for "
             "answers; leave one of them out"
+        )
+    if config.request_rate is not None and config.request_rate > RATE_MAX and config.max_requests is None:
+        raise UsageError(
+            f"--request-rate {config.request_rate:g}: no machine plans so many requests; give at most "
+            f"{RATE_MAX:,.0f} per second, or --max-requests N for so many at once"
         )
     flags = [
         flag

@@ -9,6 +9,7 @@ from kvspill.config.plugged import check_blocks
 from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin, find_all, find_plugins
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
 from kvspill.serving.accounting import Accountant
+from kvspill.serving.arrivals import OpenArrivals
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
@@ -84,7 +85,13 @@ def build_workload(config: Config, world: World, limits: dict[Tier, int]) -> Wor
 
 
 def build_engine(
-    config: Config, world: World, observer: Observer, cache: Cache, start_ns: int, workload: Workload
+    config: Config,
+    world: World,
+    observer: Observer,
+    cache: Cache,
+    start_ns: int,
+    workload: Workload,
+    started: OpenArrivals | None = None,
 ) -> Engine:
     """The engine that serves a workload through the given cache."""
     generation = Generation(
@@ -106,6 +113,7 @@ def build_engine(
         observer,
         options,
         start_ns,
+        started,
     )
 
 

@@ -37,6 +37,8 @@ class _Impatient:
         return self._inner.facts()
 
 
+_USERS_PER_SERVER_MAX = 2
+"""Users without a pause keep all servers busy; more of them would only wait, and take long to start."""
 _ATTEMPTS = 3
 """A moment may be disturbed; the best of several is what this machine can do."""
 
@@ -48,7 +50,10 @@ async def null_ceiling(config: Config, world: World, seconds: float) -> Ceiling:
 
 
 async def _one_moment(config: Config, world: World, seconds: float) -> Ceiling:
+    servers = config.server_count
     config = config.changed(
+        num_users=min(config.num_users, _USERS_PER_SERVER_MAX * servers),
+        servers=servers,
         duration=seconds,
         warmup=0,
         max_requests=None,

@@ -24,7 +24,14 @@ UNLIMITED_BYTES = 1 << 60
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
 PROCESS_BYTES = 384 * MIB
-"""What the program itself takes beside tiers and I/O buffers."""
+"""What the program itself takes beside tiers and I/O buffers, an ordinary load included."""
+ORDINARY_LOAD_BYTES = 64 * MIB
+OPEN_USER_BYTES = 5 << 10
+"""A user of open arrivals: random numbers, conversation and next request; 4.2 KiB were measured."""
+CLOSED_USER_BYTES = 10 << 10
+"""One that waits for its answer is a task of its own besides; 7.8 KiB were measured."""
+WAITING_BYTES = 3 << 9
+"""A request in the backlog; 1.1 KiB were measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,10 @@ def _check_memory(config: Config, memory: Available | None) -> int:
     """Bytes that remain after the DRAM tier and the program itself."""
     if memory is None:
         return UNLIMITED_BYTES
+    check_load(config, memory)
     buffers = 2 * config.io_threads * config.io_size if config.storage_tier == "on" else 0
-    room = memory.nbytes - PROCESS_BYTES - buffers
+    program = PROCESS_BYTES + max(0, load_bytes(config) - ORDINARY_LOAD_BYTES)
+    room = memory.nbytes - program - buffers
     if config.cpu_bytes <= room:
         return room - config.cpu_bytes
     has = f"{memory.limited_by} has {size_text(memory.nbytes)} to give"
@@ -76,8 +85,52 @@ def _check_memory(config: Config, memory: Available | None) -> int:
     fits = math.floor(room / GIB * 10) / 10
     raise UsageError(
         f"--cpu-mem-gb {config.cpu_mem_gb:g}: {has}, of which the program needs "
-        f"{size_text(PROCESS_BYTES + buffers)}; give at most --cpu-mem-gb {fits:g}"
+        f"{size_text(program + buffers)}; give at most --cpu-mem-gb {fits:g}"
     )
+
+
+def check_load(config: Config, memory: Available | None = None) -> None:
+    """Refuse more users and waiting requests than memory can hold, whatever the devices are."""
+    memory = memory or available_memory()
+    if memory is None or load_bytes(config) <= max(memory.nbytes - PROCESS_BYTES, PROCESS_BYTES):
+        return
+    flag = "--max-users" if config.enable_autoscaling else "--num-users"
+    users, waiting = _users(config), _waiting(config)
+    raise UsageError(
+        f"{flag} {users}: {memory.limited_by} has {size_text(memory.nbytes)} to give, but so many users take "
+        f"up to {size_text(users * _user_bytes(config))}, {waiting:,} waiting requests "
+        f"{size_text(waiting * WAITING_BYTES)} and the program {size_text(PROCESS_BYTES)}; give a smaller "
+        f"{flag} or --max-queue"
+    )
+
+
+def load_bytes(config: Config) -> int:
+    """Memory of the users and of the longest backlog that they can make."""
+    return _users(config) * _user_bytes(config) + _waiting(config) * WAITING_BYTES
+
+
+def _waiting(config: Config) -> int:
+    """Requests that can be in the backlog at once; of a recording only what is read ahead."""
+    if config.arrival == "closed" or config.recording is not None:
+        return 0
+    planned = float(config.max_requests or config.max_queue)
+    if config.duration is not None:
+        rate = config.request_rate or _users(config) * _requests_per_sec(config)
+        planned = min(planned, rate * config.duration)
+    return round(min(planned, config.max_queue))
+
+
+def _users(config: Config) -> int:
+    return max(config.num_users, config.max_users) if config.enable_autoscaling else config.num_users
+
+
+def _user_bytes(config: Config) -> int:
+    return CLOSED_USER_BYTES if config.arrival == "closed" else OPEN_USER_BYTES
+
+
+def _requests_per_sec(config: Config) -> float:
+    """Of one user."""
+    return sum(share * _mean_inverse(*persona.think) for share, persona in config.people)
 
 
 def needs_directories(config: Config) -> bool:

@@ -13,7 +13,7 @@ from kvspill.plugins import find_all
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
-from kvspill.run.preflight import check_machine
+from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
@@ -27,6 +27,7 @@ def make_plan(config: Config, simulated: bool) -> Plan:
         given = config.storage_bytes
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
+        check_load(config)
         return Plan(config, True, storage_bytes, warnings=_unused(config))
     machine = check_machine(config)
     warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]

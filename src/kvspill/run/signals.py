@@ -25,6 +25,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self._end_load: Callable[[str], None] | None = None
+        self._computing = False
         self.reason: str | None = None
         """The signal that came, if one did."""
 
@@ -55,11 +56,22 @@ class Interrupts:
         """From now on a signal ends the load instead, with a reason."""
         self._end_load = end_load
 
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """For what takes long before the load and never looks at the loop: a signal cuts it off there."""
+        self._computing = True
+        try:
+            yield
+        finally:
+            self._computing = False
+
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.reason is not None:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
         Interrupts.came = True
+        if self._computing:
+            raise KeyboardInterrupt
         # Between two trials nothing has to be ended: the next one looks at the reason.
         if self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._end)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from kvspill.run.progress import Progress
 from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
 from kvspill.serving.accounting import Accountant
+from kvspill.serving.arrivals import OpenArrivals
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
@@ -53,6 +55,7 @@ _INTERRUPTED_CLOSING_SECONDS = 1.5
 _HANGING_CLOSING_SECONDS = 0.1
 """Threads that hang are not waited for once more: another process removes the files."""
 _PRELOADS_AT_ONCE = 16
+_MANY_USERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,8 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             raise asyncio.CancelledError
         limits = tier_limits(plan.config, plan.storage_bytes)
         # First of all: a recording that cannot be read is refused before a word is said.
-        workload = build_workload(plan.config, world, limits)
+        with interrupts.computing():
+            workload = build_workload(plan.config, world, limits)
         for text in plan.announced:
             progress.say(text)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
@@ -168,11 +172,12 @@ class Trial:
         stages = Stages(world, config.bytes_per_token, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
         await self.preload(workload, cache)
+        started = self._started(workload, interrupts)
         start_ns = world.now_ns()
         if log is not None:
             log.count_from(start_ns)
         accountant.begin()
-        engine = build_engine(config, world, stages.observer, cache, start_ns, workload)
+        engine = build_engine(config, world, stages.observer, cache, start_ns, workload, started)
         interrupts.load_begins(engine.interrupt)
         stages.load_begins(engine, cache)
         search = None
@@ -192,6 +197,16 @@ class Trial:
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
         return await self._result(stages.answer, facts, search, lost)
 
+    def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | None:
+        """The users of open arrivals, before the load begins: a hundred thousand take seconds to join."""
+        if self.config.arrival == "closed":
+            return None
+        started = OpenArrivals(workload)
+        said = partial(self.progress.preparing, "users") if workload.users >= _MANY_USERS else _unsaid
+        with interrupts.computing():
+            started.start_all(said)
+        return started
+
     async def _monitor(self) -> "WindowMonitor | None":
         """What a search decides by; it needs to know how fast the idle device is."""
         if not self.config.enable_autoscaling:
@@ -209,6 +224,8 @@ class Trial:
         def end() -> None:
             nonlocal ended_ns
             ended_ns = self.world.now_ns()
+            # Nothing is let go before the result is made: looking through a large backlog would be in vain.
+            gc.freeze()
             stages.end(ended_ns)
 
         async def hold() -> None:
@@ -250,7 +267,7 @@ class Trial:
         )
 
     async def _result(
-        self, stage: Stage, facts: RunFacts, search: "Search | None", lost: Sequence[Caution]
+        self, stage: Stage, facts: RunFacts, search: "Search | None", lost: Sequence[Caution] = ()
     ) -> Result:
         config, simulated = self.config, self.plan.simulated
         users = None if search is None else stage.users
@@ -317,6 +334,10 @@ def log_cautions(log: OpLog | None, config: Config) -> list[Caution]:
     return [] if log.failure is None else [OP_LOG.of(path=config.log_ops, reason=log.failure)]
 
 
+def _unsaid(_done: int, _all: int) -> None:
+    """Few users join at once."""
+
+
 def skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:
     """The warning that rows of a recording were left out, where some were."""
     skipped = workload.get("bad_rows_skipped", 0)
@@ -343,6 +364,8 @@ def _rarer_collections(simulated: bool) -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+        # What was frozen as users joined and at the end of the load.
+        gc.unfreeze()
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """Who is there and whose request comes next: users start and leave while the load goes on."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, dropwhile
 
 from kvspill.records import Request
 from kvspill.workload.base import Workload
+
+_USERS_AT_ONCE = 10_000
 
 _Next = tuple[int, int, int, int, Request, Iterator[Request]]
 
@@ -23,6 +26,18 @@ class OpenArrivals:
         self._heap: list[_Next] = []
         self._away: dict[int, Iterator[Request]] = {}
         """What those who left would have asked."""
+
+    def start_all(self, said: Callable[[int, int], None]) -> None:
+        """The workload's own users join, before the load begins; said hears how many of how many have."""
+        users = self._workload.users
+        for user in range(users):
+            if user % _USERS_AT_ONCE == 0:
+                said(user, users)
+                if user:
+                    # Looking through them for cycles again and again would take longer than their start.
+                    gc.freeze()
+            self.start(user, 0)
+        said(users, users)
 
     def start(self, user: int, start_ns: int) -> None:
         """A user joins, or comes back with new conversations; its first request comes after start_ns."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvspill.cache.cache import Cache
 from kvspill.records import NS_PER_SEC, Observer, QoS, Request, RequestRecord
+from kvspill.serving.arrivals import OpenArrivals
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
 from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation, Population
@@ -47,7 +48,9 @@ class Engine:
         observer: Observer,
         options: EngineOptions,
         start_ns: int,
+        started: OpenArrivals | None = None,
     ):
+        """Started: the users of open arrivals, where they have joined already; many take long to do so."""
         self._world = world
         self._io_model = io_model
         self._cache = cache
@@ -70,7 +73,7 @@ class Engine:
         self.failed = 0
         self.prefix_matches = 0
         self.prefix_bytes_saved = 0
-        self._population = self._make_population(workload)
+        self._population = self._make_population(workload, started)
         self._servers: ServerPool | None = None
 
     @property
@@ -122,9 +125,11 @@ class Engine:
         tasks = [loop.create_task(work) for work in works]
         try:
             await self._until_end(tasks)
+            await self._take_in_all()
             await self._settle()
         finally:
-            self._population.take_in(self._world.now_ns())
+            # Whose time has come still arrives; nobody does after that.
+            self._population.hold_back()
             self._halted = True
             try:
                 on_end()
@@ -148,6 +153,13 @@ class Engine:
                 task.result()
             if not done:
                 return
+
+    async def _take_in_all(self) -> None:
+        """In virtual time everybody arrives whose time has come, however many they are."""
+        if self._world.virtual and self.interrupted is None:
+            self._population.take_in(self._world.now_ns())
+            while self._population.behind and self.interrupted is None:
+                await asyncio.sleep(0)
 
     async def _settle(self) -> None:
         """Where the work ends the run, what still goes on behind the requests belongs to it."""
@@ -218,11 +230,12 @@ class Engine:
         """Open arrivals come so many times faster than the workload has them."""
         self._population.set_speed(factor)
 
-    def _make_population(self, workload: Workload) -> Population:
+    def _make_population(self, workload: Workload, started: OpenArrivals | None) -> Population:
         limits = LoadLimits(self.start_ns, self.end_ns, self._options.max_requests)
         if self._options.closed:
             return ClosedPopulation(self._world, workload, limits, self._arrive)
-        return OpenPopulation(self._world, workload, limits, self._arrive, self._queue.someone_idle)
+        idle = self._queue.someone_idle
+        return OpenPopulation(self._world, workload, limits, self._arrive, idle, started)
 
     def _arrive(self, request: Request, intended_ns: int) -> bool:
         if self._halted:

@@ -14,6 +14,9 @@ _LATENESS_SAMPLES_MAX = 100_000
 _LOOK_UP_EVERY = 32
 _AT_ONCE_NS = 10_000_000
 """Arrivals are taken in for so long at once, then everything else has as long."""
+_TAKEN_AT_ONCE_MAX = 10_000
+"""In virtual time, too, signals are looked at in between."""
+_STARTED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Population(Protocol):
     """True once nothing more will arrive."""
     spent: bool
     """True once the workload itself has nothing more to ask: a recording was replayed to its end."""
+    behind: bool
+    """True where more have arrived than could be taken in so far."""
     lateness_ns: list[int]
     """How late arrivals were seen (a sample); of open ones only where a server waited for them: what arrives
     while all are busy is taken in when one of them looks for work, at its intended time and without harm."""
@@ -85,12 +90,14 @@ class OpenPopulation:
         limits: LoadLimits,
         arrive: Callable[[Request, int], bool],
         someone_idle: Callable[[], Awaitable[None]],
+        started: OpenArrivals | None = None,
     ):
+        """Started: the arrivals of the workload's users, where these have joined already."""
         self._world = world
         self._limits = limits
         self._arrive = arrive
         self._someone_idle = someone_idle
-        self._arrivals = OpenArrivals(workload)
+        self._arrivals = started or OpenArrivals(workload)
         self._asked = 0
         self._alarm: asyncio.Future[None] | None = None
         self._speed = 1.0
@@ -98,8 +105,8 @@ class OpenPopulation:
         """When the speed was last changed: the world's time and the workload's."""
         self._open = asyncio.Event()
         self._open.set()
-        self._behind = False
-        self.users = 0
+        self.behind = False
+        self.users = 0 if started is None else workload.users
         self.exhausted = False
         self.spent = False
         self.lateness_ns: list[int] = []
@@ -114,7 +121,7 @@ class OpenPopulation:
         while not self.exhausted:
             await self._someone_idle()
             await self._open.wait()
-            while self._behind:
+            while self.behind:
                 await self._world.sleep_ns(_AT_ONCE_NS)
             upcoming_ns = self._upcoming_ns()
             if upcoming_ns is None:
@@ -128,7 +135,7 @@ class OpenPopulation:
             self.take_in(now_ns)
 
     def take_in(self, until_ns: int) -> None:
-        if not self._open.is_set() or self._behind:
+        if not self._open.is_set() or self.behind:
             # A population that falls behind catches up by itself: a hundred idle servers must not help.
             return
         taken = 0
@@ -137,21 +144,24 @@ class OpenPopulation:
             self._arrive(self._arrivals.pop(), upcoming_ns)
             taken += 1
             if taken % _LOOK_UP_EVERY == 0 and self._world.now_ns() - until_ns > _AT_ONCE_NS:
-                self._fall_behind(upcoming_ns)
+                self._fall_behind(upcoming_ns, _AT_ONCE_NS)
+                return
+            if taken == _TAKEN_AT_ONCE_MAX:
+                self._fall_behind(upcoming_ns, 0)
                 return
 
-    def _fall_behind(self, upcoming_ns: int) -> None:
+    def _fall_behind(self, upcoming_ns: int, pause_ns: int) -> None:
         """More arrive than can be taken in without keeping the loop from all else: the rest comes after it.
 
-        In virtual time this never happens: its clock stands still meanwhile.
+        In virtual time, whose clock stands still meanwhile, their number alone decides.
         """
         if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
             self.lateness_ns.append(self._world.now_ns() - upcoming_ns)
-        self._behind = True
-        asyncio.get_running_loop().call_later(_AT_ONCE_NS / NS_PER_SEC, self._catch_up)
+        self.behind = True
+        asyncio.get_running_loop().call_later(pause_ns / NS_PER_SEC, self._catch_up)
 
     def _catch_up(self) -> None:
-        self._behind = False
+        self.behind = False
         self.take_in(self._world.now_ns())
 
     def answered(self, request: Request) -> None:
@@ -224,6 +234,8 @@ class OpenPopulation:
 class ClosedPopulation:
     """Each user waits for its answer, then thinks, then asks again."""
 
+    behind = False
+
     def __init__(
         self, world: World, workload: Workload, limits: LoadLimits, arrive: Callable[[Request, int], bool]
     ):
@@ -247,8 +259,12 @@ class ClosedPopulation:
         return sum(request.user >= self.users for request in self._answers)
 
     async def run(self) -> None:
-        self.set_users(self._workload.users)
         try:
+            self.users = self._workload.users
+            for first in range(0, self.users, _STARTED_AT_ONCE):
+                if first:
+                    await asyncio.sleep(0)
+                self._start(first, min(first + _STARTED_AT_ONCE, self.users), self._workload.users)
             await self._done.wait()
         finally:
             for task in self._tasks.values():
@@ -265,9 +281,13 @@ class ClosedPopulation:
             answer.set_result(None)
 
     def set_users(self, count: int) -> None:
-        users, quota = self.users, self._limits.max_requests
-        self.users = count
-        for user in range(users, count):
+        users, self.users = self.users, count
+        self._start(users, count, count)
+
+    def _start(self, first: int, end: int, count: int) -> None:
+        """So many users share the work; these of them begin."""
+        quota = self._limits.max_requests
+        for user in range(first, end):
             share = None if quota is None else quota // count + (user < quota % count)
             if user not in self._tasks:
                 self._tasks[user] = asyncio.get_running_loop().create_task(self._live(user, share))

@@ -11,7 +11,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.memory import Available
 from kvspill.records import GIB, MIB
 from kvspill.run import preflight
-from kvspill.run.preflight import check_machine, free_bytes, offered_write_bytes
+from kvspill.run.preflight import check_load, check_machine, free_bytes, offered_write_bytes
 from kvspill.storage.rundir import MARKER, MARKER_TEXT
 
 PLENTY = Available(64 * GIB, "this machine")
@@ -199,3 +199,30 @@ def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
     search = Config(**asked, enable_autoscaling=True, max_users=40)
     assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
     assert "with --max-users 40 all the time" in check_machine(search, here, PLENTY).statement
+
+
+def test_more_users_than_memory_holds_are_refused_with_the_numbers(here: Path) -> None:
+    line = refused(Config(num_users=1_000_000, cpu_mem_gb=0), here, Available(4 * GIB, "this machine"))
+    assert line == (
+        "--num-users 1000000: this machine has 4.00 GiB to give, but so many users take up to 4.77 GiB, "
+        "1,000,000 waiting requests 1.43 GiB and the program 384 MiB; give a smaller --num-users or "
+        "--max-queue"
+    )
+    check_machine(Config(num_users=100_000, cpu_mem_gb=0, duration=3), here, PLENTY)
+    with pytest.raises(UsageError, match=r"--num-users 1000000: this machine has 4\.00 GiB"):
+        check_load(Config(num_users=1_000_000, arrival="closed"), Available(4 * GIB, "this machine"))
+
+
+def test_the_memory_of_many_users_is_not_given_to_the_dram_tier(here: Path) -> None:
+    line = refused(Config(num_users=200_000, cpu_mem_gb=7), here, Available(8 * GIB, "this machine"))
+    assert line.startswith(
+        "--cpu-mem-gb 7: this machine has 8.00 GiB to give, of which the program needs 2.9"
+    )
+
+
+def test_a_rate_that_no_machine_plans_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"--request-rate 1e\+12: no machine plans so many requests; give at most"
+    ):
+        Config(request_rate=1e12)
+    Config(request_rate=1e12, max_requests=100)

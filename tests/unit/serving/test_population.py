@@ -96,6 +96,36 @@ def test_in_virtual_time_all_that_have_come_are_taken_in_at_once() -> None:
     assert len(arrived) == 1000
 
 
+def test_in_virtual_time_too_a_flood_of_arrivals_does_not_keep_others_from_their_turn() -> None:
+    """A signal is seen between two parts of it."""
+    arrived: list[Request] = []
+    turns: set[int] = set()
+
+    async def main(world: World) -> None:
+        async def others() -> None:
+            while True:
+                turns.add(len(arrived))
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(others())
+        population = OpenPopulation(
+            world,
+            cast(Workload, AllAtOnce(35_000)),
+            LoadLimits(0, None, None),
+            lambda request, _intended_ns: _noted(arrived, request),
+            idle,
+        )
+        population.take_in(0)
+        while population.behind:
+            await asyncio.sleep(0)
+        beside.cancel()
+        assert world.now_ns() == 0
+
+    run_virtual(main, 1)
+    assert len(arrived) == 35_000
+    assert {10_000, 20_000, 30_000} <= turns
+
+
 def test_a_closed_user_who_wakes_late_is_seen_to() -> None:
     """The pause of a closed user ends at a certain time, too."""
 
