@@ -1,6 +1,8 @@
 """`kvspill suite`: many scenarios in a row, one comparison and what it means for this machine."""
 
 import argparse
+import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -46,7 +48,7 @@ _DERIVED = {
     "--autoscale-seconds": {"autoscale_seconds"},
 }
 """Flags that change derived values, and those values."""
-_WITH_RESUME = ("resume", "output_dir", "dry_run", "quiet", "debug")
+_WITH_RESUME = ("resume", "output_dir", "cache_dir", "dry_run", "quiet", "debug")
 """What can be said beside --resume; all else was fixed when the suite began."""
 
 
@@ -291,7 +293,7 @@ def _resume(options: argparse.Namespace) -> int:
     from kvspill.result.cautions import counted
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
-    from kvspill.suite.manifest import load, settle
+    from kvspill.suite.manifest import directories, load, settle
 
     if options.what or options.workloads is not None:
         raise UsageError("--resume: continues the scenarios of that suite; leave the names out")
@@ -306,12 +308,32 @@ def _resume(options: argparse.Namespace) -> int:
         )
     folder = Path(options.resume or options.output_dir or _latest())
     manifest = settle(folder, load(folder))
+    _refuse_unnamed(folder, directories(manifest), options.cache_dir or ())
     if options.dry_run:
         return _dry_run([row.scenario for row in manifest.rows if not row.finished], {})
     progress = Progress(options.quiet)
     done = sum(row.finished for row in manifest.rows)
     progress.say(f"continuing in {folder}: {done} of {counted(len(manifest.rows), 'scenario')} done")
     return run_folder(folder, manifest, progress, options.debug)
+
+
+def _refuse_unnamed(folder: Path, stored_in: Sequence[str], named: Sequence[str]) -> None:
+    """A manifest can come from anywhere: it alone sends no entries to another directory than this one."""
+    environment = os.environ.get("KVSPILL_CACHE_DIR", "").split(":")
+    real = {Path(path).resolve() for path in (".", *named, *filter(None, environment))}
+    unnamed = [path for path in stored_in if Path(path).resolve() not in real]
+    if unnamed:
+        words = " ".join(f"--cache-dir {shlex.quote(path)}" for path in stored_in)
+        raise UsageError(
+            f"--resume {folder}: its rows store entries in {', '.join(unnamed)}, which this command does not "
+            f"name; add {words} if you mean it"
+        )
+    used = {Path(path).resolve() for path in stored_in}
+    extra = next((path for path in named if Path(path).resolve() not in used), None)
+    if extra is not None:
+        raise UsageError(
+            f"--resume: continues with the directories of that suite; leave --cache-dir {extra} out"
+        )
 
 
 def _latest() -> Path:

@@ -1,5 +1,6 @@
 """Runs the rows of a suite one after the other, keeps every result, and closes with the comparison."""
 
+import io
 import shutil
 import sys
 import time
@@ -19,7 +20,17 @@ from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import by_signal
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
-from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, read_result, save, write_json
+from kvspill.suite.manifest import (
+    Manifest,
+    Row,
+    RowStatus,
+    locked,
+    read_result,
+    resume_command,
+    save,
+    write_json,
+    write_text,
+)
 from kvspill.suite.scenario import missing_flags, missing_text, to_config
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import print_report
@@ -66,12 +77,12 @@ def _run_row(
         progress.say(f"{where}: {describe(config)}")
         result = run_trials(make_plan(config, simulated), progress)
         if result.incomplete:
-            write_result(folder / f"{Path(row.file).stem}.incomplete.json", result)
+            write_result(folder / f"{Path(row.file).stem}.incomplete.json", result, named=False)
             reason = str(result.interrupted)
             if not by_signal(reason):
                 raise KvspillError(f"ended early: {reason}")
             return {"status": RowStatus.INTERRUPTED, "reason": reason}
-        write_result(folder / row.file, result)
+        write_result(folder / row.file, result, named=False)
     except KeyboardInterrupt:
         return {"status": RowStatus.INTERRUPTED, "reason": "stopped before the load began"}
     except UsageError as error:
@@ -124,7 +135,9 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
         print_report(manifest, found, advice, out)
         put(f"\nResults, one file per scenario: {one_line(folder)}", out)
 
-    return _close(folder, show, interrupted or unfinished, failed, stream or sys.stdout)
+    return _close(
+        resume_command(folder, manifest), show, interrupted or unfinished, failed, stream or sys.stdout
+    )
 
 
 def finish_submission(
@@ -138,7 +151,7 @@ def finish_submission(
     summary["files"] = [row.file for row in manifest.rows if row.finished]
     write_json(folder / "submission.json", summary)
     text = render(summary)
-    (folder / "submission.txt").write_text(text, encoding="utf-8")
+    write_text(folder / "submission.txt", text)
 
     def show(out: IO[str]) -> None:
         # On a terminal no word is broken; a file keeps a line for each thing said.
@@ -150,11 +163,11 @@ def finish_submission(
         put(f"\nResults and submission.json: {one_line(folder)}", out)
 
     failed = len(trials) < len(manifest.rows) or bool(summary["faulty"])
-    return _close(folder, show, interrupted, failed, stream or sys.stdout)
+    return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
 
 
 def _close(
-    folder: Path, show: Callable[[IO[str]], None], interrupted: bool, failed: bool, stream: IO[str]
+    resume: str, show: Callable[[IO[str]], None], interrupted: bool, failed: bool, stream: IO[str]
 ) -> int:
     """Print what is kept already. Where Ctrl-C ended the reader as well, the hint and the code remain."""
     try:
@@ -168,7 +181,7 @@ def _close(
         return FAILED if failed else 0
     try:
         # On stderr: a pipe's reader gets the same Ctrl-C and is gone before this is said.
-        put(f"Interrupted; to continue: kvspill suite --resume {one_line(folder)}", sys.stderr)
+        put(f"Interrupted; to continue: {one_line(resume)}", sys.stderr)
     except OSError:
         mute(sys.stderr)
     return INTERRUPTED
@@ -210,6 +223,7 @@ def write_summary(
         "advice": list(advice),
     }
     write_json(folder / "summary.json", data)
-    with open(folder / "summary.txt", "w", encoding="utf-8") as file:
-        put("\n".join(manifest.notes), file)
-        print_report(manifest, found, advice, file)
+    text = io.StringIO()
+    put("\n".join(manifest.notes), text)
+    print_report(manifest, found, advice, text)
+    write_text(folder / "summary.txt", text.getvalue())

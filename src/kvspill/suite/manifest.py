@@ -4,6 +4,8 @@ import contextlib
 import fcntl
 import json
 import os
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,11 +22,12 @@ from kvspill.inputs import MANIFEST, parse_json, read_input
 from kvspill.outputs import write_whole
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
-from kvspill.suite.scenario import Scenario
+from kvspill.suite.scenario import OWN_KEYS, Scenario
 
 SCHEMA_VERSION = 1
 NAME = "manifest.json"
 _LOCK = ".lock"
+_FILE = re.compile(r"\d{2,4}-[A-Za-z0-9][A-Za-z0-9._-]{0,63}\.json")
 
 
 class RowStatus(StrEnum):
@@ -90,9 +93,13 @@ def new_manifest(
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write whole or not at all, and make sure that it survives a crash."""
-    text = json.dumps(data, indent=1, allow_nan=False)
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for what people read. A link of that name in the directory is replaced, not followed."""
     try:
-        write_whole(path, text + "\n")
+        write_whole(path, text, named=False)
     except OSError as error:
         reason = error.strerror or str(error)
         raise KvspillError(
@@ -122,9 +129,39 @@ def load(folder: Path) -> Manifest:
     except (OSError, ValueError, KeyError, TypeError) as error:
         cause = _cause(error)
         raise UsageError(f"--resume {folder}: {NAME} cannot be read ({cause}); start a new suite") from error
-    if any(Path(row.file).name != row.file for row in manifest.rows):
-        raise UsageError(f"--resume {folder}: {NAME} names files outside the directory; start a new suite")
+    _check_rows(folder, manifest)
     return manifest
+
+
+def _check_rows(folder: Path, manifest: Manifest) -> None:
+    """What a file says decides no place to write to: a suite writes to its directory alone."""
+    where, files = f"--resume {folder}: {NAME}", [row.file for row in manifest.rows]
+    for number, row in enumerate(manifest.rows, start=1):
+        if not _FILE.fullmatch(row.file) or files.count(row.file) > 1:
+            raise UsageError(
+                f"{where} names {shown(row.file)}, outside the directory or no result of a row; "
+                "start a new suite"
+            )
+        own = next((key for key in OWN_KEYS if row.scenario.settings.get(key)), None)
+        if own is not None:
+            raise UsageError(f"{where}: row {number} has the setting {own}; start a new suite")
+
+
+def directories(manifest: Manifest) -> list[str]:
+    """Where the rows that are not finished store their entries."""
+    found: list[str] = []
+    for row in manifest.rows:
+        given = [] if row.finished or manifest.simulated else row.scenario.settings.get("cache_dir") or []
+        found += [given] if isinstance(given, str) else map(str, given)
+    return list(dict.fromkeys(found))
+
+
+def resume_command(folder: Path, manifest: Manifest) -> str:
+    """What continues a suite: it names every directory that is written to."""
+    here = Path.cwd()
+    named = [path for path in directories(manifest) if Path(path).resolve() != here]
+    flags = [word for path in named for word in ("--cache-dir", path)]
+    return shlex.join(["kvspill", "suite", "--resume", str(folder), *flags])
 
 
 def _cause(error: Exception) -> str:
@@ -158,7 +195,7 @@ def settle(folder: Path, manifest: Manifest) -> Manifest:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One suite at a time writes into a directory."""
-    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,6 +17,7 @@ from kvspill.run.progress import Progress
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
 from kvspill.suite.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
 from kvspill.suite.scenario import (
+    OWN_KEYS,
     Scenario,
     default_names,
     fill,
@@ -135,6 +136,8 @@ def assignment(text: str) -> tuple[str, Any]:
         raise UsageError(
             f"--set {shown(text)}: is not NAME=VALUE with a setting's name, such as num_users=50"
         )
+    if name in OWN_KEYS:
+        raise UsageError(f"--set {shown(text)}: {name} belongs to the whole suite; leave it out")
     try:
         return name, yaml_value(value)
     except ValueError as error:

@@ -28,7 +28,7 @@ BY_DEFAULT, WITH_ALL, BY_NAME = "by default", "with all", "by name"
 """When a built-in file runs: without a name, with `all`, or only by its name."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
-_OWN_KEYS = ("output", "quiet", "debug", "log_ops", "xlsx_output")
+OWN_KEYS = ("output", "quiet", "debug", "log_ops", "xlsx_output")
 """Settings that belong to the suite and not to one of its rows."""
 
 
@@ -166,7 +166,7 @@ def _settings(given: Any, where: str) -> dict[str, Any]:
         raise UsageError(f"{where}: config is not a mapping; write lines like num_users: 50")
     known = [name for name, info in Config.model_fields.items() if not extra_of(info).get("internal")]
     for key in given:
-        if key in _OWN_KEYS:
+        if key in OWN_KEYS:
             raise UsageError(f"{where}: {key}: belongs to the whole suite; leave it out of the file")
         if key not in known:
             near = difflib.get_close_matches(str(key).replace("-", "_"), known, n=1, cutoff=0.6)
