@@ -273,6 +273,11 @@ MANIFESTS: dict[str, Callable[[], str]] = {
     "long number": lambda: manifest(title="x").replace('"x"', "9" * 5000),
     "long setting": lambda: manifest().replace('"num_users": 1', f'"num_users": {"9" * 4000}'),
     "nested setting": lambda: manifest().replace('"num_users": 1', f'"num_users": {nested(800)}'),
+    "no number": lambda: manifest().replace('"seconds": null', '"seconds": NaN'),
+    "a text without end as number": lambda: manifest().replace(
+        '"seconds": null', f'"seconds": "{"9" * 400}"'
+    ),
+    "no finite number": lambda: manifest().replace('"num_users": 1', '"num_users": 1e999'),
     "settings of no kind": lambda: manifest().replace('{"num_users": 1}', "[1]"),
     "rows of no kind": lambda: manifest(rows={"a": 1}),
     "no rows": lambda: manifest(rows=None),

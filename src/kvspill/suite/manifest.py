@@ -124,6 +124,8 @@ def load(folder: Path) -> Manifest:
                 f"--resume {folder}: written by another version ({shown(version)}); start a new suite"
             )
         manifest = TypeAdapter(Manifest).validate_python(data)
+        # What could not be written back, such as NaN, was not written by us.
+        json.dumps(asdict(manifest), allow_nan=False)
     except FileNotFoundError:
         raise UsageError(f"--resume {folder}: holds no suite; name the directory of an earlier one") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
