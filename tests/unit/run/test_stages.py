@@ -107,5 +107,5 @@ def test_nothing_is_measured_after_an_interrupt(
     facts = SimpleNamespace(interrupted=reason, workload={}, io_model={})
     stage = SimpleNamespace(users=3, recorder=SimpleNamespace(lanes=list), probes=None)
     search = SimpleNamespace(entries=lambda _reason: [], cautions=lambda _steps: [])
-    asyncio.run(trial._result(stage, facts, search if searching else None))
+    asyncio.run(trial._result(stage, facts, search if searching else None, ()))
     assert measured == ([] if reason else ["ceiling"])
