@@ -1,5 +1,6 @@
 """However a run ends, nothing is left: Ctrl-C, SIGTERM, a closed terminal, twice in a row, an exception."""
 
+import contextlib
 import signal
 import sys
 import time
@@ -49,6 +50,20 @@ def test_a_second_signal_ends_the_program_and_still_leaves_nothing(tmp_path: Pat
     run.send(signal.SIGINT)
     finished = run.finish()
     assert finished.code == 130
+    assert left_over(tmp_path) == []
+    assert "Traceback" not in finished.err
+
+
+@pytest.mark.parametrize("pause_ms", [0, 1, 10])
+def test_many_quick_signals_leave_nothing(tmp_path: Path, pause_ms: int) -> None:
+    run = start(tmp_path, tmp_path, *LONG)
+    wait_for_entries(tmp_path, 20)
+    for _ in range(30):
+        with contextlib.suppress(ProcessLookupError):
+            run.send(signal.SIGTERM)
+        time.sleep(pause_ms / 1000)
+    finished = run.finish()
+    assert finished.code in (130, -signal.SIGTERM)
     assert left_over(tmp_path) == []
     assert "Traceback" not in finished.err
 

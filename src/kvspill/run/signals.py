@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
+_HEEDLESS_SECONDS = 3.0
 
 
 def by_signal(reason: str) -> bool:
@@ -21,6 +23,9 @@ class Interrupts:
 
     came: ClassVar[bool] = False
     """Whether any command of this process was ended by one."""
+
+    heedless_until: ClassVar[float] = 0.0
+    """Until then (monotonic time) further signals change nothing: the program ends already."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -40,8 +45,10 @@ class Interrupts:
         try:
             yield
         finally:
-            for number, handler in zip(heeded, before, strict=True):
-                signal.signal(number, handler)
+            # The handlers before would cut off the end of the program.
+            if time.monotonic() >= Interrupts.heedless_until:
+                for number, handler in zip(heeded, before, strict=True):
+                    signal.signal(number, handler)
 
     @property
     def stopped_by(self) -> str | None:
@@ -67,6 +74,10 @@ class Interrupts:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.reason is not None:
+            # Whoever leans on Ctrl-C must not cut off the removal of files that the second one began.
+            if time.monotonic() < Interrupts.heedless_until:
+                return
+            Interrupts.heedless_until = time.monotonic() + _HEEDLESS_SECONDS
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
         Interrupts.came = True
