@@ -105,8 +105,8 @@ STUCK_IO = Kind(
 BLOCK_WRITES_FAILED = Kind(
     "block_writes_failed",
     Severity.INVALID,
-    "{failed:,} blocks could not be written behind the requests; for every such batch the next request "
-    "counts as failed.",
+    "{failed:,} blocks could not be written behind the requests; a request that was over by then did not "
+    "fail for it.",
     "Look at the errors of the storage tier, and don't compare this run's speed.",
     spoils=_FAULT,
 )

@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import SecretStr
+
 from kvspill.config import Config
-from kvspill.config.fields import extra_of, flag_of, is_flag
+from kvspill.config.fields import Listed, extra_of, flag_of, is_flag
 from kvspill.errors import UsageError
 
 _NOT_THE_RUN = "output"
@@ -28,17 +30,34 @@ def command_of(config: Config, *, simulated: bool) -> str:
             words += _flag(name, given[name])
     if not file_keys:
         return shlex.join(words)
-    values = json.dumps({name: given[name] for name in file_keys})
+    values = json.dumps({name: _without_secrets(config, name, given[name]) for name in file_keys})
     return f"{shlex.join([*words, '--config', '/dev/stdin'])} <<< {shlex.quote(values)}"
+
+
+def _without_secrets(config: Config, name: str, value: Any) -> Any:
+    """Secrets come from the environment again: a mask in their place would be taken for one."""
+    if name != "plugins":
+        return value
+    return {
+        plugin: {option: shown for option, shown in value[plugin].items() if not _is_secret(given[option])}
+        for plugin, given in config.plugins.items()
+    }
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, SecretStr)
 
 
 def _flag(name: str, value: Any) -> list[str]:
     if value is True:
         return [flag_of(name)]
     values = value if isinstance(value, list) else [value]
+    texts = [f"{item:.0f}" if isinstance(item, float) and item.is_integer() else str(item) for item in values]
+    if Listed not in Config.model_fields[name].metadata:
+        # Only directories are given by a flag each.
+        texts = [",".join(texts)]
     words: list[str] = []
-    for item in values:
-        text = f"{item:.0f}" if isinstance(item, float) and item.is_integer() else str(item)
+    for text in texts:
         # A value that begins with a dash would be taken for a flag.
         words += [f"{flag_of(name)}={text}"] if text.startswith("-") else [flag_of(name), text]
     return words
