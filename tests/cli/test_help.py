@@ -8,9 +8,11 @@ import pytest
 
 from kvspill.cli.main import COMMANDS, main, top_help
 from kvspill.cli.options import config_parser, parse_config
+from kvspill.cli.quick import DEFAULTS
 from kvspill.cli.quick import EXAMPLES as QUICK_EXAMPLES
 from kvspill.cli.run import EXAMPLES as RUN_EXAMPLES
 from kvspill.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
+from kvspill.config.fields import flag_of
 from kvspill.config.load import flag_fields
 
 HEAVY = ("numpy", "rich", "yaml", "hdrh", "kvspill.suite")
@@ -83,6 +85,16 @@ def test_the_examples_of_the_help_parse(examples: str) -> None:
     assert commands
     for command in commands:
         parse_config(config_parser("kvspill", "", ""), command[2:], {})
+
+
+def test_quick_shows_its_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quick", "--help-all"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert DEFAULTS.keys() <= set(flag_fields())
+    for name, value in DEFAULTS.items():
+        text = words[words.index(f" {flag_of(name)}") + 1 :]
+        shown = f"{value:g}" if isinstance(value, float) else value
+        assert text[text.index("[") :].startswith(f"[{shown}]"), name
 
 
 def test_help_wins_over_wrong_flags(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,9 +67,17 @@ def _check_other_name(before: tuple[str | None, Any] | None, flag: str | None, v
 
 
 def config_parser(
-    prog: str, summary: str, examples: str, fixed: Sequence[str] = (), full: bool = False
+    prog: str,
+    summary: str,
+    examples: str,
+    fixed: Sequence[str] = (),
+    full: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Parser:
-    """A parser with a flag for every field of Config but the fixed ones; full shows the rare ones too."""
+    """A parser with a flag for every field of Config but the fixed ones; full shows the rare ones too.
+
+    The defaults are those of the command that differ from Config's own.
+    """
     more = "" if full else f"`{prog} --help-all` shows the remaining flags.\n\n"
     parser = Parser(
         prog=prog,
@@ -87,7 +95,8 @@ def config_parser(
     sections = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for name in flag_fields():
         if name not in fixed:
-            _add_flag(sections[_section(name)], name, full, parser.declared)
+            default = (defaults or {}).get(name, Config.model_fields[name].default)
+            _add_flag(sections[_section(name)], name, default, full, parser.declared)
     for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
         _add_options(parser, plugin, [option for _, option in options])
     for flag, foreign in FOREIGN_FLAGS.items():
@@ -118,7 +127,7 @@ def _add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> N
         )
 
 
-def _add_flag(section: Any, name: str, full: bool, declared: Declared) -> None:
+def _add_flag(section: Any, name: str, default: Any, full: bool, declared: Declared) -> None:
     info = Config.model_fields[name]
     extra = extra_of(info)
     is_switch = info.annotation is bool
@@ -132,7 +141,7 @@ def _add_flag(section: Any, name: str, full: bool, declared: Declared) -> None:
         const="repeat" if name == "cache_dir" else None,
         default=argparse.SUPPRESS,
         metavar=None if is_switch else extra["metavar"] or _metavar(name, declared),
-        help=argparse.SUPPRESS if hidden else _help(name, help_text(declared, name), info.default),
+        help=argparse.SUPPRESS if hidden else _help(name, help_text(declared, name), default),
     )
 
 

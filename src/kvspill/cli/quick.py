@@ -34,7 +34,7 @@ examples:
 def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
     """Parse, cap and run; returns the exit code."""
     asked = asks_for_help(argv)
-    parser = config_parser(prog, SUMMARY, EXAMPLES, full=asked == "--help-all")
+    parser = config_parser(prog, SUMMARY, EXAMPLES, full=asked == "--help-all", defaults=DEFAULTS)
     if asked is not None:
         print(parser.format_help(), end="")
         return 0
