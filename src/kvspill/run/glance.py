@@ -71,6 +71,8 @@ def look(
     now_ns = world.now_ns()
     if recorder is None:
         recorder = Recorder(now_ns, None, config.bytes_per_token)
+    # Nothing is counted after the end of the window, so no time may pass either.
+    now_ns = min(now_ns, recorder.window_end_ns)
     outcomes = dict.fromkeys(Outcome, 0)
     for (outcome, *_rest), count in recorder.lookups.items():
         outcomes[outcome] += count

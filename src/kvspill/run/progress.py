@@ -70,7 +70,9 @@ class Progress:
         start_ns, recent = world.now_ns(), Recent()
 
         def lines() -> list[str]:
-            recorder, status = stages.measuring, policy.status
+            status = policy.status
+            # What a plain run measured still stands while its last operations return.
+            recorder = stages.latest if status is None else stages.measuring
             now = look(world, start_ns, config, engine, recorder, cache)
             if status is not None:
                 return search_lines(now, status, recorder is not None, engine.failed)

@@ -91,6 +91,12 @@ class Stages:
         """The recorder of the stage whose window is open now."""
         return None if self._open is None else self._open.recorder
 
+    @property
+    def latest(self) -> Recorder | None:
+        """The recorder of the open window, or else of the last one held to its end."""
+        stage = self._open or self._whole
+        return None if stage is None else stage.recorder
+
     def begin(self, at_ns: int) -> None:
         """The load changes now; until `open` nothing is measured."""
         if not self._over:

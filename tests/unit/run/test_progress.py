@@ -169,6 +169,24 @@ def test_a_search_reads_the_counters_of_the_stage_under_way(monkeypatch: pytest.
     assert any(re.search(r"read +[0-9.]*[1-9]", text) for text in measured)
 
 
+def test_a_plain_run_does_not_warm_up_again_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    last: list[str] = []
+
+    async def follow(_self: Progress, _world: World, lines: Callable[[], list[str]]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            last.extend(lines())
+
+    monkeypatch.setattr(Progress, "follow", follow)
+    small = Config(model="tiny-1b", num_users=4, duration=30.0, cpu_mem_gb=0.0)
+    run_trials(make_plan(small, True), Progress(quiet=True))
+    (text,) = last
+    assert text.startswith("   30/30 s"), text
+    assert "warming up" not in text
+    assert "tok/s" in text
+
+
 def shown(stream: io.StringIO, quiet: bool, seconds: int, after: str = "") -> str:
     """What `follow` writes in so many seconds of virtual time."""
     progress = Progress(quiet, stream)
