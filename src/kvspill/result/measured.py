@@ -31,6 +31,7 @@ class Settings:
     seed: int | None = None
     num_users: int = 1
     servers: int = 1
+    arrival: str = "open"
     performance_profile: str = "latency"
     min_tokens_per_sec: float | None = None
     device_bandwidth_gbps: float | None = None
@@ -47,6 +48,10 @@ class Measured:
         self.wall_seconds = recorder.window_seconds
         self._tiers = {tier_facts.tier: tier_facts for tier_facts in facts.tiers}
         self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
+
+    def is_overload(self, load: float) -> bool:
+        """Whether more was offered than could be served; users who wait for answers cannot do that."""
+        return load > 1 and self.settings.arrival != "closed"
 
     def tier(self, name: str) -> TierFacts | None:
         """The tier's facts, or None where the run had no such tier: it was not measured."""

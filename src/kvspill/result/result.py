@@ -109,6 +109,7 @@ def settings_of(config: Config, users: int | None = None) -> Settings:
     return Settings(
         seed=config.seed,
         num_users=config.num_users,
+        arrival=config.arrival,
         servers=config.server_count,
         performance_profile=config.performance_profile,
         min_tokens_per_sec=config.min_tokens_per_sec,

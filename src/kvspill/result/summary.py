@@ -104,7 +104,9 @@ def _sla(
     total = histogram.count + lost
     met = violations <= _LATE_SHARE * total and added.get("p99", 0.0) <= target_p99_ms and not lost
     # An overload's latencies are the queue's own, whatever the device.
-    judged = total >= MIN_COMPLETIONS and not (offered_load is not None and offered_load > 1)
+    judged = total >= MIN_COMPLETIONS and not (
+        offered_load is not None and measured.is_overload(offered_load)
+    )
     return Sla(
         target_p95_ms=target_p95_ms,
         actual_p95_ms=latency["p95"],

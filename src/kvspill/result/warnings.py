@@ -140,7 +140,7 @@ def _client(honesty: Honesty) -> Iterator[Caution]:
 
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     load = honesty.offered_load.ratio
-    if load is not None and load > 1:
+    if load is not None and measured.is_overload(load):
         yield kinds.OVERLOAD.of(load=load)
     facts = measured.facts
     if facts.shed:

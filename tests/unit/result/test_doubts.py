@@ -193,6 +193,9 @@ def test_offered_load_is_arrivals_over_what_the_servers_could_do_on_a_null_devic
     assert fixed["honesty"]["offered_load"]["arrivals_per_sec"] == 5.5
     assert relaxed["honesty"]["offered_load"]["ratio"] == pytest.approx(2 / 3)
     assert "overload" not in codes(relaxed)
+    closed = result(config=Config(num_users=1, arrival="closed"))
+    assert closed["honesty"]["offered_load"]["ratio"] == 2.0
+    assert "overload" not in codes(closed), "users who wait for answers cannot overload"
 
 
 def test_a_run_near_the_null_ceiling_is_client_bound() -> None:

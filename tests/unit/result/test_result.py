@@ -236,6 +236,8 @@ def test_there_is_no_verdict_on_an_overload_s11() -> None:
     overloaded = facts(arrived=10_000)
     sla = sla_of(result(served(60, generation=3.0), overloaded, Config(num_users=1)))
     assert (sla["verdict"], sla["met"]) == ("no verdict", None)
+    closed = Config(num_users=1, arrival="closed")
+    assert sla_of(result(served(60, generation=3.0), overloaded, closed))["verdict"] == "met"
 
 
 def test_an_inversion_of_priority_is_named_where_enough_waited() -> None:
