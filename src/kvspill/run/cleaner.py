@@ -15,7 +15,7 @@ _CODE = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from kvspill.run.cleaner import main; sys.exit(main(int(sys.argv[2]), sys.argv[3]))"
 )
-_READY = b"ready\n"
+_READY = b"ready"
 _READY_SECONDS_MAX = 3.0
 _LOOK_SECONDS = 0.05
 
@@ -35,23 +35,27 @@ def start_cleaner(directory: Path) -> str | None:
     except OSError as error:
         return f"{sys.executable or 'the interpreter'}: {error.strerror or error}"
     assert child.stdout is not None
-    with child.stdout as said:
-        if not select.select([said], [], [], _READY_SECONDS_MAX)[0]:
-            child.kill()
-            return f"it said nothing for {_READY_SECONDS_MAX:g} s"
-        first = said.readline()
-        if first == _READY:
-            return None
-        # It ends with an error, the last line of which says most.
-        last = [first, *said.read().splitlines()][-1].decode(errors="replace").strip()
-        return last or "it ended at once"
+    with child.stdout as pipe:
+        said, end_seconds = b"", time.monotonic() + _READY_SECONDS_MAX
+        # Complaints of the dynamic linker can come before the word.
+        while _READY not in said.splitlines():
+            if not select.select([pipe], [], [], max(0.0, end_seconds - time.monotonic()))[0]:
+                child.kill()
+                return f"it was not ready after {_READY_SECONDS_MAX:g} s"
+            more = os.read(pipe.fileno(), 1 << 16)
+            if not more:
+                # It ended with an error, the last line of which says most.
+                last = said.strip().splitlines()[-1:]
+                return last[0].decode(errors="replace").strip() if last else "it ended at once"
+            said += more
+    return None
 
 
 def main(pid: int, directory: str) -> int:
     """Wait for the end of the process and remove what it left."""
     from kvspill.storage.rundir import clean
 
-    os.write(1, _READY)
+    os.write(1, _READY + b"\n")
     # A reader of our output must not wait for the end of the removal.
     silent = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):

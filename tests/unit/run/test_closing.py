@@ -157,6 +157,26 @@ def test_where_no_cleaner_can_be_started_that_is_said(
     assert (f"`kvspill clean {tmp_path}`" in said) is hangs
 
 
+@pytest.mark.real
+def test_a_complaint_before_the_word_is_not_taken_for_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaint = "import os; os.write(2, b'ERROR: ld.so: object x.so cannot be preloaded: ignored.\\n'); "
+    monkeypatch.setattr(cleaner, "_CODE", complaint + "os.write(1, b'ready\\n')")
+    assert cleaner.start_cleaner(tmp_path) is None
+    monkeypatch.setattr(cleaner, "_CODE", complaint + "raise SystemExit('no room')")
+    assert cleaner.start_cleaner(tmp_path) == "no room"
+
+
+@pytest.mark.real
+def test_a_cleaner_that_complains_and_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaner, "_CODE", "import time; print('oh', flush=True); time.sleep(60)")
+    monkeypatch.setattr(cleaner, "_READY_SECONDS_MAX", 0.5)
+    assert cleaner.start_cleaner(tmp_path) == "it was not ready after 0.5 s"
+
+
 def test_closing_may_take_what_is_left_of_the_five_seconds_and_never_less_than_its_own() -> None:
     plan = Plan(Config(), False, 0, closing_seconds_max=1.5)
     assert plan.closing_seconds() == 1.5
