@@ -40,10 +40,11 @@ class Ceiling:
 def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling: Ceiling | None) -> Honesty:
     """Everything that lets a reader doubt the result. None means: not measured."""
     probes = probes or {}
+    opened = _files_opened(measured)
     return Honesty(
         bytes=_bytes(measured, probes),
-        direct_io=_tier_flag(measured, "direct_io"),
-        files_opened=_files_opened(measured),
+        direct_io=None if opened is None else _tier_flag(measured, "direct_io"),
+        files_opened=opened,
         verified=_tier_flag(measured, "verifies"),
         modelled_tiers=[facts.tier.value for facts in measured.facts.tiers if facts.modelled],
         requests=_requests(measured),
@@ -118,9 +119,9 @@ def _tier_flag(measured: Measured, name: str) -> bool | None:
 
 
 def _files_opened(measured: Measured) -> FilesOpened | None:
-    """Every opening of a file on the storage tier, by what its descriptor says of O_DIRECT."""
+    """Every opening of a file on the storage tier, by what its descriptor says; None where it opened none."""
     facts = measured.tier("storage")
-    if facts is None or facts.modelled:
+    if facts is None or facts.modelled or not facts.files_opened_direct + facts.files_opened_buffered:
         return None
     return FilesOpened(direct=facts.files_opened_direct, buffered=facts.files_opened_buffered)
 

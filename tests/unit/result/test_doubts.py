@@ -115,6 +115,13 @@ def test_asked_bytes_stand_beside_device_bytes() -> None:
     assert block["arrival_lateness_ms"]["max"] == 2.0
 
 
+def test_a_backend_that_opens_no_file_is_not_said_to_use_the_page_cache() -> None:
+    found = result(run=facts(tiers=(tier(Tier.STORAGE, direct_io=False, files_opened_direct=0),)))
+    assert found["honesty"]["direct_io"] is None
+    assert found["honesty"]["files_opened"] is None
+    assert "not_direct" not in codes(found)
+
+
 def test_without_probes_nothing_is_claimed() -> None:
     block = result()["honesty"]
     assert block["bytes"]["device_read_bytes"] is None

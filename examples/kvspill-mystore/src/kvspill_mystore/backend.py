@@ -46,6 +46,8 @@ class LogBackend(Backend):
             modelled=False,
             direct_io=access is not None and access.direct,
             verifies=True,
+            files_opened_direct=int(access is not None and access.direct),
+            files_opened_buffered=int(access is not None and not access.direct),
             description="one log file" + (f" on {access.description}" if access else ""),
         )
 
