@@ -125,7 +125,7 @@ class Plugin:
     options: tuple[Option, ...] = ()
     needs: frozenset[Need] = frozenset()
     schemes: tuple[str, ...] = ()
-    """Addresses that choose this backend, such as s3 for --cache-dir s3://bucket/prefix."""
+    """Addresses that choose this backend, such as my for --cache-dir my://host/bucket."""
     can: frozenset[str] = frozenset()
     """Further abilities, by the names that its kind defines."""
     ready: Callable[[], str | None] = lambda: None
@@ -138,6 +138,19 @@ class Plugin:
     @property
     def is_ours(self) -> bool:
         return self.origin == OURS
+
+    def why_not(self) -> str | None:
+        """Why it cannot be used here, or None; a check that fails itself is such a reason."""
+        try:
+            return self.ready()
+        except Exception as error:  # The check of another package must not end ours.
+            return f"its own check failed ({type(error).__name__}: {error})"
+
+    def check_ready(self, said: str) -> None:
+        """Raise a UsageError where it cannot be used here; said: how the user chose it."""
+        reason = self.why_not()
+        if reason is not None:
+            raise UsageError(f"{said}: {self.name} from {self.origin} is not ready: {reason}")
 
     def filled(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """All options by name: as given, else their defaults."""
@@ -177,13 +190,13 @@ class Found:
         return next((plugin for plugin in self.plugins.values() if scheme in plugin.schemes), None)
 
     def by_address(self, text: str) -> Plugin | None:
-        """The plug-in that answers for an address such as s3://bucket; None for a plain path."""
+        """The plug-in that answers for an address such as my://host; None for a plain path."""
         scheme, slashes, _ = text.partition("://")
         return self.by_scheme(scheme.lower()) if slashes else None
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        return tuple(scheme for plugin in self.plugins.values() for scheme in plugin.schemes)
+        return tuple(dict.fromkeys(scheme for plugin in self.plugins.values() for scheme in plugin.schemes))
 
 
 Declared = Mapping[Kind, Found]
@@ -197,19 +210,31 @@ def find_all() -> Declared:
 
 @cache
 def find_plugins(kind: Kind) -> Found:
-    """Ours and all that are installed. Ours win over others of the same name, which then count as broken."""
+    """Ours and all that are installed. Of two with the same name or scheme the first is used, ours before
+    others; the second counts as broken.
+    """
     plugins = {plugin.name: plugin for plugin in _ours(kind)}
     broken: list[Broken] = []
     for entry in sorted(entry_points(group=kind.value), key=lambda entry: entry.name):
         found = _load(entry)
         if isinstance(found, Broken):
             broken.append(found)
-        elif found.name in plugins:
-            taken_by = plugins[found.name].origin
-            broken.append(Broken(found.name, found.origin, f"{taken_by} has a plug-in of that name"))
+        elif (reason := _taken(found, plugins)) is not None:
+            broken.append(Broken(found.name, found.origin, reason))
         else:
             plugins[found.name] = found
     return Found(kind, MappingProxyType(plugins), tuple(broken))
+
+
+def _taken(plugin: Plugin, plugins: Mapping[str, Plugin]) -> str | None:
+    """Which name or scheme of a plug-in another one has already."""
+    if plugin.name in plugins:
+        return f"{plugins[plugin.name].origin} has a plug-in of that name"
+    for other in plugins.values():
+        for scheme in plugin.schemes:
+            if scheme in other.schemes:
+                return f"{other.name} of {other.origin} has the scheme {scheme}://"
+    return None
 
 
 def _ours(kind: Kind) -> list[Plugin]:
@@ -232,4 +257,6 @@ def _load(entry: EntryPoint) -> Plugin | Broken:
         if not _NAME.fullmatch(name):
             wanted = "lower-case letters and digits, with '-' between words"
             return Broken(entry.name, origin, f"{name!r} is no name for a plug-in or an option: use {wanted}")
+    if Need.ADDRESS in plugin.needs and not plugin.schemes:
+        return Broken(plugin.name, origin, "it needs an address, but declares no scheme")
     return replace(plugin, origin=origin)

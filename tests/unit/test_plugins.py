@@ -82,6 +82,26 @@ def test_ours_win_over_others_of_the_same_name(tmp_path: Path, monkeypatch: pyte
     assert [broken.reason for broken in found.broken] == ["kvspill has a plug-in of that name"]
 
 
+def test_of_two_with_the_same_scheme_the_second_counts_as_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = GOOD.replace("make=dict", "make=dict, schemes=('file', 'mru')")
+    install(tmp_path, monkeypatch, Kind.BACKEND, text)
+    found = find_plugins(Kind.BACKEND)
+    assert [broken.reason for broken in found.broken] == ["files of kvspill has the scheme file://"]
+    assert found.by_scheme("mru") is None
+    assert found.schemes == ("file",)
+
+
+def test_one_that_needs_an_address_must_declare_its_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = GOOD.replace("make=dict", "make=dict, needs=frozenset({Need.ADDRESS})")
+    install(tmp_path, monkeypatch, Kind.BACKEND, text.replace("import Plugin", "import Need, Plugin"))
+    (broken,) = find_plugins(Kind.BACKEND).broken
+    assert broken.reason == "it needs an address, but declares no scheme"
+
+
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(UsageError, match="--trace nobody: unknown; choose from azure, bailian"):
         find_plugins(Kind.TRACE).get("nobody", "--trace")

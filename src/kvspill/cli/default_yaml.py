@@ -6,8 +6,7 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of
 from kvspill.config.groups import PERSONA_PRESETS
-from kvspill.config.plugged import help_text
-from kvspill.plugins import find_all
+from kvspill.config.plugged import help_text, usable_plugins
 
 HEAD = """\
 # Every setting of kvspill with its default. Use it with: kv-cache.py --config config.yaml
@@ -25,7 +24,7 @@ _GROUPS = {
 def default_yaml() -> str:
     """The text of config.yaml."""
     config = Config()
-    declared = find_all()
+    declared = usable_plugins()
     values = config.model_dump(mode="json")
     parts = [HEAD]
     for group, title in GROUPS.items():

@@ -20,11 +20,11 @@ from kvspill.config.plugged import (
     option_flag,
     option_key,
     options_of,
-    without_clashes,
+    usable_plugins,
 )
 from kvspill.errors import UsageError
 from kvspill.outputs import StrPath, refuse_clashes
-from kvspill.plugins import Declared, Option, Plugin, find_all
+from kvspill.plugins import Declared, Option, Plugin
 
 
 class Parser(argparse.ArgumentParser):
@@ -91,7 +91,7 @@ def config_parser(
     parser.add_argument(
         "--config", metavar="FILE", help="YAML file; flags and KVSPILL_* variables win over it"
     )
-    parser.declared = without_clashes(find_all())
+    parser.declared = usable_plugins()
     sections = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for name in flag_fields():
         if name not in fixed:

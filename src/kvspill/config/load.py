@@ -16,6 +16,7 @@ from kvspill.config.plugged import (
     NOTHING,
     PREFIX,
     check_blocks,
+    check_ready,
     is_secret,
     option_flag,
     option_key,
@@ -72,9 +73,9 @@ def load_config(
     _refuse_unavailable(given)
     _refuse_preset_over_personas(given)
     _refuse_unknown_names(given, declared)
+    _choose_backend(given, declared)
     data = {**(defaults or {}), **{name: item.value for name, item in given.items() if PREFIX not in name}}
     data["plugins"] = _plugin_options(given, declared)
-    _choose_backend(data, declared)
     if "max_requests" in given and "duration" not in given:
         data.pop("duration", None)
     data["ignored_keys"] = tuple(translation.ignored)
@@ -84,6 +85,7 @@ def load_config(
         details = error.errors(include_url=False)[0]
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
     check_blocks(config, declared)
+    check_ready(config, declared)
     sources = _sources(config, given, config_file, defaults or {})
     return config.model_copy(update={"sources": sources, "packages": packages(config, declared)})
 
@@ -110,13 +112,20 @@ def _plugin_options(given: Mapping[str, Given], declared: Declared) -> dict[str,
     return options
 
 
-def _choose_backend(data: dict[str, Any], declared: Declared) -> None:
-    """An address such as s3://bucket chooses its backend, unless one is named beside it."""
-    found, places = declared.get(Kind.BACKEND), data.get("cache_dir")
-    first = places[0] if isinstance(places, list | tuple) and places else places
-    plugin = found.by_address(first) if found is not None and isinstance(first, str) else None
-    if plugin is not None:
-        data.setdefault("storage_backend", plugin.name)
+def _choose_backend(given: dict[str, Given], declared: Declared) -> None:
+    """An address such as my://host chooses its backend, unless one is named beside it.
+
+    A name in a file, which may list every default, does not stand against an address that was given by hand.
+    """
+    found, place, named = declared.get(Kind.BACKEND), given.get("cache_dir"), given.get("storage_backend")
+    if found is None or place is None:
+        return
+    first = place.value[0] if isinstance(place.value, list | tuple) and place.value else place.value
+    plugin = found.by_address(first) if isinstance(first, str) else None
+    if plugin is None:
+        return
+    if named is None or (named.source == "file" and place.source != "file"):
+        given["storage_backend"] = Given(plugin.name, place.source, place.label)
 
 
 def _sources(

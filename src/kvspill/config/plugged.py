@@ -11,7 +11,7 @@ from kvspill.config.config import Config
 from kvspill.config.fields import extra_of, flag_of, is_flag
 from kvspill.config.messages import either, shown, unknown_choice
 from kvspill.errors import UsageError
-from kvspill.plugins import IN_BLOCKS, LEAF_FIRST, Broken, Declared, Kind, Need, Option, Plugin
+from kvspill.plugins import IN_BLOCKS, LEAF_FIRST, Broken, Declared, Kind, Need, Option, Plugin, find_all
 
 NOTHING: Final[Declared] = MappingProxyType({})
 PREFIX: Final = "plugins."
@@ -74,6 +74,20 @@ def without_clashes(declared: Declared) -> Declared:
                 broken.append(Broken(name, plugin.origin, f"its flag {clash} is taken"))
         usable[kind] = replace(found, plugins=MappingProxyType(plugins), broken=tuple(broken))
     return MappingProxyType(usable)
+
+
+def usable_plugins() -> Declared:
+    """The plug-ins that can be used: the one set for flags, addresses, checks and runs."""
+    return without_clashes(find_all())
+
+
+def check_ready(config: Config, declared: Declared) -> None:
+    """Raise a UsageError where a plug-in in use cannot be used here; a run alone asks its backend."""
+    for kind, used in chosen(config).items():
+        if kind is Kind.BACKEND or kind not in declared:
+            continue
+        for name in sorted(used & set(declared[kind].plugins)):
+            declared[kind].plugins[name].check_ready(name)
 
 
 def wrong_name(declared: Declared, field: str, value: object) -> str | None:

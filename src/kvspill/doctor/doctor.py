@@ -49,18 +49,17 @@ def problem(group: str, name: str, finding: str, remedy: str) -> Check:
 
 def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None) -> list[Check]:
     """All checks of this machine, in the order in which they are printed."""
-    from kvspill.config.plugged import without_clashes
+    from kvspill.config.plugged import usable_plugins
     from kvspill.doctor.hardware import hardware_checks
     from kvspill.doctor.plugins import plugin_checks
     from kvspill.doctor.storage import storage_checks
     from kvspill.doctor.system import system_checks
-    from kvspill.plugins import find_all
 
     kernel = kernel or Kernel()
     hardware = detect(cache_dirs, kernel)
     # Without a choice by the user, only the directory that a run would take matters.
     places = hardware.places if cache_dirs else hardware.places[:1]
-    checks = [*system_checks(hardware, kernel), *plugin_checks(without_clashes(find_all()))]
+    checks = [*system_checks(hardware, kernel), *plugin_checks(usable_plugins())]
     for place in places:
         checks += storage_checks(place, kernel)
     return [*checks, *hardware_checks(hardware), *measurable(hardware, checks)]

@@ -21,7 +21,7 @@ def plugin_checks(declared: Declared) -> list[Check]:
     """A line for all of ours that are ready, and one for each other plug-in."""
     checks = []
     for kind, found in declared.items():
-        ready = {name: _ready(plugin) for name, plugin in found.plugins.items()}
+        ready = {name: plugin.why_not() for name, plugin in found.plugins.items()}
         ours = [name for name, plugin in found.plugins.items() if plugin.is_ours and ready[name] is None]
         word = _WORDS[kind]
         if ours:
@@ -43,10 +43,3 @@ def _line(word: str, plugin: Plugin, reason: str | None) -> Check:
     return warning(
         GROUP, name, f"not ready, from {plugin.origin}: {cause}", remedy or "see its documentation"
     )
-
-
-def _ready(plugin: Plugin) -> str | None:
-    try:
-        return plugin.ready()
-    except Exception as error:  # The check of another package must not end ours.
-        return f"its own check failed ({type(error).__name__}: {error})"

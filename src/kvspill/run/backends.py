@@ -5,7 +5,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kvspill.config import Config
-from kvspill.plugins import Found, Kind, Plugin, find_plugins
+from kvspill.config.plugged import usable_plugins
+from kvspill.plugins import Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
 from kvspill.storage.addresses import choose_storage
@@ -21,7 +22,7 @@ def open_backends(
     config: Config, world: World, limits: Mapping[Tier, int], roots: Sequence[Path], simulated: bool
 ) -> dict[Tier, Backend]:
     """A backend for every tier of the run."""
-    found = find_plugins(Kind.BACKEND)
+    found = usable_plugins()[Kind.BACKEND]
     settings = MappingProxyType(dict(config))
     plane = None
     if not simulated:

@@ -5,8 +5,8 @@ from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import PolicyContext
 from kvspill.cache.tier import TierState
 from kvspill.config import Config
-from kvspill.config.plugged import check_blocks
-from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin, find_all, find_plugins
+from kvspill.config.plugged import check_blocks, usable_plugins
+from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.arrivals import OpenArrivals
@@ -44,7 +44,7 @@ def build_cache(
     config: Config, world: World, observer: Observer, backends: dict[Tier, Backend], limits: dict[Tier, int]
 ) -> Cache:
     """The cache over the given backends."""
-    check_blocks(config, find_all())
+    check_blocks(config, usable_plugins())
     in_blocks = _in_blocks(config)
     tiers = []
     for tier, backend in backends.items():
@@ -64,7 +64,7 @@ def build_cache(
 
 
 def _io_model(config: Config) -> Plugin:
-    return find_plugins(Kind.IO_MODEL).get(config.io_model, "--io-model")
+    return usable_plugins()[Kind.IO_MODEL].get(config.io_model, "--io-model")
 
 
 def _in_blocks(config: Config) -> bool:
@@ -72,7 +72,7 @@ def _in_blocks(config: Config) -> bool:
 
 
 def _policy(config: Config, tier: Tier) -> Plugin:
-    found, own = find_plugins(Kind.POLICY), config.storage_eviction_policy
+    found, own = usable_plugins()[Kind.POLICY], config.storage_eviction_policy
     if tier is Tier.STORAGE and own is not None:
         return found.get(own, "--storage-eviction-policy")
     return found.get(config.eviction_policy, "--eviction-policy")

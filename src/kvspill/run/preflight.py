@@ -9,11 +9,12 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.checks import check_fit, size_text, stored_bytes
+from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import check_place
-from kvspill.plugins import Kind, Need, find_plugins
+from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB
 from kvspill.storage.addresses import choose_storage, directory_of
 from kvspill.storage.rundir import clean
@@ -137,7 +138,7 @@ def needs_directories(config: Config) -> bool:
     """Whether the storage tier lies in directories; an address that no backend answers for is refused."""
     if config.storage_tier == "off":
         return False
-    chosen = choose_storage(find_plugins(Kind.BACKEND), config.storage_backend, config.cache_dir)
+    chosen = choose_storage(usable_plugins()[Kind.BACKEND], config.storage_backend, config.cache_dir)
     return Need.DIRECTORY in chosen.needs
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.checks import check_fit
+from kvspill.config.plugged import usable_plugins
 from kvspill.config.unused import unused_settings
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
-from kvspill.plugins import find_all
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
@@ -46,7 +46,7 @@ def _unused(config: Config) -> list[Caution]:
     """What was given and changes nothing: nothing of that may pass in silence."""
     warnings = [
         kinds.UNUSED_SETTING.of(said=item.said, reason=item.reason, remedy=item.remedy)
-        for item in unused_settings(config, find_all())
+        for item in unused_settings(config, usable_plugins())
     ]
     if config.ignored_keys:
         warnings.append(kinds.IGNORED_KEYS.of(keys=", ".join(config.ignored_keys)))

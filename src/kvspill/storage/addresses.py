@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from kvspill.errors import UsageError
-from kvspill.plugins import Found, Plugin
+from kvspill.plugins import Found, Need, Plugin
 
 FILE_SCHEME = "file"
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -29,24 +29,37 @@ def directory_of(text: str) -> str:
 
 
 def choose_storage(found: Found, name: str, addresses: Sequence[str] | None) -> Plugin:
-    """The backend of the storage tier: by the scheme of its addresses, or by name where they are plain."""
+    """The backend of the storage tier, ready for use; its addresses must be of its own scheme, or plain."""
     schemes = {scheme_of(text): text for text in addresses or ()}
     if len(schemes) > 1:
         one, other = list(schemes.values())[:2]
         raise UsageError(f"--cache-dir {one} and {other}: are of different kinds; name places of one kind")
     named = found.get(name, "--storage-backend")
-    if not schemes:
-        return named
-    ((scheme, text),) = schemes.items()
-    if scheme == FILE_SCHEME:
-        return named
+    said = f"--storage-backend {name}"
+    for scheme, text in schemes.items():
+        if scheme == FILE_SCHEME:
+            continue
+        said = f"--cache-dir {text}"
+        chosen = backend_of(found, text)
+        if named is not chosen:
+            raise UsageError(
+                f"--storage-backend {name} contradicts {said}, which is for {chosen.name}; "
+                "leave one of them out"
+            )
+    if Need.ADDRESS in named.needs and not set(schemes) & set(named.schemes):
+        wanted = " or ".join(f"{scheme}://…" for scheme in named.schemes)
+        raise UsageError(f"{said}: needs an address; give it with --cache-dir {wanted}")
+    named.check_ready(said)
+    return named
+
+
+def backend_of(found: Found, address: str) -> Plugin:
+    """The backend that answers for an address; one that none answers for is refused."""
+    scheme = scheme_of(address)
     chosen = found.by_scheme(scheme)
     if chosen is None:
         known = ", ".join(f"{known}://" for known in found.schemes)
-        raise UsageError(f"--cache-dir {text}: no backend for {scheme}://; known are {known} and plain paths")
-    if named is not chosen and FILE_SCHEME not in named.schemes:
         raise UsageError(
-            f"--storage-backend {name} contradicts --cache-dir {text}, which is for {chosen.name}; "
-            "leave one of them out"
+            f"--cache-dir {address}: no backend for {scheme}://; known are {known} and plain paths"
         )
     return chosen

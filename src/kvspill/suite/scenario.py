@@ -14,10 +14,10 @@ from kvspill.config.fields import extra_of, flag_of
 from kvspill.config.groups import Rag
 from kvspill.config.load import load_config, unserved
 from kvspill.config.messages import shown
+from kvspill.config.plugged import usable_plugins
 from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
 from kvspill.models import all_models
-from kvspill.plugins import find_all
 from kvspill.records import GIB
 from kvspill.result.cautions import counted
 from kvspill.suite.sizing import Sizes, quick_seconds
@@ -286,4 +286,4 @@ def to_config(scenario: Scenario) -> Config:
     """The validated configuration of a filled scenario; errors name the scenario and the setting."""
     label = f"{scenario.name}: "
     flags = {name: (label + name, value) for name, value in scenario.settings.items() if value is not None}
-    return load_config(flags, {}, declared=find_all())
+    return load_config(flags, {}, declared=usable_plugins())

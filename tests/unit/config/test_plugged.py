@@ -106,6 +106,25 @@ def test_an_address_chooses_its_backend_unless_one_is_named() -> None:
     assert load_config(declared=known).packages == {}
 
 
+def test_an_address_given_by_hand_wins_over_the_backend_that_a_file_lists(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("storage_backend: files")
+    place: dict[str, Any] = {"cache_dir": ("--cache-dir", ["mystore://host/a"])}
+    config = load_config(place, {}, str(file), declared=declared())
+    assert (config.storage_backend, config.sources["storage_backend"]) == ("mystore", "--cache-dir")
+    file.write_text("storage_backend: files\ncache_dir: ['mystore://host/a']")
+    assert load_config({}, {}, str(file), declared=declared()).storage_backend == "files"
+
+
+def test_a_plug_in_that_is_not_ready_is_refused_with_its_reason() -> None:
+    policy = Plugin("late", "", dict, ready=lambda: "numba is missing; pip install numba", origin="other 1")
+    flags: dict[str, Any] = {"eviction_policy": ("--eviction-policy", "late")}
+    with pytest.raises(
+        UsageError, match="late from other 1 is not ready: numba is missing; pip install numba"
+    ):
+        load_config(flags, declared=declared((Kind.POLICY, policy)))
+
+
 def test_a_secret_is_in_no_result_file_or_message() -> None:
     known = declared()
     flags: dict[str, Any] = {
@@ -141,7 +160,7 @@ def test_a_plug_in_whose_flag_is_taken_counts_as_broken() -> None:
 
 def test_help_has_the_names_and_a_section_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = Plugin("mytrace", "a trace", dict, origin="other 1")
-    monkeypatch.setattr(cli_options, "find_all", lambda: declared((Kind.TRACE, trace)))
+    monkeypatch.setattr(cli_options, "usable_plugins", lambda: declared((Kind.TRACE, trace)))
     parser = config_parser("kvspill run", "", "", full=True)
     text = parser.format_help()
     assert "mystore" in text.split("--storage-backend ")[1].split("\n")[0]

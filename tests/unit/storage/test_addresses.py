@@ -22,6 +22,8 @@ def found(*others: Plugin) -> Found:
 
 
 MYSTORE = Plugin("mystore", "a store", make=lambda _context: None, schemes=("my", "mys"))
+FAR = Plugin("far", "", make=dict, needs=frozenset({Need.ADDRESS}), schemes=("far",))
+UNREADY = Plugin("unready", "", make=dict, schemes=("un",), ready=lambda: "no driver; load it")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_a_file_address_of_another_machine_is_refused(text: str) -> None:
 
 
 def test_an_address_chooses_the_backend_of_its_scheme() -> None:
-    assert choose_storage(found(MYSTORE), "files", ["mys://host/a", "mys://host/b"]) is MYSTORE
+    assert choose_storage(found(MYSTORE), "mystore", ["mys://host/a", "mys://host/b"]) is MYSTORE
     assert choose_storage(found(MYSTORE), "mystore", ["my://host"]) is MYSTORE
     assert choose_storage(found(), "null", ["/a"]).name == "null"
     assert choose_storage(found(), "files", None).name == "files"
@@ -61,12 +63,21 @@ def test_an_address_chooses_the_backend_of_its_scheme() -> None:
         ),
         ("files", ["my://a", "/b"], "--cache-dir my://a and /b: are of different kinds"),
         ("null", ["my://a"], "--storage-backend null contradicts --cache-dir my://a, which is for mystore"),
+        ("files", ["my://a"], "--storage-backend files contradicts --cache-dir my://a, which is for mystore"),
+        ("far", ["/a"], "--storage-backend far: needs an address; give it with --cache-dir far://"),
+        ("far", None, "--storage-backend far: needs an address; give it with --cache-dir far://"),
+        (
+            "unready",
+            ["/a"],
+            "--storage-backend unready: unready from kvspill is not ready: no driver; load it",
+        ),
+        ("unready", ["un://a"], "--cache-dir un://a: unready from kvspill is not ready: no driver; load it"),
         ("other", ["/a"], "--storage-backend other: unknown; choose from .*files"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(name: str, addresses: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        choose_storage(found(MYSTORE), name, addresses)
+        choose_storage(found(MYSTORE, FAR, UNREADY), name, addresses)
 
 
 def test_an_unknown_scheme_ends_a_run_with_2_and_no_advice_to_make_a_directory(
@@ -96,8 +107,8 @@ def test_a_backend_is_made_from_its_context_and_an_address_needs_no_directory(
     made: list[BackendContext] = []
     plugin = Plugin("mystore", "a store", make=made.append, needs=frozenset({Need.ADDRESS}), schemes=("my",))
     for module in ("kvspill.run.backends", "kvspill.run.preflight"):
-        monkeypatch.setattr(f"{module}.find_plugins", lambda _kind: found(plugin))
-    config = Config(cache_dir=["my://bucket/a"], io_threads=3)
+        monkeypatch.setattr(f"{module}.usable_plugins", lambda: {Kind.BACKEND: found(plugin)})
+    config = Config(storage_backend="mystore", cache_dir=["my://bucket/a"], io_threads=3)
     assert not needs_directories(config)
     open_backends(config, World(1), {Tier.STORAGE: 10**9}, (), simulated=False)
     (context,) = made

@@ -1,0 +1,98 @@
+"""What a backend of another package declares is kept to: readiness, addresses, schemes and flags."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.plugins import find_plugins
+
+SMALL = ["--model", "tiny-1b", "--num-users", "2", "--max-requests", "3", "--output", "result.json"]
+SHELF = """
+from kvspill.plugins import Need, Option, Plugin
+from kvspill.storage.backends.null import PLUGIN as NULL
+
+class Refuses:
+    def __init__(self, backend):
+        self.backend = backend
+    def __getattr__(self, name):
+        return getattr(self.backend, name)
+    async def prepare(self, progress):
+        raise ConnectionRefusedError("nobody listens")
+
+def fail(context):
+    raise LookupError("no such shelf")
+
+PLUGIN = Plugin("shelf", "a shelf", make=NULL.make, needs=frozenset({Need.ADDRESS}), schemes=("shelf",))
+"""
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install the package shelf 1.0, its declaration changed as asked."""
+    monkeypatch.chdir(tmp_path)
+
+    def install_it(old: str = "", new: str = "") -> None:
+        site = tmp_path / "site"
+        info = site / "shelf-1.0.dist-info"
+        info.mkdir(parents=True)
+        (site / "shelf_package.py").write_text(SHELF.replace(old, new) if old else SHELF)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[kvspill.backends]\nshelf = shelf_package:PLUGIN\n")
+        monkeypatch.syspath_prepend(str(site))
+        monkeypatch.delitem(sys.modules, "shelf_package", raising=False)
+        find_plugins.cache_clear()
+
+    yield install_it
+    find_plugins.cache_clear()
+
+
+def refused(capsys: pytest.CaptureFixture[str], code: int, *flags: str) -> str:
+    assert main(["run", *SMALL, *flags]) == code
+    assert not Path("result.json").exists()
+    return capsys.readouterr().err
+
+
+def test_the_result_names_the_backend_that_an_address_chose(install: Install) -> None:
+    install()
+    assert main(["run", *SMALL, "--cache-dir", "shelf://h/x"]) == 0
+    found = json.loads(Path("result.json").read_text())
+    assert found["config"]["storage_backend"] == "shelf"
+    assert found["config"]["packages"] == {"kvspill.backends:shelf": "shelf 1.0"}
+    assert "not_direct" not in [warning["code"] for warning in found["warnings"]]
+
+
+def test_one_that_is_not_ready_is_refused_by_name_and_by_scheme(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install('"a shelf",', '"a shelf", ready=lambda: "no driver; load it",')
+    for flags in ((), ("--storage-backend", "shelf")):
+        said = refused(capsys, 2, "--cache-dir", "shelf://h/x", *flags)
+        assert "shelf from shelf 1.0 is not ready: no driver; load it" in said
+
+
+def test_one_that_needs_an_address_is_refused_without(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install()
+    said = refused(capsys, 2, "--storage-backend", "shelf")
+    assert "--storage-backend shelf: needs an address; give it with --cache-dir shelf://" in said
+
+
+def test_one_whose_flag_is_taken_cannot_be_chosen_by_its_scheme_either(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install('"shelf", "a shelf",', '"io", "a shelf", options=(Option("size", ""),),')
+    assert "no backend for shelf://; known are file://" in refused(capsys, 2, "--cache-dir", "shelf://h/x")
+
+
+def test_a_name_that_contradicts_the_address_is_refused(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install()
+    said = refused(capsys, 2, "--storage-backend", "files", "--cache-dir", "shelf://h/x")
+    assert "--storage-backend files contradicts --cache-dir shelf://h/x, which is for shelf" in said
