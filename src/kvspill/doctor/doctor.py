@@ -11,6 +11,8 @@ from kvspill.machine.hardware import Hardware, detect
 from kvspill.machine.kernel import Kernel
 
 SCHEMA_VERSION = 1
+ADDRESS = "address"
+"""The check of a storage tier that lies at an address, not in a directory."""
 
 
 class Status(StrEnum):
@@ -52,14 +54,19 @@ def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = Non
     from kvspill.config.plugged import usable_plugins
     from kvspill.doctor.hardware import hardware_checks
     from kvspill.doctor.plugins import plugin_checks
-    from kvspill.doctor.storage import storage_checks
+    from kvspill.doctor.storage import address_check, storage_checks
     from kvspill.doctor.system import system_checks
+    from kvspill.plugins import Kind
+    from kvspill.storage.addresses import FILE_SCHEME, directory_of, scheme_of
 
-    kernel = kernel or Kernel()
-    hardware = detect(cache_dirs, kernel)
+    kernel, declared, wanted = kernel or Kernel(), usable_plugins(), cache_dirs or ()
+    addresses = [text for text in wanted if scheme_of(text) != FILE_SCHEME]
+    stores = [address_check(text, declared[Kind.BACKEND]) for text in addresses]
+    directories = [directory_of(text) for text in wanted if text not in addresses]
+    hardware = detect(directories, kernel)
     # Without a choice by the user, only the directory that a run would take matters.
-    places = hardware.places if cache_dirs else hardware.places[:1]
-    checks = [*system_checks(hardware, kernel), *plugin_checks(usable_plugins())]
+    places = hardware.places if directories else () if stores else hardware.places[:1]
+    checks = [*system_checks(hardware, kernel), *plugin_checks(declared), *stores]
     for place in places:
         checks += storage_checks(place, kernel)
     return [*checks, *hardware_checks(hardware), *measurable(hardware, checks)]
@@ -75,6 +82,8 @@ def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
         lines.append(
             ok(group, "storage tier", "device and host time of every operation, past the page cache")
         )
+    elif direct is None and ADDRESS in by_name:
+        lines.append(ok(group, "storage tier", "the times that the backend of the address takes"))
     else:
         lines.append(
             warning(

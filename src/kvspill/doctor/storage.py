@@ -3,13 +3,15 @@
 import os
 from pathlib import Path
 
-from kvspill.doctor.doctor import Check, ok, problem, warning
+from kvspill.doctor.doctor import ADDRESS, Check, ok, problem, warning
 from kvspill.errors import KvspillError
 from kvspill.machine.cgroups import io_limits
 from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, read_ahead_kib
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop
+from kvspill.plugins import Found
 from kvspill.records import GIB
+from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.rundir import RunDir
 
@@ -39,6 +41,17 @@ def storage_checks(place: Place, kernel: Kernel) -> list[Check]:
         _space(group, place),
         *_throttle(group, place, kernel),
     ]
+
+
+def address_check(address: str, found: Found) -> Check:
+    """Which backend answers for an address, and whether it is ready; one of an unknown scheme is refused."""
+    plugin = backend_of(found, address)
+    group, whose = f"storage at {address}", f"backend {plugin.name}, from {plugin.origin}"
+    reason = plugin.why_not()
+    if reason is None:
+        return ok(group, ADDRESS, f"{whose}: ready")
+    cause, _, remedy = reason.partition("; ")
+    return problem(group, ADDRESS, f"{whose}: not ready: {cause}", remedy or "see its documentation")
 
 
 def _directory(group: str, place: Place) -> Check:
