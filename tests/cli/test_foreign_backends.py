@@ -96,3 +96,43 @@ def test_a_name_that_contradicts_the_address_is_refused(
     install()
     said = refused(capsys, 2, "--storage-backend", "files", "--cache-dir", "shelf://h/x")
     assert "--storage-backend files contradicts --cache-dir shelf://h/x, which is for shelf" in said
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        ("fail", "LookupError: no such shelf"),
+        ("lambda context: Refuses(NULL.make(context))", "ConnectionRefusedError: nobody listens"),
+    ],
+)
+def test_what_it_raises_is_said_to_be_its_own_error(
+    install: Install, capsys: pytest.CaptureFixture[str], make: str, reason: str
+) -> None:
+    install("make=NULL.make", f"make={make}")
+    said = refused(capsys, 1, "--cache-dir", "shelf://h/x")
+    assert f"plug-in shelf of shelf 1.0 failed at shelf://h/x: {reason}" in said
+    assert "internal error" not in said
+
+
+def test_doctor_says_which_backend_answers_for_an_address_and_whether_it_is_ready(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install()
+    assert main(["doctor", "--cache-dir", "shelf://h/x"]) == 0
+    said = capsys.readouterr().out
+    assert "address: backend shelf, from shelf 1.0: ready" in said
+    assert "mkdir" not in said
+    assert "no device times" not in said
+
+
+def test_doctor_finds_a_problem_where_the_backend_of_an_address_is_not_ready(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install('"a shelf",', '"a shelf", ready=lambda: "no driver; load it",')
+    assert main(["doctor", "--cache-dir", "shelf://h/x"]) == 1
+    assert "shelf 1.0: not ready: no driver\n           -> load it" in capsys.readouterr().out
+
+
+def test_doctor_refuses_an_unknown_scheme_as_a_run_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--cache-dir", "odd://h/x"]) == 2
+    assert "--cache-dir odd://h/x: no backend for odd://; known are file://" in capsys.readouterr().err

@@ -1,11 +1,13 @@
 """Which backend stands behind each tier: plug-ins by name, or by the scheme of the storage's address."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 from kvspill.config import Config
 from kvspill.config.plugged import usable_plugins
+from kvspill.errors import KvspillError
 from kvspill.plugins import Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
@@ -45,8 +47,27 @@ def open_backends(
             plane=plane,
             options=config.options_of(plugin),
         )
-        backends[tier] = plugin.make(context)
+        with blamed(config, tier, simulated):
+            backends[tier] = plugin.make(context)
     return backends
+
+
+@contextmanager
+def blamed(config: Config, tier: Tier, simulated: bool) -> Iterator[None]:
+    """What a backend of another package raises is said to be its error, not ours."""
+    try:
+        yield
+    except (KvspillError, MemoryError):
+        raise
+    except Exception as error:
+        plugin = _plugin(usable_plugins()[Kind.BACKEND], config, tier, simulated)
+        if plugin.is_ours:
+            raise
+        where = f" at {' '.join(config.cache_dir)}" if config.cache_dir else ""
+        raise KvspillError(
+            f"plug-in {plugin.name} of {plugin.origin} failed{where}: {type(error).__name__}: {error}; "
+            "see its documentation, or --debug for the traceback"
+        ) from error
 
 
 def _plugin(found: Found, config: Config, tier: Tier, simulated: bool) -> Plugin:

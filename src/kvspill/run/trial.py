@@ -22,7 +22,7 @@ from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.result import build_result
 from kvspill.result.schema import Caution, InFlight, Result
-from kvspill.run.backends import open_backends
+from kvspill.run.backends import blamed, open_backends
 from kvspill.run.build import (
     build_accountant,
     build_cache,
@@ -106,8 +106,9 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
         opened.extend(backends.values())
         trial = None
         try:
-            for backend in backends.values():
-                await backend.prepare(progress.preparing)
+            for tier, backend in backends.items():
+                with blamed(plan.config, tier, plan.simulated):
+                    await backend.prepare(progress.preparing)
             fallen_back = backend_warnings(opened, progress)
             settled = None
             if plan.config.precondition and Tier.STORAGE in backends:
