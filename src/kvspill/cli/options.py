@@ -26,6 +26,9 @@ from kvspill.errors import UsageError
 from kvspill.outputs import StrPath, refuse_clashes
 from kvspill.plugins import Declared, Option, Plugin
 
+_UNRECOGNIZED = "unrecognized arguments: "
+"""How argparse begins its message about flags that it does not know."""
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UsageError instead of printing usage and leaving."""
@@ -34,6 +37,9 @@ class Parser(argparse.ArgumentParser):
     """The plug-ins whose names and options its flags take."""
 
     def error(self, message: str) -> NoReturn:
+        words = message.removeprefix(_UNRECOGNIZED).split()
+        if message.startswith(_UNRECOGNIZED) and any(word.startswith("-") for word in words):
+            raise UsageError(_unknown(self, words))
         text = message.removeprefix("argument ")
         raise UsageError(f"{text}; `{self.prog} --help` lists all flags")
 
