@@ -1,6 +1,7 @@
 """Checks of a directory for the storage tier: file system, direct I/O, device, queue and space."""
 
 import os
+import shlex
 from pathlib import Path
 
 from kvspill.doctor.doctor import ADDRESS, Check, ok, problem, warning
@@ -62,7 +63,9 @@ def _directory(group: str, place: Place) -> Check:
         above = next(path for path in place.path.parents if path.exists())
         if not above.is_dir():
             return problem(group, name, f"does not exist, and {above} is a file", OTHER_DIR)
-        return problem(group, name, "does not exist", f"make it with: mkdir -p {place.path}")
+        return problem(
+            group, name, "does not exist", f"make it with: mkdir -p {shlex.quote(str(place.path))}"
+        )
     if place.kind == KERNEL_VIEW:
         text = f"lies on {place.filesystem}, a view into the kernel that stores no files"
         return problem(group, name, text, OTHER_DIR)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import stat
 from collections import Counter
 from dataclasses import dataclass
@@ -166,7 +167,9 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
     except FileNotFoundError:
-        raise UsageError(f"{label}: does not exist; make it with: mkdir -p {path}") from None
+        raise UsageError(
+            f"{label}: does not exist; make it with: mkdir -p {shlex.quote(str(path))}"
+        ) from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{label}: cannot be reached ({reason}); {remedy}") from error

@@ -85,6 +85,7 @@ def test_a_missing_directory_is_refused_with_the_command_that_makes_it(here: Pat
     assert refused(Config(cache_dir=["/nope/x"]), here) == (
         "--cache-dir /nope/x: does not exist; make it with: mkdir -p /nope/x"
     )
+    assert refused(Config(cache_dir=["/nope/my disk"]), here).endswith("mkdir -p '/nope/my disk'")
 
 
 def test_a_file_is_refused_as_cache_directory(here: Path) -> None:
