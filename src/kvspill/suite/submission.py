@@ -350,21 +350,24 @@ def render(summary: Mapping[str, Any]) -> str:
     trials = summary["trials"]
     run = counted(trials["run"], "trial")
     lines.append(f"{trials['complete']} of {run} complete, {_ranks_text(trials['ranks'])}.")
+    lines += _figures(summary) if summary["figures"] else []
+    if summary["warnings"]:
+        lines += ["", "Warnings:", *(f"  {text}" for text in summary["warnings"])]
+    return "\n".join(lines) + "\n"
+
+
+def _figures(summary: Mapping[str, Any]) -> list[str]:
     compare = summary["compare_by"]
-    lines += ["", f"Compare by: {', '.join(compare['primary'])} (primary)"]
+    lines = ["", f"Compare by: {', '.join(compare['primary'])} (primary)"]
     if compare["secondary"]:
         lines.append(f"            {', '.join(compare['secondary'])} (secondary)")
     if compare["not_recommended"]:
         lines.append(f"Not by:     {', '.join(compare['not_recommended'])}")
     lines += [f"because {compare['reason']}.", ""]
-    if summary["figures"]:
-        lines.append(f"   {'':<34} {'all trials':>18}  median, p95, CV")
+    lines.append(f"   {'':<34} {'all trials':>18}  median, p95, CV")
     for name, figure in summary["figures"].items():
         lines.append(_figure_line(name, figure, name in compare["primary"]))
-    lines += ["", "All trials: sum over ranks, mean over trials; device p95: the maximum."]
-    if summary["warnings"]:
-        lines += ["", "Warnings:", *(f"  {text}" for text in summary["warnings"])]
-    return "\n".join(lines) + "\n"
+    return [*lines, "", "All trials: sum over ranks, mean over trials; device p95: the maximum."]
 
 
 def _ranks_text(ranks: int) -> str:

@@ -129,7 +129,10 @@ def test_a_faulty_trial_is_named_and_leaves_the_submission_without_figures(resul
     assert summary["division"] == "invalid"
     assert summary["figures"] == {}
     assert summary["deviations"] == ["trial 2 is faulty: 12 storage read EIO"]
-    assert "has no figures" in render(summary)
+    text = render(summary)
+    assert "has no figures" in text
+    assert "Compare by" not in text
+    assert "All trials" not in text
 
 
 def test_simulated_modelled_and_failed_are_deviations(result: Result) -> None:
