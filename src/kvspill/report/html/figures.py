@@ -126,23 +126,22 @@ def _request_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
         )
 
 
-def _entry_sizes(results: Sequence[Labelled]) -> str:
-    """The sizes that latencies of whole entries are of (S15)."""
+def _entry_says(results: Sequence[Labelled], tiers: Sequence[str], verb: str) -> str:
+    """What latencies of whole entries are of, with the sizes of those entries (S15)."""
     said = []
     for item in results:
-        for tier in tiers_of([item]):
-            for verb in VERBS:
-                names = [f"{tier}_{verb}_entry_{size}_bytes" for size in ("p50", "p95")]
-                sizes = [nbytes for name in names if (nbytes := item.result.number(name)) is not None]
-                if len(sizes) == len(names):
-                    mib = " and ".join(number(nbytes / MIB, 1) for nbytes in sizes)
-                    said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{tier} {verb} {mib} MiB")
-    return f" Sizes of entries, p50 and p95: {'; '.join(said)}." if said else ""
+        for tier in tiers:
+            names = [f"{tier}_{verb}_entry_{size}_bytes" for size in ("p50", "p95")]
+            sizes = [nbytes for name in names if (nbytes := item.result.number(name)) is not None]
+            if len(sizes) == len(names):
+                mib = " and ".join(number(nbytes / MIB, 1) for nbytes in sizes)
+                said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{tier} {verb} {mib} MiB")
+    says = "Per entry, from submission to completion, demotions included."
+    return f"{says} Sizes of entries, p50 and p95: {'; '.join(said)}." if said else says
 
 
 def _tier_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
     tiers = tiers_of(results)
-    says = f"Per entry, from submission to completion, demotions included.{_entry_sizes(results)}"
     if len(results) == 1:
         for verb in VERBS:
             series = [(tier_label(results, tier), results[0], f"{tier}_{verb}_total") for tier in tiers]
@@ -152,7 +151,8 @@ def _tier_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
             yield from _distribution(
                 Group(f"tiers-{verb}", f"{verb.capitalize()} latency per tier", [*series, *device]),
                 "Latency distributions",
-                says + (" In the device is the time inside system calls." if device else ""),
+                _entry_says(results, tiers, verb)
+                + (" In the device is the time inside system calls." if device else ""),
             )
         return
     for tier in tiers:
@@ -162,7 +162,7 @@ def _tier_latencies(results: Sequence[Labelled]) -> Iterator[Figure]:
                 f"{tier_label(results, tier)} {verb} latency",
                 [(item.label, item, f"{tier}_{verb}_total") for item in results],
             )
-            yield from _distribution(group, "Latency distributions", says)
+            yield from _distribution(group, "Latency distributions", _entry_says(results, [tier], verb))
 
 
 _PERCENTILE_AXIS: Spec = {
