@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvspill.config.fields import KeyPath
 from kvspill.config.groups import PERSONA_PRESETS, Qos, Rag
+from kvspill.config.messages import no_mapping
 from kvspill.errors import UsageError
 from kvspill.models import BUILT_IN_MODELS
 
@@ -182,9 +183,7 @@ def shown_path(path: KeyPath) -> str:
 def need_mapping(file: "YamlFile", path: KeyPath, value: object) -> None:
     """Refuse a key that should have keys below it and has none."""
     if not isinstance(value, Mapping):
-        raise UsageError(
-            f"{file.where(path)}: {shown_path(path)}: has no keys below it; indent them under it"
-        )
+        raise UsageError(f"{file.where(path)}: {shown_path(path)}: {no_mapping(value)}")
 
 
 def _clash(file: "YamlFile", old: str, new: str) -> None:

@@ -27,6 +27,8 @@ def shown(value: object) -> str:
 def problem(error: ErrorDetails, location: Location) -> str:
     """What is wrong with a value and what to give instead."""
     kind, context = error["type"], error.get("ctx", {})
+    if kind in ("model_type", "dict_type"):
+        return no_mapping(error["input"])
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
@@ -57,10 +59,15 @@ _PLAIN: Mapping[str, str] = {
     "string_type": "not a text; put it in quotes",
     "string_too_short": "empty; give it a value",
     "string_unicode": "not valid UTF-8; correct it",
-    "model_type": "has no keys below it; indent them under it",
-    "dict_type": "has no keys below it; indent them under it",
     "tuple_type": "not a list; write it as [a, b]",
 }
+
+
+def no_mapping(value: object) -> str:
+    """What to say of a value where keys should be."""
+    if isinstance(value, list):
+        return "give names with settings, not a list"
+    return "has no keys below it; indent them under it"
 
 
 def unknown_choice(value: object, known: Sequence[str]) -> str:

@@ -57,7 +57,7 @@ def _stand(needs: Needs, value: float, remedy: str) -> Check:
 
 
 def _gpu(hardware: Hardware) -> Check:
-    wanted = "none needed at least, 40 GB of HBM recommended"
+    wanted = "optional, 40 GB of HBM recommended"
     if not hardware.gpus:
         return ok(GROUP, "GPU", f"none ({wanted}); three-tier results are modelled in part")
     size = hardware.gpus[0].memory_bytes / GIB

@@ -70,8 +70,9 @@ def _opened_direct(block: Honesty) -> str:
     if opened is None:
         return NONE
     if opened.direct and not opened.buffered:
-        return f"yes, at each of {opened.direct:,} openings of a file"
-    return f"at {opened.direct:,} of {opened.direct + opened.buffered:,} openings of a file"
+        each = "each of " if opened.direct > 1 else ""
+        return f"yes, at {each}{counted(opened.direct, 'opening')} of a file"
+    return f"at {opened.direct:,} of {counted(opened.direct + opened.buffered, 'opening')} of a file"
 
 
 def _yes_no(value: bool | None) -> str:

@@ -136,8 +136,8 @@ MEMORY_DIRECTORY = Kind(
 NOT_DIRECT = Kind(
     "not_direct",
     Severity.SERIOUS,
-    "The storage tier ran through the page cache: {buffered:,} openings of a file were without O_DIRECT.",
-    "Use --direct on, or leave --direct away, with a file system that supports O_DIRECT (ext4, xfs).",
+    "The storage tier ran through the page cache: {openings} of a file without O_DIRECT.",
+    "Use --direct on, or omit --direct, with a file system that supports O_DIRECT (ext4, xfs).",
     touches=(Area.STORAGE,),
     spoils=_DEVICE,
     means="storage went through the page cache, so its figures are not the device's",
@@ -267,7 +267,7 @@ HALF_DONE = Kind(
     "half_done",
     Severity.NOTE,
     "{under_way} in service when the window ended, and {done:,} completed in it: tokens and requests count "
-    "when a request completes, so these rates depend on which of them had.",
+    "when a request completes, so these rates depend on which requests completed just before its end.",
     "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",
     touches=(Area.LOAD,),
     spoils=(Spoils.CERTAINTY,),

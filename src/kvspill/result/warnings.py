@@ -90,7 +90,7 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
 
 def _device(honesty: Honesty) -> Iterator[Caution]:
     if honesty.direct_io is False and honesty.files_opened is not None:
-        yield kinds.NOT_DIRECT.of(buffered=honesty.files_opened.buffered)
+        yield kinds.NOT_DIRECT.of(openings=kinds.counted(honesty.files_opened.buffered, "opening"))
     counted = honesty.bytes
     share = counted.page_cache_read_share
     if share is not None and share > PAGE_CACHE_SHARE and _enough(counted.asked_read_bytes):

@@ -122,6 +122,7 @@ def test_what_is_not_used_is_listed_and_nothing_else(harness: Config) -> None:
             "use --generation-mode deterministic with --decode-ms-per-token",
         ),
         ("decode: 5\n", "c.yaml:1: decode: has no keys below it; indent them under it"),
+        ("decode: [5]\n", "c.yaml:1: decode: give names with settings, not a list"),
         (
             "personas: {}\nuser_templates: {}\n",
             "c.yaml:2: user_templates: says the same as personas; keep one of them",

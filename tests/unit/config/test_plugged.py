@@ -85,7 +85,7 @@ def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> N
             r"plugins.mystore.deep 1: unknown; did you mean plugins.mystore.depth",
         ),
         ("plugins: {mystore: 3}", r"plugins.mystore: has no keys below it"),
-        ("plugins: [mystore]", r"plugins: has no keys below it"),
+        ("plugins: [mystore]", r"plugins: give names with settings, not a list"),
     ],
 )
 def test_a_wrong_option_in_a_file_is_named_by_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -9,6 +9,7 @@ from kvspill.report.compare.groups import Average, Group, Ranking
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.statistics import BETTER, WORSE
 from kvspill.report.numbers import figure, percent, times
+from kvspill.result.cautions import counted
 
 _MORE = (
     IO_TIME,
@@ -48,7 +49,7 @@ def sections(found: Comparison) -> Iterator[Section]:
 
 def _explanation(found: Comparison) -> Iterator[str]:
     first, second = len(found.first_names), len(found.second_names)
-    text = f"Ratio = B / A ({second} against {first} runs), with its 95 % interval."
+    text = f"Ratio = B / A ({second} against {counted(first, 'run')}), with its 95 % interval."
     if found.configurations > 1:
         text += (
             f" Over {found.configurations} matched configurations (by {', '.join(found.matched_by)}) it is "

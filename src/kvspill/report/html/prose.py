@@ -158,7 +158,7 @@ def setup_rows(result: Result) -> Iterator[Pair]:
         mark = ", modelled" if tier.modelled and tier.backend != "modelled" else ""
         yield f"Tier {tier.tier}", f"{size}, {tier.backend}{mark}; {tier.description}".rstrip("; ")
     if result.command is not None:
-        yield "The same again", result.command
+        yield "Command to reproduce", result.command
 
 
 def config_rows(result: Result) -> Iterator[Pair]:

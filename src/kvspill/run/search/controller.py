@@ -296,7 +296,7 @@ class Search:
             missing = last["missing_seconds"]
             longer = "Let it run to its end."
             if missing is not None:
-                longer = f"Give --duration {missing:.0f} s more, or start nearer with --num-users."
+                longer = f"Raise --duration by {missing:.0f} s, or start nearer with --num-users."
             found.append(kinds.AUTOSCALING_INCONCLUSIVE.of(reason=last["reason"], remedy=longer))
         if last.get("no_verdict"):
             found.append(kinds.NO_VERDICT.of(classes=", ".join(last["no_verdict"])))

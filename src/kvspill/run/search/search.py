@@ -178,10 +178,18 @@ class BracketSearch:
     def bracket(self) -> str:
         """What is known so far, in words."""
         low, high = self.low, self.high
-        shown = self._options.shown
-        parts = [f"{shown(low.level)} {_verdict(low, 'passed')}"] if low is not None else []
-        parts += [f"{shown(high.level)} {_verdict(high, 'did not')}"] if high is not None else []
+        parts = [self._verdict(low, "passed")] if low is not None else []
+        parts += [self._verdict(high, "did not")] if high is not None else []
         return ", ".join(parts) or "nothing was measured"
+
+    def _verdict(self, held: Held, word: str) -> str:
+        """What came of a level. A clear failure is one, however few rows it had; a pass needs enough."""
+        judgement, level = held.judgement, self._options.shown(held.level)
+        if judgement.enough or (judgement.clear and not judgement.passes):
+            return f"{level} {word} ({judgement.text})"
+        if isinstance(self._options.value(held.level), int):
+            level += " user" if level == "1" else " users"
+        return f"{level}: no verdict ({judgement.text})"
 
     def answer_so_far(self) -> Answer:
         low = self.low
@@ -190,10 +198,3 @@ class BracketSearch:
         level = low.level if low is not None and judged else None
         measure = low.measure if low is not None else None
         return Answer(level, measure, reason, concluded=False, stages_left=self.stages_left())
-
-
-def _verdict(held: Held, word: str) -> str:
-    """What came of a level. A clear failure is one, however few rows it had; a pass needs enough of them."""
-    judgement = held.judgement
-    judged = judgement.enough or (judgement.clear and not judgement.passes)
-    return f"{word if judged else 'has no verdict'} ({judgement.text})"

@@ -29,6 +29,8 @@ def test_runs_without_a_counterpart_are_in_no_figure_and_are_named() -> None:
     assert "… 12 runs" not in title(found)
     text = markdown(title(found), sections(found))
     assert "(2 against 2 runs)" in text
+    alone = compare(of_users(1), of_users(1))
+    assert "(1 against 1 run)" in markdown(title(alone), sections(alone))
     assert found.differences == ()
     (doubt,) = [doubt for doubt in found.doubts if "matched nothing" in doubt]
     assert doubt.startswith("10 runs of B matched nothing on the other side and are in no figure")
