@@ -75,6 +75,7 @@ def test_a_run_stores_through_the_backend_and_the_result_and_page_name_it(instal
     assert result["config"]["plugins"] == {"mystore": {"threads": 3}}
     assert result["config"]["packages"] == {"kvspill.backends:mystore": PACKAGE}
     assert [tier["backend"] for tier in result["tiers"]] == ["dram", "mystore"]
+    assert sum(result["honesty"]["files_opened"].values()) == 1
     assert result["summary"]["requests_completed"] == 40
     assert list(installed.here.glob("kvspill-[0-9]*")) == []
     installed.kvspill("report", "result.json", "-o", "page.html")
