@@ -117,6 +117,17 @@ def test_one_result_gives_each_figure_that_it_has_data_for() -> None:
     ]
 
 
+def test_a_caption_names_the_sizes_of_its_own_plot_s15() -> None:
+    for found in (drawn(sample.built()), drawn(sample.built(), sample.built())):
+        plots = [figure for name, figure in found.items() if name.endswith(("-read", "-write"))]
+        says = [
+            (figure.id.rsplit("-", 1)[1], figure.says.partition("Sizes of entries")[2]) for figure in plots
+        ]
+        assert any(sizes for _verb, sizes in says)
+        for verb, sizes in says:
+            assert ("write" if verb == "read" else "read") not in sizes
+
+
 def test_the_parts_of_the_breakdown_add_up_to_the_end_to_end_mean() -> None:
     built = sample.built()
     rows = drawn(built)["breakdown"].spec["data"]["values"]
