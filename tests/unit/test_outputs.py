@@ -17,7 +17,6 @@ from kvspill.errors import UsageError
 from kvspill.outputs import check_place, write_new, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
-from kvspill.suite.manifest import write_json
 from unit.result import sample
 
 
@@ -60,7 +59,6 @@ def test_a_character_device_stays_one_whatever_is_written(tmp_path: Path) -> Non
     null.symlink_to("/dev/null")
     check_place(null, "--output null")
     write_result(null, sample.built())
-    write_json(null, {})
     write_csv(null, [{"a": 1}])
     write_xlsx(null, [{"a": 1}])
     assert null.is_symlink()
