@@ -36,12 +36,17 @@ def test_a_signal_amid_the_imports_is_one_line_and_130(
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        # Under nohup a child would ignore SIGHUP, as it should.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(delay_ms / 1000)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    try:
+        process.stdout.readline()
+        time.sleep(delay_ms / 1000)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert len(said.splitlines()) <= 1
