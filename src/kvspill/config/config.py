@@ -95,6 +95,12 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     )
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = opt(42, "same seed, same requests", group="load")
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
+    ranks: Annotated[Literal["auto", "off"], OnOff] = opt(
+        "auto",
+        "off: this process measures by itself, whatever launcher started it",
+        group="load",
+        advanced=True,
+    )
 
     model: Annotated[str, Field(min_length=1)] = opt(
         "llama3.1-8b",
@@ -139,7 +145,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     )
     cache_dir: Annotated[tuple[PathText, ...] | None, Listed] = opt(
         None,
-        "directory of the storage tier; repeat it to spread over several (default: a private one here)",
+        "directory of the storage tier, also with {rank} and {host}; repeat it to spread over several "
+        "(default: a private one here)",
         group="tiers",
         metavar="DIR",
     )

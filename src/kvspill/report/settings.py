@@ -11,7 +11,7 @@ from kvspill.report.columns import PARAMETERS
 NOT_SETTINGS = frozenset(
     (
         *("sources", "ignored_keys", "output", "xlsx_output", "log_ops", "quiet", "debug"),
-        *("seed", "trials", "cache_dir", "max_errors", "max_stall"),
+        *("seed", "trials", "ranks", "cache_dir", "max_errors", "max_stall"),
     )
 )
 """Where things are written, how often, and when to give up: none of it makes another configuration."""

@@ -36,6 +36,7 @@ FREE_FIELDS: Final = frozenset(
         "log_ops",
         "xlsx_output",
         "trials",
+        "ranks",
         "device_bandwidth_gbps",
         "min_tokens_per_sec",
         "sources",
