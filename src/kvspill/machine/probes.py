@@ -8,9 +8,9 @@ from typing import Any
 
 from kvspill.machine.kernel import Kernel, read_text
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
+from kvspill.machine.processes import Counters, process_io
 
 SECTOR_BYTES = 512
-Counters = dict[str, int]
 
 _DISK_FIELDS = {"reads": 3, "read_bytes": 5, "read_ms": 6, "writes": 7, "written_bytes": 9, "write_ms": 10}
 _NFS_FIELDS = {"read_bytes": 4, "written_bytes": 5}
@@ -34,7 +34,8 @@ class Probe:
 
     def __init__(self, directories: Iterable[Path | str] = (), kernel: Kernel | None = None):
         self._kernel = kernel or Kernel()
-        found = [find_mount(Path(directory), self._kernel) for directory in directories]
+        self.directories = tuple(map(Path, directories))
+        found = [find_mount(directory, self._kernel) for directory in self.directories]
         mounts = [mount for mount in found if mount is not None]
         devices = [find_block_device(mount, self._kernel) for mount in mounts]
         # A directory in memory has no device and moves no byte of one; of other kinds nobody can tell.
@@ -55,7 +56,7 @@ class Probe:
         status = _fields(read_text(self._kernel.proc / "self" / "status"))
         return Snapshot(
             block_device=self._disk_counters() if self._complete else None,
-            process_io=_process_io(self._kernel),
+            process_io=process_io("self", self._kernel),
             nfs=self._nfs_counters() if self._all_nfs else None,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             resident_bytes=_kib(status.get("VmRSS")),
@@ -109,20 +110,6 @@ def _mount_bytes(mountstats: str, point: str) -> list[int] | None:
         elif inside and line.strip().startswith("bytes:"):
             return [int(number) for number in line.split()[1:]]
     return None
-
-
-def _process_io(kernel: Kernel) -> Counters | None:
-    fields = _fields(read_text(kernel.proc / "self" / "io"))
-    if not fields:
-        return None
-    return {
-        "read_bytes": int(fields["read_bytes"]),
-        "written_bytes": int(fields["write_bytes"]),
-        "read_calls": int(fields["syscr"]),
-        "write_calls": int(fields["syscw"]),
-        "asked_read_bytes": int(fields["rchar"]),
-        "asked_written_bytes": int(fields["wchar"]),
-    }
 
 
 def _fields(text: str | None) -> dict[str, str]:

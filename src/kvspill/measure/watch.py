@@ -1,12 +1,16 @@
-"""What is watched beside a window: the machine's counters and how late the event loop wakes."""
+"""What is watched beside a window: the machine's counters, other runs, and how late the event loop wakes."""
 
+import asyncio
 from typing import Any
 
 from kvspill.machine.probes import Probe, Snapshot
 from kvspill.measure.histograms import Histogram
+from kvspill.records import NS_PER_SEC
+from kvspill.storage.neighbours import Traffic
 from kvspill.world import World
 
 LAG_INTERVAL_NS = 20_000_000
+_NEIGHBOURS_INTERVAL_NS = NS_PER_SEC // 2
 
 
 class LoopLag:
@@ -39,17 +43,25 @@ class WindowWatch:
         self._probe = probe
         self._window_start_ns = window_start_ns
         self._lag = LoopLag(world)
+        self._traffic = Traffic(probe.directories)
         self._before: Snapshot | None = None
 
     async def run(self) -> None:
         """Take the first snapshot when the window opens, then sample the lag until cancelled."""
         await self._world.sleep_until_ns(self._window_start_ns)
         self._before = self._probe.snapshot()
-        await self._lag.run()
+        await asyncio.gather(self._lag.run(), self._look_around())
+
+    async def _look_around(self) -> None:
+        while True:
+            self._traffic.look()
+            await self._world.sleep_ns(_NEIGHBOURS_INTERVAL_NS)
 
     def finish(self) -> dict[str, Any] | None:
         """What happened since the window opened, or None where it never did."""
         if self._before is None:
             return None
         found = self._probe.difference(self._before, self._probe.snapshot())
-        return {**found, "event_loop_lag_ms": self._lag.statistics_ms()}
+        self._traffic.look()
+        lag_ms = self._lag.statistics_ms()
+        return {**found, "neighbours": self._traffic.moved(), "event_loop_lag_ms": lag_ms}

@@ -94,6 +94,7 @@ def _bytes(measured: Measured, probes: Mapping[str, Any]) -> ByteCounts:
     counted = storage is not None and not storage.modelled
     seen = ((probes.get("block_device") or probes.get("nfs")) if counted else None) or {}
     own = (probes.get("process_io") if seen else None) or {}
+    others = (probes.get("neighbours") if seen else None) or {}
     device_read, device_written = seen.get("read_bytes"), seen.get("written_bytes")
     # The process's own counter where there is one: others may be reading from the device too.
     fetched_share = ratio(own.get("read_bytes", device_read), asked_read)
@@ -104,10 +105,18 @@ def _bytes(measured: Measured, probes: Mapping[str, Any]) -> ByteCounts:
         device_written_bytes=device_written,
         process_read_bytes=own.get("read_bytes"),
         process_written_bytes=own.get("written_bytes"),
-        device_to_asked_read=ratio(device_read, asked_read),
-        device_to_asked_written=ratio(device_written, asked_written),
+        neighbours=others.get("runs"),
+        neighbours_read_bytes=others.get("read_bytes"),
+        neighbours_written_bytes=others.get("written_bytes"),
+        device_to_asked_read=ratio(device_read, _with(asked_read, others.get("read_bytes"))),
+        device_to_asked_written=ratio(device_written, _with(asked_written, others.get("written_bytes"))),
         page_cache_read_share=None if fetched_share is None else min(1.0, max(0.0, 1.0 - fetched_share)),
     )
+
+
+def _with(asked_bytes: int | None, others_bytes: int | None) -> int | None:
+    """What all runs on the device asked of it (R5)."""
+    return None if asked_bytes is None else asked_bytes + (others_bytes or 0)
 
 
 def _tier_flag(measured: Measured, name: str) -> bool | None:

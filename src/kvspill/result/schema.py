@@ -120,6 +120,11 @@ class ByteCounts(Part):
     device_written_bytes: int | None = None
     process_read_bytes: int | None = None
     process_written_bytes: int | None = None
+    neighbours: int | None = None
+    """Other runs of this program on the device in the window, ranks of the same launch among them."""
+    neighbours_read_bytes: int | None = None
+    neighbours_written_bytes: int | None = None
+    """What the kernel counted for them; the next two hold the device against this and what was asked here."""
     device_to_asked_read: Number | None = None
     device_to_asked_written: Number | None = None
     page_cache_read_share: Number | None = None

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from kvspill.config import Config
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import KvspillError
+from kvspill.machine.launcher import launched, placed
 from kvspill.plugins import Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
@@ -43,13 +44,19 @@ def open_backends(
             unit_bytes=config.block_tokens * config.bytes_per_token,
             settings=settings,
             roots=tuple(roots) if tier is Tier.STORAGE else (),
-            addresses=(config.cache_dir or ()) if tier is Tier.STORAGE else (),
+            addresses=_addresses(config) if tier is Tier.STORAGE else (),
             plane=plane,
             options=config.options_of(plugin),
         )
         with blamed(config, tier, simulated):
             backends[tier] = plugin.make(context)
     return backends
+
+
+def _addresses(config: Config) -> tuple[str, ...]:
+    launch = launched()
+    rank = 0 if launch is None else launch.rank
+    return tuple(placed(text, rank) for text in config.cache_dir or ())
 
 
 @contextmanager

@@ -12,11 +12,13 @@ from kvspill.config import Config
 from kvspill.config.checks import check_fit, size_text, stored_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
+from kvspill.machine.launcher import launched, placed
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import check_place
 from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB
+from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.storage.addresses import choose_storage, directory_of
 from kvspill.storage.rundir import clean
 
@@ -48,8 +50,19 @@ class Preflight:
     """What the run may hold and write at most (L7)."""
 
 
-def check_machine(config: Config, here: Path | None = None, memory: Available | None = None) -> Preflight:
-    """Refuse, with the numbers and the remedy, a run that this machine cannot hold."""
+ALONE = Sharing({})
+
+
+def check_machine(
+    config: Config,
+    here: Path | None = None,
+    memory: Available | None = None,
+    sharing: Sharing | None = None,
+) -> Preflight:
+    """Refuse, with the numbers and the remedy, a run that this machine cannot hold.
+
+    sharing: who else uses its file systems, where that is known better than from locks and environment.
+    """
     memory = memory or available_memory()
     left_bytes = _check_memory(config, memory)
     check_output(config.output)
@@ -61,9 +74,13 @@ def check_machine(config: Config, here: Path | None = None, memory: Available | 
     storage_bytes = UNLIMITED_BYTES if config.storage_bytes is None else config.storage_bytes
     if needs_directories(config):
         dirs = cache_dirs(config, here or Path.cwd())
-        storage_bytes = _check_space(config, dirs, left_bytes)
+        for path in dirs:
+            # What a killed run left there is not in the way of this one.
+            clean(path)
+        sharing = sharing or find_sharing(config, dirs)
+        storage_bytes = _check_space(config, dirs, free_bytes(dirs, left_bytes, sharing), sharing)
         if config.storage_bytes is None:
-            _check_disk(config, dirs, storage_bytes)
+            _check_disk(config, dirs, storage_bytes, sharing)
     check_fit(config, storage_bytes)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
 
@@ -154,8 +171,10 @@ def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
             )
         return (path,)
     found: list[Path] = []
+    launch = launched()
     for text in config.cache_dir:
-        path = _check_directory(here / directory_of(text), f"--cache-dir {text}", "name another directory")
+        own = placed(text, 0 if launch is None else launch.rank)
+        path = _check_directory(here / directory_of(own), f"--cache-dir {text}", "name another directory")
         if path in found:
             raise UsageError(f"--cache-dir {text}: is the same directory as another one; name each once")
         found.append(path)
@@ -182,38 +201,40 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
     return real
 
 
-def _check_space(config: Config, dirs: tuple[Path, ...], memory_left: int) -> int:
+def _check_space(config: Config, dirs: tuple[Path, ...], room: int, sharing: Sharing) -> int:
     """The storage tier's capacity in bytes: as asked if it fits, else 80 % of the free space (L7)."""
-    for path in dirs:
-        # What a killed run left there is not in the way of this one.
-        clean(path)
-    room = free_bytes(dirs, memory_left)
     if config.storage_bytes is None:
         return int(room * FREE_SPACE_SHARE)
     if config.storage_bytes > room:
         fits = math.floor(room / GIB * 10) / 10
         raise UsageError(
             f"--storage-capacity-gb {config.storage_capacity_gb:g}: only {size_text(room)} are free in "
-            f"{', '.join(map(str, dirs))}; give at most --storage-capacity-gb {fits:g} or another --cache-dir"
+            f"{_places(dirs, sharing)}; give at most --storage-capacity-gb {fits:g} or another --cache-dir"
         )
     return config.storage_bytes
 
 
-def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> None:
+def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int, sharing: Sharing) -> None:
     """Refuse a disk on which the largest entry does not fit, where nobody gave a capacity."""
     needed = stored_bytes(config.largest_entry_bytes)
     if not config.context_is_known or needed <= storage_bytes:
         return
     flag = "--cache-dir" if config.cache_dir is not None else "current directory"
     tokens = config.largest_entry_bytes // config.bytes_per_token
+    free = size_text(free_bytes(dirs, UNLIMITED_BYTES, sharing))
     raise UsageError(
-        f"{flag} {', '.join(map(str, dirs))}: {size_text(free_bytes(dirs))} are free, of which a run takes "
+        f"{flag} {_places(dirs, sharing)}: {free} are free, of which a run takes "
         f"80 % at most, but the largest entry takes {size_text(needed)} ({tokens:,} tokens of "
         f"{config.model}); name a directory with more room with --cache-dir, or a smaller --model"
     )
 
 
-def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES) -> int:
+def _places(dirs: tuple[Path, ...], sharing: Sharing) -> str:
+    said = sharing.said([path.stat().st_dev for path in dirs])
+    return f"{', '.join(map(str, dirs))}{said}"
+
+
+def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES, sharing: Sharing = ALONE) -> int:
     """Bytes that entries spread evenly over these directories can take; the fullest file system decides."""
     devices = {path: path.stat().st_dev for path in dirs}
     shares = Counter(devices.values())
@@ -223,7 +244,7 @@ def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES) -> in
         free = figures.f_bavail * figures.f_frsize
         if file_system(path) in MEMORY_FILE_SYSTEMS:
             free = min(free, memory_left)
-        rooms.append(free * len(dirs) // shares[device])
+        rooms.append(sharing.part_bytes(free, device) * len(dirs) // shares[device])
     return min(rooms)
 
 

@@ -15,11 +15,14 @@ from kvspill.errors import UsageError
 from kvspill.machine.kernel import path_of
 
 MARKER = ".kvspill-run"
+CLAIM = ".kvspill-claim"
+"""What the run will hold at most, for other runs on the same file system (see neighbours.py)."""
 MARKER_TEXT = b"kvspill run directory: removed by the run, or by the next one here\n"
 _RUN_NAME = re.compile(r"kvspill-\d+-[0-9a-f]{8}")
 _SUBDIR_NAME = re.compile(r"[0-9a-f]{2,3}")
 _INNER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{32}-\d+(\.tmp)?|probe(\.tmp)?")
+_OWN_NAMES = (MARKER, MARKER + ".new", CLAIM)
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -110,7 +113,11 @@ def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
 
 def run_names(root_fd: int) -> list[str]:
     """The directories under a root that are named as those of runs."""
-    return sorted(name for name, is_dir in list_entries(root_fd) if is_dir and _RUN_NAME.fullmatch(name))
+    return sorted(name for name, is_dir in list_entries(root_fd) if is_dir and is_run_name(name))
+
+
+def is_run_name(name: str) -> bool:
+    return _RUN_NAME.fullmatch(name) is not None
 
 
 @contextlib.contextmanager
@@ -222,7 +229,7 @@ def _lock_marker(run_fd: int) -> int | None:
 def is_of_a_run(name: str, is_dir: bool, above: tuple[str, ...] = ()) -> bool:
     """Whether a run makes things of that name at that place below its directory."""
     if not is_dir:
-        return _FILE_NAME.fullmatch(name) is not None or (not above and name in (MARKER, MARKER + ".new"))
+        return _FILE_NAME.fullmatch(name) is not None or (not above and name in _OWN_NAMES)
     if not above:
         return _SUBDIR_NAME.fullmatch(name) is not None
     return len(above) == 1 and len(above[0]) == 3 and _INNER_NAME.fullmatch(name) is not None

@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory on something that counts as a disk with 10 GiB free."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight, "file_system", lambda _path: "ext4")
-    monkeypatch.setattr(preflight, "free_bytes", lambda _dirs, _left=0: 10 * GIB)
+    monkeypatch.setattr(preflight, "free_bytes", lambda *_given: 10 * GIB)
     return tmp_path
 
 
@@ -71,7 +71,7 @@ def test_a_capacity_beyond_the_free_space_is_refused_with_the_value_that_fits(he
 
 
 def test_a_disk_too_small_for_one_entry_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "free_bytes", lambda _dirs, _left=0: GIB)
+    monkeypatch.setattr(preflight, "free_bytes", lambda *_given: GIB)
     line = refused(Config(cache_dir=["."]), here)
     assert line == (
         f"--cache-dir {here}: 1.00 GiB are free, of which a run takes 80 % at most, but the largest "

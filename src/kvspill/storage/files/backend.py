@@ -26,6 +26,7 @@ from kvspill.storage.files.place import Shape
 from kvspill.storage.files.ring import RingError
 from kvspill.storage.files.site import Site, Tally
 from kvspill.storage.lanes import on_thread
+from kvspill.storage.neighbours import claim
 from kvspill.storage.rundir import RunDir, clean
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
 
@@ -170,6 +171,7 @@ class FilesBackend(Backend):
                     return
                 run = RunDir(root)
                 self._runs.append(run)
+            claim(run, self._options.capacity_bytes // len(self._roots))
             access = probe(run, self._options.direct)
             self._check_alignment(root, access)
             sync = self._options.sync == "data"

@@ -1,0 +1,93 @@
+"""What the launcher of several processes (mpirun, srun) says of this one: its rank and who else there is."""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kvspill.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A process among those of one launch."""
+
+    rank: int
+    size: int
+    local_size: int | None
+    """Processes of the launch on this machine; None where the launcher does not say."""
+    job: str
+    """The same text in every process of the launch, and in no other."""
+
+
+class _Names(NamedTuple):
+    """The variables of one launcher."""
+
+    rank: str
+    size: str
+    local_size: str
+    job: tuple[str, ...]
+
+
+_OPEN_MPI = _Names(
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", ("PMIX_NAMESPACE",)
+)
+_HYDRA = _Names("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ("PMI_PORT", "PMI_ID"))
+# A batch script has a rank too, but only srun starts a step of several tasks.
+_SLURM = _Names("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+_REPEATED = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+
+
+def launched(environ: Mapping[str, str] | None = None) -> Launched | None:
+    """How this process was launched, or None where it was started by hand."""
+    environ = os.environ if environ is None else environ
+    for names in (_OPEN_MPI, _HYDRA, _SLURM):
+        if environ.get(names.rank) and environ.get(names.size):
+            return _launched(environ, names)
+    return None
+
+
+def _launched(environ: Mapping[str, str], names: _Names) -> Launched:
+    rank, size = _number(environ, names.rank), _number(environ, names.size)
+    if rank >= size:
+        raise UsageError(
+            f"{names.rank}={rank}: there are only {names.size}={size} processes; unset them, or start with "
+            "the launcher"
+        )
+    if names is _SLURM:
+        local_size = _tasks_here(environ)
+    else:
+        local_size = _number(environ, names.local_size) if environ.get(names.local_size) else None
+    words = [environ[name] for name in names.job if environ.get(name)]
+    return Launched(rank, size, local_size, ".".join([names.rank, str(size), *words]))
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    try:
+        value = int(environ[name])
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise UsageError(
+            f"{name}={environ[name][:40]!r}: not a number from 0 on; unset it, or start with mpirun"
+        )
+    return value
+
+
+def _tasks_here(environ: Mapping[str, str]) -> int | None:
+    """The number of this node in a list such as 4(x2),3."""
+    node, tasks = environ.get("SLURM_NODEID", ""), environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    counts: list[int] = []
+    for word in tasks.split(","):
+        match = _REPEATED.fullmatch(word.strip())
+        if match is None:
+            return None
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts[int(node)] if node.isdecimal() and int(node) < len(counts) else None
+
+
+def placed(text: str, rank: int, host: str | None = None) -> str:
+    """A path with its {rank} and {host} filled in (R5)."""
+    return text.replace("{rank}", str(rank)).replace("{host}", host or socket.gethostname())

@@ -1,0 +1,214 @@
+"""Other runs on the same file systems, seen by their locks: what they claim, hold and move (R5)."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kvspill.machine.kernel import Kernel
+from kvspill.machine.launcher import launched
+from kvspill.machine.processes import Counters, lock_holders, open_files, process_io
+from kvspill.storage.rundir import CLAIM, DIRECTORY, MARKER, RunDir, is_run_name, list_entries, run_names
+
+_CLAIM_BYTES_MAX = 4096
+_SECTOR_BYTES = 512
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """Another run that is alive, with a run directory on one file system or more."""
+
+    pid: int | None
+    """None where it runs on another machine, or in a container whose processes we don't see."""
+    job: str = ""
+    """The launch that it belongs to; empty where it was started by hand."""
+    claimed_bytes: dict[int, int] = field(default_factory=dict)
+    """What it may hold at most, by file system (st_dev)."""
+    held_bytes: dict[int, int] = field(default_factory=dict)
+    """What it holds now, likewise."""
+    directories: int = 0
+    inodes: set[tuple[int, int]] = field(default_factory=set)
+
+    def missing_bytes(self, device: int) -> int:
+        """What it may still take of a file system's free space."""
+        return max(0, self.claimed_bytes.get(device, 0) - self.held_bytes.get(device, 0))
+
+
+def claim(run: RunDir, nbytes: int) -> None:
+    """Tell other runs how much this one will hold at most in its directory."""
+    here = launched()
+    text = json.dumps({"claimed_bytes": nbytes, "job": "" if here is None else here.job})
+    # Without it others go by the free space alone, as where a file system is full.
+    with contextlib.suppress(OSError):
+        fd = os.open(CLAIM, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=run.fd)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+
+def neighbours(roots: Iterable[Path] = (), kernel: Kernel | None = None) -> list[Neighbour]:
+    """The runs of other processes: those of this machine, and those with a held lock below these roots."""
+    kernel = kernel or Kernel()
+    found, seen = [], _own_directories(kernel)
+    for pid in lock_holders(kernel):
+        neighbour = Neighbour(pid)
+        for link, name in open_files(pid, kernel):
+            if is_run_name(os.path.basename(name)):
+                _add(neighbour, link, seen)
+        if neighbour.directories:
+            found.append(neighbour)
+            seen |= neighbour.inodes
+    for root in roots:
+        for path in _locked_below(root):
+            neighbour = Neighbour(None)
+            _add(neighbour, path, seen)
+            if neighbour.directories:
+                found.append(neighbour)
+                seen |= neighbour.inodes
+    return found
+
+
+def _own_directories(kernel: Kernel) -> set[tuple[int, int]]:
+    own = set()
+    for link, name in open_files(os.getpid(), kernel):
+        if is_run_name(os.path.basename(name)):
+            with contextlib.suppress(OSError):
+                status = os.stat(link)
+                own.add((status.st_dev, status.st_ino))
+    return own
+
+
+def _add(neighbour: Neighbour, path: Path, seen: set[tuple[int, int]]) -> None:
+    """Add a run directory that a path leads to, unless it is known already."""
+    try:
+        fd = os.open(path, DIRECTORY & ~os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        status = os.fstat(fd)
+        inode = status.st_dev, status.st_ino
+        if inode in seen or inode in neighbour.inodes:
+            return
+        neighbour.inodes.add(inode)
+        neighbour.directories += 1
+        said = _claim_of(fd)
+        neighbour.job = neighbour.job or str(said.get("job", ""))
+        nbytes = said.get("claimed_bytes", 0)
+        for total, more in (
+            (neighbour.claimed_bytes, nbytes if isinstance(nbytes, int) else 0),
+            (neighbour.held_bytes, _held(fd)),
+        ):
+            total[status.st_dev] = total.get(status.st_dev, 0) + more
+    finally:
+        os.close(fd)
+
+
+def _claim_of(run_fd: int) -> Mapping[str, object]:
+    try:
+        fd = os.open(CLAIM, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
+    except OSError:
+        return {}
+    try:
+        said = json.loads(os.read(fd, _CLAIM_BYTES_MAX))
+    except (OSError, ValueError):
+        return {}
+    finally:
+        os.close(fd)
+    return said if isinstance(said, dict) else {}
+
+
+def _held(fd: int) -> int:
+    """Bytes of the files in a directory and below."""
+    held = 0
+    for name, is_dir in list_entries(fd):
+        try:
+            if not is_dir:
+                held += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * _SECTOR_BYTES
+                continue
+            inner = os.open(name, DIRECTORY, dir_fd=fd)
+        except OSError:
+            continue
+        try:
+            held += _held(inner)
+        finally:
+            os.close(inner)
+    return held
+
+
+def _locked_below(root: Path) -> Iterator[Path]:
+    """Run directories whose lock somebody holds."""
+    try:
+        root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        for name in run_names(root_fd):
+            if _is_locked(root_fd, name):
+                yield root / name
+    finally:
+        os.close(root_fd)
+
+
+def _is_locked(root_fd: int, name: str) -> bool:
+    try:
+        fd = os.open(f"{name}/{MARKER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd)
+    except OSError:
+        return False
+    try:
+        # A shared lock for a moment: whoever cleans takes it for a run that is alive, and comes again later.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+class Traffic:
+    """What other runs on the file systems of some directories moved while it looked."""
+
+    def __init__(self, directories: Iterable[Path], kernel: Kernel | None = None):
+        self._kernel = kernel or Kernel()
+        self._devices = {os.stat(path).st_dev for path in directories if path.exists()}
+        self._first: dict[int, Counters] = {}
+        self._last: dict[int, Counters] = {}
+        self._shares: dict[int, float] = {}
+
+    def look(self) -> None:
+        """Note how far every such run has come; call it every second or so, as runs come and go."""
+        for pid, share in self._there():
+            counters = process_io(pid, self._kernel)
+            if counters is not None:
+                self._first.setdefault(pid, counters)
+                self._last[pid] = counters
+                self._shares[pid] = share
+
+    def _there(self) -> Iterator[tuple[int, float]]:
+        """The other runs, each with the share of its directories that lie here."""
+        for pid in lock_holders(self._kernel) if self._devices else ():
+            found = {}
+            for link, name in open_files(pid, self._kernel):
+                if is_run_name(os.path.basename(name)):
+                    with contextlib.suppress(OSError):
+                        found[name] = os.stat(link).st_dev
+            here = sum(device in self._devices for device in found.values())
+            if here:
+                yield pid, here / len(found)
+
+    def moved(self) -> dict[str, int]:
+        """How many runs there were, and the bytes that they read and wrote."""
+        totals = {"runs": len(self._last)}
+        for key in ("read_bytes", "written_bytes"):
+            totals[key] = round(
+                sum(
+                    (self._last[pid][key] - self._first[pid][key]) * share
+                    for pid, share in self._shares.items()
+                )
+            )
+        return totals
