@@ -355,7 +355,7 @@ class RunFacts:
     failed: int
     shed: int
     """Arrivals refused because the backlog was at --max-queue."""
-    unfinished_ages_ns: tuple[int, ...]
+    unfinished_ages_ns: Sequence[int]
     """How long each request had waited by the end that arrived and was not finished (L3)."""
     lateness_ns: tuple[int, ...]
     """How late after its intended time each of a sample of arrivals was seen by the engine."""
@@ -368,7 +368,7 @@ class RunFacts:
     """When the last request was meant to come, where the work and not the time ended an open load."""
     under_way: int = 0
     """Requests that were in service when the window ended: part of their work is in it, no token is (S4)."""
-    unfinished_qos: tuple[QoS, ...] = ()
+    unfinished_qos: Sequence[int] = ()
     """Service class of each unfinished request, in the order of their ages; empty where it is not known."""
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What was asked: the kind of workload, what was read of a recording and what was skipped."""

@@ -157,7 +157,7 @@ def fixed_users(config: Config, speed_gib_per_sec: float, users: int, seconds: f
         backend = ModelledBackend("modelled", model, world.now_ns)
         cache = build_cache(config, world, rows, {Tier.STORAGE: backend}, limits)
         engine = build_engine(config, world, rows, cache, 0, build_workload(config, world, limits))
-        unfinished = []
+        unfinished: list[Any] = []
         await engine.run(lambda: unfinished.extend(engine.unfinished(world.now_ns())))
         return summarise(config, model, rows, seconds - warm, unfinished)
 

@@ -1,6 +1,8 @@
 """Time and randomness: virtual time jumps, a deadlock is an exception, streams are independent."""
 
 import asyncio
+import hashlib
+import random
 import time
 from typing import Any
 
@@ -58,6 +60,8 @@ def test_a_stream_depends_on_its_names_alone() -> None:
     world.rng("user", 18).random()
     assert first[0] == first[1]
     assert World(42).rng("user", 17).random() == first[0]
+    seeded = hashlib.sha256(b"42\x1fuser\x1f17").digest()
+    assert first[0] == random.Random(int.from_bytes(seeded, "big")).random()
     assert len({World(seed).rng(*names).random() for seed in (1, 2) for names in [("a", 1), ("a1",)]}) == 4
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvspill.measure.histograms import Histogram, merged
 from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
 from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
@@ -60,13 +63,15 @@ def _qos(measured: Measured, qos: QoS, offered_load: float | None) -> QosClass:
         # Requests that still wait count with their wait so far, as in the queue_wait_ms of all.
         queue_wait_ms=_waits(measured, qos).statistics_ms(),
         queue_wait_completed_ms=measured.statistics_ms(requests.queue_by_qos[qos]),
-        sla=None if latency is None else _sla(measured, qos, latency, unfinished_ns or [], offered_load),
+        sla=None if latency is None else _sla(measured, qos, latency, unfinished_ns, offered_load),
     )
 
 
 def _waits(measured: Measured, qos: QoS) -> Histogram:
     unfinished = Histogram()
-    unfinished.record_all(_unfinished_ns(measured, qos) or ())
+    unfinished_ns = _unfinished_ns(measured, qos)
+    if unfinished_ns is not None:
+        unfinished.record_array(unfinished_ns)
     return merged((measured.recorder.requests.queue_by_qos[qos], unfinished))
 
 
@@ -86,7 +91,7 @@ def _sla(
     measured: Measured,
     qos: QoS,
     latency: Mapping[str, float],
-    unfinished_ns: list[int],
+    unfinished_ns: NDArray[np.int64] | None,
     offered_load: float | None,
 ) -> Sla:
     """The class's targets against what queue and storage added (S11).
@@ -98,7 +103,7 @@ def _sla(
     histogram = requests.added_by_qos[qos]
     added = measured.statistics_ms(histogram) or {}
     target_p95_ms, target_p99_ms = measured.settings.qos_targets_ms[qos]
-    late = sum(age_ns > target_p95_ms * NS_PER_MS for age_ns in unfinished_ns)
+    late = 0 if unfinished_ns is None else int((unfinished_ns > target_p95_ms * NS_PER_MS).sum())
     lost = requests.failed_by_qos[qos] + late
     violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + lost
     total = histogram.count + lost
@@ -121,13 +126,14 @@ def _sla(
     )
 
 
-def _unfinished_ns(measured: Measured, qos: QoS) -> list[int] | None:
+def _unfinished_ns(measured: Measured, qos: QoS) -> NDArray[np.int64] | None:
     """Waits of this class's unfinished requests, or None where their classes are not known."""
     facts = measured.facts
     if len(facts.unfinished_qos) != len(facts.unfinished_ages_ns):
         return None
-    pairs = zip(facts.unfinished_qos, facts.unfinished_ages_ns, strict=True)
-    return [age_ns for owner, age_ns in pairs if owner is qos]
+    owners = np.asarray(facts.unfinished_qos, dtype=np.int8)
+    own_ns: NDArray[np.int64] = np.asarray(facts.unfinished_ages_ns, dtype=np.int64)[owners == qos]
+    return own_ns
 
 
 def _prefixes(measured: Measured) -> dict[str, int]:

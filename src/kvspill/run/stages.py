@@ -1,6 +1,7 @@
 """The stages of a trial: each holds the load at one level, with a recorder and counts of its own."""
 
 import asyncio
+from array import array
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -170,7 +171,10 @@ class Stages:
         """Of the stage alone: its load begins when its level was set."""
         engine, start = self._engine, self._start
         end = self._counters(recorder.window_end_ns)
-        unfinished = engine.unfinished(recorder.window_end_ns)
+        unfinished_qos, unfinished_ages_ns = array("b"), array("q")
+        for qos, wait_ns in engine.unfinished(recorder.window_end_ns):
+            unfinished_qos.append(qos)
+            unfinished_ages_ns.append(wait_ns)
         return RunFacts(
             simulated=self._world.virtual,
             window_start_ns=recorder.window_start_ns,
@@ -182,8 +186,8 @@ class Stages:
             completed=end.completed - start.completed,
             failed=end.failed - start.failed,
             shed=end.shed - start.shed,
-            unfinished_ages_ns=tuple(wait_ns for _qos, wait_ns in unfinished),
-            unfinished_qos=tuple(qos for qos, _wait_ns in unfinished),
+            unfinished_ages_ns=unfinished_ages_ns,
+            unfinished_qos=unfinished_qos,
             under_way=engine.in_service,
             arrivals_end_ns=engine.arrivals_end_ns,
             lateness_ns=tuple(engine.lateness_ns[start.lateness :]),

@@ -54,9 +54,9 @@ class OpenArrivals:
         self._heap = [entry for entry in self._heap if entry[1] != user]
         heapify(self._heap)
 
-    def peek(self) -> Request | None:
-        """The next request of all; it stays."""
-        return self._heap[0][4] if self._heap else None
+    def next_ns(self) -> int | None:
+        """When the next request of all is meant to come."""
+        return self._heap[0][0] if self._heap else None
 
     def pop(self) -> Request:
         """Take the next request; its user's following one takes its place."""

@@ -1,7 +1,7 @@
 """The engine: lets users arrive, servers take requests, and ends the run on time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -201,14 +201,15 @@ class Engine:
         """End the load now, as asked; this is no interruption."""
         self._finished.set()
 
-    def unfinished(self, at_ns: int) -> list[tuple[QoS, int]]:
+    def unfinished(self, at_ns: int) -> Iterator[tuple[QoS, int]]:
         """Class of each request that arrived and was not served to its end, and how long it waited (L3).
 
         Those in service have waited until their service began; the others still wait.
         """
-        waits = [(request.qos, at_ns - intended_ns) for request, intended_ns in self._queue.content()]
-        waits += [(request.qos, wait_ns) for request, wait_ns in self._in_service.items()]
-        return [(qos, max(0, wait_ns)) for qos, wait_ns in waits]
+        for request, intended_ns in self._queue.content():
+            yield request.qos, max(0, at_ns - intended_ns)
+        for request, wait_ns in self._in_service.items():
+            yield request.qos, max(0, wait_ns)
 
     def set_users(self, count: int) -> None:
         """Users come or leave while the load goes on, and with them their servers."""

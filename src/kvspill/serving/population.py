@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Protocol
 
 from kvspill.records import NS_PER_SEC, Request
@@ -76,6 +77,28 @@ class Population(Protocol):
         ...
 
 
+class _Alarm:
+    """A sleep that can be cut short."""
+
+    def __init__(self) -> None:
+        self._rung: asyncio.Future[None] | None = None
+
+    async def sleep_ns(self, duration_ns: int | None) -> None:
+        """Sleep so long, or until it rings; None for as long as it does not."""
+        loop = asyncio.get_running_loop()
+        self._rung = loop.create_future()
+        timer = None if duration_ns is None else loop.call_later(duration_ns / NS_PER_SEC, self.ring)
+        try:
+            await self._rung
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def ring(self) -> None:
+        if self._rung is not None and not self._rung.done():
+            self._rung.set_result(None)
+
+
 class OpenPopulation:
     """Requests come at their intended times, whatever has been answered.
 
@@ -99,7 +122,7 @@ class OpenPopulation:
         self._someone_idle = someone_idle
         self._arrivals = started or OpenArrivals(workload)
         self._asked = 0
-        self._alarm: asyncio.Future[None] | None = None
+        self._alarm = _Alarm()
         self._speed = 1.0
         self._speed_since_ns = (limits.start_ns, 0)
         """When the speed was last changed: the world's time and the workload's."""
@@ -126,7 +149,10 @@ class OpenPopulation:
             upcoming_ns = self._upcoming_ns()
             if upcoming_ns is None:
                 break
-            await self._sleep_until(upcoming_ns)
+            delay_ns = upcoming_ns - self._world.now_ns()
+            if delay_ns > 0:
+                # Where users come or go meanwhile, the next request may be another one.
+                await self._alarm.sleep_ns(delay_ns)
             if not self._open.is_set():
                 continue
             now_ns = self._world.now_ns()
@@ -174,19 +200,19 @@ class OpenPopulation:
         for user in range(count, self.users):
             self._arrivals.retire(user)
         self.users = count
-        self._wake()
+        self._alarm.ring()
 
     def set_speed(self, factor: float) -> None:
         self.take_in(self._world.now_ns())
         self._speed_since_ns = (self._world.now_ns(), self._workload_time_ns())
         self._speed = factor
-        self._wake()
+        self._alarm.ring()
 
     def hold_back(self) -> None:
         self.take_in(self._world.now_ns())
         self._speed_since_ns = (self._world.now_ns(), self._workload_time_ns())
         self._open.clear()
-        self._wake()
+        self._alarm.ring()
 
     def let_in(self) -> None:
         if self._open.is_set():
@@ -201,38 +227,26 @@ class OpenPopulation:
             return workload_ns
         return max(0, workload_ns + round((self._world.now_ns() - since_ns) * self._speed))
 
-    def _wake(self) -> None:
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
-
     def _upcoming_ns(self) -> int | None:
         """When the next request comes, or None where none comes any more."""
-        upcoming = None if self._asked == self._limits.max_requests else self._arrivals.peek()
-        if upcoming is not None:
+        intended_ns = None if self._asked == self._limits.max_requests else self._arrivals.next_ns()
+        if intended_ns is not None:
             since_ns, workload_ns = self._speed_since_ns
-            at_ns = since_ns + round((upcoming.intended_ns - workload_ns) / self._speed)
+            passes_ns = intended_ns - workload_ns
+            at_ns = since_ns + (passes_ns if self._speed == 1.0 else round(passes_ns / self._speed))
             if self._limits.end_ns is None or at_ns < self._limits.end_ns:
                 return at_ns
-        self.spent = self._arrivals.peek() is None
+        self.spent = self._arrivals.next_ns() is None
         self.exhausted = True
         return None
 
-    async def _sleep_until(self, when_ns: int) -> None:
-        """Sleep, but wake where users come or go: the next request may be another one then."""
-        delay_ns = when_ns - self._world.now_ns()
-        if delay_ns <= 0:
-            return
-        loop = asyncio.get_running_loop()
-        self._alarm = loop.create_future()
-        timer = loop.call_later(delay_ns / NS_PER_SEC, self._wake)
-        try:
-            await self._alarm
-        finally:
-            timer.cancel()
-
 
 class ClosedPopulation:
-    """Each user waits for its answer, then thinks, then asks again."""
+    """Each user waits for its answer, then thinks, then asks again.
+
+    Who thinks is an entry of a heap, who waits one of a dictionary. A task for each would take more memory
+    than the user itself, and at the end of the load a million of them could not be cancelled in time.
+    """
 
     behind = False
 
@@ -243,11 +257,17 @@ class ClosedPopulation:
         self._workload = workload
         self._limits = limits
         self._arrive = arrive
-        self._answers: dict[Request, asyncio.Future[None]] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._thinking: list[tuple[int, int, int, Request]] = []
+        """Who asks next: when, which of those at the same time, the user, and its request."""
+        self._answers: dict[Request, int] = {}
+        """The user that waits for the answer to each request."""
+        self._left: dict[int, int] = {}
+        """How many requests each user has left; below zero for no limit. Those who are here have an entry."""
         self._sessions: dict[int, Iterator[Request]] = {}
         """Of every user so far: one that returns begins new conversations."""
-        self._done = asyncio.Event()
+        self._thoughts = 0
+        self._joining = True
+        self._alarm = _Alarm()
         self._error: Exception | None = None
         self.users = 0
         self.exhausted = False
@@ -259,16 +279,17 @@ class ClosedPopulation:
         return sum(request.user >= self.users for request in self._answers)
 
     async def run(self) -> None:
-        try:
-            self.users = self._workload.users
-            for first in range(0, self.users, _STARTED_AT_ONCE):
-                if first:
-                    await asyncio.sleep(0)
-                self._start(first, min(first + _STARTED_AT_ONCE, self.users), self._workload.users)
-            await self._done.wait()
-        finally:
-            for task in self._tasks.values():
-                task.cancel()
+        self.users = self._workload.users
+        for first in range(0, self.users, _STARTED_AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+                self._ask_due()
+            self._start(first, min(first + _STARTED_AT_ONCE, self.users), self._workload.users)
+        self._joining = False
+        self._check_over()
+        while not self.exhausted and self._error is None:
+            await self._alarm.sleep_ns(self._next_in_ns())
+            self._ask_due()
         if self._error is not None:
             raise self._error
 
@@ -276,21 +297,13 @@ class ClosedPopulation:
         """Closed users come by themselves."""
 
     def answered(self, request: Request) -> None:
-        answer = self._answers.pop(request, None)
-        if answer is not None:
-            answer.set_result(None)
+        user = self._answers.pop(request, None)
+        if user is not None:
+            self._think(user)
 
     def set_users(self, count: int) -> None:
         users, self.users = self.users, count
         self._start(users, count, count)
-
-    def _start(self, first: int, end: int, count: int) -> None:
-        """So many users share the work; these of them begin."""
-        quota = self._limits.max_requests
-        for user in range(first, end):
-            share = None if quota is None else quota // count + (user < quota % count)
-            if user not in self._tasks:
-                self._tasks[user] = asyncio.get_running_loop().create_task(self._live(user, share))
 
     def set_speed(self, factor: float) -> None:
         """Closed users keep their own pace: they follow the answers."""
@@ -301,36 +314,71 @@ class ClosedPopulation:
     def let_in(self) -> None:
         """Nobody was held back."""
 
-    async def _live(self, user: int, share: int | None) -> None:
-        """One user's life; it ends between two requests where the user was retired."""
-        asked, session = 0, self._sessions.get(user)
-        back = session is not None
-        session = self._workload.session(user) if session is None else new_conversations(session)
-        self._sessions[user] = session
-        try:
-            while asked != share and user < self.users and (request := next(session, None)) is not None:
-                # The first request keeps its intended time, so that users don't start in step.
-                pause_ns = request.think_ns if asked or back else request.intended_ns
-                due_ns = self._world.now_ns() + pause_ns
-                await self._world.sleep_ns(pause_ns)
-                if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
-                    self.lateness_ns.append(max(0, self._world.now_ns() - due_ns))
-                if user >= self.users:
-                    break
-                answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._answers[request] = answer
-                asked += 1
-                if self._arrive(request, self._world.now_ns()):
-                    await answer
-                else:
-                    del self._answers[request]
-        except Exception as error:
-            # A workload that cannot go on, such as a recording with a broken row, ends the run.
-            self._error = self._error or error
-            self._done.set()
-        finally:
-            del self._tasks[user]
-            if not self._tasks:
-                self.spent = self._limits.max_requests is None
-                self.exhausted = True
-                self._done.set()
+    def _start(self, first: int, end: int, count: int) -> None:
+        """So many users share the work; these of them begin."""
+        quota = self._limits.max_requests
+        new = [user for user in range(first, end) if user not in self._left]
+        for user in new:
+            self._left[user] = -1 if quota is None else quota // count + (user < quota % count)
+        for user in new:
+            before = self._sessions.get(user)
+            back = before is not None
+            session = self._workload.session(user) if before is None else new_conversations(before)
+            self._sessions[user] = session
+            # The first request keeps its intended time, so that users don't start in step.
+            self._think(user, first=not back)
+
+    def _think(self, user: int, first: bool = False) -> None:
+        """A user thinks about its next request, or leaves: nothing to ask, all asked, or retired."""
+        request = None
+        if self._left[user] and user < self.users:
+            try:
+                request = next(self._sessions[user], None)
+            except Exception as error:
+                # A workload that cannot go on, such as a recording with a broken row, ends the run.
+                self._error = self._error or error
+                self._alarm.ring()
+                return
+        if request is None:
+            self._leave(user)
+            return
+        self._thoughts += 1
+        due_ns = self._world.now_ns() + max(0, request.intended_ns if first else request.think_ns)
+        heappush(self._thinking, (due_ns, self._thoughts, user, request))
+        if self._thinking[0][1] == self._thoughts:
+            self._alarm.ring()
+
+    def _next_in_ns(self) -> int | None:
+        """How long nobody asks; None where all wait for answers."""
+        return max(0, self._thinking[0][0] - self._world.now_ns()) if self._thinking else None
+
+    def _ask_due(self) -> None:
+        """Those ask whose pause is over, so many at once that everything else has its turn."""
+        now_ns, thoughts = self._world.now_ns(), self._thoughts
+        for _ in range(_STARTED_AT_ONCE):
+            if not self._thinking or self._thinking[0][0] > now_ns or self._thinking[0][1] > thoughts:
+                return
+            due_ns, _thought, user, request = heappop(self._thinking)
+            if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
+                self.lateness_ns.append(now_ns - due_ns)
+            self._ask(user, request)
+
+    def _ask(self, user: int, request: Request) -> None:
+        if user >= self.users:
+            self._leave(user)
+            return
+        self._left[user] -= 1
+        self._answers[request] = user
+        if not self._arrive(request, self._world.now_ns()):
+            del self._answers[request]
+            self._think(user)
+
+    def _leave(self, user: int) -> None:
+        del self._left[user]
+        self._check_over()
+
+    def _check_over(self) -> None:
+        if not self._left and not self._joining:
+            self.spent = self._limits.max_requests is None
+            self.exhausted = True
+            self._alarm.ring()

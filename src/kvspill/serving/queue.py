@@ -2,19 +2,13 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 
 from kvspill.records import Request
 
-_Rank = tuple[int, int, int, int, int]
-
-
-class _Chain:
-    """A conversation with a turn in the queue or in service, and the turns that wait for it."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: deque[tuple[Request, int]] = deque()
+_Eligible = tuple[int, int, int, int, int, Request, int]
+"""Class, intended time, user, turn and number, the order of service (L1); the request; how long the turn
+before it was generating while it waited (S11)."""
 
 
 class RequestQueue:
@@ -22,8 +16,9 @@ class RequestQueue:
 
     def __init__(self, max_queue: int):
         self._max_queue = max_queue
-        self._eligible: asyncio.PriorityQueue[tuple[_Rank, Request, int, int]] = asyncio.PriorityQueue()
-        self._chains: dict[tuple[int, int], _Chain] = {}
+        self._eligible: asyncio.PriorityQueue[_Eligible] = asyncio.PriorityQueue()
+        self._chains: dict[tuple[int, int], deque[tuple[Request, int]] | None] = {}
+        """Conversations with a turn in the queue or in service, and the turns that wait for it, if any do."""
         self._waiting = 0
         self._sequence = 0
         self._idle_servers = 0
@@ -39,13 +34,15 @@ class RequestQueue:
             self.shed += 1
             return False
         conversation = (request.user, request.conversation)
-        chain = self._chains.get(conversation)
-        if chain is not None:
-            chain.waiting.append((request, intended_ns))
-            self._waiting += 1
+        if conversation not in self._chains:
+            self._chains[conversation] = None
+            self._push(request, intended_ns)
             return True
-        self._chains[conversation] = _Chain()
-        self._push(request, intended_ns)
+        waiting = self._chains[conversation]
+        if waiting is None:
+            waiting = self._chains[conversation] = deque()
+        waiting.append((request, intended_ns))
+        self._waiting += 1
         return True
 
     async def take(self) -> tuple[Request, int, int]:
@@ -62,7 +59,7 @@ class RequestQueue:
                     self._idle.clear()
         else:
             first = self._eligible.get_nowait()
-        _rank, request, intended_ns, waited_generation_ns = first
+        _qos, intended_ns, _user, _turn, _number, request, waited_generation_ns = first
         return request, intended_ns, waited_generation_ns
 
     async def someone_idle(self) -> None:
@@ -72,33 +69,34 @@ class RequestQueue:
     def done(self, request: Request, generated_ns: tuple[int, int] = (0, 0)) -> None:
         """A request left service, after generating from when to when: the turn after it may be served."""
         conversation = (request.user, request.conversation)
-        chain = self._chains[conversation]
-        if chain.waiting:
+        waiting = self._chains[conversation]
+        if waiting:
             self._waiting -= 1
-            following, intended_ns = chain.waiting.popleft()
+            following, intended_ns = waiting.popleft()
             from_ns, to_ns = generated_ns
             self._push(following, intended_ns, max(0, to_ns - max(from_ns, intended_ns)))
         else:
             del self._chains[conversation]
 
-    def content(self) -> list[tuple[Request, int]]:
+    def content(self) -> Iterator[tuple[Request, int]]:
         """All that is still here, each with its intended time."""
         # The priority queue has no public view of its content.
-        eligible = [(request, intended_ns) for _rank, request, intended_ns, _ in self._eligible._queue]  # type: ignore[attr-defined]
-        return eligible + [waiting for chain in self._chains.values() for waiting in chain.waiting]
+        eligible: list[_Eligible] = self._eligible._queue  # type: ignore[attr-defined]
+        yield from ((item[5], item[1]) for item in eligible)
+        for waiting in self._chains.values():
+            yield from waiting or ()
 
     def clear(self) -> int:
         """Dismiss waiting requests; those in service continue. Returns how many were dismissed."""
         sent_away = len(self)
         while not self._eligible.empty():
-            _rank, request, *_ = self._eligible.get_nowait()
+            request = self._eligible.get_nowait()[5]
             del self._chains[request.user, request.conversation]
-        for chain in self._chains.values():
-            chain.waiting.clear()
+        self._chains = dict.fromkeys(self._chains)
         self._waiting = 0
         return sent_away
 
     def _push(self, request: Request, intended_ns: int, waited_generation_ns: int = 0) -> None:
         self._sequence += 1
         rank = (request.qos, intended_ns, request.user, request.turn, self._sequence)
-        self._eligible.put_nowait((rank, request, intended_ns, waited_generation_ns))
+        self._eligible.put_nowait((*rank, request, waited_generation_ns))

@@ -1,13 +1,12 @@
 """The seeds' synthetic users: personas that hold conversations, each from a random stream of its own."""
 
 import hashlib
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.groups import SMALLEST_SHARE, Persona
+from kvspill.config.groups import SMALLEST_SHARE
 from kvspill.records import HitType, QoS, Request, SharedPrefix
 from kvspill.workload.draws import between, qos_of, think_ns, usual_think_ns, weighted
 from kvspill.world import World
@@ -32,7 +31,8 @@ class SyntheticWorkload:
         self._world = world
         self.users = config.num_users
         self.elastic = True
-        self._personas: Mapping[str, Persona] = config.personas
+        self._personas = tuple(config.personas.items())
+        self._weights = [persona.weight for _name, persona in self._personas]
         self._end_probability = config.conversation_end_probability
         self._turns_max = 1 if config.disable_multi_turn else config.max_turns
         self._prefix_probability = 0.0 if config.disable_prefix_caching else config.prefix.probability
@@ -43,9 +43,10 @@ class SyntheticWorkload:
 
     def session(self, user: int, start_ns: int = 0) -> Iterator[Request]:
         """All requests of a user in the order of their intended times, without end."""
-        rng = self._world.rng("user", user)
-        habits = self._habits(rng)
-        chance = rng.random
+        chance = self._world.rng("user", user).random
+        habits = self._habits(chance)
+        context_low, context_values = _part(habits.context_tokens)
+        generate_low, generate_values = _part(habits.generate_tokens)
         at_ns = start_ns + int(habits.think_ns * chance())
         conversation = 0
         while True:
@@ -61,8 +62,8 @@ class SyntheticWorkload:
                 pause_ns = think_ns(habits.think_ns, think)
                 shared = self._prefix(prefix, which)
                 opening = shared if turn == 0 else opening
-                context_tokens = _part(habits.context_tokens, context)
-                generate_tokens = _part(habits.generate_tokens, generate)
+                context_tokens = context_low + int(context * context_values)
+                generate_tokens = generate_low + int(generate * generate_values)
                 yield Request(
                     user,
                     conversation,
@@ -92,11 +93,9 @@ class SyntheticWorkload:
     def facts(self) -> Mapping[str, Any]:
         return {"kind": "synthetic"}
 
-    def _habits(self, rng: random.Random) -> _Habits:
-        which, qos, context, generate, think = (rng.random() for _ in range(5))
-        names = list(self._personas)
-        name = names[weighted([self._personas[name].weight for name in names], which)]
-        persona = self._personas[name]
+    def _habits(self, chance: Callable[[], float]) -> _Habits:
+        which, qos, context, generate, think = chance(), chance(), chance(), chance(), chance()
+        name, persona = self._personas[weighted(self._weights, which)]
         return _Habits(
             persona=name,
             qos=qos_of(self._config, qos),
@@ -116,6 +115,7 @@ def prompt_key(text: str, kind: str = "system") -> str:
     return f"kv_{kind}_" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _part(value: int, chance: float) -> int:
-    """Between a quarter of the user's value and the value."""
-    return between(max(1, int(value * SMALLEST_SHARE)), value, chance)
+def _part(value: int) -> tuple[int, int]:
+    """What a request draws from: a quarter of the user's value at least, and how many values up to it."""
+    low = max(1, int(value * SMALLEST_SHARE))
+    return low, value - low + 1

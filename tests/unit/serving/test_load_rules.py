@@ -84,7 +84,7 @@ def serve(
             ),
             world.now_ns(),
         )
-        waits = []
+        waits: list[Any] = []
         await engine.run(lambda: waits.extend(engine.unfinished(world.now_ns())))
         return engine, oracle, waits
 

@@ -24,15 +24,16 @@ class AllAtOnce:
 
 
 class BusyClock:
-    """A machine on which every look at the clock takes a millisecond."""
+    """A machine on which every look at the clock takes a millisecond, or more."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, look_ms: int = 1) -> None:
         self._world = world
+        self._look_ms = look_ms
         self._looked = 0
 
     def now_ns(self) -> Any:
         self._looked += 1
-        return self._world.now_ns() + self._looked * MS
+        return self._world.now_ns() + self._looked * self._look_ms * MS
 
     async def sleep_ns(self, duration_ns: int) -> None:
         await self._world.sleep_ns(duration_ns)
@@ -131,7 +132,7 @@ def test_a_closed_user_who_wakes_late_is_seen_to() -> None:
 
     async def main(world: World) -> Any:
         population = ClosedPopulation(
-            cast(World, BusyClock(world)),
+            cast(World, BusyClock(world, look_ms=5)),
             cast(Workload, AllAtOnce(3)),
             LoadLimits(0, None, None),
             lambda _request, _at_ns: False,
