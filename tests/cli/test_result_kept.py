@@ -79,7 +79,8 @@ def test_a_log_that_fails_leaves_result_summary_and_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyarrow")
-    (tmp_path / "ops.parquet").symlink_to("/dev/full")
+    for number in (1, 2):
+        (tmp_path / f"ops-trial{number}.parquet").symlink_to("/dev/full")
     run = [word for word in RUN if word != "--quiet"]
     output = tmp_path / "r.json"
     assert (
@@ -151,3 +152,21 @@ def test_a_signal_after_the_load_costs_no_result(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(measuring, "run_trials", run_then_signal)
     assert main([*RUN, "--output", str(tmp_path / "r.json")]) == 130
     assert json.loads((tmp_path / "r.json").read_text())["requests_completed"] == 3
+
+
+def test_every_trial_keeps_its_own_log_of_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each trial wrote over the rows of the one before."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert main([*RUN, "--trials", "2", "--log-ops", "ops.parquet", "--output", "r.json"]) == 0
+    names = [f"ops-trial{number}{part}.parquet" for number in (1, 2) for part in ("", "-requests")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, "r.json"])
+    assert [parquet.read_table(name).num_rows for name in names if "requests" in name] == [3, 3]
+    rows = [parquet.read_table(name).num_rows for name in names if "requests" not in name]
+    assert rows[0] == rows[1] > 0
+    (tmp_path / "x-trial2.parquet").write_text("a recording")
+    lost = ["--trace", "mooncake:x-trial2.parquet", "--log-ops", "x.parquet"]
+    assert main([*RUN, "--trials", "2", *lost]) == 2
+    assert "--log-ops x.parquet: its x-trial2.parquet: is one of the inputs" in capsys.readouterr().err

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
-from kvspill.measure.oplog import requests_path
+from kvspill.measure.oplog import log_paths
 from kvspill.outputs import check_place, file_name, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
-from kvspill.result.cautions import OP_LOG
+from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
 from kvspill.result.result import result_text, unwritable, write_result
 from kvspill.result.schema import Faults, Result
 from kvspill.run.preflight import check_output
@@ -38,21 +38,21 @@ def prepare(config: Config, *, simulated: bool) -> Plan:
     plan = make_plan(config, simulated)
     check_output(config.output)
     if config.log_ops is not None:
-        _check_log(Path(config.log_ops))
+        _check_log(Path(config.log_ops), config.trials)
     if config.xlsx_output is not None:
         check_table(config.xlsx_output)
         check_place(config.xlsx_output, f"--xlsx-output {config.xlsx_output}")
     return plan
 
 
-def _check_log(path: Path) -> None:
+def _check_log(path: Path, trials: int) -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise UsageError(f"--log-ops {path}: needs pyarrow, not installed here; pip install 'kvspill[log]'")
     check_place(path, f"--log-ops {path}")
     if path.suffix != ".parquet":
         raise UsageError(f"--log-ops {path}: rows are written as Parquet; name a file that ends in .parquet")
-    requests = requests_path(path)
-    check_place(requests, f"--log-ops {path}: its {requests.name}")
+    for file in log_paths(path, trials):
+        check_place(file, f"--log-ops {path}: its {file.name}")
 
 
 def run_command(config: Config, *, simulated: bool) -> int:

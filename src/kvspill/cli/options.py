@@ -203,13 +203,14 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
     outputs: dict[str, StrPath | None] = {
         f"--output {config.output}": config.output,
         f"--xlsx-output {config.xlsx_output}": config.xlsx_output,
-        f"--log-ops {config.log_ops}": config.log_ops,
     }
     if config.log_ops is not None:
-        from kvspill.measure.oplog import requests_path
+        from kvspill.measure.oplog import log_paths
 
-        requests = requests_path(Path(config.log_ops))
-        outputs[f"--log-ops {config.log_ops}: its {requests.name}"] = requests
+        given = Path(config.log_ops)
+        for path in log_paths(given, config.trials):
+            its = "" if path == given else f": its {path.name}"
+            outputs[f"--log-ops {config.log_ops}{its}"] = path
     refuse_clashes(outputs, [config_file or None, *config.input_files])
 
 

@@ -209,7 +209,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     )
     log_ops: PathText | None = opt(
         None,
-        "write one row per operation (.parquet), and one per request to FILE-requests.parquet beside it",
+        "write one row per operation (.parquet), and one per request to FILE-requests.parquet beside it; "
+        "several trials write FILE-trial1.parquet and so on",
         group="output",
         metavar="FILE",
     )

@@ -51,6 +51,18 @@ def requests_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}-requests{path.suffix}")
 
 
+def trial_path(path: Path, trial: int | None) -> Path:
+    """Where one of several trials has its operations; None for the only one."""
+    return path if trial is None else path.with_name(f"{path.stem}-trial{trial}{path.suffix}")
+
+
+def log_paths(path: Path, trials: int) -> list[Path]:
+    """Every file that a run of so many trials writes."""
+    numbers = [None] if trials == 1 else range(1, trials + 1)
+    own = [trial_path(path, number) for number in numbers]
+    return [file for ops in own for file in (ops, requests_path(ops))]
+
+
 class OpLog:
     """An Observer that keeps rows. A thread encodes and writes them; memory is bounded by its queue."""
 

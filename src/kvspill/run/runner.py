@@ -61,7 +61,8 @@ def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None
         for number in range(trials):
             if trials > 1:
                 first = plan.announced if number == 0 else ()
-                plan = replace(plan, announced=(*first, f"trial {number + 1} of {trials}"))
+                said = (*first, f"trial {number + 1} of {trials}")
+                plan = replace(plan, announced=said, trial=number + 1)
             if number + 1 == trials:
                 plan = replace(plan, closing_seconds_max=closing_seconds_max)
             try:

@@ -16,7 +16,7 @@ from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.probes import Probe
-from kvspill.measure.oplog import OpLog
+from kvspill.measure.oplog import OpLog, trial_path
 from kvspill.records import NS_PER_MS, NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
 from kvspill.result.io_model import io_model_cautions
@@ -73,6 +73,15 @@ class Plan:
     """How long the removal of files may hold up the end; None where another run follows in this process."""
     closed_by_seconds: float | None = None
     """It may take longer than that as long as it is over by then (monotonic time)."""
+
+    trial: int | None = None
+    """Which one it is of several."""
+
+    @property
+    def log_ops(self) -> Path | None:
+        """Where the trial's operations are logged: no trial overwrites the rows of another."""
+        given = self.config.log_ops
+        return None if given is None else trial_path(Path(given), self.trial)
 
     def closing_seconds(self) -> float | None:
         """How long closing may take from now on."""
@@ -157,7 +166,7 @@ class Trial:
         """After the run: some system call never returned."""
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> Result:
-        log = None if self.config.log_ops is None else OpLog(Path(self.config.log_ops))
+        log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
         try:
             return await self._measure(workload, interrupts, log)
         finally:
@@ -190,7 +199,7 @@ class Trial:
         policy = OneStage(stages, start_ns, window_start_ns) if search is None else search
         health = Health(world, config, cache)
         ended_ns = await self._drive(engine, cache, stages, policy, health)
-        lost = log_cautions(log, config)
+        lost = log_cautions(log, self.plan.log_ops)
         facts = self._facts(stages.answer, engine, workload, accountant)
         stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
         self.hangs = bool(stuck_ages_ns)
@@ -327,12 +336,12 @@ class Trial:
         self.progress.preparing("entries to be found", len(entries), len(entries))
 
 
-def log_cautions(log: OpLog | None, config: Config) -> list[Caution]:
+def log_cautions(log: OpLog | None, path: Path | None) -> list[Caution]:
     """The warning that the log of operations lacks rows, where it does."""
     if log is None:
         return []
     log.close()
-    return [] if log.failure is None else [OP_LOG.of(path=config.log_ops, reason=log.failure)]
+    return [] if log.failure is None else [OP_LOG.of(path=path, reason=log.failure)]
 
 
 def _unsaid(_done: int, _all: int) -> None:
