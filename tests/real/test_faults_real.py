@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +95,23 @@ def test_a_file_system_gone_read_only_costs_requests_and_keeps_the_result(tmp_pa
         assert left_over(tmp_path / "mnt") == []
     finally:
         subprocess.run(["umount", "-l", str(tmp_path / "mnt")], check=True)
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
+def test_what_cannot_be_removed_is_said_also_in_quiet_and_the_run_has_failed(
+    tmp_path: Path, number: signal.Signals | None
+) -> None:
+    """The figures stand; but nobody reads the warnings of a result whose exit status is 0."""
+    run = start(tmp_path, tmp_path, *RUN, "--quiet")
+    theirs = wait_for_entries(tmp_path, 5)[0].with_name("somebody elses")
+    theirs.write_text("x")
+    if number is not None:
+        run.send(number)
+    finished = run.finish()
+    assert finished.code == (1 if number is None else 130)
+    assert "Not removed at the end: " in finished.err
+    assert finished.result["faulty"] is False
+    assert theirs.read_text() == "x"
 
 
 def test_a_failing_device_is_eio_and_costs_requests(tmp_path: Path) -> None:

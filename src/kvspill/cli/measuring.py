@@ -74,8 +74,9 @@ def run_command(config: Config, *, simulated: bool) -> int:
     if interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):
         return INTERRUPTED
     wrong = whats_wrong(result)
-    if wrong is not None:
-        raise KvspillError(wrong)
+    left = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == LEFT_BEHIND.code]
+    if wrong is not None or left:
+        raise KvspillError("; ".join([*filter(None, [wrong]), *left]))
     return 0
 
 

@@ -118,7 +118,7 @@ def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
 
 
 def _is_apart(kind: kinds.Kind) -> bool:
-    return kind.severity is kinds.Severity.INVALID or kind is kinds.SHED
+    return kind.severity is kinds.Severity.INVALID or kind in (kinds.SHED, kinds.LEFT_BEHIND, kinds.OP_LOG)
 
 
 def _cautions(block: Trials, simulated: bool) -> list[Caution]:

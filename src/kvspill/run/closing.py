@@ -65,7 +65,7 @@ async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Cau
 
 def _say(warnings: Iterable[Caution], progress: Progress) -> None:
     for warning in warnings:
-        progress.say(f"warning: {warning.message} {warning.remedy}")
+        progress.insist(f"warning: {warning.message} {warning.remedy}")
 
 
 def close_all_now(backends: Iterable[Backend]) -> None:

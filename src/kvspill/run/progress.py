@@ -37,13 +37,17 @@ class Progress:
     def say(self, text: str) -> None:
         """A line of its own."""
         if not self._quiet:
-            self._end_block()
-            try:
-                put(text, self._stream)
-            except OSError:
-                # `2>&1 | tee` at Ctrl-C: the reader is gone, but what was measured must still be kept.
-                self._quiet = True
-                mute(self._stream)
+            self.insist(text)
+
+    def insist(self, text: str) -> None:
+        """A line that also --quiet lets through."""
+        self._end_block()
+        try:
+            put(text, self._stream)
+        except OSError:
+            # `2>&1 | tee` at Ctrl-C: the reader is gone, but what was measured must still be kept.
+            self._quiet = True
+            mute(self._stream)
 
     def say_often(self, text: str) -> None:
         """Called about once a second: refreshes the block on a terminal, one line in ten elsewhere."""
