@@ -158,3 +158,32 @@ def test_a_result_that_is_the_default_page_is_not_replaced(results: Path, tmp_pa
     os.rename(results / "a.json", tmp_path / "report.html")
     assert main(["report", "report.html"]) == 2
     assert json.loads((tmp_path / "report.html").read_text())["requests_completed"] == 3
+
+
+SUITE_ROW = """\
+scenarios:
+  - name: one
+    config: {model: tiny-1b, num_users: 1, max_requests: 3, generation_mode: none, storage_capacity_gb: 1}
+"""
+
+
+@pytest.mark.parametrize("another", [itself, with_dots, hard_link])
+@pytest.mark.parametrize(
+    "name", ["01-one.json", "01-one.incomplete.json", "manifest.json", "summary.json", "summary.txt"]
+)
+@pytest.mark.parametrize("given", ["scenarios", "--device-profile {}", "--set trace=mooncake:{}"])
+def test_a_suite_never_writes_over_its_inputs(
+    given: str, name: str, another: Another, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    texts = {"scenarios": SUITE_ROW, "--device-profile {}": PROFILE, "--set trace=mooncake:{}": TRACE}
+    (folder / name).write_text(texts[given])
+    (tmp_path / "mine.yaml").write_text(SUITE_ROW)
+    source = another(folder / name)
+    words = [str(source)] if given == "scenarios" else ["mine.yaml", *given.format(source).split()]
+    before = contents(tmp_path)
+    assert main(["suite", *words, "--simulate", "--quiet", "--output-dir", "out"]) == 2
+    lost = f"its {name}: is one of the inputs and would be lost"
+    assert ("holds a suite already" if name == "manifest.json" else lost) in capsys.readouterr().err
+    assert contents(tmp_path) == before

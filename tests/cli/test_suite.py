@@ -164,18 +164,17 @@ def test_a_broken_manifest_is_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_row_that_cannot_fit_is_skipped_with_the_reason_and_the_others_run(
+def test_a_row_that_cannot_run_is_skipped_with_the_reason_and_the_others_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fine = "{name: fine, config: {cpu_mem_gb: 1, duration: 5, num_users: 2}}"
     (tmp_path / "a.yaml").write_text(
-        "scenarios: [{name: fine, config: {cpu_mem_gb: 1, duration: 5, num_users: 2}}]"
+        f"scenarios: [{fine}, {fine.replace('fine', 'not').replace('5', '5, device_profile: nope')}]"
     )
-    assert (
-        main(["suite", "gpu-only", "a.yaml", *SMALL, "--set", "device_profile=nope", "--output-dir", "o"])
-        == 0
-    )
-    reasons = [row["reason"] for row in manifest(tmp_path / "o")["rows"]]
-    assert all("device-profile nope" in reason for reason in reasons)
+    assert main(["suite", "gpu-only", "a.yaml", *SMALL, "--output-dir", "o"]) == 0
+    rows = manifest(tmp_path / "o")["rows"]
+    assert [row["status"] for row in rows] == ["done", "done", "skipped"]
+    assert "device-profile nope" in rows[2]["reason"]
     assert "Not run:" in capsys.readouterr().out
 
 

@@ -103,3 +103,26 @@ def test_a_scenarios_name_decides_no_directory(
     (tmp_path / "mine.yaml").write_text(ROWS.replace("name: one", f"name: {name}"))
     assert main(SIMULATED) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+UNKNOWN_DEVICE = """\
+scenarios:
+  - name: one
+    config: {model: tiny-1b, num_users: 1, max_requests: 3, device_profile: gone.yaml}
+"""
+
+
+def test_a_suite_of_which_nothing_could_be_measured_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every row was skipped, here and after --resume, and the exit status was 0."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(UNKNOWN_DEVICE)
+    for command in (SIMULATED, ["suite", "--resume", "out", "--quiet"]):
+        assert main(command) == 1
+        assert "No scenario was measured" in capsys.readouterr().err
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["rows"][0]["status"] == "skipped"
+    (tmp_path / "mine.yaml").write_text(
+        UNKNOWN_DEVICE + ROWS.removeprefix("scenarios:\n").replace("name: one", "name: two")
+    )
+    assert main([*SIMULATED[:-1], "some"]) == 0

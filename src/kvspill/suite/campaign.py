@@ -1,5 +1,6 @@
 """Runs the rows of a suite one after the other, keeps every result, and closes with the comparison."""
 
+import contextlib
 import io
 import shutil
 import sys
@@ -11,8 +12,8 @@ from typing import IO, Any
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
-from kvspill.outputs import mute
-from kvspill.result.cautions import counted
+from kvspill.outputs import mute, refuse_clashes
+from kvspill.result.cautions import LEFT_BEHIND, counted
 from kvspill.result.result import write_result
 from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
@@ -20,6 +21,7 @@ from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import by_signal
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
+from kvspill.suite.manifest import NAME as MANIFEST_NAME
 from kvspill.suite.manifest import (
     Manifest,
     Row,
@@ -77,7 +79,7 @@ def _run_row(
         progress.say(f"{where}: {describe(config)}")
         result = run_trials(make_plan(config, simulated), progress)
         if result.incomplete:
-            write_result(folder / f"{Path(row.file).stem}.incomplete.json", result, named=False)
+            write_result(folder / _partial(row.file), result, named=False)
             reason = str(result.interrupted)
             if not by_signal(reason):
                 raise KvspillError(f"ended early: {reason}")
@@ -130,11 +132,15 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
     unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
     failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
     failed = failed or any(item.faults is not None for item in found.values())
+    failed = failed or any(LEFT_BEHIND.code in item.warnings for item in found.values())
 
     def show(out: IO[str]) -> None:
         print_report(manifest, found, advice, out)
         put(f"\nResults, one file per scenario: {one_line(folder)}", out)
+        if not found and not unfinished:
+            put("No scenario was measured: the reason of each stands above.", sys.stderr)
 
+    failed = failed or not found
     return _close(
         resume_command(folder, manifest), show, interrupted or unfinished, failed, stream or sys.stdout
     )
@@ -163,6 +169,7 @@ def finish_submission(
         put(f"\nResults and submission.json: {one_line(folder)}", out)
 
     failed = len(trials) < len(manifest.rows) or bool(summary["faulty"])
+    failed = failed or any(item.code == LEFT_BEHIND.code for (trial,) in trials for item in trial.warnings)
     return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
 
 
@@ -189,11 +196,31 @@ def _close(
 
 def run_folder(folder: Path, manifest: Manifest, progress: Progress, debug: bool = False) -> int:
     """Run what is not finished in a directory of results and report on all of it; returns the exit code."""
+    _refuse_clashes(folder, manifest)
     with locked(folder):
         save(folder, manifest)
         manifest, interrupted = run_rows(folder, manifest, progress, debug)
         closing = finish_submission if manifest.facts.get("kind") == SUBMISSION else finish
         return closing(folder, manifest, interrupted)
+
+
+def _refuse_clashes(folder: Path, manifest: Manifest) -> None:
+    """Refuse a directory where the suite would write over a file that its rows are read from."""
+    inputs: list[str] = []
+    for row in manifest.rows:
+        inputs.append(row.scenario.origin)
+        with contextlib.suppress(UsageError):
+            # A row that cannot run reads nothing.
+            inputs += to_config(row.scenario).input_files
+    closing = (f"{name}.{kind}" for name in ("summary", SUBMISSION) for kind in ("json", "txt"))
+    own = [name for row in manifest.rows for name in (row.file, _partial(row.file))]
+    for name in (MANIFEST_NAME, *closing, *own):
+        refuse_clashes({f"--output-dir {folder}: its {name}": folder / name}, dict.fromkeys(inputs))
+
+
+def _partial(file: str) -> str:
+    """Where a row that was interrupted keeps what it measured."""
+    return f"{Path(file).stem}.incomplete.json"
 
 
 def write_summary(
