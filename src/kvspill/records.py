@@ -189,6 +189,8 @@ class OpRecord(NamedTuple):
     """Which version of the key: each put makes a new one."""
     twins: tuple[tuple[str, int], ...] = ()
     """Key and generation of the others of its batch with the same size and the same completion."""
+    tokens: int = 0
+    """Context tokens that the entry holds; none where it only belongs to the end of others."""
 
     @property
     def times(self) -> int:

@@ -1,5 +1,6 @@
 """Help: complete, grouped, with runnable examples, and without slow imports."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -102,18 +103,30 @@ def test_help_wins_over_wrong_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_models_prints_the_size_of_8192_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_prints_what_grows_what_stays_and_whole_contexts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["MODEL", "ARCHITECTURE", "BYTES/TOKEN", "8,192", "TOKENS"]
-    rows = {line.split()[0]: line.split()[-3:] for line in lines[1:]}
-    assert rows["tiny-1b"] == ["24,576", "192", "MiB"]
-    assert rows["llama2-7b"] == ["524,288", "4.00", "GiB"]
-    assert rows["llama3.1-70b-instruct"] == ["327,680", "2.50", "GiB"]
+    titles = [
+        "MODEL",
+        "LAYERS",
+        "BYTES/TOKEN",
+        "CONSTANT",
+        "8,192 TOKENS",
+        "131,072 TOKENS",
+        "LIMIT",
+        "AT LIMIT",
+    ]
+    assert re.split("  +", lines[0]) == titles
+    rows = {cells[0]: cells[2:6] for cells in (re.split("  +", line) for line in lines[1:])}
+    assert rows["tiny-1b"] == ["24,576", "-", "192 MiB", "3.00 GiB"]
+    assert rows["llama2-7b"] == ["524,288", "-", "4.00 GiB", "64.00 GiB"]
+    assert rows["llama3.1-70b-instruct"] == ["327,680", "-", "2.50 GiB", "40.00 GiB"]
+    assert rows["gpt-oss-120b"] == ["36,864", "4 MiB", "292 MiB", "4.50 GiB"]
 
 
 def test_models_leaves_out_what_the_ranks_cannot_share(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--tensor-parallel", "3"]) == 0
-    rows = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()}
+    cells = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    rows = {row[0]: row[4] for row in cells}
     assert rows["llama3.1-8b"] == "-"
-    assert rows["deepseek-v3"] == "MiB"
+    assert rows["deepseek-v3"] == "549 MiB"

@@ -40,7 +40,7 @@ class ReadTwice(InTheOpen):
         self.options = options
 
     def plan(self, request):
-        nbytes = request.context_tokens * self.options.bytes_per_token
+        nbytes = self.options.kv.of(request.context_tokens)
         write = PlannedOp(Verb.WRITE, Purpose.PREFILL, request.key, nbytes)
         return [write, PlannedOp(Verb.READ, Purpose.DECODE, request.key, nbytes, 2)]
 
@@ -48,7 +48,7 @@ class ReadTwice(InTheOpen):
         return 2
 
     async def serve(self, service, cache):
-        nbytes = service.request.context_tokens * self.options.bytes_per_token
+        nbytes = self.options.kv.of(service.request.context_tokens)
         await serve_own(service, cache, nbytes, 2, cache.discard)
 
 PLUGIN = Plugin("read-twice", "reads every entry twice", ReadTwice)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
+from kvspill.models.groups import KvSize
 from kvspill.records import Request
 from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.workload.base import Workload
@@ -43,7 +44,7 @@ def asked(workload: Workload, count: int = 400) -> list[Request]:
 
 
 def digest(requests: list[Request], changes: dict[str, Any]) -> str:
-    options = IoOptions(bytes_per_token=1024, decode_only="decode_only" in changes)
+    options = IoOptions(kv=KvSize.even(1024), decode_only="decode_only" in changes)
     model, whole = make_io_model("mlperf", options), Digest()
     for request in requests:
         whole.add(request, model.plan(request))

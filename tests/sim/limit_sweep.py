@@ -73,13 +73,13 @@ def sweep_config(model: str, **changes: Any) -> Config:
 
 def pace_seconds(config: Config, speed_gib_per_sec: float) -> float:
     """An interval in which the saturated device completes so many requests."""
-    request_seconds = TOKENS_PER_REQUEST * config.bytes_per_token / (speed_gib_per_sec * GIB)
+    request_seconds = TOKENS_PER_REQUEST * config.kv.bytes_per_token / (speed_gib_per_sec * GIB)
     return REQUESTS_PER_INTERVAL * request_seconds
 
 
 def slo_ms(config: Config, speed_gib_per_sec: float) -> float:
     """A promise of twelve times what a mean request takes on the idle device: there latency rises steeply."""
-    return 12000 * TOKENS_PER_REQUEST * config.bytes_per_token / (speed_gib_per_sec * GIB)
+    return 12000 * TOKENS_PER_REQUEST * config.kv.bytes_per_token / (speed_gib_per_sec * GIB)
 
 
 def search_config(directory: Path, model: str, speed_gib_per_sec: float, mode: str, **changes: Any) -> Config:
@@ -171,7 +171,7 @@ def summarise(config: Config, model: DeviceModel, rows: Rows, seconds: float, un
     p95_alone, p95 = (np.percentile(values, 95, method="inverted_cdf") for values in (alone_ns, taken_ns))
     return Fixed(
         saturation=1 - p95_alone / p95,
-        kv_tokens_per_sec=rows.moved_bytes / config.bytes_per_token / seconds,
+        kv_tokens_per_sec=rows.moved_bytes / config.kv.bytes_per_token / seconds,
         tokens_per_sec=sum(record.generated_tokens for record in rows.requests) / seconds,
         rows=rows,
         unfinished=unfinished,
@@ -182,4 +182,4 @@ def peak_kv_tokens_per_sec(config: Config, speed_gib_per_sec: float, read: float
     """What the device can do at most with this mix of reads and writes: it never rests."""
     model = device(speed_gib_per_sec)
     busy_seconds = (model.read_ns(read) + model.write_ns(written)) / 1e9
-    return (read + written) / busy_seconds / config.bytes_per_token
+    return (read + written) / busy_seconds / config.kv.bytes_per_token

@@ -6,6 +6,7 @@ from typing import Any, cast
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.tier import TierState
+from kvspill.models.groups import KvSize
 from kvspill.records import QoS, Request, Tier
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
@@ -17,6 +18,7 @@ from kvspill.world import World, run_virtual
 from sim.harness import Oracle, make_policy
 
 TOKEN_BYTES = 4096
+EVEN = KvSize.even(TOKEN_BYTES)
 SLOW = DeviceModel(1.0, 1.0, read_latency_us=100, write_latency_us=100, delete_latency_us=10)
 
 
@@ -87,6 +89,7 @@ def replay(
     generation: Any = None,
     demote_min_uses: int = 0,
     wrap: Any = lambda backend: backend,
+    kv: KvSize = EVEN,
     **options: Any,
 ) -> Any:
     """Serve the requests to their end; tiers hold so many blocks of ten tokens."""
@@ -104,7 +107,7 @@ def replay(
                 tiers.append(TierState(tier, backend, nbytes, nbytes, made, evicts=policy != "none"))
         cache_options = CacheOptions(in_blocks=name == "prefix", demote_min_uses=demote_min_uses)
         replayed.cache = Cache(tiers, observer, world.now_ns, cache_options)
-        replayed.model = make_io_model(name, IoOptions(TOKEN_BYTES, block_tokens=10, **options))
+        replayed.model = make_io_model(name, IoOptions(kv, block_tokens=10, **options))
         replayed.engine = Engine(
             world,
             cast(Workload, Listed(requests)),

@@ -46,9 +46,7 @@ def at_fixed_speed(config: Config, speed: float) -> StageMeasure:
         limits = tier_limits(config, UNLIMITED_BYTES)
         workload = build_workload(config, world, limits)
         backends = open_backends(config, world, limits, (), True)
-        monitor = WindowMonitor(
-            config.bytes_per_token, await probe_unloaded(backends[Tier.STORAGE], 64 * MIB)
-        )
+        monitor = WindowMonitor(await probe_unloaded(backends[Tier.STORAGE], 64 * MIB))
         cache = build_cache(config, world, monitor, backends, limits)
         engine = build_engine(config, world, monitor, cache, world.now_ns(), workload)
         loop = asyncio.get_running_loop()

@@ -151,6 +151,7 @@ class Cache:
         nbytes: int,
         purpose: Purpose,
         *,
+        tokens: int = 0,
         parents: Sequence[str | None] | None = None,
         level: int = 0,
         pin: bool = False,
@@ -158,6 +159,7 @@ class Cache:
     ) -> Put:
         """Write entries of nbytes each to the fastest tier from `level` on that may hold them (C1).
 
+        tokens: how many of a context each of them holds.
         An existing key is overwritten (C3), or skipped where nothing is to be replaced. Nothing is pinned
         while it waits for room (C4).
         """
@@ -176,7 +178,7 @@ class Cache:
                 if tier is None:
                     put.refused, put.refusal = len(todo), self._room.misfit(nbytes)
                     break
-                entries = self._enter(tier, todo[:count], nbytes, replace)
+                entries = self._enter(tier, todo[:count], nbytes, tokens, replace)
                 todo = todo[count:]
                 completions = await self._core.write(tier, entries) if entries else []
             if entries:
@@ -185,7 +187,9 @@ class Cache:
             self._shared.update(entry.ref.key for entry in put.entries)
         return put
 
-    def _enter(self, tier: TierState, batch: Sequence[_New], nbytes: int, replace: bool) -> list[Entry]:
+    def _enter(
+        self, tier: TierState, batch: Sequence[_New], nbytes: int, tokens: int, replace: bool
+    ) -> list[Entry]:
         """Entries to be written into booked room; others may have made some of them meanwhile."""
         stored_bytes = tier.backend.stored_bytes(nbytes)
         entries = []
@@ -198,7 +202,8 @@ class Cache:
             self._generation += 1
             uses = 0 if self._seen is None else self._seen.note(key) - 1
             ref = ObjectRef(key, self._generation, nbytes)
-            entry = self._homes[key] = Entry(ref, tier, stored_bytes, pins=1, parent=parent, uses=uses)
+            entry = Entry(ref, tier, stored_bytes, pins=1, parent=parent, uses=uses, tokens=tokens)
+            self._homes[key] = entry
             entries.append(entry)
         tier.take(-(len(batch) - len(entries)) * stored_bytes)
         return entries

@@ -64,7 +64,17 @@ class Promotion:
                 home.tier.rescue(home)
                 home.tier.policy.touch(home.ref.key)
             home.tier.pin(home)
-            copies.append(Entry(home.ref, dram, stored_bytes, pins=1, parent=home.parent, uses=home.uses))
+            copies.append(
+                Entry(
+                    home.ref,
+                    dram,
+                    stored_bytes,
+                    pins=1,
+                    parent=home.parent,
+                    tokens=home.tokens,
+                    uses=home.uses,
+                )
+            )
             core.copies[home.ref.key] = copies[-1]
         try:
             core.wrote(dram, copies, await core.write(dram, copies), Purpose.PROMOTION, put)

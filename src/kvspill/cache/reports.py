@@ -109,6 +109,7 @@ class Reports:
                 completion,
                 generation,
                 _twins(entries, at, end),
+                first.tokens,
             )
         )
 
@@ -118,13 +119,14 @@ def _alike(entries: Sequence[Entry], completions: Sequence[Completion]) -> Itera
     at, count = 0, len(entries)
     while at < count:
         first, completion = entries[at], completions[at]
-        nbytes, stored_bytes = first.ref.nbytes, first.stored_bytes
+        nbytes, stored_bytes, tokens = first.ref.nbytes, first.stored_bytes, first.tokens
         end = at + 1
         while (
             end < count
             and completions[end] is completion
             and entries[end].ref.nbytes == nbytes
             and entries[end].stored_bytes == stored_bytes
+            and entries[end].tokens == tokens
         ):
             end += 1
         yield at, end

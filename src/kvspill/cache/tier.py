@@ -38,6 +38,8 @@ class Entry:
     """Resolved when a write or a move under way has ended; made when somebody waits for it."""
     parent: str | None = None
     """The key of the block that this one continues."""
+    tokens: int = 0
+    """Context tokens that it holds."""
     uses: int = 0
     """How often it was used, after it was made for the first time."""
 

@@ -1,4 +1,4 @@
-"""`kvspill models`: the models and what a token and an 8,192-token context take in each."""
+"""`kvspill models`: the models and what their KV takes: per token, at the end of a context, and in all."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from kvspill.errors import UsageError
 from kvspill.models import ModelSpec, all_models
 from kvspill.texts import one_line
 
-CONTEXT_TOKENS = 8192
+CONTEXTS = (8192, 131_072)
 
 
 def main(argv: Sequence[str], prog: str = "kvspill models") -> int:
@@ -39,23 +39,45 @@ def main(argv: Sequence[str], prog: str = "kvspill models") -> int:
 
 def table(models: Iterable[ModelSpec], ranks: int) -> str:
     """The models as text, one line each."""
-    rows = [("MODEL", "ARCHITECTURE", "BYTES/TOKEN", f"{CONTEXT_TOKENS:,} TOKENS")]
+    rows = [
+        (
+            "MODEL",
+            "LAYERS",
+            "BYTES/TOKEN",
+            "CONSTANT",
+            *(f"{tokens:,} TOKENS" for tokens in CONTEXTS),
+            "LIMIT",
+            "AT LIMIT",
+        )
+    ]
     for model in models:
         rows.append((one_line(model.name), one_line(model.describe()), *_sizes(model, ranks)))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        f"{name:<{widths[0]}}  {architecture:<{widths[1]}}  {token:>{widths[2]}}  {context:>{widths[3]}}"
-        for name, architecture, token, context in rows
+        "  ".join(
+            f"{cell:<{width}}" if column < 2 else f"{cell:>{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _sizes(model: ModelSpec, ranks: int) -> tuple[str, str]:
+def _sizes(model: ModelSpec, ranks: int) -> tuple[str, ...]:
+    """Bytes per token where it grows, the constant part, and whole contexts."""
+    limit = model.max_tokens
     try:
-        per_token = model.bytes_per_token(ranks)
+        kv = model.kv(ranks)
     except UsageError:
         # One table serves all models; those that so many ranks cannot share are left empty.
         if ranks < 1:
             raise
-        return "-", "-"
-    return f"{per_token:,}", size_text(per_token * CONTEXT_TOKENS)
+        return ("-",) * 6
+    longest = max(limit or 0, *CONTEXTS)
+    return (
+        f"{kv.bytes_per_token:,.10g}",
+        size_text(kv.end(longest)) if kv.has_end else "-",
+        *(size_text(kv.of(tokens)) for tokens in CONTEXTS),
+        "-" if limit is None else f"{limit:,}",
+        "-" if limit is None else size_text(kv.of(limit)),
+    )

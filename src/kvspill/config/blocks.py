@@ -53,7 +53,7 @@ def _block_io_size(data: Mapping[str, Any]) -> int:
             OwnModel.model_validate(model).spec(str(name)) for name, model in data.get("models", {}).items()
         ]
         spec = find_model(str(data.get("model", "llama3.1-8b")), own)
-        block_bytes = int(data["block_tokens"]) * spec.bytes_per_token(int(data.get("tensor_parallel", 1)))
+        block_bytes = spec.kv(int(data.get("tensor_parallel", 1))).block(int(data["block_tokens"]))
     except (ValueError, TypeError, AttributeError, UsageError):
         # What is wrong with them is said where they are checked.
         return DEFAULT_IO_SIZE

@@ -50,7 +50,12 @@ def _check_names(config: "Config") -> None:
     for name in config.models:
         if not name.strip() or not name.isprintable():
             raise UsageError(f"models: {name!r} is no name for a model; use letters, digits, '-' and '.'")
-    _ = config.bytes_per_token  # unknown models and uneven splits are refused here
+    kv = config.kv  # unknown models and uneven splits are refused here
+    if config.io_model == "prefix" and not kv.grows:
+        raise UsageError(
+            f"--io-model prefix: no layer of {config.model} keeps every token, so that there are no blocks; "
+            "use --io-model mlperf"
+        )
     if not any(persona.weight > 0 for persona in config.personas.values()):
         raise UsageError("personas: every weight is 0, so nobody asks; give one of them a weight above 0")
     for name, persona in config.personas.items():
@@ -166,10 +171,9 @@ def check_fit(config: "Config", storage_bytes: int | None) -> None:
     needed = stored_bytes(config.largest_entry_bytes)
     if needed > usable:
         enough = math.ceil(needed / (usable / limit)) if usable else needed
-        tokens = config.largest_entry_bytes // config.bytes_per_token
         raise UsageError(
             f"{flag} {limit / GIB:g}: the last tier can use {size_text(usable)} of it, but the largest entry "
-            f"takes {size_text(needed)} ({tokens:,} tokens of {config.model}); "
+            f"takes {size_text(needed)} ({config.largest_entry_tokens:,} tokens of {config.model}); "
             f"give {flag} {gb_flag_value(enough)} or more, or a smaller --model"
         )
 

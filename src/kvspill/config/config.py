@@ -1,6 +1,7 @@
 """The one configuration of a run: flags, YAML and the echo in the result all come from this class."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
@@ -35,6 +36,7 @@ from kvspill.config.groups import (
 from kvspill.config.limits import AutoscalingFields, closed_by_default
 from kvspill.config.workload import WorkloadFields
 from kvspill.models import ModelSpec, find_model
+from kvspill.models.groups import KvSize
 from kvspill.plugins import Kind, Plugin
 from kvspill.records import GIB, MIB
 
@@ -276,25 +278,35 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     def model_spec(self) -> ModelSpec:
         return find_model(self.model, self.own_models)
 
-    @property
-    def bytes_per_token(self) -> int:
-        """KV bytes of one token on one rank."""
-        return self.model_spec.bytes_per_token(self.tensor_parallel)
+    @cached_property
+    def kv(self) -> KvSize:
+        """Bytes of KV of a context on one rank."""
+        return self.model_spec.kv(self.tensor_parallel)
 
     @property
     def largest_entry_bytes(self) -> int:
         """The largest KV entry that this run can ask for; 0 where only the recording knows."""
+        return self._largest_entry[0]
+
+    @property
+    def largest_entry_tokens(self) -> int:
+        """The tokens of that entry."""
+        return self._largest_entry[1]
+
+    @property
+    def _largest_entry(self) -> tuple[int, int]:
+        kv, longest = self.kv, self.max_context_tokens
         if self.io_model == "prefix" and self.recording is None:
-            tokens = [self.block_tokens, self.rag.chunk_tokens if self.enable_rag else 0]
-            return max(tokens) * self.bytes_per_token
-        tokens = [self.max_context_tokens]
-        if self.recording is not None:
-            return tokens[0] * self.bytes_per_token
-        if self.enable_rag:
+            sizes = [(kv.block(self.block_tokens), self.block_tokens), (kv.end(longest), longest)]
+            if self.enable_rag:
+                sizes.append((kv.of(self.rag.chunk_tokens), self.rag.chunk_tokens))
+            return max(sizes)
+        tokens = [longest]
+        if self.recording is None and self.enable_rag:
             tokens.append(self.rag.chunk_tokens)
-        if self.prefix.probability > 0 and not self.disable_prefix_caching:
+        if self.recording is None and self.prefix.probability > 0 and not self.disable_prefix_caching:
             tokens += [prompt.tokens for prompt in self.prefix.prompts]
-        return max(tokens) * self.bytes_per_token
+        return kv.of(max(tokens)), max(tokens)
 
     @property
     def server_count(self) -> int:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from kvspill.config.fields import Group
-from kvspill.models import DTYPE_BYTES, Attention, ModelSpec
+from kvspill.models import Attention, ModelSpec, even_model
+from kvspill.models.groups import check_dtype
 
 MAX_TOKENS: Final = 10_000_000
 
@@ -208,8 +209,7 @@ class OwnModel(Group):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.dtype not in DTYPE_BYTES:
-            raise ValueError(f"dtype {self.dtype[:40]!r} is unknown; choose {', '.join(sorted(DTYPE_BYTES))}")
+        check_dtype(self.dtype)
         needed = ("lora_rank",) if self.attention == "mla" else ("kv_heads", "head_dim")
         for name in needed:
             if getattr(self, name) < 1:
@@ -222,7 +222,7 @@ class OwnModel(Group):
         return self
 
     def spec(self, name: str) -> ModelSpec:
-        return ModelSpec(
+        return even_model(
             name=name,
             layers=self.layers,
             attention=self.attention,

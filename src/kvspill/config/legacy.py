@@ -10,7 +10,7 @@ from kvspill.config.fields import KeyPath
 from kvspill.config.groups import PERSONA_PRESETS, Qos, Rag
 from kvspill.config.messages import no_mapping
 from kvspill.errors import UsageError
-from kvspill.models import BUILT_IN_MODELS
+from kvspill.models import BUILT_IN_MODELS, ModelSpec
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
@@ -27,6 +27,8 @@ _MODEL_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "dtype": "dtype",
     }
 )
+_ROPE_DIM = 64
+"""Of the latent vectors of MLA, what all published models keep for the rotary key."""
 _PERSONA_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {"context_range": "context", "generation_range": "generate", "think_time_range": "think"}
 )
@@ -202,7 +204,7 @@ def _models(file: "YamlFile", values: Mapping[Any, Any], result: Translation) ->
         built_in = BUILT_IN_MODELS.get(str(name))
         given: dict[str, Any] = {}
         if built_in is not None:
-            given = {key: getattr(built_in, key) for key in _MODEL_KEYS.values()}
+            given = _as_own(built_in)
         hidden, heads = model.get("hidden_dim"), model.get("num_heads")
         if isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
             given["head_dim"] = hidden // heads
@@ -214,6 +216,18 @@ def _models(file: "YamlFile", values: Mapping[Any, Any], result: Translation) ->
         if model.get("attention_type") == "mla":
             given.pop("kv_heads", None)
             given.pop("head_dim", None)
+
+
+def _as_own(model: ModelSpec) -> dict[str, Any]:
+    """What the keys of one's own models say of a built-in one; nothing where its layers differ."""
+    group = model.groups[0]
+    if len(model.groups) > 1 or group.kind not in ("full", "mla"):
+        return {}
+    given = {"title": model.title, "layers": model.layers, "dtype": group.dtype}
+    if group.kind == "mla":
+        latent = {"lora_rank": group.width - _ROPE_DIM, "rope_dim": _ROPE_DIM}
+        return {**given, "attention": "mla", **latent}
+    return {**given, "attention": "gqa", "kv_heads": group.heads, "head_dim": group.width // 2}
 
 
 def _personas(file: "YamlFile", values: Mapping[Any, Any], result: Translation) -> None:

@@ -1,7 +1,9 @@
 """What is counted for one tier and one verb: operations, bytes, latencies, pieces and errors."""
 
+import math
 from array import array
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,6 +75,8 @@ class Lane:
     ops: Counter[Purpose] = field(default_factory=Counter)
     nbytes: Counter[Purpose] = field(default_factory=Counter)
     """Logical bytes (C7) that moved inside the window (S4)."""
+    bytes_by_entry: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """The same bytes by the tokens and the size of the entries that they are part of."""
     moved_bytes: int = 0
     """Bytes as the device saw them, padding included, of operations that succeeded."""
     failed_moved_bytes: int = 0
@@ -127,3 +131,16 @@ class Lane:
         self.latencies.record(submitted_ns, started_ns, end_ns, device_ns, count)
         if demotion:
             self.demotion_latencies.record(submitted_ns, started_ns, end_ns, device_ns, count)
+
+
+def tokens_of(bytes_by_entry: Mapping[tuple[int, int], int]) -> int:
+    """Tokens that so many bytes of entries, by their tokens and size, amount to."""
+    by_ratio: Counter[tuple[int, int]] = Counter()
+    for (tokens, nbytes), moved in bytes_by_entry.items():
+        if tokens and nbytes:
+            shared = math.gcd(tokens, nbytes)
+            by_ratio[tokens // shared, nbytes // shared] += moved
+    whole = sum(moved * tokens // nbytes for (tokens, nbytes), moved in by_ratio.items())
+    # What is left of each is below one token; their sum must not lose a whole one to rounding.
+    rest = math.fsum(moved * tokens % nbytes / nbytes for (tokens, nbytes), moved in by_ratio.items())
+    return whole + int(rest + 1e-6)

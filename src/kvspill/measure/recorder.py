@@ -30,8 +30,7 @@ class Recorder:
     Without an end (a run of so many requests) the window stays open until close_window.
     """
 
-    def __init__(self, window_start_ns: int, window_end_ns: int | None, bytes_per_token: int):
-        self.bytes_per_token = bytes_per_token
+    def __init__(self, window_start_ns: int, window_end_ns: int | None):
         self.window_start_ns = window_start_ns
         self.window_end_ns = _FAR_FUTURE_NS if window_end_ns is None else window_end_ns
         self.timeline = Timeline(window_start_ns)
@@ -212,6 +211,7 @@ class Recorder:
         """So many bytes of each operation that the record stands for."""
         nbytes *= record.times
         lane.nbytes[record.purpose] += nbytes
+        lane.bytes_by_entry[record.tokens, record.nbytes] += nbytes
         self.timeline.add(lane.column, at_ns, nbytes)
 
     def lookup(self, lookup: Lookup) -> None:

@@ -1,6 +1,9 @@
 """Metrics of requests: throughput, completions and where a request's time goes (S1, S3, S7, S10)."""
 
+from collections import Counter
+
 from kvspill.measure.histograms import Histogram, merged
+from kvspill.measure.lanes import tokens_of
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
 from kvspill.result.measured import Measured, gib, ratio
 from kvspill.result.metrics import Area, Better, Metric, Place, Value, View, column, headline, trials
@@ -18,7 +21,10 @@ def _storage_tokens(m: Measured) -> int | None:
     if m.tier("storage") is None:
         return None
     lanes = (m.recorder.lane(Tier.STORAGE, verb) for verb in (Verb.READ, Verb.WRITE))
-    return sum(lane.byte_count for lane in lanes) // m.recorder.bytes_per_token
+    moved: Counter[tuple[int, int]] = Counter()
+    for lane in lanes:
+        moved.update(lane.bytes_by_entry)
+    return tokens_of(moved)
 
 
 def _queue_wait(m: Measured) -> Value:
@@ -132,7 +138,8 @@ THROUGHPUT = (
     Metric(
         "nvme_tokens_processed",
         "tokens",
-        "(bytes read + bytes written on the storage tier, demotions included) / KV bytes per token",
+        "tokens of the entries read and written on the storage tier, demotions included; of an entry that "
+        "moved in part, its share",
         "The volume behind nvme_throughput.",
         "Grows with the duration.",
         _storage_tokens,

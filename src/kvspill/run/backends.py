@@ -41,7 +41,7 @@ def open_backends(
             clock_ns=world.now_ns,
             limit_bytes=limit_bytes,
             usable_bytes=usable_bytes(tier, limit_bytes),
-            unit_bytes=config.block_tokens * config.bytes_per_token,
+            unit_bytes=config.kv.block(config.block_tokens),
             settings=settings,
             roots=tuple(roots) if tier is Tier.STORAGE else (),
             addresses=_addresses(config) if tier is Tier.STORAGE else (),

@@ -121,7 +121,7 @@ def build_accountant(config: Config, limits: dict[Tier, int]) -> Accountant:
     """Who compares what the I/O model does with what it could do at best."""
     return Accountant(
         make_io_model(config.io_model, _io_options(config, len(limits))),
-        bytes_per_token=config.bytes_per_token,
+        kv=config.kv,
         block_tokens=config.block_tokens,
         capacity_bytes=sum(_usable_bytes(config, tier, limit) for tier, limit in limits.items()),
         recompute_us_per_token=config.recompute_us_per_token,
@@ -131,7 +131,7 @@ def build_accountant(config: Config, limits: dict[Tier, int]) -> Accountant:
 
 def _io_options(config: Config, tiers: int) -> IoOptions:
     return IoOptions(
-        bytes_per_token=config.bytes_per_token,
+        kv=config.kv,
         whole_history=config.history == "all",
         decode_batch_size=config.decode_batch_size,
         prefill_only_tokens=config.prefill_only_tokens,

@@ -63,7 +63,7 @@ async def _one_moment(config: Config, world: World, seconds: float) -> Ceiling:
         generation_mode="none",
     )
     start_ns = world.now_ns()
-    recorder = Recorder(start_ns, start_ns + round(seconds * NS_PER_SEC), config.bytes_per_token)
+    recorder = Recorder(start_ns, start_ns + round(seconds * NS_PER_SEC))
     backend = ModelledBackend("null", NULL, world.now_ns)
     limits = {Tier.STORAGE: _UNLIMITED_BYTES}
     cache = build_cache(config, world, recorder, {Tier.STORAGE: backend}, limits)

@@ -70,7 +70,7 @@ def look(
     """Read the counters now; cheap enough to be done every second. Without a recorder nothing is measured."""
     now_ns = world.now_ns()
     if recorder is None:
-        recorder = Recorder(now_ns, None, config.bytes_per_token)
+        recorder = Recorder(now_ns, None)
     # Nothing is counted after the end of the window, so no time may pass either.
     now_ns = min(now_ns, recorder.window_end_ns)
     outcomes = dict.fromkeys(Outcome, 0)

@@ -220,7 +220,7 @@ def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int, shar
     if not config.context_is_known or needed <= storage_bytes:
         return
     flag = "--cache-dir" if config.cache_dir is not None else "current directory"
-    tokens = config.largest_entry_bytes // config.bytes_per_token
+    tokens = config.largest_entry_tokens
     free = size_text(free_bytes(dirs, UNLIMITED_BYTES, sharing))
     raise UsageError(
         f"{flag} {_places(dirs, sharing)}: {free} are free, of which a run takes "
@@ -303,7 +303,8 @@ def offered_write_bytes(config: Config) -> int:
     if busy > 0:
         served = config.server_count * seconds / busy + config.server_count
         offered = min(offered, served * tokens_per_sec / requests_per_sec)
-    return min(limit, math.ceil(offered) * config.bytes_per_token)
+    mean_tokens = max(1, round(tokens_per_sec / requests_per_sec))
+    return min(limit, math.ceil(offered) * config.kv.of(mean_tokens) // mean_tokens)
 
 
 def _mean_inverse(low: float, high: float) -> float:

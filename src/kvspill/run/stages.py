@@ -64,10 +64,9 @@ class Stages:
     that end later (S4), and the one being measured.
     """
 
-    def __init__(self, world: World, bytes_per_token: int, probe: Probe | None, *others: Observer):
+    def __init__(self, world: World, probe: Probe | None, *others: Observer):
         """The others see everything, before, between and in the stages."""
         self._world = world
-        self._bytes_per_token = bytes_per_token
         self._probe = probe
         self._others = others
         self.observer = Tee(*others)
@@ -108,7 +107,7 @@ class Stages:
         """The stage's window begins then, and ends with the load at the latest."""
         if self._over:
             return
-        recorder = Recorder(at_ns, self._engine.end_ns, self._bytes_per_token)
+        recorder = Recorder(at_ns, self._engine.end_ns)
         stage = Stage(recorder)
         if self._probe is not None:
             stage.watch = WindowWatch(self._world, self._probe, at_ns)

@@ -179,7 +179,7 @@ class Trial:
         accountant = build_accountant(config, self.limits)
         probe = None if self.plan.simulated else Probe(self.plan.cache_dirs)
         others = (observer for observer in (accountant, log, monitor) if observer is not None)
-        stages = Stages(world, config.bytes_per_token, probe, *others)
+        stages = Stages(world, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
         await self.preload(workload, cache)
         started = self._started(workload, interrupts)
@@ -321,9 +321,10 @@ class Trial:
         for first in range(0, len(entries), _PRELOADS_AT_ONCE):
             self.progress.preparing("entries to be found", first, len(entries))
             some = entries[first : first + _PRELOADS_AT_ONCE]
+            kv = self.config.kv
             puts = await asyncio.gather(
                 *(
-                    cache.put([entry.key], entry.tokens * self.config.bytes_per_token, Purpose.INGEST)
+                    cache.put([entry.key], kv.of(entry.tokens), Purpose.INGEST, tokens=entry.tokens)
                     for entry in some
                 )
             )

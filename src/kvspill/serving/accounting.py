@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from kvspill.models.groups import KvSize
 from kvspill.records import Eviction, Lookup, OpRecord, Purpose, Request, RequestRecord, Verb
 from kvspill.serving.bounds import Access, AccessLog, hit_bounds
 from kvspill.serving.breakeven import BreakEven
@@ -18,19 +19,19 @@ class Accountant:
     def __init__(
         self,
         io_model: IoModel,
-        bytes_per_token: int,
+        kv: KvSize,
         block_tokens: int,
         capacity_bytes: int,
         recompute_us_per_token: float,
         chained: bool,
     ):
         self._io_model = io_model
-        self._bytes_per_token = bytes_per_token
+        self._kv = kv
         self._block_tokens = block_tokens
         self._capacity_bytes = capacity_bytes
         self._counting = False
         self._log = AccessLog(chained)
-        self._even = BreakEven(bytes_per_token, recompute_us_per_token * 1000)
+        self._even = BreakEven(kv, recompute_us_per_token * 1000)
         self._in_blocks = False
         self._seen: set[str] = set()
         self._ideal_read_bytes = 0
@@ -88,7 +89,8 @@ class Accountant:
         while found < len(chain.keys) and chain.keys[found] in self._seen:
             found += 1
         self._seen.update(chain.keys[found:])
-        self._ideal_read_bytes += found * chain.block_tokens * self._bytes_per_token
+        kv = self._kv
+        self._ideal_read_bytes += found * kv.block(chain.block_tokens) + kv.end(chain.tokens_of(found))
 
     def facts(self) -> dict[str, Any]:
         """For the result: everything about the whole load."""

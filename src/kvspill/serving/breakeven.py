@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kvspill.models.groups import KvSize
 from kvspill.records import GIB, NS_PER_SEC, RequestRecord
 
 
@@ -9,12 +10,14 @@ from kvspill.records import GIB, NS_PER_SEC, RequestRecord
 class BreakEven:
     """Sums over the requests that loaded something. The time to recompute is modelled, never measured."""
 
-    bytes_per_token: int
+    kv: KvSize
     recompute_ns_per_token: float
     loads: int = 0
     paying: int = 0
     """Loads that were faster than recomputing."""
     loaded_tokens: int = 0
+    loaded_bytes: int = 0
+    """KV of the prefixes that were loaded."""
     load_ns: int = 0
     recomputed_tokens: int = 0
 
@@ -24,6 +27,7 @@ class BreakEven:
             return
         self.loads += 1
         self.loaded_tokens += record.loaded_tokens
+        self.loaded_bytes += self.kv.of(record.loaded_tokens)
         self.load_ns += record.load_ns
         self.paying += record.load_ns < record.loaded_tokens * self.recompute_ns_per_token
 
@@ -35,14 +39,16 @@ class BreakEven:
     @property
     def break_even_gib_per_sec(self) -> float:
         """The speed of a load below which recomputing is faster, waits and latency counted as load."""
-        return self.bytes_per_token / self.recompute_ns_per_token * NS_PER_SEC / GIB
+        loaded = self.loaded_tokens
+        bytes_per_token = self.loaded_bytes / loaded if loaded else self.kv.bytes_per_token
+        return bytes_per_token / self.recompute_ns_per_token * NS_PER_SEC / GIB
 
     @property
     def load_gib_per_sec(self) -> float | None:
         """The speed at which requests saw their blocks arrive."""
         if self.load_ns == 0:
             return None
-        return self.loaded_tokens * self.bytes_per_token / self.load_ns * NS_PER_SEC / GIB
+        return self.loaded_bytes / self.load_ns * NS_PER_SEC / GIB
 
     def facts(self) -> dict[str, float | int | None]:
         """For the result."""

@@ -20,6 +20,10 @@ class Chain:
     """Leading blocks that lie wholly in a prompt which other conversations begin with, too."""
     shared_kind: LookupKind = _CONVERSATION
 
+    def tokens_of(self, blocks: int) -> int:
+        """Tokens of the context in its first blocks; the last one of a trace may be filled in part."""
+        return min(blocks * self.block_tokens, self.context_tokens)
+
     def kinds(self) -> list[LookupKind]:
         """Why each block is asked for."""
         return [self.shared_kind] * self.shared + [_CONVERSATION] * (len(self.keys) - self.shared)

@@ -49,6 +49,7 @@ class Reservation:
     keys: Sequence[str]
     parents: Sequence[str | None] = ()
     nbytes: int = 0
+    tokens: int = 0
     fail: Callable[[str], None] = lambda _reason: None
     """Fails the request that made them; without effect once it is over (S13)."""
     over: asyncio.Future[None] | None = None
@@ -99,10 +100,11 @@ class WriteBehind:
         keys: Sequence[str],
         parents: Sequence[str | None],
         nbytes: int,
+        tokens: int,
         fail: Callable[[str], None] = lambda _reason: None,
     ) -> Reservation:
         """Announce new blocks, parents first: a request that needs them waits for them."""
-        reservation = Reservation(keys, parents, nbytes, fail)
+        reservation = Reservation(keys, parents, nbytes, tokens, fail)
         for key in keys:
             self._pending[key] = reservation
         return reservation
@@ -133,6 +135,7 @@ class WriteBehind:
                 keys[first:last],
                 parents[first:last],
                 reservation.nbytes,
+                reservation.tokens,
                 reservation.fail,
                 submitted_ns=now_ns,
             )
@@ -216,7 +219,13 @@ class WriteBehind:
     async def _store(self, job: _Job, level: int) -> Put:
         """Blocks have their content by their keys: what is there already is not written again."""
         return await self._cache.put(
-            job.keys, job.nbytes, Purpose.PREFILL, parents=job.parents, level=level, replace=False
+            job.keys,
+            job.nbytes,
+            Purpose.PREFILL,
+            tokens=job.tokens,
+            parents=job.parents,
+            level=level,
+            replace=False,
         )
 
     async def _promote(self, keys: Sequence[str]) -> None:

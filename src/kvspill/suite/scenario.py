@@ -254,7 +254,7 @@ def _fit_documents(settings: dict[str, Any]) -> list[str]:
     tokens = Rag().large_model_document_tokens[1] if large else Rag().document_tokens[1]
     tiers = ("storage_capacity_gb", "cpu_mem_gb", "gpu_mem_gb")
     last_gb = next((size for name in tiers if (size := number(settings.get(name))) > 0), 0.0)
-    room = int(last_gb * GIB / 2 / (tokens * spec.bytes_per_token()))
+    room = int(last_gb * GIB / 2 / spec.kv().of(tokens))
     wanted = number(settings.get("rag_num_docs", Config.model_fields["rag_num_docs"].default))
     if wanted <= room:
         return []

@@ -70,13 +70,16 @@ class Sizes:
         spec = all_models().get(model)
         if spec is None:
             return None
-        return max(2, int(self.storage_gb_max * GIB / 2 / (self.entry_tokens * spec.bytes_per_token())))
+        entry_bytes = self.entry_tokens * spec.kv().mean_bytes_per_token(self.entry_tokens)
+        return max(2, int(self.storage_gb_max * GIB / 2 / entry_bytes))
 
 
 @dataclass(frozen=True, slots=True)
 class Appetite:
     """What the average user of a workload asks of a device."""
 
+    entry_tokens: float
+    """Mean tokens of an entry."""
     entry_bytes: float
     """Mean size of an entry."""
     request_bytes: float
@@ -89,21 +92,23 @@ class Appetite:
 
 def appetite(config: Config, read_gib_per_sec: float) -> Appetite:
     """Estimate from the personas' mean values; good enough to choose a number of users."""
-    entry = moved = busy = written = 0.0
+    tokens = entry = moved = busy = written = 0.0
     for share, persona in config.people:
         entry_bytes, request_bytes, pause = _request(config, persona)
         device_seconds = request_bytes / (read_gib_per_sec * GIB)
+        tokens += share * persona.mean_context_tokens
         entry += share * entry_bytes
         moved += share * request_bytes
         busy += share * device_seconds / (pause + device_seconds)
         written += share * entry_bytes / (pause + device_seconds)
-    return Appetite(entry, moved, busy, written)
+    return Appetite(tokens, entry, moved, busy, written)
 
 
 def _request(config: Config, persona: Persona) -> tuple[float, float, float]:
     """Bytes of the entry, bytes moved and seconds without I/O of this persona's mean request."""
     generated = persona.mean_generated_tokens
-    entry_bytes = persona.mean_context_tokens * config.bytes_per_token
+    tokens = persona.mean_context_tokens
+    entry_bytes = tokens * config.kv.mean_bytes_per_token(tokens)
     decode_reads = 1 + math.ceil(generated / config.decode_batch_size)
     history_reads = 0.0 if config.disable_multi_turn else 1 - config.conversation_end_probability
     pause = sum(persona.think) / 2 + generated * config.generation_ms_per_token / 1000
@@ -157,7 +162,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
         cpu_gb_max=cpu_gb,
         storage_gb_max=storage_gb,
         gpu_modelled=not gpu_max,
-        entry_tokens=wants.entry_bytes / config.bytes_per_token,
+        entry_tokens=wants.entry_tokens,
         bandwidth=bandwidth,
     )
 

@@ -17,6 +17,7 @@ from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import PolicyContext
 from kvspill.cache.tier import TierState
+from kvspill.models.groups import KvSize
 from kvspill.plugins import IN_BLOCKS, Kind, find_plugins
 from kvspill.records import (
     Eviction,
@@ -124,7 +125,10 @@ class IoModelSuite(DeclarationSuite):
     def make(self, **settings: Any) -> IoModel:
         """A fresh model, as a run makes it."""
         options = IoOptions(
-            TOKEN_BYTES, block_tokens=BLOCK_TOKENS, own=self.plugin.filled(self.options), **settings
+            KvSize.even(TOKEN_BYTES),
+            block_tokens=BLOCK_TOKENS,
+            own=self.plugin.filled(self.options),
+            **settings,
         )
         model: IoModel = self.plugin.make(options)
         return model

@@ -60,7 +60,7 @@ def stored_entries(config: Config, first: Workload, hold_bytes: int) -> Sequence
     room = int(hold_bytes * FILL_SHARE)
     entries: list[SharedPrefix] = []
     for number, request in enumerate(islice(in_arrival_order(first), wanted)):
-        nbytes = request.context_tokens * config.bytes_per_token
+        nbytes = config.kv.of(request.context_tokens)
         if nbytes > room:
             break
         room -= nbytes

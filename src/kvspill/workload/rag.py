@@ -67,7 +67,7 @@ class RagWorkload:
         return tuple(found)
 
     def _check_room(self, config: Config, hold_bytes: int) -> None:
-        needed = self.facts()["rag_tokens"] * config.bytes_per_token
+        needed = sum(config.kv.of(chunk.tokens) for document in self._documents for chunk in document)
         if needed > hold_bytes:
             raise UsageError(
                 f"--rag-num-docs {config.rag_num_docs}: the documents' KV takes {size_text(needed)}, but "

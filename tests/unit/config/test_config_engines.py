@@ -70,7 +70,7 @@ def test_what_makes_an_engine_itself(name: str, field: str, value: float | int |
 def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(name: str, model: str) -> None:
     own = {"own": {"layers": 33, "kv_heads": 7, "head_dim": 101}}
     config = Config(engine=name, model=model, models=own, block_tokens=300)
-    block_bytes = 300 * config.bytes_per_token
+    block_bytes = config.kv.of(300)
     assert block_bytes <= config.io_size < block_bytes + 4096
     assert Config(engine=name, model=model, models=own, io_size="1MiB").io_size == 1 << 20
 

@@ -76,7 +76,7 @@ def test_thresholds_become_shares(harness: Config) -> None:
     ("model", "nbytes"), [("tiny-1b", 24_576), ("deepseek-v3", 70_272), ("qwen3-32b", 262_144), ("own", 2048)]
 )
 def test_models_are_taken_over(harness: Config, model: str, nbytes: int) -> None:
-    assert harness.changed(model=model).bytes_per_token == nbytes
+    assert harness.changed(model=model).kv.of(1) == nbytes
 
 
 def test_what_is_not_used_is_listed_and_nothing_else(harness: Config) -> None:

@@ -88,7 +88,7 @@ def test_a_command_default_is_weaker_than_anything_given(tmp_path: Path) -> None
 def test_own_models_come_from_the_file(tmp_path: Path) -> None:
     mine = "{layers: 10, attention: mla, lora_rank: 100, rope_dim: 28, dtype: fp8}"
     text = f"model: mine\nmodels:\n  mine: {mine}\n"
-    assert load_config({}, {}, write(tmp_path / "c.yaml", text)).bytes_per_token == 1280
+    assert load_config({}, {}, write(tmp_path / "c.yaml", text)).kv.of(1) == 1280
 
 
 def test_a_model_of_two_kinds_is_refused(tmp_path: Path) -> None:

@@ -36,12 +36,13 @@ def op(
     device: float | None = None,
     pieces: tuple[Piece, ...] = (),
     error: str | None = None,
+    tokens: int = 0,
 ) -> OpRecord:
     started = finished if started is None else started
     submitted = started if submitted is None else submitted
     device_ns = ns(finished) - ns(started) if device is None else ns(device)
     completion = Completion(ns(submitted), ns(started), ns(finished), device_ns, pieces, error)
-    return OpRecord(tier, verb, purpose, "key", nbytes, stored_bytes or nbytes, completion)
+    return OpRecord(tier, verb, purpose, "key", nbytes, stored_bytes or nbytes, completion, tokens=tokens)
 
 
 def request(

@@ -26,7 +26,7 @@ READ = (Tier.STORAGE, Verb.READ)
 @pytest.fixture
 def recorder() -> Recorder:
     """A window from second 10 to second 20."""
-    return Recorder(ns(10), ns(20), bytes_per_token=100)
+    return Recorder(ns(10), ns(20))
 
 
 def test_it_is_an_observer(recorder: Recorder) -> None:
@@ -301,7 +301,7 @@ def test_closing_later_than_the_end_changes_nothing(recorder: Recorder) -> None:
 
 
 def test_a_window_without_an_end_stays_open_until_it_is_closed() -> None:
-    recorder = Recorder(0, None, bytes_per_token=1)
+    recorder = Recorder(0, None)
     recorder.request(request(0.0))
     recorder.request(request(3601.5))
     assert recorder.is_open_ended
@@ -314,7 +314,7 @@ def test_a_window_without_an_end_stays_open_until_it_is_closed() -> None:
 
 
 def test_the_sample_of_requests_is_even_and_bounded() -> None:
-    recorder = Recorder(0, ns(100), bytes_per_token=1)
+    recorder = Recorder(0, ns(100))
     for n in range(5000):
         recorder.request(request(50, intended=0, storage=n / 1000))
     rows = recorder.requests.sample.rows
@@ -326,7 +326,7 @@ def test_the_sample_of_requests_is_even_and_bounded() -> None:
 
 
 def test_storage_ttft_is_that_of_the_window_and_of_requests_that_say_what_they_recomputed() -> None:
-    recorder = Recorder(ns(10), ns(20), bytes_per_token=1)
+    recorder = Recorder(ns(10), ns(20))
     for finished, recomputed in ((9, 3), (15, None), (16, 3), (21, 3)):
         recorder.request(replace(request(finished), recomputed_tokens=recomputed, load_ns=7))
     assert recorder.storage_ttft.count == 1

@@ -43,7 +43,7 @@ def ops(draw: st.DrawFn) -> OpRecord:
 
 
 def observed(rows: list[OpRecord]) -> Recorder:
-    recorder = Recorder(START, END, bytes_per_token=1)
+    recorder = Recorder(START, END)
     for row in rows:
         recorder.op(row)
     return recorder
@@ -112,13 +112,13 @@ def test_the_order_of_rows_does_not_matter(rows: list[OpRecord]) -> None:
 @given(st.lists(ops(), max_size=15), st.integers(START, END))
 def test_an_interrupt_at_a_time_equals_a_window_that_ends_there(rows: list[OpRecord], at_ns: int) -> None:
     rows.sort(key=lambda row: row.completion.finished_ns)
-    interrupted = Recorder(START, END, bytes_per_token=1)
+    interrupted = Recorder(START, END)
     for row in rows:
         if row.completion.finished_ns >= at_ns:
             interrupted.close_window(at_ns)
         interrupted.op(row)
     interrupted.close_window(at_ns)
-    planned = Recorder(START, at_ns, bytes_per_token=1)
+    planned = Recorder(START, at_ns)
     for row in rows:
         planned.op(row)
     assert state(interrupted)[0] == state(planned)[0]

@@ -66,7 +66,11 @@ def facts(**changes: Any) -> RunFacts:
 
 
 def empty_recorder() -> Recorder:
-    return Recorder(ns(10), ns(20), TOKEN_BYTES)
+    return Recorder(ns(10), ns(20))
+
+
+def entry(gib: int) -> dict[str, Any]:
+    return {"nbytes": gib * GIB, "tokens": gib * GIB // TOKEN_BYTES}
 
 
 def filled_recorder() -> Recorder:
@@ -99,10 +103,10 @@ def filled_recorder() -> Recorder:
             prefix=SharedPrefix("p", 10),
         )
     )
-    recorder.op(op(12, started=11, verb=Verb.WRITE, purpose=Purpose.PREFILL, nbytes=2 * GIB))
-    recorder.op(op(14, submitted=12, started=12.5, device=1, nbytes=4 * GIB))
-    recorder.op(op(15, started=14, tier=Tier.CPU, purpose=Purpose.DEMOTION, nbytes=1 * GIB))
-    recorder.op(op(16, started=15, verb=Verb.WRITE, purpose=Purpose.DEMOTION, nbytes=1 * GIB))
+    recorder.op(op(12, started=11, verb=Verb.WRITE, purpose=Purpose.PREFILL, **entry(2)))
+    recorder.op(op(14, submitted=12, started=12.5, device=1, **entry(4)))
+    recorder.op(op(15, started=14, tier=Tier.CPU, purpose=Purpose.DEMOTION, **entry(1)))
+    recorder.op(op(16, started=15, verb=Verb.WRITE, purpose=Purpose.DEMOTION, **entry(1)))
     for purpose, kind, outcome in (
         (Purpose.DECODE, HitType.USER, Outcome.HIT),
         (Purpose.DECODE, HitType.USER, Outcome.HIT),

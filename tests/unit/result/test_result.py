@@ -147,7 +147,7 @@ def test_an_interrupted_run_is_marked_incomplete() -> None:
 
 def test_a_window_without_an_end_is_refused() -> None:
     with pytest.raises(ValueError, match="no end yet; call close_window first"):
-        result(Recorder(0, None, 1))
+        result(Recorder(0, None))
 
 
 def test_classes_have_their_own_latency_and_targets() -> None:

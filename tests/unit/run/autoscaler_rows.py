@@ -27,7 +27,7 @@ def read(
     completion = Completion(
         finished_ns - taken_ns, finished_ns - taken_ns, finished_ns, taken_ns, error=error
     )
-    return OpRecord(tier, Verb.READ, Purpose.DECODE, "k", nbytes, nbytes, completion)
+    return OpRecord(tier, Verb.READ, Purpose.DECODE, "k", nbytes, nbytes, completion, tokens=nbytes // 1024)
 
 
 def served(

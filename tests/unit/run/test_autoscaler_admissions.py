@@ -87,7 +87,7 @@ def test_a_peak_that_its_return_refutes_gives_way_to_the_better_level() -> None:
 
 def moving(mib_per_sec: int, seconds: int) -> StageMeasure:
     """A window in which the storage moves so much, a little more and a little less from second to second."""
-    monitor = WindowMonitor(bytes_per_token=MIB, unloaded=None)
+    monitor = WindowMonitor(unloaded=None)
     for second in range(seconds * 10):
         monitor.op(read(second / 10 + 0.05, 1, nbytes=mib_per_sec * MIB // 10 + (second % 2) * MIB // 10))
     return monitor.measure(seconds * NS_PER_SEC, 10)

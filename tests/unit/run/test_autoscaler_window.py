@@ -25,7 +25,7 @@ ONE_MS_PER_MIB = UnloadedRead(0.0, 1e6 / MIB)
 
 
 def monitor_of(unloaded: UnloadedRead | None = ONE_MS_PER_MIB) -> WindowMonitor:
-    return WindowMonitor(bytes_per_token=1024, unloaded=unloaded)
+    return WindowMonitor(unloaded=unloaded)
 
 
 @pytest.mark.parametrize(("taken_ms", "saturation"), [(1, 0.0), (2, 0.5), (5, 0.8), (100, 0.99), (0.5, 0.0)])
@@ -191,7 +191,7 @@ def test_a_class_is_judged_by_what_queue_and_storage_add_s11() -> None:
 @pytest.mark.parametrize(("latency", "passes"), [("added", True), ("end-to-end", False)])
 def test_an_slo_is_by_default_on_what_queue_and_storage_add_s11(latency: str, passes: bool) -> None:
     assert Config().slo_latency == "added"
-    monitor = WindowMonitor(1, None, latency)
+    monitor = WindowMonitor(None, latency)
     for number in range(60):
         monitor.request(served(number / 10, e2e_ms=3000, generation_ms=2990))
     target = SloTarget(latency, 95.0, {QoS.BATCH: 50.0})

@@ -74,7 +74,7 @@ def test_a_stage_that_outlives_the_load_changes_nothing() -> None:
     """A signal ends the load between a stage's last look and its close."""
 
     async def main(world: World) -> Stages:
-        stages = Stages(world, 1, None)
+        stages = Stages(world, None)
         stages.load_begins(*idle_load(world, stages))
         stages.open(0)
         stages.close(10)

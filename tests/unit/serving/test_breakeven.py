@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kvspill.models.groups import KvSize
 from kvspill.records import GIB, QoS, Request, RequestRecord
 from kvspill.serving.breakeven import BreakEven
 
@@ -29,7 +30,7 @@ def record(loaded_tokens: Any, load_ns: int, recomputed_tokens: int = 0) -> Any:
 
 
 def test_a_load_pays_where_it_is_faster_than_recomputing() -> None:
-    even = BreakEven(TOKEN_BYTES, 100_000)
+    even = BreakEven(KvSize.even(TOKEN_BYTES), 100_000)
     even.add(record(1000, load_ns=40_000_000))
     even.add(record(1000, load_ns=160_000_000))
     assert (even.loads, even.paying) == (2, 1)
@@ -38,7 +39,7 @@ def test_a_load_pays_where_it_is_faster_than_recomputing() -> None:
 
 def test_a_64k_prompt_as_published_pays_from_0_67_gib_per_second_on() -> None:
     """12 s to recompute, 7.6 s to load at 1.25 GB/s: loading must win there and lose at half that speed."""
-    even = BreakEven(TOKEN_BYTES, 12e9 / 65_536)
+    even = BreakEven(KvSize.even(TOKEN_BYTES), 12e9 / 65_536)
     assert even.break_even_gib_per_sec == pytest.approx(8 / 12)
     even.add(record(65_536, load_ns=7_600_000_000))
     assert even.net_gpu_seconds_saved == pytest.approx(4.4)
@@ -48,7 +49,7 @@ def test_a_64k_prompt_as_published_pays_from_0_67_gib_per_second_on() -> None:
 
 
 def test_at_the_break_even_speed_nothing_is_saved() -> None:
-    even = BreakEven(TOKEN_BYTES, 183_100)
+    even = BreakEven(KvSize.even(TOKEN_BYTES), 183_100)
     tokens = 4096
     load_ns = tokens * TOKEN_BYTES / (even.break_even_gib_per_sec * GIB) * 1e9
     even.add(record(tokens, load_ns=round(load_ns)))
@@ -57,7 +58,7 @@ def test_at_the_break_even_speed_nothing_is_saved() -> None:
 
 
 def test_what_was_not_loaded_saves_nothing() -> None:
-    even = BreakEven(TOKEN_BYTES, 183_100)
+    even = BreakEven(KvSize.even(TOKEN_BYTES), 183_100)
     even.add(record(0, load_ns=0, recomputed_tokens=500))
     assert even.facts()["net_gpu_seconds_saved"] == 0
     assert even.facts()["load_gib_per_sec"] is None

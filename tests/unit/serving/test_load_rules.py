@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
+from kvspill.models.groups import KvSize
 from kvspill.records import NS_PER_SEC, QoS, Request, Tier
 from kvspill.run.progress import Progress
 from kvspill.run.trial import Plan, run_trial
@@ -73,7 +74,7 @@ def serve(
         engine = Engine(
             world,
             workload,
-            make_io_model("mlperf", IoOptions(bytes_per_token=BYTES_PER_TOKEN)),
+            make_io_model("mlperf", IoOptions(KvSize.even(BYTES_PER_TOKEN))),
             cache,
             Generation(ms_per_token * MS),
             oracle,

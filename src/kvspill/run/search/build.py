@@ -27,7 +27,7 @@ async def make_monitor(config: Config, storage: Backend | None, progress: Progre
         progress.say("measuring the idle storage tier")
         unloaded = await probe_unloaded(storage, config.largest_entry_bytes or _UNKNOWN_ENTRY_BYTES)
         progress.say(f"a read on the idle storage tier takes {unloaded}")
-    return WindowMonitor(config.bytes_per_token, unloaded, config.slo_latency)
+    return WindowMonitor(unloaded, config.slo_latency)
 
 
 def make_search(

@@ -54,8 +54,7 @@ class WindowMonitor:
     waiting: Callable[[int], list[tuple[QoS, int]]]
     """Who waits and for how long, at a time; nobody where waits are bounded by closed arrivals."""
 
-    def __init__(self, bytes_per_token: int, unloaded: UnloadedRead | None, latency: str = "added"):
-        self._bytes_per_token = bytes_per_token
+    def __init__(self, unloaded: UnloadedRead | None, latency: str = "added"):
         self._unloaded = unloaded
         self._latency_of = LATENCIES[latency]
         self.waiting = lambda _at_ns: []
@@ -70,6 +69,7 @@ class WindowMonitor:
         self._read_bytes = _longs()
         self._moved_finished_ns = _longs()
         self._moved_bytes = _longs()
+        self._moved_tokens = _longs()
         self._requests = {qos: _Requests() for qos in QoS}
         self._served = 0
         self._thought_ns = 0
@@ -83,6 +83,7 @@ class WindowMonitor:
         count = record.times
         self._moved_finished_ns.extend([completion.finished_ns] * count)
         self._moved_bytes.extend([record.nbytes] * count)
+        self._moved_tokens.extend([record.tokens] * count)
         if record.verb is Verb.READ:
             self._read_finished_ns.extend([completion.finished_ns] * count)
             self._read_ns.extend([completion.total_ns] * count)
@@ -133,7 +134,6 @@ class WindowMonitor:
         rows = Rows(
             seconds=window_ns / NS_PER_SEC,
             batches=batches,
-            bytes_per_token=self._bytes_per_token,
             read_batch=batch_of(self._read_finished_ns),
             read_ns=np.array(self._read_ns, dtype=np.int64),
             unloaded_ns=None
@@ -141,6 +141,7 @@ class WindowMonitor:
             else unloaded.latency_ns + unloaded.ns_per_byte * read_bytes.astype(np.float64),
             moved_batch=batch_of(self._moved_finished_ns),
             moved_bytes=np.array(self._moved_bytes, dtype=np.int64),
+            moved_tokens=np.array(self._moved_tokens, dtype=np.int64),
             classes={
                 qos: ClassRows(
                     batch=batch_of(found.finished_ns),

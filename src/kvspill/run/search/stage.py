@@ -42,13 +42,13 @@ class Rows:
 
     seconds: float
     batches: int
-    bytes_per_token: int
     read_batch: Longs
     read_ns: Longs
     unloaded_ns: NDArray[np.float64] | None
     """What each of these reads would have taken on the idle device."""
     moved_batch: Longs
     moved_bytes: Longs
+    moved_tokens: Longs
     classes: Mapping[QoS, ClassRows]
     backlog_growth: int = 0
     """Requests that more waited at the end of the window than at its beginning (open arrivals)."""
@@ -77,7 +77,7 @@ class StageMeasure:
 
     @property
     def storage_gib_per_sec(self) -> float:
-        return self.stored.mean * self.rows.bytes_per_token / GIB
+        return float(self.rows.moved_bytes.sum()) / self.rows.seconds / GIB
 
     @property
     def overloaded(self) -> bool:
@@ -147,7 +147,7 @@ def summarise(rows: Rows) -> StageMeasure:
         requests=len(tokens),
         failed=sum(found.failed for found in classes),
         generated=rate_interval(tokens, batches, rows),
-        stored=_scaled(rate_interval(rows.moved_bytes, rows.moved_batch, rows), 1 / rows.bytes_per_token),
+        stored=rate_interval(rows.moved_tokens, rows.moved_batch, rows),
         reads=len(rows.read_ns),
         read_p95_ms=percentile(rows.read_ns, 95) / NS_PER_MS if enough else None,
         unloaded_p95_ms=percentile(unloaded, 95) / NS_PER_MS if enough and unloaded is not None else None,
@@ -186,20 +186,16 @@ def pooled(measures: Sequence[StageMeasure]) -> StageMeasure:
         Rows(
             seconds=sum(part.seconds for part in parts),
             batches=int(offsets[-1]),
-            bytes_per_token=parts[0].bytes_per_token,
             read_batch=batched([part.read_batch for part in parts]),
             read_ns=joined([part.read_ns for part in parts]),
             unloaded_ns=joined(unloaded) if len(unloaded) == len(parts) else None,
             moved_batch=batched([part.moved_batch for part in parts]),
             moved_bytes=joined([part.moved_bytes for part in parts]),
+            moved_tokens=joined([part.moved_tokens for part in parts]),
             classes=classes,
             backlog_growth=sum(part.backlog_growth for part in parts),
         )
     )
-
-
-def _scaled(interval: Interval, factor: float) -> Interval:
-    return Interval(interval.mean * factor, interval.low * factor, interval.high * factor)
 
 
 def saturation(read_ns: NDArray[Any], unloaded_ns: NDArray[Any]) -> float:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from kvspill.cache.cache import Cache
+from kvspill.models.groups import KvSize
 from kvspill.plugins import Kind, find_plugins
 from kvspill.records import PlannedOp, Request
 from kvspill.serving.write_behind import WriteBehindOptions
@@ -18,7 +19,8 @@ T = TypeVar("T")
 class IoOptions:
     """What the `make` of an I/O model is given: what models need to know of the configuration."""
 
-    bytes_per_token: int
+    kv: KvSize
+    """Bytes of a context's KV."""
     whole_history: bool = False
     decode_batch_size: int = 32
     prefill_only_tokens: int = 10_000

@@ -16,7 +16,7 @@ class DecodeNodeModel(InTheOpen):
 
     def plan(self, request: Request) -> list[PlannedOp]:
         assert request.stored is not None, "a decode node needs entries that were stored before"
-        nbytes = request.stored.tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.of(request.stored.tokens)
         return [PlannedOp(Verb.READ, Purpose.DECODE, request.stored.key, nbytes, self.stored_reads(request))]
 
     async def serve(self, service: Service, cache: Cache) -> None:
@@ -25,7 +25,7 @@ class DecodeNodeModel(InTheOpen):
         assert stored is not None
         # Nothing is prefilled here: all of the context comes out of the cache.
         service.recomputed_tokens = 0
-        nbytes = stored.tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.of(stored.tokens)
         for _ in range(self.stored_reads(service.request)):
             (outcome,) = await service.decode(cache.get([stored.key], [_DECODE]))
             if outcome is Outcome.HIT:
@@ -34,4 +34,4 @@ class DecodeNodeModel(InTheOpen):
                 service.fail("decode read")
             else:
                 service.fail("the stored entry is gone")
-                await service.decode(cache.put([stored.key], nbytes, Purpose.PREFILL))
+                await service.decode(cache.put([stored.key], nbytes, Purpose.PREFILL, tokens=stored.tokens))

@@ -18,7 +18,7 @@ _PREFILL, _DECODE, _PROMPT, _RAG, _HISTORY = (
 _MULTI_TURN = HitType.MULTI_TURN
 
 _Earlier = tuple[str, int, Purpose, HitType]
-"""An entry of earlier that a request reads: its key, its bytes, and what it counts as."""
+"""An entry of earlier that a request reads: its key, its tokens, and what it counts as."""
 
 
 class MlperfModel(InTheOpen):
@@ -26,13 +26,14 @@ class MlperfModel(InTheOpen):
 
     def __init__(self, options: IoOptions):
         self._options = options
+        self._kv = options.kv
 
     def plan(self, request: Request) -> list[PlannedOp]:
         ops = [
-            PlannedOp(_READ, purpose, key, nbytes)
-            for key, nbytes, purpose, _hit_type in self._earlier(request)
+            PlannedOp(_READ, purpose, key, self._kv.of(tokens))
+            for key, tokens, purpose, _hit_type in self._earlier(request)
         ]
-        key, nbytes = request.key, request.context_tokens * self._options.bytes_per_token
+        key, nbytes = request.key, self._kv.of(request.context_tokens)
         ops.append(PlannedOp(_WRITE, _PREFILL, key, nbytes))
         reads = self._decode_reads(request)
         if reads:
@@ -42,27 +43,26 @@ class MlperfModel(InTheOpen):
     async def serve(self, service: Service, cache: Cache) -> None:
         """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         request = service.request
-        per_token = self._options.bytes_per_token
-        for key, nbytes, purpose, hit_type in self._earlier(request):
-            hit = await self._read_or_rebuild(service, cache, key, nbytes, purpose, hit_type)
+        for key, tokens, purpose, hit_type in self._earlier(request):
+            hit = await self._read_or_rebuild(service, cache, key, tokens, purpose, hit_type)
             if hit and purpose is Purpose.PROMPT:
-                service.prefix_hit_bytes = nbytes
-        nbytes = request.context_tokens * per_token
+                service.prefix_hit_bytes = self._kv.of(tokens)
+        nbytes = self._kv.of(request.context_tokens)
         # S17: one that only prefills because of its length still generates its tokens.
         service.only_prefills = self._options.prefill_only
         await serve_own(service, cache, nbytes, self._decode_reads(request), cache.release)
 
     async def _read_or_rebuild(
-        self, service: Service, cache: Cache, key: str, nbytes: int, purpose: Purpose, hit_type: HitType
+        self, service: Service, cache: Cache, key: str, tokens: int, purpose: Purpose, hit_type: HitType
     ) -> bool:
         """Read an entry of earlier; one that was evicted is written again (C3). True for a hit."""
         (outcome,) = await service.prefill(cache.get([key], [(purpose, hit_type)]))
         if outcome is Outcome.HIT:
-            service.reuse(nbytes)
+            service.reuse(self._kv.of(tokens))
         elif outcome is Outcome.ERROR:
             service.fail(f"{purpose} read")
         elif outcome is Outcome.MISS:
-            put = await service.prefill(cache.put([key], nbytes, purpose))
+            put = await service.prefill(cache.put([key], self._kv.of(tokens), purpose, tokens=tokens))
             if put.failure is not None:
                 service.fail(f"{purpose} rebuild: {put.failure}")
         return outcome is Outcome.HIT
@@ -72,17 +72,16 @@ class MlperfModel(InTheOpen):
         options = self._options
         if options.prefill_only:
             return []
-        per_token = options.bytes_per_token
         reads: list[_Earlier] = []
         prompt = request.prefix
         if prompt is not None:
-            reads.append((prompt.key, prompt.tokens * per_token, _PROMPT, prompt.hit_type))
+            reads.append((prompt.key, prompt.tokens, _PROMPT, prompt.hit_type))
         for chunk in request.chunks:
-            reads.append((chunk.key, chunk.tokens * per_token, _RAG, chunk.hit_type))
+            reads.append((chunk.key, chunk.tokens, _RAG, chunk.hit_type))
         oldest = 0 if options.whole_history else max(0, request.turn - 1)
         for turn in range(oldest, request.turn):
             key = entry_key(request.user, request.conversation, turn)
-            reads.append((key, request.history_tokens[turn] * per_token, _HISTORY, _MULTI_TURN))
+            reads.append((key, request.history_tokens[turn], _HISTORY, _MULTI_TURN))
         return reads
 
     def stored_reads(self, request: Request) -> int:

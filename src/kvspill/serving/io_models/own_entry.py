@@ -17,7 +17,8 @@ async def serve_own(
 
     A request whose write failed has failed (C3), and there is nothing to read.
     """
-    put = await service.prefill(cache.put([service.request.key], nbytes, Purpose.PREFILL, pin=True))
+    key, tokens = service.request.key, service.request.context_tokens
+    put = await service.prefill(cache.put([key], nbytes, Purpose.PREFILL, tokens=tokens, pin=True))
     if put.failure is not None:
         service.fail(f"write: {put.failure}")
         return

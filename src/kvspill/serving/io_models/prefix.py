@@ -9,6 +9,7 @@ from kvspill.cache.tier import Entry, State
 from kvspill.plugins import IN_BLOCKS, Plugin
 from kvspill.records import Outcome, PlannedOp, Purpose, Request, SharedPrefix, Tier, Verb
 from kvspill.serving.chains import Chain, chain_of
+from kvspill.serving.ends import Ends
 from kvspill.serving.io_models import IoOptions, Service
 from kvspill.serving.write_behind import Reservation, WriteBehind
 
@@ -38,17 +39,18 @@ class PrefixModel:
         self._options = options
         self._writer: WriteBehind | None = None
         self._seen = SeenKeys(options.admit_seen_max) if options.admit_uses > 1 else None
+        self._ends = Ends(options.kv)
         self.counts = BlockCounts()
 
     def plan(self, request: Request) -> list[PlannedOp]:
         chain = chain_of(request, self._options.block_tokens)
-        nbytes = chain.block_tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.block(chain.block_tokens)
         ops = [
             PlannedOp(Verb.READ, purpose, key, nbytes)
             for key, (purpose, _hit_type) in zip(chain.keys, chain.kinds(), strict=True)
         ]
         ops += [
-            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, chunk.tokens * self._options.bytes_per_token)
+            PlannedOp(Verb.READ, Purpose.RAG, chunk.key, self._options.kv.of(chunk.tokens))
             for chunk in request.chunks
         ]
         return ops
@@ -62,29 +64,33 @@ class PrefixModel:
         for chunk in request.chunks:
             await self._read_chunk(service, cache, chunk)
         chain = chain_of(request, self._options.block_tokens)
-        entries = await service.prefill(self._match(cache, writer, chain))
+        resident = await service.prefill(self._match(cache, writer, chain))
+        entries, end = self._ends.usable(cache, chain, resident)
         if len(entries) * chain.block_tokens < self._options.prefetch_min_tokens:
             self.counts.below_threshold += len(entries)
-            entries = []
+            entries, end = [], None
         # A prefill node skips what is there already, but reads none of it.
         loads = bool(entries) and not self._options.prefill_only
         service.only_prefills = self._options.prefill_only
-        new = self._announce(service, cache, writer, chain, len(entries))
+        new = [self._announce(service, cache, writer, chain, len(entries))]
+        new += self._ends.announce(cache, writer, chain, len(resident), len(entries))
         try:
-            loaded = await self._load(service, cache, writer, chain, entries) if loads else 0
+            loaded = await self._load(service, cache, writer, chain, entries, end) if loads else 0
             service.load_ns = service.clock_ns() - started_ns
             self._account(service, cache, chain, len(entries), loaded)
-            await writer.submit(new)
+            for reservation in new:
+                await writer.submit(reservation)
         finally:
-            writer.abandon(new)
+            for reservation in new:
+                writer.abandon(reservation)
 
     def _account(self, service: Service, cache: Cache, chain: Chain, matched: int, loaded: int) -> None:
         cache.missed(chain.kinds()[matched:])
         self.counts.asked += len(chain.keys)
-        service.loaded_tokens = min(loaded * chain.block_tokens, chain.context_tokens)
+        service.loaded_tokens = chain.tokens_of(loaded)
         service.recomputed_tokens = chain.context_tokens - service.loaded_tokens
         shared_tokens = min(loaded, chain.shared) * chain.block_tokens
-        service.prefix_hit_bytes = shared_tokens * self._options.bytes_per_token
+        service.prefix_hit_bytes = self._options.kv.block(shared_tokens)
 
     def stored_reads(self, _request: Request) -> int:
         return 1
@@ -103,6 +109,8 @@ class PrefixModel:
         for _round in range(_ROUNDS_MAX):
             entries, last_on_its_way = _leading(cache, writer, chain.keys)
             if last_on_its_way is None:
+                last_on_its_way = self._ends.on_its_way(cache, writer, chain, len(entries))
+            if last_on_its_way is None:
                 return entries
             self.counts.waits += 1
             await writer.over(last_on_its_way)
@@ -112,20 +120,33 @@ class PrefixModel:
         return _leading(cache, writer, chain.keys)[0]
 
     async def _load(
-        self, service: Service, cache: Cache, writer: WriteBehind, chain: Chain, entries: list[Entry]
+        self,
+        service: Service,
+        cache: Cache,
+        writer: WriteBehind,
+        chain: Chain,
+        entries: list[Entry],
+        end: Entry | None,
     ) -> int:
-        """Load the matched blocks, each once; returns how many of them can be used."""
+        """Load the matched blocks, each once, and their end; returns how many blocks can be used."""
         kinds = chain.kinds()[: len(entries)]
+        ends = [] if end is None else [end]
         below = [entry.ref.key for entry in entries if entry.tier.name is Tier.STORAGE]
-        outcomes = await service.prefill(cache.load(entries, kinds))
+        ends_below = [entry.ref.key for entry in ends if entry.tier.name is Tier.STORAGE]
+        answers = await service.prefill(cache.load([*entries, *ends], [*kinds, *kinds[-1:] * len(ends)]))
+        outcomes, broken = answers[: len(entries)], Outcome.ERROR in answers[len(entries) :]
         errors = sum(outcome is not Outcome.HIT for outcome in outcomes)
         self.counts.loaded += len(entries) - errors
         self.counts.load_errors += errors
-        block_bytes = chain.block_tokens * self._options.bytes_per_token
+        block_bytes = self._options.kv.block(chain.block_tokens)
         service.reuse((len(entries) - errors) * block_bytes)
-        if errors:
+        service.read_bytes += 0 if broken else sum(entry.ref.nbytes for entry in ends)
+        if errors or broken:
             service.fail("block read")
         writer.promote(below)
+        writer.promote(ends_below)
+        if broken:
+            return 0
         # A block is of use only behind all those before it.
         return next((at for at, outcome in enumerate(outcomes) if outcome is not Outcome.HIT), len(outcomes))
 
@@ -143,21 +164,25 @@ class PrefixModel:
             admitted = [place for place in new if self._seen.note(keys[place]) >= self._options.admit_uses]
             self.counts.not_admitted += len(new) - len(admitted)
             new = admitted
-        nbytes = chain.block_tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.block(chain.block_tokens)
         return writer.reserve(
-            [keys[place] for place in new], [parents[place] for place in new], nbytes, service.fail
+            [keys[place] for place in new],
+            [parents[place] for place in new],
+            nbytes,
+            chain.block_tokens,
+            service.fail,
         )
 
     async def _read_chunk(self, service: Service, cache: Cache, chunk: SharedPrefix) -> None:
         """A retrieved chunk is an entry of its own, wherever it stands in the context."""
-        nbytes = chunk.tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.of(chunk.tokens)
         (outcome,) = await service.prefill(cache.get([chunk.key], [(Purpose.RAG, chunk.hit_type)]))
         if outcome is Outcome.HIT:
             service.reuse(nbytes)
         elif outcome is Outcome.ERROR:
             service.fail("rag read")
         else:
-            put = await service.prefill(cache.put([chunk.key], nbytes, Purpose.RAG))
+            put = await service.prefill(cache.put([chunk.key], nbytes, Purpose.RAG, tokens=chunk.tokens))
             if put.failure is not None:
                 service.fail(f"rag rebuild: {put.failure}")
 

@@ -17,7 +17,7 @@ class StreamModel(InTheOpen):
         self._options = options
 
     def plan(self, request: Request) -> list[PlannedOp]:
-        nbytes = request.context_tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.of(request.context_tokens)
         ops = [PlannedOp(Verb.WRITE, Purpose.PREFILL, request.key, nbytes)]
         reads = self._reads(request)
         if reads:
@@ -27,7 +27,7 @@ class StreamModel(InTheOpen):
     async def serve(self, service: Service, cache: Cache) -> None:
         """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         request = service.request
-        nbytes = request.context_tokens * self._options.bytes_per_token
+        nbytes = self._options.kv.of(request.context_tokens)
         service.only_prefills = self._options.prefill_only
         await serve_own(service, cache, nbytes, self._reads(request), cache.discard)
 
