@@ -3,13 +3,14 @@
 from kvspill.config import Config
 from kvspill.result.schema import Result
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.runner import make_plan
+from kvspill.run.trial import run_trial
 
 
 def simulated(**settings: object) -> Result:
     usual = {"num_users": 30, "duration": 200.0, "cpu_mem_gb": 0.0, "device_profile": "null"}
     config = Config.model_validate({**usual, **settings})
-    return run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True))
+    return run_trial(make_plan(config, simulated=True), Progress(quiet=True))
 
 
 def test_on_a_null_device_with_closed_arrivals_and_a_server_per_user_every_class_is_met_s11() -> None:

@@ -55,7 +55,7 @@ def _check_log(path: Path, trials: int) -> None:
         check_place(file, f"--log-ops {path}: its {file.name}")
 
 
-def run_command(config: Config, *, simulated: bool) -> int:
+def run_command(config: Config, *, simulated: bool, verbose: bool = False) -> int:
     """Run what the configuration asks for, write and print it; returns the exit code."""
     plan = prepare(config, simulated=simulated)
     progress, path = Progress(config.quiet), result_path(config)
@@ -68,7 +68,7 @@ def run_command(config: Config, *, simulated: bool) -> int:
         result = run_trials(plan, progress, _CLOSING_SECONDS_MAX)
         written, problems = keep_all(config, path, result)
         if not config.quiet:
-            print_summary(result, written, file=sys.stdout)
+            print_summary(result, written, file=sys.stdout, verbose=verbose or config.verbose)
     if problems:
         raise KvspillError("; ".join(problems))
     if interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):

@@ -219,6 +219,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     xlsx_output: PathText | None = opt(
         None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
     )
+    verbose: bool = opt(False, "print every section of the summary, not its one screen", group="output")
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
 

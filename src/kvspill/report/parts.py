@@ -22,9 +22,9 @@ def indent(text: Text, columns: int = 2) -> Part:
     return Padding(text, (0, 0, 0, columns), expand=False)
 
 
-def pairs(rows: Iterable[tuple[str, str]]) -> Part:
+def pairs(rows: Iterable[tuple[str, str]], width: int = 30) -> Part:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, min_width=30)
+    table.add_column(no_wrap=True, min_width=width)
     table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(Text(one_line(name)), Text(plain(value)))

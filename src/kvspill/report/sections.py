@@ -7,10 +7,11 @@ from rich.text import Text
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
-from kvspill.report.bottleneck import bottlenecks, breakdown_ms, verdict
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
+from kvspill.result.answer import in_memory
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
+from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
 from kvspill.result.cautions import counted
 from kvspill.result.io_model import io_model_rows
@@ -102,7 +103,7 @@ def _latency(result: Result) -> Iterator[Part]:
     if unfinished and result.statistics("queue_wait_completed_ms") is not None:
         yield indent(Text("The table is of completed requests only; this mean includes those still waiting."))
     if breakdown_ms(result) is not None:
-        yield indent(Text(verdict(result)))
+        yield indent(Text(bottleneck(result).sentence))
 
 
 def _assessment(result: Result) -> Iterator[Part]:
@@ -114,6 +115,8 @@ def _assessment(result: Result) -> Iterator[Part]:
             yield indent(Text(f"[FAIL] {failure}", style="bold red"))
         for criterion in health.criteria:
             yield indent(_criterion(criterion, result.simulated))
+    if in_memory(result):
+        yield indent(Text("The storage tier lies in memory: this is no verdict on a drive."))
     rows = [("NVMe Throughput", number(result.number("nvme_throughput"), " tok/s"))]
     for verb in ("read", "write"):
         bandwidth = result.number(f"tier_storage_{verb}_bandwidth_gbps")
@@ -170,7 +173,7 @@ def _tier_latencies(result: Result) -> Iterator[Part]:
             rows.append((text, f"device {number(device, ' ms')}, host {number(host, ' ms')}"))
             queue = result.number(f"{tier}_{verb}_queue_p95_ms")
             if tier == "storage" and queue:
-                rows.append(("  waiting for an I/O thread", f"queue {queue:,.2f} ms"))
+                rows.append(("  queueing at the device's depth", f"queue {queue:,.2f} ms"))
             rows.append(("", _entry_sizes(result, tier, verb)))
     yield pairs(rows or [("No operation completed in the window", "")])
 
@@ -253,7 +256,7 @@ def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
 
 def _bottlenecks(result: Result) -> Iterator[Part]:
     yield Text("\nPotential bottlenecks:", style="bold")
-    for line in bottlenecks(result):
+    for line in bottleneck(result).lines:
         yield indent(Text(f"- {line}"))
 
 

@@ -10,7 +10,7 @@ from kvspill.report.columns import PARAMETERS
 
 NOT_SETTINGS = frozenset(
     (
-        *("sources", "ignored_keys", "output", "xlsx_output", "log_ops", "quiet", "debug"),
+        *("sources", "ignored_keys", "output", "xlsx_output", "log_ops", "quiet", "verbose", "debug"),
         *("seed", "trials", "ranks", "cache_dir", "max_errors", "max_stall"),
     )
 )

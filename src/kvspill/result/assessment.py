@@ -35,15 +35,21 @@ LATENCY_LIMITS = (
 )
 
 
-def assess(measured: Measured, values: dict[str, Any], faults: Faults) -> StorageHealth:
+def assess(
+    measured: Measured, values: dict[str, Any], faults: Faults, in_memory: bool = False
+) -> StorageHealth:
     """The verdict of the chosen profile, with what stands behind it.
+
+    A storage tier whose directory lies in memory is no drive: its latencies are judged by no criterion.
 
     Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
     that judged other tiers than the storage alone. Where something failed, no criterion passes (S13): what
     failed is in no percentile, and a figure may be good because the large ones are missing.
     """
     profile = measured.settings.performance_profile
-    criteria = _throughput(measured, values) if profile == "throughput" else _latency(measured, values)
+    criteria = (
+        _throughput(measured, values) if profile == "throughput" else _latency(measured, values, in_memory)
+    )
     failures = _failures(faults)
     if failures:
         criteria = [row.model_copy(update={"passed": None}) if row.passed else row for row in criteria]
@@ -107,14 +113,15 @@ def _throughput(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
     ]
 
 
-def _latency(measured: Measured, values: dict[str, Any]) -> list[Criterion]:
+def _latency(measured: Measured, values: dict[str, Any], in_memory: bool) -> list[Criterion]:
     criteria = []
     for limit in LATENCY_LIMITS:
         tier = measured.tier(limit.tier) if limit.tier else None
         if limit.tier and tier is None:
             continue
         actual = values[limit.metric]
-        passed = None if actual is None else limit.holds(actual)
+        of_no_drive = in_memory and limit.tier == "storage"
+        passed = None if actual is None or of_no_drive else limit.holds(actual)
         modelled = measured.facts.simulated or (tier is not None and tier.modelled)
         criteria.append(
             Criterion(

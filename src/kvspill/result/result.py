@@ -18,6 +18,7 @@ from kvspill.outputs import write_whole
 from kvspill.records import NS_PER_SEC, QoS, RunFacts
 from kvspill.result.assessment import assess
 from kvspill.result.catalog import METRICS
+from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.command import command_of
 from kvspill.result.honesty import Ceiling, faults_of, honesty_block
 from kvspill.result.measured import Measured, Settings
@@ -68,7 +69,9 @@ def build_result(
     steady = SteadyState.model_validate(steady_state(columns, recorder.window_seconds, step_seconds))
     honesty = honesty_block(measured, probes, ceiling)
     faults = faults_of(measured, honesty)
-    health = assess(measured, values, faults)
+    given = list(warnings)
+    in_memory = any(item.code == MEMORY_DIRECTORY.code for item in given)
+    health = assess(measured, values, faults, in_memory)
     return Result(
         schema_version=SCHEMA_VERSION,
         kvspill_version=__version__,
@@ -83,7 +86,7 @@ def build_result(
         digest=facts.digest,
         config=config.model_dump(mode="json"),
         environment=None if environment is None else dict(environment),
-        warnings=cautions(measured, honesty, steady, warnings, trials),
+        warnings=cautions(measured, honesty, steady, given, trials),
         honesty=honesty,
         tiers=[_tier(tier) for tier in facts.tiers],
         workload=dict(facts.workload),

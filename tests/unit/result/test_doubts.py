@@ -7,7 +7,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import GIB, Eviction, Tier, TierFacts, Verb
 from kvspill.report.console import render_summary
-from kvspill.result.cautions import noted
+from kvspill.result.cautions import MEMORY_DIRECTORY, noted
 from kvspill.result.honesty import Ceiling
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, codes, empty_recorder, facts, filled_recorder, result, tier
@@ -82,6 +82,18 @@ def test_the_throughput_profile_never_passes_for_free_s10(target: float | None, 
     verdict = health(result(config=config))
     assert verdict["overall_status"] == status
     assert [row["metric"] for row in verdict["criteria"]] == ["avg_throughput_tokens_per_sec"]
+
+
+def test_a_directory_in_memory_gets_no_verdict_of_a_drive() -> None:
+    found = built(quick_recorder(), warnings=[MEMORY_DIRECTORY.of(path="/dev/shm")])
+    verdict = health(found.document())
+    assert verdict["overall_status"] == "NOT MEASURED"
+    storage = [row["passed"] for row in verdict["criteria"] if row["metric"].startswith("storage_")]
+    assert storage == [None, None]
+    assert "The storage tier lies in memory: this is no verdict on a drive." in render_summary(found)
+    short = render_summary(found, verbose=False)
+    assert "(in memory, not a drive)" in short.splitlines()[0]
+    assert "NOT MEASURED, the storage tier lies in memory" in short
 
 
 def test_failures_can_not_pass() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.records import GIB
-from kvspill.report.bottleneck import verdict as bottleneck_sentence
 from kvspill.report.columns import finite
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
+from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result, Statistics
 
 NONE = "not measured"
@@ -81,7 +81,7 @@ def _level(value: Any) -> str:
 
 def verdict(result: Result) -> str:
     """Where the time goes and how the storage was judged."""
-    text = f"{search_sentence(result)} {bottleneck_sentence(result)}".strip()
+    text = f"{search_sentence(result)} {bottleneck(result).sentence}".strip()
     health = result.summary.storage_health
     if health is not None:
         met = f"{health.passed_count} of {health.total_count} criteria met"

@@ -1,0 +1,146 @@
+"""The short summary, one screen: the verdict, the figures that carry it, what binds, what to do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from kvspill.records import MIB
+from kvspill.report.parts import Part, duration, grid, indent, number, pairs, share
+from kvspill.result.answer import Answer, Status, answer, in_memory
+from kvspill.result.assessment import FAIL, PASS
+from kvspill.result.cautions import SIMULATED, counted
+from kvspill.result.schema import Caution, QosClass, Result, StorageHealth
+
+_STYLES = {
+    Status.YES: "bold green",
+    Status.FOUND: "bold green",
+    Status.NO: "bold red",
+    Status.INVALID: "bold red",
+    Status.UNDECIDED: "bold yellow",
+}
+_NAMES_WIDTH = 18
+_GRAVE_MAX = 3
+"""Grave warnings shown in full; the others are counted."""
+
+
+def short_summary(result: Result) -> Iterator[Part]:
+    """The whole of it, but for the files."""
+    found = answer(result)
+    yield Text(found.verdict, style=_STYLES[found.status])
+    yield Text(_how(result))
+    yield Text("")
+    yield from _targets(result)
+    yield pairs(_figures(result), _NAMES_WIDTH)
+    if result.requests_completed:
+        yield Text("")
+        yield Text(f"What binds: {found.because}")
+        yield Text(f"What would help: {found.helps}")
+    yield from _warnings(found)
+    yield Text("")
+
+
+def _how(result: Result) -> str:
+    """Which load the figures are of."""
+    config = result.config
+    dirs = config.get("cache_dir")
+    place = f" on {', '.join(dirs)}" if dirs and not result.simulated else ""
+    kind = "Simulated" if result.simulated else "Measured"
+    return (
+        f"{kind} for {result.window.measured_seconds:,.0f} s{place}: {config.get('arrival')} arrivals, "
+        f"generation {config.get('generation_mode')}, seed {result.seed}."
+    )
+
+
+def _targets(result: Result) -> Iterator[Part]:
+    """The service classes against their targets: those that were searched for, or their own (S11)."""
+    promise = result.autoscaling_stats[-1].get("slo") if result.autoscaling_stats else None
+    if promise is not None:
+        what = f"{promise['latency']}, p{promise['percentile']:g}"
+        rows = [_promise_row(name, entry) for name, entry in promise["classes"].items()]
+    else:
+        what = "added by queue + storage, p95"
+        entries = result.summary.qos_metrics.items()
+        rows = [_class_row(name, entry) for name, entry in entries if _seen(entry)]
+    if rows:
+        yield grid(("class", what, "target", "requests", "verdict"), rows)
+        yield Text("")
+
+
+def _promise_row(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+    times = (duration(entry["actual_ms"]), duration(entry["target_ms"]))
+    return (name, *times, f"{entry['requests']:,}", str(entry["verdict"]))
+
+
+def _seen(entry: QosClass) -> bool:
+    return bool(entry.total_requests or entry.unfinished_requests)
+
+
+def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
+    sla = entry.sla
+    if sla is None:
+        return (name, "-", "-", "0", "no verdict")
+    times = (duration(sla.added_p95_ms), duration(sla.target_p95_ms))
+    return (name, *times, f"{entry.total_requests:,}", sla.verdict)
+
+
+def _figures(result: Result) -> Iterator[tuple[str, str]]:
+    requests = result.honesty.requests
+    counts = f"{result.requests_completed:,} completed, {requests.unfinished:,} unfinished"
+    yield "Requests", counts + (f", {requests.failed:,} failed" if requests.failed else "")
+    rate = number(result.number("requests_per_second"), " requests/s")
+    yield "Throughput", f"{number(result.number('avg_throughput_tokens_per_sec'), ' tok/s')}, {rate}"
+    for title, name in (("End-to-end", "end_to_end_latency_ms"), ("TTFT", "ttft_ms"), ("TPOT", "tpot_ms")):
+        statistics = result.statistics(name)
+        if statistics is not None:
+            yield title, f"p50 {duration(statistics['p50'])}, p95 {duration(statistics['p95'])}"
+    yield from _storage(result)
+    rate_of_hits = result.number("cache_hit_rate")
+    if rate_of_hits is not None:
+        yield "Cache hit rate", share(rate_of_hits)
+    health = result.summary.storage_health
+    if health is not None:
+        failed = [criterion.name for criterion in health.criteria if criterion.passed is False]
+        why = f": not {', not '.join(failed)}" if failed else ""
+        yield "Storage assessment", f"{health.overall_status}{_judged_by(result, health)}{why}"
+
+
+def _judged_by(result: Result, health: StorageHealth) -> str:
+    if in_memory(result):
+        return ", the storage tier lies in memory"
+    if health.overall_status not in (PASS, FAIL):
+        return ""
+    return ", by device times alone" if health.performance_profile == "latency" else ", by throughput"
+
+
+def _storage(result: Result) -> Iterator[tuple[str, str]]:
+    """What the storage tier did, latencies beside the sizes that they are of (S15)."""
+    for verb in ("read", "write"):
+        p95_ms = result.number(f"storage_{verb}_p95_ms")
+        if p95_ms is None:
+            continue
+        bandwidth = number(result.number(f"tier_storage_{verb}_bandwidth_gbps"), " GiB/s")
+        sizes = [result.number(f"storage_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
+        middle, large = ("-" if size is None else f"{size / MIB:,.0f}" for size in sizes)
+        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries p50 {middle}, p95 {large} MiB"
+        yield f"Storage {verb}s", text
+
+
+def _warnings(found: Answer) -> Iterator[Part]:
+    # The verdict's own label says that nothing was measured.
+    grave = [item for item in found.grave if item.code != SIMULATED.code]
+    if not grave and not found.notes:
+        return
+    yield Text("")
+    for item in grave[:_GRAVE_MAX]:
+        yield Text(f"! {item.code} ({item.severity}): {item.message}")
+        yield indent(Text(f"-> {item.remedy}"), 4)
+    left = grave[_GRAVE_MAX:]
+    if left:
+        yield Text(f"! {counted(len(left), 'more grave warning')}: {_codes(left)}")
+    if found.notes:
+        yield Text(f"{counted(len(found.notes), 'note')}: {_codes(found.notes)}")
+
+
+def _codes(items: Sequence[Caution]) -> str:
+    return ", ".join(dict.fromkeys(item.code for item in items))

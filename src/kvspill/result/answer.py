@@ -1,0 +1,172 @@
+"""The answer of a run in a few words: the verdict, what binds, what would help. Every view reads it here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kvspill.result.assessment import FAIL, NO_TARGET, PASS
+from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
+from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, Severity, counted, kind_of
+from kvspill.result.ranking import faults_text
+from kvspill.result.schema import Caution, QosClass, Result
+
+
+class Status(StrEnum):
+    """Whether the targets were kept."""
+
+    YES = "yes"
+    NO = "no"
+    FOUND = "found"
+    """A search has its answer."""
+    UNDECIDED = "no verdict"
+    """Nothing was judged: no target, too few requests, or an overload."""
+    INVALID = "invalid"
+    """Something failed, or the run did not get to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a run answers."""
+
+    status: Status
+    verdict: str
+    """One line: yes, no or why neither."""
+    bottleneck: Bottleneck
+    grave: tuple[Caution, ...]
+    """Warnings that put the figures in doubt, the gravest first."""
+    notes: tuple[Caution, ...]
+    """Warnings that stand beside the figures."""
+
+    @property
+    def because(self) -> str:
+        """What binds, in one sentence."""
+        return self.bottleneck.sentence
+
+    @property
+    def helps(self) -> str:
+        """What would help, as an instruction."""
+        return self.bottleneck.helps
+
+
+def answer(result: Result) -> Answer:
+    """The answer of this result."""
+    status, text = _verdict(result)
+    label = _label(result)
+    grave = [item for item in result.warnings if kind_of(item.code).severity is not Severity.NOTE]
+    grave.sort(key=lambda item: kind_of(item.code).severity is not Severity.INVALID)
+    return Answer(
+        status=status,
+        verdict=f"{status.value.upper()}{label}: {text}",
+        bottleneck=bottleneck(result),
+        grave=tuple(grave),
+        notes=tuple(item for item in result.warnings if item not in grave),
+    )
+
+
+def in_memory(result: Result) -> bool:
+    """Whether the storage tier lay in memory: then nothing here is a verdict on a drive."""
+    return any(item.code == MEMORY_DIRECTORY.code for item in result.warnings)
+
+
+def users_text(result: Result) -> str:
+    """Who asked: "20 users of llama3.1-8b"."""
+    users = result.config.get("num_users") if result.window.users is None else result.window.users
+    return f"{counted(int(users or 0), 'user')} of {result.config.get('model')}"
+
+
+def _judged(result: Result) -> dict[str, QosClass]:
+    """Service classes that have a verdict (S11)."""
+    return {
+        name: entry
+        for name, entry in result.summary.qos_metrics.items()
+        if entry.sla is not None and entry.sla.met is not None
+    }
+
+
+def _label(result: Result) -> str:
+    """How the verdict must be called where it is not of a drive that was measured."""
+    if result.simulated:
+        return " (simulated)"
+    if in_memory(result):
+        return " (in memory, not a drive)"
+    return " (modelled tiers)" if result.honesty.modelled_tiers else ""
+
+
+def _verdict(result: Result) -> tuple[Status, str]:
+    faults = faults_text(result)
+    if faults is not None:
+        return Status.INVALID, f"the result is faulty and has no rank: {faults}."
+    if result.incomplete:
+        return Status.INVALID, f"the run did not get to its end ({result.interrupted})."
+    if not result.requests_completed:
+        return Status.UNDECIDED, "no request completed in the measured window."
+    if result.autoscaling_stats:
+        return _search(result)
+    health = result.summary.storage_health
+    if health is not None and health.performance_profile == "throughput":
+        return _throughput(result)
+    return _classes(result)
+
+
+def _search(result: Result) -> tuple[Status, str]:
+    """What a search for the load found."""
+    last = result.autoscaling_stats[-1]
+    level = last.get("users", last.get("trace_speedup"))
+    reason = str(last.get("reason", "")).rstrip(".")
+    if level is None or not last.get("concluded", True):
+        return Status.UNDECIDED, f"the search did not conclude. {reason}."
+    if "users" in last:
+        what = f"{counted(int(level), 'user')} of {result.config.get('model')}"
+    else:
+        what = f"{level:,g} times the trace's speed"
+    if last.get("target_met") is False:
+        return Status.NO, f"{reason}."
+    if last.get("target_met", True) is None:
+        return Status.UNDECIDED, f"the search ended at {what}. {reason.removeprefix('No verdict: ')}."
+    return Status.FOUND, f"{what}. {reason}."
+
+
+def _throughput(result: Result) -> tuple[Status, str]:
+    health = result.summary.storage_health
+    assert health is not None, "the caller looked"
+    rate = result.number("avg_throughput_tokens_per_sec") or 0.0
+    target = health.criteria[0].target if health.criteria else None
+    said = f"{users_text(result)} get {rate:,.0f} tok/s"
+    if health.overall_status == NO_TARGET or target is None:
+        return Status.UNDECIDED, f"{said}; without --min-tokens-per-sec there is no target."
+    verdicts = {PASS: Status.YES, FAIL: Status.NO}
+    return verdicts.get(health.overall_status, Status.UNDECIDED), f"{said}, the target is {target:,g} tok/s."
+
+
+def _classes(result: Result) -> tuple[Status, str]:
+    """By the service classes' latency targets (S11)."""
+    judged = _judged(result)
+    missed = missed_classes(result)
+    unjudged = list(_unjudged(result))
+    rest = f" (no verdict on {_and(unjudged)}: too few requests)" if unjudged else ""
+    if missed:
+        return Status.NO, f"{users_text(result)} miss the latency target of {_and(missed)}{rest}."
+    if judged and unjudged:
+        kept = f"{_and(list(judged))} within the target"
+        return Status.UNDECIDED, f"too few requests of {_and(unjudged)} for a verdict; {kept}."
+    if judged:
+        return Status.YES, f"{users_text(result)} keep every latency target."
+    if any(item.code == OVERLOAD.code for item in result.warnings):
+        load = result.honesty.offered_load.ratio or 0.0
+        return (
+            Status.UNDECIDED,
+            f"{users_text(result)} ask {load:,.1f} times what the servers could do without any storage.",
+        )
+    few = "no service class completed the 50 requests that a verdict needs"
+    return Status.UNDECIDED, f"{few} ({users_text(result)})."
+
+
+def _unjudged(result: Result) -> Iterator[str]:
+    """Classes that had requests, also where none was completed, and have no verdict."""
+    for name, entry in result.summary.qos_metrics.items():
+        if entry.unfinished_requests if entry.sla is None else entry.sla.met is None:
+            yield name
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -1,0 +1,231 @@
+"""What sets the pace of a run: one analysis, from which every sentence about causes is made."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kvspill.result.cautions import CAPACITY_BOUND, CLIENT_BOUND, CROWDED, MEMORY_DIRECTORY, OVERLOAD
+from kvspill.result.schema import Result
+
+PARTS = {
+    "queue_wait_completed_ms": "queue wait",
+    "storage_io_latency_ms": "storage I/O",
+    "generation_latency_ms": "generation",
+    "other_ms": "other",
+}
+_DOMINATES = 0.5
+_NOTABLE_OTHER = 0.05
+_TIERS = {"gpu": "GPU memory", "cpu": "DRAM", "storage": "storage"}
+
+
+class Binds(StrEnum):
+    """What sets the pace."""
+
+    NOTHING = "nothing"
+    """No request completed, or none took any time."""
+    LOAD = "load"
+    """More is asked than the servers could do on a device that takes no time (L2)."""
+    CLIENT = "client"
+    GENERATION = "generation"
+    MEMORY = "memory"
+    """A tier in memory, or a storage tier whose directory lies in memory."""
+    DEVICE = "device"
+    DEPTH = "depth"
+    """Entries wait for an I/O slot: more are asked at once than the device is given at once."""
+    ROOM = "room"
+    """Requests wait for room in a tier or for an allocation slot, not for a transfer."""
+
+
+STORAGE = (Binds.MEMORY, Binds.DEVICE, Binds.DEPTH, Binds.ROOM)
+"""Causes inside storage I/O."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """What binds, in words that don't contradict each other."""
+
+    binds: Binds
+    sentence: str
+    """One sentence: what sets the pace, and the figure that shows it."""
+    helps: str
+    """What would help, as an instruction."""
+    lines: tuple[str, ...]
+    """Potential bottlenecks, the largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What a server spends its time on."""
+
+    binds: Binds
+    clause: str
+    helps: str
+
+
+def breakdown_ms(result: Result) -> dict[str, float] | None:
+    """Mean of each part over completed requests; they add up to the mean end-to-end latency (S1)."""
+    found = {label: result.statistics(name) for name, label in PARTS.items()}
+    if result.statistics("end_to_end_latency_ms") is None:
+        return None
+    return {label: part["mean"] if part else 0.0 for label, part in found.items()}
+
+
+def bottleneck(result: Result) -> Bottleneck:
+    """What sets the pace of this run, or keeps it from its targets where it misses them."""
+    parts = breakdown_ms(result)
+    if parts is None:
+        text = "No request completed in the measured window."
+        return Bottleneck(Binds.NOTHING, text, "Give a longer --duration, or a lighter load.", (text,))
+    served_ms = parts["storage I/O"] + parts["generation"] + parts["other"]
+    # Where requests pile up, those that completed are the lucky ones: count the waiting, too (L3).
+    wait_ms = max((result.statistics("queue_wait_ms") or {}).get("mean", 0.0), parts["queue wait"])
+    if wait_ms + served_ms <= 0:
+        text = "Requests took no measurable time."
+        return Bottleneck(Binds.NOTHING, text, "Nothing needs help.", ("None stands out.",))
+    apart = _without_generation(result)
+    judged_ms = served_ms - (parts["generation"] if apart else 0.0)
+    waits = wait_ms > _DOMINATES * (wait_ms + judged_ms)
+    if apart and not waits:
+        service = _service(result, {**parts, "generation": 0.0}, judged_ms, "what is added to generation")
+    else:
+        service = _service(result, parts, served_ms, "a request's service time")
+    lines = tuple(_lines(result, parts, served_ms, wait_ms if waits else None, service))
+    text = f"{service.clause[:1].upper()}{service.clause[1:]}"
+    if waits:
+        whole = wait_ms / (wait_ms + served_ms)
+        text = f"Requests wait {_seconds(wait_ms)} for a server ({whole:.0%} of their time): {service.clause}"
+    load, codes = result.honesty.offered_load.ratio, {item.code for item in result.warnings}
+    if OVERLOAD.code not in codes or load is None:
+        return Bottleneck(service.binds, f"{text}.", service.helps, lines)
+    too_much = f"{load:,.1f} times what the servers could complete on a device without delay"
+    if service.binds is not Binds.GENERATION:
+        return Bottleneck(service.binds, f"{text}; the load is {too_much}.", service.helps, lines)
+    text = (
+        f"The load sets the pace: it is {too_much}, so requests wait {_seconds(wait_ms)} for a server, "
+        "whatever the storage."
+    )
+    helps = "Use fewer --num-users, or --arrival closed so that users wait for their answers."
+    return Bottleneck(Binds.LOAD, text, helps, lines)
+
+
+def missed_classes(result: Result) -> list[str]:
+    """Service classes that missed their target (S11)."""
+    classes = result.summary.qos_metrics.items()
+    return [name for name, entry in classes if entry.sla is not None and entry.sla.met is False]
+
+
+def _without_generation(result: Result) -> bool:
+    """Whether a target was missed or searched for that generation does not count for (S11)."""
+    if result.autoscaling_stats:
+        return result.config.get("slo_latency") != "end-to-end"
+    return bool(missed_classes(result))
+
+
+def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: str) -> _Service:
+    """What the time is spent on, the wait in the queue apart."""
+    share = {label: part_ms / whole_ms if whole_ms else 0.0 for label, part_ms in parts.items()}
+    codes = {item.code for item in result.warnings}
+    if CLIENT_BOUND.code in codes or share["other"] > max(share["storage I/O"], share["generation"]):
+        what = "this program is near its own ceiling and sets the pace, not the device"
+        helps = "Use a faster client, a larger --io-size or fewer --num-users, and run it again."
+        return _Service(Binds.CLIENT, what, helps)
+    if share["storage I/O"] > share["generation"]:
+        return _storage(result, f"storage I/O takes {share['storage I/O']:.0%} of {whole}")
+    what = f"generation (simulated compute) takes {share['generation']:.0%} of {whole}"
+    helps = "A faster device would change little: more GPUs (a lower time per token, more --servers) would."
+    return _Service(Binds.GENERATION, what, helps)
+
+
+def _storage(result: Result, whole: str) -> _Service:
+    """Storage I/O sets the pace: which tier, and what in it."""
+    busy_ms = {tier.tier: _busy_ms(result, tier.tier) for tier in result.tiers}
+    inside_ms, calls_ms = sum(busy_ms.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
+    crowded = CROWDED.code in {item.code for item in result.warnings}
+    if not inside_ms or crowded or inside_ms < _DOMINATES * calls_ms:
+        what = f"{whole}, mostly waiting for room in a tier or for an allocation slot"
+        return _Service(
+            Binds.ROOM,
+            what,
+            "Raise --storage-capacity-gb or --max-concurrent-allocs, or use fewer --servers.",
+        )
+    slowest = max(busy_ms, key=lambda name: busy_ms[name])
+    in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
+    if slowest != "storage":
+        what = f"{whole}, {in_tier}"
+        return _Service(Binds.MEMORY, what, "Use faster memory, smaller entries or fewer --num-users.")
+    if MEMORY_DIRECTORY.code in {item.code for item in result.warnings}:
+        what = f"{whole}, {in_tier}, whose directory lies in memory"
+        return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
+    return _device(result, f"{whole}, {in_tier}")
+
+
+def _device(result: Result, what: str) -> _Service:
+    """The storage tier sets the pace: the device, the depth that it is given, or our own time."""
+    parts_ms = {part: _busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
+    largest = max(parts_ms, key=lambda part: parts_ms[part])
+    share = parts_ms[largest] / (sum(parts_ms.values()) or 1.0)
+    if largest == "queue":
+        slots = result.config.get("io_threads")
+        text = f"{what}, and {share:.0%} of that is queueing at the device's depth ({slots} I/O slots)"
+        helps = "Use a faster device or fewer --num-users; more --io-threads if the device has room for more."
+        return _Service(Binds.DEPTH, text, helps)
+    if largest == "host":
+        text = f"{what}, and {share:.0%} of that is this program's own time, not the device's"
+        return _Service(Binds.CLIENT, text, "Use a faster client or larger --io-size, and run it again.")
+    text = f"{what}, and {share:.0%} of that is the device's own time"
+    more = "more DRAM in front of it (--cpu-mem-gb)" if _may_take_dram(result) else "smaller entries"
+    return _Service(Binds.DEVICE, text, f"Use a faster device, {more}, or fewer --num-users.")
+
+
+def _may_take_dram(result: Result) -> bool:
+    """Whether entries could have been read from memory instead."""
+    return bool(result.number("storage_read_ops"))
+
+
+def _busy_ms(result: Result, tier: str, part: str = "") -> float:
+    """Time of all reads and writes of a tier together."""
+    return sum(
+        (result.number(f"{tier}_{verb}_ops") or 0) * (result.number(f"{tier}_{verb}{part}_mean_ms") or 0.0)
+        for verb in ("read", "write")
+    )
+
+
+def _lines(
+    result: Result, parts: dict[str, float], served_ms: float, wait_ms: float | None, service: _Service
+) -> list[str]:
+    found = []
+    if wait_ms is not None:
+        found.append(f"Queue wait dominates (~{wait_ms / 1000:.2f}s mean).")
+    if parts["storage I/O"] > _DOMINATES * served_ms:
+        found.append(
+            f"Storage I/O dominates service (~{parts['storage I/O'] / 1000:.2f}s of "
+            f"{served_ms / 1000:.2f}s mean); {_inside_storage(result)}"
+        )
+    elif parts["generation"] > _DOMINATES * served_ms:
+        found.append(f"Generation dominates service (~{parts['generation'] / 1000:.2f}s mean).")
+    if parts["other"] > _NOTABLE_OTHER * served_ms:
+        found.append(f"The client itself takes {parts['other'] / 1000:.3f}s of each request.")
+    if missed_classes(result) and service.binds in STORAGE:
+        found.append(f"Latency targets are missed because {service.clause}.")
+    if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
+        found.append("Capacity: entries are dropped from the last tier for lack of space.")
+    if service.binds is Binds.CLIENT:
+        found.append("Client: this program is near its own ceiling.")
+    return found or ["None stands out."]
+
+
+def _inside_storage(result: Result) -> str:
+    """What a read on the storage tier spends its time on."""
+    total_ms = result.number("storage_read_mean_ms")
+    if total_ms is None:
+        return "no reads on the storage tier."
+    if not total_ms:
+        return "its reads took no measurable time."
+    device, queue = (
+        (result.number(f"storage_read_{part}_mean_ms") or 0.0) / total_ms for part in ("device", "queue")
+    )
+    waiting = f", {queue:.0%} queueing at its depth" if round(queue, 2) else ""
+    return f"a storage read is {device:.0%} device time{waiting}."
+
+
+def _seconds(value_ms: float) -> str:
+    return f"{value_ms / 1000:,.1f} s" if value_ms >= 1000 else f"{value_ms:,.1f} ms"

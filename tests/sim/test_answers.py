@@ -1,0 +1,136 @@
+"""The answer over many simulated loads: one cause, said alike everywhere, and never one that took no time."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kvspill.report.console import render_summary
+from kvspill.result.answer import Status, answer
+from kvspill.result.bottleneck import STORAGE, Binds
+from kvspill.result.schema import Result
+from sim.test_service_classes import simulated
+
+LOADS: dict[str, tuple[dict[str, Any], Status, Binds]] = {
+    "overloaded": ({"arrival": "open", "num_users": 20, "duration": 60}, Status.UNDECIDED, Binds.LOAD),
+    "idle": (
+        {"arrival": "closed", "num_users": 4, "model": "tiny-1b", "device_profile": "nvme-gen5"},
+        Status.YES,
+        Binds.GENERATION,
+    ),
+    "null device": ({"arrival": "closed"}, Status.YES, Binds.GENERATION),
+    "slow device": (
+        {
+            "arrival": "closed",
+            "num_users": 60,
+            "device_profile": "sata-ssd",
+            "io_threads": 1000,
+            "duration": 900,
+        },
+        Status.NO,
+        Binds.DEVICE,
+    ),
+    "more at once than slots": (
+        {"arrival": "closed", "num_users": 100, "device_profile": "sata-ssd", "duration": 700},
+        Status.NO,
+        Binds.DEPTH,
+    ),
+    "DRAM alone": (
+        {"arrival": "closed", "storage_tier": "off", "cpu_mem_gb": 64, "device_profile": "nvme-gen4"},
+        Status.NO,
+        Binds.MEMORY,
+    ),
+    "few servers": (
+        {"arrival": "closed", "num_users": 40, "servers": 4, "duration": 400},
+        Status.NO,
+        Binds.GENERATION,
+    ),
+    "one allocation at a time": (
+        {
+            "arrival": "closed",
+            "num_users": 60,
+            "max_concurrent_allocs": 1,
+            "device_profile": "nvme-gen4",
+            "generation_mode": "none",
+        },
+        Status.NO,
+        Binds.ROOM,
+    ),
+    "open, storage too slow": (
+        {"arrival": "open", "num_users": 20, "generation_mode": "none", "device_profile": "nvme-gen4"},
+        Status.NO,
+        Binds.DEVICE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_the_cause_is_the_one_that_was_made(name: str) -> None:
+    load, status, binds = LOADS[name]
+    found = answer(simulated(**load))
+    assert (found.status, found.bottleneck.binds) == (status, binds), found
+
+
+def contradictions(result: Result) -> list[str]:
+    """Sentences of one output that can't both be true."""
+    found = answer(result)
+    short, verbose = (" ".join(render_summary(result, verbose=long).split()) for long in (False, True))
+    wrong = [
+        f"not in the {name} form"
+        for name, text in (("short", short), ("verbose", verbose))
+        if result.requests_completed and found.because not in text
+    ]
+    everything = f"{short} {verbose}"
+    of_storage = found.bottleneck.binds in STORAGE
+    for claim in ("A faster device would change little", "whatever the storage", "pace, not the device"):
+        if of_storage and claim in everything:
+            wrong.append(f"storage binds, yet: {claim}")
+    for claim in ("Use a faster device", "missed because storage", "the device's own time"):
+        if not of_storage and claim in everything:
+            wrong.append(f"{found.bottleneck.binds} binds, yet: {claim}")
+    if ("Queue wait dominates" in verbose) != (" for a server" in found.because):
+        wrong.append("the queue dominates in one sentence only")
+    if len(set(re.findall(r"(\w+) sets the pace", everything))) > 1:
+        wrong.append("two things set the pace")
+    missed = "missed" in short.split("Requests ")[0]
+    if not result.autoscaling_stats and missed != (found.status is Status.NO):
+        wrong.append(f"{found.verdict} beside the table of classes")
+    if result.config["device_profile"] == "null" and of_storage:
+        wrong.append("a device without delay binds")
+    return wrong
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    num_users=st.sampled_from((1, 3, 12)),
+    arrival=st.sampled_from(("open", "closed")),
+    servers=st.sampled_from((None, 2)),
+    generation_mode=st.sampled_from(("none", "fast", "realistic")),
+    device_profile=st.sampled_from(("null", "sata-ssd", "nvme-gen4", "nvme-gen5")),
+    cpu_mem_gb=st.sampled_from((0.0, 2.0, 64.0)),
+    model=st.sampled_from(("tiny-1b", "llama3.1-8b")),
+    io_model=st.sampled_from(("mlperf", "prefix", "stream")),
+    storage_tier=st.sampled_from(("on", "on", "off")),
+    seed=st.integers(0, 5),
+)
+def test_no_two_sentences_of_an_output_contradict_each_other(**load: Any) -> None:
+    if load["storage_tier"] == "off":
+        load["cpu_mem_gb"] = 64.0
+    assert contradictions(simulated(**load, duration=40.0)) == []
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_no_sentence_contradicts_another_where_the_cause_is_known(name: str) -> None:
+    assert contradictions(simulated(**LOADS[name][0])) == []
+
+
+def test_a_search_is_answered_by_what_it_found() -> None:
+    search = {"enable_autoscaling": True, "autoscaler_mode": "slo", "slo_target_ms": 9000, "max_users": 24}
+    found = simulated(num_users=24, duration=900, device_profile="nvme-gen4", **search)
+    result = answer(found)
+    assert result.status is Status.FOUND
+    assert result.verdict.startswith("FOUND (simulated): 24 users of llama3.1-8b. The highest load allowed")
+    assert result.bottleneck.binds is Binds.DEVICE
+    assert contradictions(found) == []

@@ -1,0 +1,111 @@
+"""The answer of a run: a verdict in words, one cause, and the warnings by how grave they are."""
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.records import QoS
+from kvspill.result.answer import Status, answer
+from kvspill.result.bottleneck import Binds
+from kvspill.result.cautions import MEMORY_DIRECTORY
+from kvspill.result.honesty import Ceiling
+from kvspill.result.schema import Result
+from unit.measure.rows import ns, op, request
+from unit.result.sample import built, empty_recorder, facts, filled_recorder
+
+
+def many(storage: float = 0.01, qos: QoS = QoS.INTERACTIVE, count: int = 60, **given: object) -> Result:
+    """Requests of one class, each with that many seconds of storage I/O."""
+    recorder = empty_recorder()
+    for number in range(count):
+        at = 11 + number / 10
+        recorder.request(request(at + storage, intended=at, storage=storage, qos=qos, tokens=10))
+        recorder.op(op(at + storage, started=at, nbytes=1 << 20))
+        recorder.cache_call(ns(at), ns(at + storage))
+    return built(recorder, **given)  # type: ignore[arg-type]
+
+
+def test_every_class_within_its_target_is_a_yes_s11() -> None:
+    found = answer(many(config=Config(num_users=10)))
+    assert found.verdict == "YES: 10 users of llama3.1-8b keep every latency target."
+    assert found.status is Status.YES
+
+
+def test_a_class_beyond_its_target_is_a_no_and_named_s11() -> None:
+    found = answer(many(storage=0.08, config=Config(num_users=10)))
+    assert found.verdict == "NO: 10 users of llama3.1-8b miss the latency target of interactive."
+    assert found.bottleneck.binds is Binds.DEVICE
+    assert "100% of that is the device's own time" in found.because
+    assert found.helps.startswith("Use a faster device")
+
+
+def test_too_few_requests_have_no_verdict_s11() -> None:
+    found = answer(many(count=49))
+    assert found.status is Status.UNDECIDED
+    assert "no service class completed the 50 requests that a verdict needs" in found.verdict
+
+
+def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
+    run = facts(unfinished_ages_ns=(ns(0.01),), unfinished_qos=(QoS.BATCH,))
+    found = answer(many(run=run, config=Config(num_users=10)))
+    said = "NO VERDICT: too few requests of batch for a verdict; interactive within the target."
+    assert found.verdict == said
+
+
+def test_the_throughput_profile_is_judged_by_its_own_target_s10() -> None:
+    def verdict(target: float | None) -> tuple[Status, str]:
+        config = Config(performance_profile="throughput", min_tokens_per_sec=target, num_users=2)
+        found = answer(built(config=config))
+        return found.status, found.verdict
+
+    assert verdict(39) == (
+        Status.YES,
+        "YES: 2 users of llama3.1-8b get 40 tok/s, the target is 39 tok/s.",
+    )
+    assert verdict(41)[0] is Status.NO
+    assert verdict(None)[0] is Status.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (built(run=facts(interrupted="stopped by SIGINT")), "INVALID: the run did not get to its end"),
+        (built(empty_recorder()), "NO VERDICT: no request completed in the measured window."),
+        (many(run=facts(simulated=True)), "YES (simulated): "),
+        (many(warnings=[MEMORY_DIRECTORY.of(path="/dev/shm")]), "YES (in memory, not a drive): "),
+    ],
+)
+def test_a_verdict_says_what_it_is_of(result: Result, said: str) -> None:
+    assert answer(result).verdict.startswith(said)
+
+
+def test_a_fault_is_never_a_yes_s13() -> None:
+    recorder = filled_recorder()
+    recorder.op(op(13, error="EIO"))
+    found = answer(built(recorder))
+    assert found.verdict == "INVALID: the result is faulty and has no rank: 1 storage read EIO."
+
+
+def test_where_this_program_is_the_limit_no_word_blames_the_device() -> None:
+    busy = Ceiling(requests_per_sec=6.0, operations_per_sec=6.0, gib_per_sec=10.0)
+    found = answer(many(storage=0.08, ceiling=busy))
+    assert found.bottleneck.binds is Binds.CLIENT
+    assert "this program" in found.because.lower()
+    assert "faster device" not in found.helps
+
+
+def test_warnings_stand_by_their_severity() -> None:
+    found = answer(many(run=facts(interrupted="x"), warnings=[MEMORY_DIRECTORY.of(path="/dev/shm")]))
+    assert [item.code for item in found.grave] == ["incomplete", "memory_directory"]
+    assert "few_trials" in [item.code for item in found.notes]
+
+
+def test_a_search_that_did_not_conclude_has_no_answer() -> None:
+    step = {
+        "mode": "slo",
+        "users": None,
+        "reason": "Not concluded: nothing was measured.",
+        "concluded": False,
+    }
+    found = answer(built(autoscaling=[step]))
+    assert found.status is Status.UNDECIDED
+    assert "the search did not conclude" in found.verdict
