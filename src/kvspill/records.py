@@ -158,6 +158,8 @@ class Completion:
     error: str | None = None
     """None, or the kind of failure: an errno name such as ENOSPC, "short_read", "torn", "cancelled"…"""
     detail: str = ""
+    sync_ns: int = 0
+    """The part of device_ns that making a write durable took."""
 
     @property
     def total_ns(self) -> int:

@@ -354,3 +354,19 @@ def test_options_that_cannot_work_are_refused_by_the_name_of_their_flag(
 ) -> None:
     with pytest.raises(UsageError, match=flag):
         FilesBackend([tmp_path], FilesOptions(**options))
+
+
+@pytest.mark.parametrize(("sync", "some"), [("data", True), ("none", False)])
+def test_the_span_of_a_sync_is_part_of_the_device_time_and_known_apart(
+    tmp_path: Path, sync: str, some: bool
+) -> None:
+    async def scenario(files: FilesBackend) -> None:
+        ref = ObjectRef("k", 1, 5 * MIB)
+        (written,) = await files.write([WriteItem(ref)])
+        (found,) = await files.read([ref])
+        assert written.error is None
+        assert (written.sync_ns > 0) is some
+        assert written.sync_ns <= written.device_ns <= written.total_ns
+        assert found.sync_ns == 0
+
+    run(backend(tmp_path, sync=sync, direct="on"), scenario)

@@ -88,6 +88,8 @@ class Lane:
     latencies: Latencies = field(init=False)
     demotion_latencies: Latencies = field(init=False)
     pieces: Histogram = field(default_factory=Histogram)
+    syncs: Histogram = field(default_factory=Histogram)
+    """Time that it took to make a write durable; a part of its time in the device."""
     entry_bytes: Histogram = field(default_factory=Histogram)
     """Sizes of the entries whose latencies these are (S15)."""
 
@@ -119,6 +121,8 @@ class Lane:
             completion.device_ns,
         )
         self.latencies.record(*times_ns, count)
+        if completion.sync_ns:
+            self.syncs.record_all((completion.sync_ns,) * count)
         if purpose is Purpose.DEMOTION:
             self.demotion_latencies.record(*times_ns, count)
 

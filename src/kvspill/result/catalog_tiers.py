@@ -49,6 +49,11 @@ def _piece_latency(m: Measured, tier: str, verb: str, stat: str) -> Value:
     return _statistic(m, lane.pieces if lane else None, stat)
 
 
+def _sync_latency(m: Measured, stat: str) -> Value:
+    lane = m.lane("storage", "write")
+    return _statistic(m, lane.syncs if lane else None, stat)
+
+
 def _demotion_latency(m: Measured, tier: str, verb: str, component: str, stat: str) -> Value:
     lane = m.lane(tier, verb)
     name = component.removeprefix("_") or "total"
@@ -266,6 +271,18 @@ TIERS = (
             column(34, "GPU Read P95 (ms)", "gpu_read_p95_ms"),
             headline(8, "Storage read in the device, p95", "storage_read_device_p95_ms"),
         ),
+    ),
+    Metric(
+        "storage_write_sync_{stat}_ms",
+        "ms",
+        "per entry written: the time inside the fdatasync that ends it (--sync data, or without O_DIRECT)",
+        "What the device takes to make a write durable; the MLPerf harness's own program calls this span its "
+        "device write latency.",
+        "A part of storage_write_device_*, not on top of it; absent without a sync.",
+        _sync_latency,
+        "cache_stats",
+        better="lower",
+        about=(Area.STORAGE,),
     ),
     Metric(
         "{tier}_{verb}_entry_{size}_bytes",

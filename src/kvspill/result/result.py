@@ -179,6 +179,7 @@ def _histograms(recorder: Recorder) -> dict[str, EncodedHistogram]:
             found[f"{name}_{component}"] = lane.latencies.component(component)
             found[f"demotion_{name}_{component}"] = lane.demotion_latencies.component(component)
         found[f"piece_{name}"] = lane.pieces
+        found[f"{name}_sync"] = lane.syncs
     encoded = {name: histogram.to_dict() for name, histogram in found.items()}
     return {name: EncodedHistogram(**item) for name, item in encoded.items() if item is not None}
 

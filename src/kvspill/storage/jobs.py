@@ -95,12 +95,12 @@ def errno_name(number: int) -> str:
 class SpanJob(Job):
     """A job whose pieces are those of a span."""
 
-    __slots__ = ("extra_device_ns", "failures", "span")
+    __slots__ = ("failures", "span", "sync_ns")
 
     def __init__(self, span: Span):
         super().__init__()
         self.span = span
-        self.extra_device_ns = 0
+        self.sync_ns = 0
         self.failures: list[str] = []
 
     def helpers(self) -> int:
@@ -134,7 +134,14 @@ class SpanJob(Job):
         if verdict is not None:
             self.fail(verdict, f"{len(self.failures)} of {self.span.piece_count} pieces failed verification")
         pieces = done_pieces(self.span.log)
-        device_ns = pieces.union_ns() + self.extra_device_ns
+        device_ns = pieces.union_ns() + self.sync_ns
         return Completion(
-            self.submitted_ns, self.started_ns, finished_ns, device_ns, pieces, self.error, self.detail
+            self.submitted_ns,
+            self.started_ns,
+            finished_ns,
+            device_ns,
+            pieces,
+            self.error,
+            self.detail,
+            self.sync_ns,
         )

@@ -145,7 +145,7 @@ class WriteJob(FileJob):
         if self.site.sync or self.site.access.drop_cache:
             start_ns = time.monotonic_ns()
             os.fdatasync(self.fd)
-            self.extra_device_ns = time.monotonic_ns() - start_ns
+            self.sync_ns = time.monotonic_ns() - start_ns
         self.drop_pages()
 
 
