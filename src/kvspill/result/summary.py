@@ -12,6 +12,8 @@ from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.schema import QosClass, Sla, StorageHealth, Summary
 
+_SUMMED = ("avg_throughput_tokens_per_sec", "storage_throughput_tokens_per_sec")
+"""Figures of the summary itself that the MLPerf harness adds up over ranks."""
 _LATE_SHARE = 0.05
 """A P95 is held where no larger share of the requests is above it."""
 
@@ -25,9 +27,14 @@ def summary_block(
 ) -> Summary:
     """Metrics by their block, with the sections that have a shape of their own.
 
-    Readers take maxima and sums over cache_stats: what was not measured is not there (S14).
+    Readers take maxima and sums over cache_stats and the throughputs: what was not measured is not there
+    (S14).
     """
-    in_summary = {name: item["value"] for name, item in metrics.items() if item["block"] == "summary"}
+    in_summary = {
+        name: item["value"]
+        for name, item in metrics.items()
+        if item["block"] == "summary" and (item["value"] is not None or name not in _SUMMED)
+    }
     in_cache = {
         name: item["value"]
         for name, item in metrics.items()
