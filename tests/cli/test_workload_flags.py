@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kvspill.cli.main import main
 
@@ -272,3 +273,17 @@ def test_a_flag_without_effect_is_said_on_the_console(
     line = "simulate --device-profile null --max-requests 20 --model tiny-1b --trace-speedup 2"
     assert main([*line.split(), "--output", str(tmp_path / "r.json")]) == 0
     assert "--trace-speedup 2 has no effect" in capsys.readouterr().out
+
+
+def test_print_config_shows_the_settings_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--print-config", "--num-users", "7"]) == 0
+    settings = yaml.safe_load(capsys.readouterr().out)
+    assert (settings["num_users"], settings["workload_preset"], settings["sync"]) == (7, "2025-11", "none")
+    closed = str(Path(__file__).parents[2] / "config.yaml")
+    assert main(["run", "--print-config", "--config", closed]) == 0
+    settings = yaml.safe_load(capsys.readouterr().out)
+    assert (settings["workload_preset"], settings["sync"]) == ("2026-02", "data")
+    assert not list(tmp_path.iterdir())

@@ -97,6 +97,7 @@ def config_parser(
     parser.add_argument(
         "--config", metavar="FILE", help="YAML file; flags and KVSPILL_* variables win over it"
     )
+    parser.add_argument("--print-config", action="store_true", help="print the settings as YAML and exit")
     parser.declared = usable_plugins()
     sections = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for name in flag_fields():
@@ -175,6 +176,16 @@ def asks_for_help(argv: Sequence[str]) -> str | None:
     return next((word for word in argv if word in ("-h", "--help", "--help-all")), None)
 
 
+def prints_config(argv: Sequence[str], config: Config) -> bool:
+    """Print the settings where that is asked for instead of a run."""
+    if "--print-config" not in argv:
+        return False
+    from kvspill.config.load import to_yaml
+
+    print(to_yaml(config), end="")
+    return True
+
+
 def parse_config(
     parser: Parser,
     argv: Sequence[str],
@@ -186,7 +197,8 @@ def parse_config(
     if unknown:
         raise UsageError(_unknown(parser, unknown))
     given = vars(namespace)
-    given.pop("help_all", None)
+    for name in ("help_all", "print_config"):
+        given.pop(name, None)
     config_file = given.pop("config", None)
     for flag, foreign in FOREIGN_FLAGS.items():
         noted = given.pop(flag[2:].replace("-", "_"), None)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
@@ -39,6 +39,8 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
         print(parser.format_help(), end="")
         return 0
     config = capped(parse_config(parser, argv, defaults=DEFAULTS))
+    if prints_config(argv, config):
+        return 0
     from kvspill.cli.measuring import run_command
 
     return run_command(config, simulated=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 
 DROP_IN = "kv-cache.py"
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
@@ -25,6 +25,8 @@ def main(argv: Sequence[str], prog: str = "kvspill run") -> int:
         print(parser.format_help(), end="")
         return 0
     config = parse_config(parser, argv)
+    if prints_config(argv, config):
+        return 0
     from kvspill.cli.measuring import run_command
 
     # Readers of the drop-in command's output look for its sections (S8).

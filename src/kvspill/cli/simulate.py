@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 
 SUMMARY = "Runs the same load in virtual time on modelled devices; nothing is read or written but the result."
 EXAMPLES = """\
@@ -24,6 +24,8 @@ def main(argv: Sequence[str], prog: str = "kvspill simulate") -> int:
         print(parser.format_help(), end="")
         return 0
     config = parse_config(parser, argv)
+    if prints_config(argv, config):
+        return 0
     from kvspill.cli.measuring import run_command
 
     return run_command(config, simulated=True)

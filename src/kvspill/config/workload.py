@@ -17,7 +17,7 @@ from kvspill.config.effects import (
     RECORDED_TURNS,
 )
 from kvspill.config.fields import Count, Group, PathText, PluginName, Positive, opt, yaml_only
-from kvspill.config.groups import Persona, Prefix, Qos, Rag, ShareGpt
+from kvspill.config.groups import PERSONA_PRESETS, Persona, Prefix, Qos, Rag, ShareGpt
 from kvspill.plugins import Kind
 
 
@@ -137,6 +137,12 @@ class WorkloadFields(Group):
             return None
         kind, _, path = self.trace.partition(":")
         return kind.lower(), path, "--trace"
+
+    @property
+    def persona_preset(self) -> str | None:
+        """The preset whose personas these are, however they were given; None where they are others."""
+        given = {name: persona.model_dump(mode="json") for name, persona in self.personas.items()}
+        return next((name for name, preset in PERSONA_PRESETS.items() if given == dict(preset)), None)
 
     @property
     def context_is_known(self) -> bool:

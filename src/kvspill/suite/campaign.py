@@ -168,7 +168,7 @@ def finish_submission(
                 put(one_line(f"{row.scenario.title}: {row.status.value}: {row.reason}"), out)
         put(f"\nResults and submission.json: {one_line(folder)}", out)
 
-    failed = len(trials) < len(manifest.rows) or bool(summary["faulty"])
+    failed = len(trials) < len(manifest.rows) or bool(summary["faulty"] or summary["mixed"])
     failed = failed or any(item.code == LEFT_BEHIND.code for (trial,) in trials for item in trial.warnings)
     return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
 

@@ -14,17 +14,28 @@ from kvspill.result.cautions import FEW_TRIALS, KINDS, Severity, Spoils, counted
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
+from kvspill.suite.mixture import mixture, workload_text
 
 SEED: Final = 42
 TRIALS_MIN: Final = 3
 
-_STRESS: Final = {"duration": 300.0, "gpu_mem_gb": 0.0, "generation_mode": "none", "seed": SEED}
+CLOSED_DIVISION: Final = {"workload_preset": "2026-02", "sync": "data"}
+"""What the closed division's workload is beside its options: the personas that the harness prints, and writes
+that end on the device."""
+_STRESS: Final = {
+    **CLOSED_DIVISION,
+    "duration": 300.0,
+    "gpu_mem_gb": 0.0,
+    "generation_mode": "none",
+    "seed": SEED,
+}
 _REALISTIC: Final = {
     "duration": 600.0,
     "gpu_mem_gb": 0.0,
     "generation_mode": "realistic",
     "performance_profile": "throughput",
     "seed": SEED,
+    "sync": CLOSED_DIVISION["sync"],
 }
 FREE_FIELDS: Final = frozenset(
     {
@@ -285,7 +296,8 @@ def _shown(value: Any) -> str:
 def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]) -> dict[str, Any]:
     """The whole submission as plain data."""
     faulty = faulty_trials(trials)
-    complete = [] if faulty else complete_trials(trials)
+    mixed = mixture(trials, FREE_FIELDS)
+    complete = [] if faulty or mixed else complete_trials(trials)
     found = deviations(option, config, trials)
     choice = metric_choice(config.cpu_mem_gb, option)
     digests = {result.digest for ranks in complete for result in ranks}
@@ -296,6 +308,8 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
         "division": "invalid" if not complete else "open" if found else "closed",
         "deviations": found,
         "faulty": faulty,
+        "mixed": mixed,
+        "workload": sorted({workload_text(result) for ranks in trials for result in ranks}),
         "allocs": allocs_text(option, config.max_concurrent_allocs),
         "trials": {
             "run": len(trials),
@@ -346,6 +360,12 @@ def render(summary: Mapping[str, Any]) -> str:
     lines += [f"deviation: {text}" for text in summary["deviations"]]
     if summary["faulty"]:
         lines.append("A submission with a faulty trial has no figures: find the cause and run it again.")
+    lines += [f"mixture: {text}" for text in summary["mixed"]]
+    if summary["mixed"]:
+        lines.append("Trials of different workloads have no figures together: run them all again.")
+    if summary["workload"]:
+        sync = summary["parameters"].get("sync")
+        lines.append(f"Workload: {', '.join(summary['workload'])}, --sync {sync}.")
     if summary["allocs"]:
         lines.append(summary["allocs"])
     trials = summary["trials"]

@@ -91,7 +91,7 @@ class SyntheticWorkload:
         return iter(())
 
     def facts(self) -> Mapping[str, Any]:
-        return {"kind": "synthetic"}
+        return {"kind": "synthetic", "personas": self._config.persona_preset or "own"}
 
     def _habits(self, chance: Callable[[], float]) -> _Habits:
         which, qos, context, generate, think = chance(), chance(), chance(), chance(), chance()

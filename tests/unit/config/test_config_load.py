@@ -60,10 +60,20 @@ def test_a_slip_in_a_variable_is_named_and_foreign_variables_are_left_alone() ->
     assert load_config({}, {"KVSPILL_HOME": "/opt"}) == Config()
 
 
-def test_the_shipped_file_holds_exactly_the_defaults() -> None:
+def test_the_shipped_file_holds_the_defaults_but_for_the_closed_divisions_workload() -> None:
     text = (ROOT / "config.yaml").read_text()
     assert text == default_yaml(), "run: python -m kvspill.cli.default_yaml > config.yaml"
-    assert load_config({}, {}, str(ROOT / "config.yaml")) == Config()
+    config = load_config({}, {}, str(ROOT / "config.yaml"))
+    closed = Config(workload_preset="2026-02", sync="data")
+    assert config.model_dump(exclude={"sources"}) == closed.model_dump(exclude={"sources"})
+    assert set(config.sources) == {"workload_preset", "sync"}
+    assert config.persona_preset == "2026-02"
+
+
+def test_nothing_reads_the_shipped_file_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    config = load_config({}, {})
+    assert (config.persona_preset, config.sync) == ("2025-11", "none")
 
 
 def test_the_shipped_file_leaves_max_requests_without_a_duration() -> None:
@@ -72,9 +82,9 @@ def test_the_shipped_file_leaves_max_requests_without_a_duration() -> None:
 
 
 def test_the_shipped_file_allows_another_preset() -> None:
-    flags = {"workload_preset": ("--workload-preset", "2026-02")}
+    flags = {"workload_preset": ("--workload-preset", "2025-11")}
     config = load_config(flags, {}, str(ROOT / "config.yaml"))
-    assert config.personas["coding"].context == (4096, 25000)
+    assert config.personas["coding"].context == (1024, 4096)
 
 
 def test_a_command_default_is_weaker_than_anything_given(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_a_submission_bounded_by_a_small_storage_budget_is_not_closed() -> None:
         model="tiny-1b", num_users=8, duration=60.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, storage_capacity_gb=1.0
     )
     bounded = measured(run_trials(make_plan(small, True), Progress(quiet=True)))
-    found = deviations(OPTIONS["1"], config("1", storage_capacity_gb=1.0), [[bounded]] * 3)
+    found = deviations(OPTIONS["1"], config("1", storage_capacity_gb=4.0), [[bounded]] * 3)
     assert any(text.startswith("trial 1: capacity_bound: ") for text in found)
     assert any(text.startswith("trial 3: capacity_bound: ") for text in found)
 
@@ -265,3 +265,41 @@ def test_a_warning_with_other_figures_in_each_trial_says_whose_it_shows(result: 
     trials = [[warned(result, ("unfinished", f"{count} requests"))] for count in (12, 15)]
     summary = summarize(OPTIONS["1"], config("1"), trials)
     assert summary["warnings"] == ["unfinished (trial 1, 2; figures of trial 1): 12 requests"]
+
+
+def of(result: Result, **changes: Any) -> Result:
+    """The result as one of another configuration."""
+    other = Config.model_validate(changes)
+    workload = {"kind": "synthetic", "personas": other.persona_preset or "own"}
+    return result.model_copy(update={"config": other.model_dump(mode="json"), "workload": workload})
+
+
+def test_trials_of_different_workloads_are_no_submission(result: Result) -> None:
+    closed, old = of(result, **OPTIONS["1"].settings), of(result, **{**OPTIONS["1"].settings, "sync": "none"})
+    summary = summarize(OPTIONS["1"], config("1"), [[closed], [old], [closed]])
+    assert summary["mixed"] == ["sync: data in trial 1, 3, none in trial 2"]
+    assert (summary["division"], summary["figures"]) == ("invalid", {})
+    assert "mixture: sync: data in trial 1, 3, none in trial 2\n" in render(summary)
+    personas = of(result, **{**OPTIONS["1"].settings, "workload_preset": "2025-11"})
+    summary = summarize(OPTIONS["1"], config("1"), [[closed, personas]] * 3)
+    assert (
+        summary["mixed"][0]
+        == "workload: personas 2026-02 in trial 1, 2, 3, personas 2025-11 in trial 1, 2, 3"
+    )
+
+
+def test_two_sets_of_own_personas_are_a_mixture_too(result: Result) -> None:
+    one, two = (of(result, personas={"chatbot": {"weight": weight}}) for weight in (2, 3))
+    assert summarize(OPTIONS["1"], config("1"), [[one], [two]])["mixed"] == [
+        "workload: personas own in trial 1, personas own in trial 2"
+    ]
+
+
+def test_ranks_with_seeds_and_directories_of_their_own_are_no_mixture(result: Result) -> None:
+    ranks = [
+        of(result, **{**OPTIONS["1"].settings, "seed": 42 + n, "cache_dir": [f"/c/rank_{n}"]}) for n in (0, 1)
+    ]
+    summary = summarize(OPTIONS["1"], config("1"), [ranks] * 3)
+    assert summary["mixed"] == []
+    assert summary["workload"] == ["personas 2026-02"]
+    assert "Workload: personas 2026-02, --sync data.\n" in render(summary)
