@@ -267,6 +267,10 @@ class Cache:
             tier.backend.cancel()
         await self._core.in_flight.over()
 
+    def in_flight(self, tier: Tier) -> int:
+        """Operations of a tier that are under way now."""
+        return self._core.in_flight.operations(tier)
+
     def unanswered(self) -> list[Unanswered]:
         """After `stop`: the operations that did not return, oldest first (S16)."""
         return self._core.in_flight.unanswered()

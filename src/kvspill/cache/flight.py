@@ -40,6 +40,10 @@ class InFlight:
         found = [*self._given_up, *(call.what for call in self._calls)]
         return sorted(found, key=lambda what: what.submitted_ns)
 
+    def operations(self, tier: Tier) -> int:
+        """How many operations of a tier are under way now, those included that wait for a thread."""
+        return sum(call.what.operations for call in self._calls if call.what.tier is tier)
+
     def begin(self, call: "_Call") -> None:
         self._calls.add(call)
         self._none.clear()

@@ -12,7 +12,11 @@ from kvspill.machine.processes import Counters, process_io
 
 SECTOR_BYTES = 512
 
-_DISK_FIELDS = {"reads": 3, "read_bytes": 5, "read_ms": 6, "writes": 7, "written_bytes": 9, "write_ms": 10}
+_DISK_FIELDS = {
+    **{"reads": 3, "read_bytes": 5, "read_ms": 6, "writes": 7, "written_bytes": 9, "write_ms": 10},
+    # How long the device had work, and the time of all its requests added up: their ratio is its queue.
+    **{"busy_ms": 12, "queue_ms": 13},
+}
 _NFS_FIELDS = {"read_bytes": 4, "written_bytes": 5}
 """Bytes that the client asked of the server, page cache and direct I/O together."""
 
@@ -55,7 +59,7 @@ class Probe:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         status = _fields(read_text(self._kernel.proc / "self" / "status"))
         return Snapshot(
-            block_device=self._disk_counters() if self._complete else None,
+            block_device=self.device_counters(),
             process_io=process_io("self", self._kernel),
             nfs=self._nfs_counters() if self._all_nfs else None,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
@@ -77,9 +81,12 @@ class Probe:
             "peak_resident_bytes": after.peak_resident_bytes,
         }
 
-    def _disk_counters(self) -> Counters | None:
+    def device_counters(self) -> Counters | None:
+        """What the kernel counted of the devices by now; None where it does not know all of them."""
+        if not self._complete:
+            return None
         text = read_text(self._kernel.proc / "diskstats")
-        rows = {fields[2]: fields for fields in map(str.split, (text or "").splitlines()) if len(fields) > 10}
+        rows = {fields[2]: fields for fields in map(str.split, (text or "").splitlines()) if len(fields) > 13}
         if any(name not in rows for name in self.devices):
             return None
         counters = {

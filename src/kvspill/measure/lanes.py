@@ -5,9 +5,11 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from kvspill.measure.heatmap import LatencyMap
 from kvspill.measure.histograms import Histogram
 from kvspill.records import Completion, Purpose, Tier, Verb
 
@@ -21,13 +23,15 @@ class Latencies:
     Only storage has I/O lanes to wait for, as many as were asked for. In memory the wait is for a thread of
     ours, which is host time (E11).
 
-    Times wait in one array, each with its count, and are divided into their components in bulk.
+    Times wait in one array, each with its count, and are divided into their components in bulk; a map that
+    is given gets the totals, each when it ended.
     """
 
-    __slots__ = ("_histograms", "_lanes", "_pending")
+    __slots__ = ("_histograms", "_lanes", "_map", "_pending")
 
-    def __init__(self, lanes: bool = True) -> None:
+    def __init__(self, lanes: bool = True, over_time: LatencyMap | None = None) -> None:
         self._lanes = lanes
+        self._map = over_time
         self._histograms = {name: Histogram() for name in COMPONENTS}
         self._pending = array("q")
 
@@ -55,6 +59,13 @@ class Latencies:
         }
         for name, histogram in self._histograms.items():
             histogram.record_array(np.repeat(values[name], counts))
+        if self._map is not None:
+            self._map.add(finished_ns, total_ns, counts)
+
+    def over_time(self) -> dict[str, Any] | None:
+        """The totals by the time they ended, where they are kept so and there are any."""
+        self._flush()
+        return None if self._map is None else self._map.to_dict()
 
     def component(self, name: str) -> Histogram:
         self._flush()
@@ -71,7 +82,10 @@ class Lane:
 
     tier: Tier
     verb: Verb
+    over_time: LatencyMap | None = None
+    """Where latencies are also kept by the time they ended."""
     column: str = ""
+    ops_column: str = ""
     ops: Counter[Purpose] = field(default_factory=Counter)
     nbytes: Counter[Purpose] = field(default_factory=Counter)
     """Logical bytes (C7) that moved inside the window (S4)."""
@@ -95,7 +109,8 @@ class Lane:
 
     def __post_init__(self) -> None:
         self.column = f"{self.tier.value}_{self.verb.value}_bytes"
-        self.latencies = Latencies(lanes=self.tier is Tier.STORAGE)
+        self.ops_column = f"{self.tier.value}_{self.verb.value}_ops"
+        self.latencies = Latencies(lanes=self.tier is Tier.STORAGE, over_time=self.over_time)
         self.demotion_latencies = Latencies(lanes=self.tier is Tier.STORAGE)
 
     @property

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from kvspill.measure.heatmap import LatencyMap
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.requests import RequestTally
@@ -46,8 +47,14 @@ class Recorder:
         self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()
         self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
         self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
-        self._lanes = {tier: {verb: Lane(tier, verb) for verb in Verb} for tier in Tier}
+        self.requests_over_time = LatencyMap(window_start_ns)
+        """End-to-end latencies by the time that requests completed."""
+        self._lanes = {tier: {verb: self._new_lane(tier, verb) for verb in Verb} for tier in Tier}
         self._latest_ns = window_start_ns
+
+    def _new_lane(self, tier: Tier, verb: Verb) -> Lane:
+        mapped = tier is Tier.STORAGE and verb is not Verb.DELETE
+        return Lane(tier, verb, LatencyMap(self.window_start_ns) if mapped else None)
 
     @property
     def window_seconds(self) -> float:
@@ -93,6 +100,8 @@ class Recorder:
             self._count_bytes(lane, record)
         if finished_inside:
             lane.complete(record.purpose, completion, record.nbytes, record.times)
+            if record.verb is not Verb.DELETE:
+                self.timeline.add(lane.ops_column, completion.finished_ns, record.times)
 
     def _at_the_end(self, lane: Lane, record: OpRecord) -> None:
         """Count what was in flight when the window ended, with the age that it had then (S16)."""
@@ -240,6 +249,7 @@ class Recorder:
             return
         if record.recomputed_tokens is not None:
             self.storage_ttft.record(record.storage_ttft_ns)
+        self.requests_over_time.record(record.finished_ns, record.end_to_end_ns)
         self.timeline.add("requests", record.finished_ns)
         self.timeline.add("tokens", record.finished_ns, record.generated_tokens)
 

@@ -28,6 +28,7 @@ from kvspill.result.schema import (
     Caution,
     EncodedHistogram,
     InFlight,
+    LatencyMap,
     MetricValue,
     Result,
     SteadyState,
@@ -101,6 +102,7 @@ def build_result(
         timeline=Timeline(interval_seconds=step_seconds, columns=columns),
         throughput_timeline=[tokens / step_seconds for tokens in columns.get("tokens", [])],
         histograms=_histograms(recorder),
+        latency_maps=_latency_maps(recorder),
     )
 
 
@@ -182,6 +184,13 @@ def _histograms(recorder: Recorder) -> dict[str, EncodedHistogram]:
         found[f"{name}_sync"] = lane.syncs
     encoded = {name: histogram.to_dict() for name, histogram in found.items()}
     return {name: EncodedHistogram(**item) for name, item in encoded.items() if item is not None}
+
+
+def _latency_maps(recorder: Recorder) -> dict[str, LatencyMap]:
+    """Every latency that is kept over time and has values."""
+    found = {f"{lane.tier.value}_{lane.verb.value}": lane.latencies.over_time() for lane in recorder.lanes()}
+    found["request_end_to_end"] = recorder.requests_over_time.to_dict()
+    return {name: LatencyMap(**item) for name, item in found.items() if item is not None}
 
 
 def result_text(result: Result) -> str:

@@ -304,6 +304,16 @@ class EncodedHistogram(Part):
     sum_ns: int = 0
 
 
+class LatencyMap(Part):
+    """How many values lay in each latency band in each step of the window."""
+
+    step_seconds: Number
+    edges_ms: list[Number]
+    """Where bands begin and end; what lies outside of 1 µs to 1000 s is in the outermost band."""
+    counts: list[list[int]]
+    """A row for each step, a number for each band."""
+
+
 class SetAside(Part):
     """A trial that is in no average."""
 
@@ -392,6 +402,8 @@ class Result(Part):
     timeline: Timeline
     throughput_timeline: list[Number] = []
     histograms: dict[str, EncodedHistogram] = Field(default_factory=dict)
+    latency_maps: dict[str, LatencyMap] = {}
+    """Latencies over time: storage_read and storage_write per entry, request_end_to_end."""
 
     def value(self, name: str) -> Value:
         """A metric's value; None where it was not measured or the file does not have it."""

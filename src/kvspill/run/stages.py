@@ -13,7 +13,7 @@ from kvspill.measure.tee import Tee
 from kvspill.measure.watch import WindowWatch
 from kvspill.records import Observer, RunFacts
 from kvspill.run.build import tier_facts
-from kvspill.run.loadwatch import watch_load
+from kvspill.run.loadwatch import DeviceWatch, watch_load
 from kvspill.serving.engine import Engine
 from kvspill.world import World
 
@@ -51,6 +51,7 @@ class Stage:
 
     recorder: Recorder
     watch: WindowWatch | None = None
+    device: DeviceWatch | None = None
     beside: list[asyncio.Future[None]] = field(default_factory=list)
     facts: RunFacts | None = None
     probes: dict[str, Any] | None = None
@@ -112,7 +113,9 @@ class Stages:
         if self._probe is not None:
             stage.watch = WindowWatch(self._world, self._probe, at_ns)
             self._beside(stage, stage.watch.run())
-        self._beside(stage, watch_load(self._world, self._engine, recorder))
+            stage.device = DeviceWatch(self._world, self._probe, recorder)
+            self._beside(stage, stage.device.run())
+        self._beside(stage, watch_load(self._world, self._engine, self._cache, recorder))
         self._open = stage
         self._listen()
 
@@ -127,6 +130,8 @@ class Stages:
         stage = self._open
         assert stage is not None, "a window was opened"
         stage.probes = None if stage.watch is None else stage.watch.finish()
+        if stage.device is not None:
+            stage.device.finish()
         stage.recorder.close_window(at_ns)
         stage.users = self._engine.users
         stage.facts = self._facts(stage.recorder)

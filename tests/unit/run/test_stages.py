@@ -48,7 +48,8 @@ def test_a_search_has_the_account_of_its_io_model() -> None:
 
 def test_the_timeline_of_a_search_has_users_and_queue() -> None:
     plain, found = trial(False)["timeline"]["columns"], trial(True)["timeline"]["columns"]
-    assert {"users", "queued", "in_service"} <= plain.keys()
+    assert {"users", "queued", "in_service", "storage_in_flight", "storage_read_ops"} <= plain.keys()
+    assert max(plain["storage_in_flight"]) > 0
     assert plain.keys() - {"misses"} <= found.keys()
     assert set(found["users"]) == {trial(True)["window"]["users"]}
 
