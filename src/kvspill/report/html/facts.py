@@ -10,6 +10,7 @@ import numpy as np
 from kvspill.errors import UsageError
 from kvspill.records import NS_PER_MS, Tier
 from kvspill.report.columns import finite
+from kvspill.report.settings import canonical
 from kvspill.result.schema import Result
 
 TIERS = tuple(tier.value for tier in Tier)
@@ -26,10 +27,12 @@ PERCENTILES = (
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A result with the name that the page calls it by."""
+    """A result with the name that the page calls it by; of a suite, also its row and which suite that is."""
 
     label: str
     result: Result
+    row: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,13 @@ def gauge(result: Result, column: str) -> list[tuple[float, float]]:
     return [(at, value * seconds) for at, value in timeline(result, column)]
 
 
+def device_count(result: Result) -> int:
+    """How many devices the kernel's counts are of."""
+    block_device = result.honesty.probes.get("block_device")
+    devices = block_device.get("devices") if isinstance(block_device, Mapping) else None
+    return max(1, len(devices)) if isinstance(devices, list) else 1
+
+
 def tiers_of(results: Iterable[Labelled]) -> list[str]:
     """Tiers that any of the results has, fastest first."""
     present = {tier.tier for item in results for tier in item.result.tiers}
@@ -164,3 +174,31 @@ def reuse_and_bounds(result: Result) -> dict[str, float]:
     found = {"measured": finite(account.get("byte_hit_rate"))}
     found |= {shown: finite(bounds.get(name)) for name, shown in BOUNDS.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+_LOADS = {
+    "model": "model",
+    "workload_preset": "workload preset",
+    "generation_mode": "generation",
+    "arrival": "arrivals",
+    "duration": "duration",
+    "max_requests": "number of requests",
+    "gpu_mem_gb": "GPU memory",
+    "cpu_mem_gb": "CPU memory",
+    "storage_capacity_gb": "storage capacity",
+}
+"""What makes results unlike, whatever the device or the engine."""
+
+
+def unlike(results: Sequence[Labelled]) -> list[str]:
+    """What makes these results unlike, in words; a rank over unlike loads must say so."""
+    seen: dict[str, set[str]] = {}
+    for item in results:
+        result, config = item.result, item.result.config
+        users = config.get("num_users") if result.window.users is None else result.window.users
+        seen.setdefault("users", set()).add(str(users))
+        seen.setdefault("tiers", set()).add(str([tier.tier for tier in result.tiers]))
+        seen.setdefault("simulated or measured", set()).add(str(result.simulated))
+        for name, title in _LOADS.items():
+            seen.setdefault(title, set()).add(canonical(config.get(name)))
+    return [title for title, values in seen.items() if len(values) > 1]

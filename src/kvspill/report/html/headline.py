@@ -16,7 +16,7 @@ from kvspill.result.schema import Caution, Result, TrialStatistics
 HEADLINES = shown_at(Place.HEADLINE)
 
 
-def _text(figure: Figure, value: float) -> str:
+def value_text(figure: Figure, value: float) -> str:
     """Latencies with the digits that their histograms have, other figures with those they need."""
     if figure.metric.unit == "ms":
         return significant(value)
@@ -51,7 +51,8 @@ def headline_rows(results: Sequence[Labelled]) -> list[HeadlineRow]:
     return rows
 
 
-def _value(result: Result, figure: Figure) -> float | None:
+def value_of(result: Result, figure: Figure) -> float | None:
+    """A figure of a result, None where it was not measured."""
     if figure.stat:
         return (result.statistics(figure.name) or {}).get(figure.stat)
     return result.number(figure.name)
@@ -59,12 +60,12 @@ def _value(result: Result, figure: Figure) -> float | None:
 
 def _shown(headline: Figure, result: Result) -> Shown:
     statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
-    value = _value(result, headline) if statistics is None else statistics.median
+    value = value_of(result, headline) if statistics is None else statistics.median
     if value is None:
         return Shown("not measured", "", ())
     codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
     beside = _entry_size(headline, result) or _spread(headline, statistics)
-    return Shown(_text(headline, value), beside, tuple(codes))
+    return Shown(value_text(headline, value), beside, tuple(codes))
 
 
 def _entry_size(headline: Figure, result: Result) -> str:
@@ -111,7 +112,7 @@ def _spread(headline: Figure, statistics: TrialStatistics | None) -> str:
     low, high, cv = statistics.ci95_low, statistics.ci95_high, statistics.cv
     if low is None or high is None:
         return "median of the trials"
-    ends = " to ".join(_text(headline, end) for end in (low, high))
+    ends = " to ".join(value_text(headline, end) for end in (low, high))
     spread = "" if cv is None else f", CV {cv:.1%}"
     return f"median; mean within {ends} (95 %){spread}"
 
@@ -138,13 +139,14 @@ def banners(results: Sequence[Labelled]) -> list[Banner]:
             if kind_of(warning.code).severity is not Severity.NOTE:
                 key = (warning.code, warning.message, warning.remedy)
                 found.setdefault(key, []).append(item.label)
-    return [Banner(*key, _named(labels, len(results))) for key, labels in found.items()]
+    return [Banner(*key, named(labels, len(results))) for key, labels in found.items()]
 
 
 _FAULTY = "A faulty result has no rank: find the cause and run it again."
 
 
-def _named(labels: Sequence[str], count: int) -> str:
+def named(labels: Sequence[str], count: int) -> str:
+    """Which of the results, in words; empty where there is only one."""
     names = list(dict.fromkeys(labels))
     if count == 1:
         return ""

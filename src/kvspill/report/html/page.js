@@ -57,6 +57,20 @@
     var plot = waiting.shift();
     if (plot) { draw(plot).then(function () { idle(next); }); }
   }
+  // Paper is white: a print is light, whatever the screen is.
+  var shown;
+  window.addEventListener("beforeprint", function () { shown = root.dataset.theme; root.dataset.theme = "light"; });
+  window.addEventListener("afterprint", function () {
+    if (shown) { root.dataset.theme = shown; } else { delete root.dataset.theme; }
+  });
+  // A badge leads into a fold that may be closed.
+  function unfold() {
+    var target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    var fold = target && target.closest("details");
+    if (fold) { fold.open = true; target.scrollIntoView(); }
+  }
+  window.addEventListener("hashchange", unfold);
+  unfold();
   window.addEventListener("beforeprint", function () { waiting.splice(0).forEach(draw); });
   window.addEventListener("scroll", function () { waiting.filter(near).forEach(draw); }, { passive: true });
   if (!count) { settled = -1; note(); }

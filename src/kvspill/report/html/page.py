@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,17 +14,21 @@ from typing import Any
 from kvspill import __version__
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import write_whole
+from kvspill.report.html.doubts import folds
 from kvspill.report.html.facts import Labelled, labelled
-from kvspill.report.html.figures import Figure, figures
+from kvspill.report.html.figure import Figure
+from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
-from kvspill.report.html.prose import checks, config_rows, metric_rows, setup_rows, subtitle, verdict
+from kvspill.report.html.prose import checks, config_rows, metric_rows, page_title, setup_rows, subtitle
 from kvspill.report.html.specs import CONFIG, Spec
+from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.reading import refusing_damage
 from kvspill.result.schema import Result
 from kvspill.texts import plain
 
-MAX_RESULTS = 8
-"""One colour each; more would be told apart by nobody."""
+_BANNERS_MAX = 3
+_COLUMNS_MAX = 4
+"""More results than this have a row each, not a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +38,49 @@ class Section:
     name: str
     anchor: str
     figures: Sequence[Figure]
-    lines: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Sentences that stand above the figures, such as the advice of a suite."""
+
+    title: str
+    lines: Sequence[str]
 
 
 def build_page(named: Sequence[tuple[str, Result]], title: str | None = None) -> str:
     """The whole page for these results, as text."""
-    if not 1 <= len(named) <= MAX_RESULTS:
-        raise UsageError(f"a page shows 1 to {MAX_RESULTS} results, not {len(named)}; make several pages")
-    with refusing_damage(" and ".join(name for name, _ in named)):
-        return _build(labelled(named), title)
+    return page_of(labelled(named), title)
 
 
-def _build(results: Sequence[Labelled], title: str | None) -> str:
+def page_of(results: Sequence[Labelled], title: str | None = None, remarks: Sequence[Remarks] = ()) -> str:
+    """The whole page for results that have their names, as text."""
+    if not results:
+        raise UsageError("a page needs a result; give one")
+    with refusing_damage(" and ".join(item.label for item in results[:_COLUMNS_MAX])):
+        return _build(results, title or page_title(results), remarks)
+
+
+def _build(results: Sequence[Labelled], title: str, remarks: Sequence[Remarks]) -> str:
     drawn = figures(results)
     sections = list(_sections(drawn))
     scripts = {"library_js": _library(), "page_js": _asset("page.js")}
+    said = banners(results)
     context = {
-        "title": title or _title(results),
+        "title": title,
         "subtitle": subtitle(results),
         "many": len(results) > 1,
-        "banners": banners(results),
+        "crowd": len(results) > _COLUMNS_MAX,
+        "banners": said[:_BANNERS_MAX],
+        "banners_left": len(said[_BANNERS_MAX:]),
+        "remarks": remarks,
         "headlines": headline_rows(results),
         "results": [_shown(item) for item in results],
+        "folds": folds(results),
         "figure_sections": sections,
         "sections": [
-            ("Headline", "headline"),
+            ("Verdict", "headline"),
+            *((("Advice", "remarks"),) if remarks else ()),
             ("Trust", "doubts"),
             *((section.name, section.anchor) for section in sections),
             ("Set-up", "setup"),
@@ -152,32 +174,12 @@ def _sections(drawn: Sequence[Figure]) -> Iterator[Section]:
         yield Section(name, f"section-{number}", [figure for figure in drawn if figure.section == name])
 
 
-def _title(results: Sequence[Labelled]) -> str:
-    if len(results) == 1:
-        return f"KV cache spill: {results[0].label}"
-    return f"KV cache spill: {len(results)} results side by side"
-
-
-def _warnings(result: Result) -> Iterator[dict[str, Any]]:
-    """Each with the anchor that badges lead to, which only the first of a code can have."""
-    seen: set[str] = set()
-    for item in result.warnings:
-        yield {
-            "code": item.code,
-            "message": item.message,
-            "remedy": item.remedy,
-            "first": item.code not in seen,
-        }
-        seen.add(item.code)
-
-
 def _shown(item: Labelled) -> dict[str, Any]:
     result = item.result
     return {
         "label": item.label,
-        "verdict": verdict(result),
+        "verdict": verdict_of(result),
         "doubts": doubts_of_all(result),
-        "warnings": list(_warnings(result)),
         "honesty": list(checks(result)),
         "setup": list(setup_rows(result)),
         "config": list(config_rows(result)),

@@ -10,7 +10,6 @@ from kvspill.report.columns import finite
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
-from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result, Statistics
 
 NONE = "not measured"
@@ -33,45 +32,44 @@ def subtitle(results: Sequence[Labelled]) -> str:
 def _what(result: Result) -> str:
     config = result.config
     kind = "simulated" if result.simulated else "measured"
-    return (
-        f"{config.get('model')}, {_users(result)}, "
-        f"generation {config.get('generation_mode')}, "
-        f"{result.window.measured_seconds:.0f} s {kind}, {str(result.created_at)[:10]}"
-    )
+    parts = [
+        _users(result),
+        _known("{} arrivals", config.get("arrival")),
+        _known("generation {}", config.get("generation_mode")),
+        f"{result.window.measured_seconds:.0f} s {kind}",
+        _known("host {}", (result.environment or {}).get("hostname")),
+        _known("{}", str(result.created_at or "")[:16].replace("T", " ")),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _known(text: str, value: Any) -> str:
+    return text.format(value) if value else ""
 
 
 def _users(result: Result) -> str:
     """How many there were while the figures were measured; a search changes their number."""
     asked = result.config.get("num_users")
+    if asked is None and result.window.users is None:
+        return ""
     present = asked if result.window.users is None else result.window.users
     users = f"{present} user" if present == 1 else f"{present} users"
     return users if present == asked else f"{users} (given: {asked})"
 
 
 def search_sentence(result: Result) -> str:
-    """What a search for the load answered, and which of its stages the figures are of."""
+    """Which of a search's stages the figures are of, and whether that is its answer; empty without a search."""
     steps = result.autoscaling_stats
     lever = search_lever(steps)
     if lever is None:
         return ""
-    last = steps[-1]
-    by_users = lever in ("users", "num_users")
-    unit = ("user" if last[lever] == 1 else "users") if by_users else "times the given speed"
-    reason = str(last.get("reason", "")).rstrip(".")
-    answer = f"{_level(last[lever])} {unit}"
-    if last.get("concluded", True):
-        text = f"The search for the load answers {answer}: {reason}."
-    elif last[lever] is None:
-        text = f"The search for the load is inconclusive and has no answer: {reason}."
-    else:
-        text = f"The search for the load is inconclusive: {answer} is only as far as it came."
-    stage = result.window.users
-    if by_users and stage is not None:
-        text += f" The figures are of its stage with {_level(stage)} {'user' if stage == 1 else 'users'}"
-        text += "." if stage == last[lever] else ", not of the answer."
-    else:
-        text += " The figures are of its last stage."
-    return text
+    last, stage = steps[-1], result.window.users
+    if lever not in ("users", "num_users") or stage is None:
+        return "The figures are of the last stage of the search."
+    text = f"The figures are of the stage with {_level(stage)} {'user' if stage == 1 else 'users'}"
+    if not last.get("concluded", True):
+        return f"{text}; the search has no answer yet."
+    return text + ("." if stage == last[lever] else f", not of the answer ({_level(last[lever])}).")
 
 
 def _level(value: Any) -> str:
@@ -79,17 +77,61 @@ def _level(value: Any) -> str:
     return str(value) if known is None else f"{known:,g}"
 
 
-def verdict(result: Result) -> str:
-    """Where the time goes and how the storage was judged."""
-    text = f"{search_sentence(result)} {bottleneck(result).sentence}".strip()
-    health = result.summary.storage_health
-    if health is not None:
-        met = f"{health.passed_count} of {health.total_count} criteria met"
-        text += f" Storage assessment: {health.overall_status} ({met}, {health.performance_profile} profile)."
+def page_title(results: Sequence[Labelled]) -> str:
+    """The model and the drive; for several results what they share, or their number."""
+    titles = list(dict.fromkeys(_title(item.result) for item in results))
+    if len(titles) == 1:
+        return titles[0] if len(results) == 1 else f"{titles[0]}: {len(results)} results"
+    models = list(dict.fromkeys(_model(item.result) for item in results))
+    drives = list(dict.fromkeys(drive(item.result) for item in results))
+    if len(drives) == 1:
+        return f"{len(models)} models on {drives[0]}"
+    what = models[0] if len(models) == 1 else f"{len(results)} results"
+    return f"{what} on {' and '.join(drives)}" if len(drives) == 2 else f"{what} on {len(drives)} drives"
+
+
+def _title(result: Result) -> str:
+    return f"{_model(result)} on {drive(result)}"
+
+
+def _model(result: Result) -> str:
+    return str(result.config.get("model") or "model not known")
+
+
+def drive(result: Result) -> str:
+    """What the storage tier was: the drive's name, or what else is known of it."""
+    storage = next((tier for tier in result.tiers if tier.tier == "storage"), None)
+    if result.tiers and storage is None:
+        return "memory alone, without storage"
+    if result.simulated:
+        profile = result.config.get("device_profile")
+        return f"a simulated {profile}" if profile else "a simulated device"
+    if storage is not None and storage.modelled:
+        return f"a modelled device ({storage.backend})"
+    directories = (result.environment or {}).get("directories")
+    known = (
+        [item for item in directories if isinstance(item, Mapping)] if isinstance(directories, list) else []
+    )
+    names = list(dict.fromkeys(_drive(item) for item in known))
+    if names:
+        return " and ".join(names)
+    return storage.backend if storage is not None else "storage not known"
+
+
+def _drive(directory: Mapping[str, Any]) -> str:
+    device, filesystem = directory.get("device"), directory.get("filesystem")
+    if device is None:
+        return f"{filesystem} (no block device)" if filesystem else "an unknown file system"
+    model = directory.get("model")
+    return f"{model} ({device}, {filesystem})" if model else f"{device} ({filesystem})"
+
+
+def trials_sentence(result: Result) -> str:
+    """How many trials the figures are of; empty where there is one."""
     trials = result.trials
-    if trials is not None:
-        text += f" {trials.complete} of {trials.count} trials complete; figures are their medians."
-    return text
+    if trials is None:
+        return ""
+    return f"{trials.complete} of {trials.count} trials complete; figures are their medians."
 
 
 def checks(result: Result) -> Iterator[Pair]:
@@ -150,7 +192,8 @@ def setup_rows(result: Result) -> Iterator[Pair]:
     config = result.config
     for name, title in _SETUP.items():
         if name == "num_users":
-            yield title, re.sub(" users?", "", _users(result), count=1)
+            if _users(result):
+                yield title, re.sub(" users?", "", _users(result), count=1)
         elif config.get(name) is not None:
             yield title, _text(config[name])
     for tier in result.tiers:

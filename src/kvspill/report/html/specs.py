@@ -1,7 +1,7 @@
 """Building blocks of Vega-Lite plots: colours by CSS variables, so that one drawing serves both themes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvspill.report.numbers import figure
@@ -142,6 +142,73 @@ def lines(
     spec["encoding"]["x"] = {key: value for key, value in spec["encoding"]["x"].items() if "tip" not in key}
     if len(shown) > 1:
         spec["encoding"]["strokeOpacity"] = _DIMMED
+    return _framed(spec)
+
+
+def with_targets(spec: Spec, targets: Mapping[str, float], unit: str) -> Spec:
+    """The same lines with a dashed line across for each target, in the colour of its series."""
+    line = {key: spec[key] for key in ("params", "mark", "encoding")}
+    y = {key: value for key, value in line["encoding"]["y"].items() if key != "field"}
+    shared: dict[float, list[str]] = {}
+    for name, value in targets.items():
+        shared.setdefault(value, []).append(name)
+    rows: list[Spec] = []
+    for value, names in shared.items():
+        whose = "" if len(names) == len(targets) else f" ({', '.join(names)})"
+        label = f"target {value:,.10g}{' ms' if unit == 'milliseconds' else ''}{whose}"
+        rows.append({"series": names[0], "y": value, "label": label})
+    across: Spec = {
+        "data": {"values": rows},
+        "mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5},
+        "encoding": {"y": {**y, "field": "y"}, "color": {**line["encoding"]["color"], "legend": None}},
+    }
+    said: Spec = {
+        "data": {"values": rows},
+        "mark": {"type": "text", "align": "right", "baseline": "bottom", "dy": -3, "fontSize": 11},
+        "encoding": {
+            "x": {"value": {"expr": "width"}},
+            "y": {**y, "field": "y"},
+            "text": {"field": "label", "type": "nominal"},
+        },
+    }
+    rest = {key: value for key, value in spec.items() if key not in line and key != "data"}
+    return {**rest, "data": spec["data"], "layer": [line, across, said]}
+
+
+def heat(cells: list[Spec], x_title: str, y_title: str) -> Spec:
+    """Fields over a number and a logarithm, the darker the more; shade is what they are painted by."""
+    spec: Spec = {
+        "data": {"values": cells},
+        "mark": {"type": "rect", "fill": COLOURS[0], "tooltip": True, "strokeWidth": 0},
+        "encoding": {
+            "x": {
+                "field": "x",
+                "type": "quantitative",
+                "title": x_title,
+                "axis": {"tickCount": 6, "labelOverlap": "greedy", "grid": False},
+                "scale": {"nice": False},
+            },
+            "x2": {"field": "x2"},
+            "y": {
+                "field": "y",
+                "type": "quantitative",
+                "title": y_title,
+                **decades(min(cell["y"] for cell in cells), max(cell["y2"] for cell in cells)),
+            },
+            "y2": {"field": "y2"},
+            "fillOpacity": {
+                "field": "shade",
+                "type": "quantitative",
+                "scale": {"domain": [0, max(cell["shade"] for cell in cells)], "range": [0.12, 1]},
+                "legend": None,
+            },
+            "tooltip": [
+                {"field": "x", "title": x_title, "type": "quantitative", "format": ",~g"},
+                {"field": "band", "title": "latency", "type": "nominal"},
+                {"field": "count", "title": "number", "type": "quantitative", "format": ",d"},
+            ],
+        },
+    }
     return _framed(spec)
 
 

@@ -15,7 +15,8 @@ pytest.importorskip("vl_convert")
 
 from kvspill.report.html import page as page_module
 from kvspill.report.html.facts import curve, labelled
-from kvspill.report.html.figures import Figure, figures
+from kvspill.report.html.figure import Figure
+from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.page import build_page
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle

@@ -1,0 +1,46 @@
+"""Figures of many results at once, such as the rows of suites: a bar for each, in the order given."""
+
+from collections.abc import Iterator, Sequence
+
+from kvspill.report.html import specs
+from kvspill.report.html.facts import Labelled
+from kvspill.report.html.figure import Figure
+from kvspill.report.html.headline import HEADLINES, value_of, value_text
+from kvspill.report.html.knee import knee_figures
+from kvspill.report.html.latencies import breakdown
+from kvspill.result.metrics import Figure as Metric
+
+SECTION = "Beside each other"
+
+
+def crowd_figures(results: Sequence[Labelled]) -> list[Figure]:
+    """No lines: more colours than eight are told apart by nobody."""
+    return [
+        *(figure for metric in HEADLINES for figure in _bars(metric, results)),
+        *breakdown(results),
+        *knee_figures(results),
+    ]
+
+
+def _bars(metric: Metric, results: Sequence[Labelled]) -> Iterator[Figure]:
+    found = [(item, value) for item in results if (value := value_of(item.result, metric))]
+    if not found:
+        return
+    share = metric.metric.unit == "ratio"
+    unit = "share" if share else metric.metric.unit
+    rows: list[specs.Spec] = [
+        {"row": item.row or item.label, "series": item.group or "result", "value": value, "rank": 0}
+        for item, value in found
+    ]
+    groups = list(dict.fromkeys(item.group or "result" for item in results))
+    left_out = [item.label for item in results if not value_of(item.result, metric)]
+    says = f"None or not measured: {', '.join(left_out)}." if left_out else ""
+    yield Figure(
+        f"all-{metric.key}",
+        SECTION,
+        metric.title,
+        says,
+        specs.bars(rows, unit, list(dict.fromkeys(row["row"] for row in rows)), groups, share=share),
+        ("result", unit),
+        [(item.label, value_text(metric, value)) for item, value in found],
+    )

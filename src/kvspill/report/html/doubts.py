@@ -1,0 +1,58 @@
+"""The warnings of a page, folded by how grave they are: each said once, with the results that have it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvspill.report.html.facts import Labelled
+from kvspill.report.html.headline import named
+from kvspill.result.cautions import Severity, kind_of
+
+_TITLES = {
+    Severity.INVALID: "Invalid: these figures don't stand",
+    Severity.SERIOUS: "Serious: the figures are of something else than the devices under this load",
+    Severity.NOTE: "Notes: to know beside the figures",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One warning, and the anchors that the badges of each result lead to."""
+
+    code: str
+    message: str
+    remedy: str
+    labels: str
+    anchors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The warnings of one severity."""
+
+    severity: str
+    title: str
+    doubts: Sequence[Doubt]
+
+    @property
+    def is_open(self) -> bool:
+        """What is grave is read without a click."""
+        return self.severity != Severity.NOTE.value
+
+
+def folds(results: Sequence[Labelled]) -> list[Fold]:
+    """All warnings of all results, the gravest first; a severity without any is left out."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for number, item in enumerate(results):
+        for warning in item.result.warnings:
+            found.setdefault((warning.code, warning.message, warning.remedy), []).append(number)
+    anchored: set[str] = set()
+    doubts: dict[Severity, list[Doubt]] = {severity: [] for severity in _TITLES}
+    for (code, message, remedy), numbers in found.items():
+        # An anchor is there once: it leads to the first warning of that code of that result.
+        anchors = [name for name in (f"doubt-{n}-{code}" for n in numbers) if name not in anchored]
+        anchored.update(anchors)
+        labels = named([results[n].label for n in numbers], len(results))
+        doubts[kind_of(code).severity].append(
+            Doubt(code, message, remedy, labels, tuple(dict.fromkeys(anchors)))
+        )
+    return [Fold(severity.value, _TITLES[severity], rows) for severity, rows in doubts.items() if rows]

@@ -1,0 +1,273 @@
+"""Figures of how far the load can grow: latency and throughput against users, and the path of a search."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kvspill.report.columns import WALL_THROUGHPUT, finite
+from kvspill.report.html import specs
+from kvspill.report.html.facts import Labelled, search_lever, unlike
+from kvspill.report.html.figure import Figure, plain_rows
+from kvspill.report.html.specs import Spec
+from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import significant
+
+KNEE = "How far the load can grow"
+_LEVER_NAMES = {"num_users": "users", "trace_speedup": "speed of the trace", "speed": "speed of the trace"}
+_LEVELS_MIN = 3
+"""Fewer results than this make no curve."""
+_LOG_FROM = 10
+Points = dict[str, list[tuple[float, float]]]
+Step = Mapping[str, Any]
+
+
+def knee_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """Latency and throughput against the load: over the stages of a search, or over results."""
+    for index, item in enumerate(results):
+        lever, stages = _stages(item)
+        if stages:
+            yield from _search_knee(index, item, str(lever), stages, len(results) > 1)
+    yield from _results_knee(results)
+
+
+def search_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """The path of each search over time, and the queue on it."""
+    for index, item in enumerate(results):
+        lever, stages = _stages(item)
+        if stages:
+            yield _path(index, item, str(lever), stages, len(results) > 1)
+            yield from _stage_waits(index, item, stages, len(results) > 1)
+
+
+def _stages(item: Labelled) -> tuple[str | None, list[Step]]:
+    steps = item.result.autoscaling_stats
+    lever = search_lever(steps)
+    return lever, [step for step in steps if lever is not None and _known(step, "time_seconds", lever)]
+
+
+def _known(step: Step, *names: str) -> bool:
+    return all(finite(step.get(name)) is not None for name in names)
+
+
+def _held(stages: Sequence[Step]) -> list[Step]:
+    """The stages themselves: the last entry is the answer, which was held no more."""
+    return [step for step in stages if step.get("action") != "stop"] or list(stages)
+
+
+def _path(index: int, item: Labelled, lever: str, stages: Sequence[Step], many: bool) -> Figure:
+    held = _held(stages)
+    # A stage is noted when it ends: its level held since the stage before.
+    first = held[0]["time_seconds"] - (finite(held[0].get("stage_seconds")) or 0.0)
+    rows: list[Spec] = [{"series": lever, "x": first, "y": held[0][lever]}]
+    rows += [{"series": lever, "x": step["time_seconds"], "y": step[lever]} for step in held]
+    spec = specs.lines(
+        rows,
+        {"field": "x", "title": "seconds since the start", "axis": {"tickCount": 6}},
+        {"field": "y", "title": lever},
+        [lever],
+        interpolate="step-before",
+    )
+    table = [
+        (
+            number(step["time_seconds"], 1),
+            number(step[lever], 0),
+            number(finite(step.get("throughput"))),
+            number(finite(step.get("storage_throughput"))),
+            step.get("action", ""),
+            step.get("reason", ""),
+        )
+        for step in stages
+    ]
+    return Figure(
+        f"autoscaler-{index}",
+        "Search for the load",
+        f"Autoscaler path: {_LEVER_NAMES.get(lever, lever)} over time" + (f", {item.label}" if many else ""),
+        f"The search ended with: {stages[-1].get('reason', 'no reason given')}",
+        spec,
+        ("seconds", lever, "tokens/s", "KV tokens/s on storage", "action", "reason"),
+        plain_rows(table),
+    )
+
+
+def _stage_waits(index: int, item: Labelled, stages: Sequence[Step], many: bool) -> Iterator[Figure]:
+    """The queue over the whole search: what the requests of each stage waited."""
+    rows: list[Spec] = []
+    table = []
+    for step in _held(stages):
+        waits = step.get("latency_ms")
+        waits = waits.get("queue_wait") if isinstance(waits, Mapping) else None
+        if not isinstance(waits, Mapping):
+            continue
+        found = {name: finite(waits.get(name)) for name in ("mean", "p95")}
+        at = step["time_seconds"]
+        rows += [{"series": name, "x": at, "y": value} for name, value in found.items() if value is not None]
+        table.append((number(at, 1), *(significant(value) for value in found.values())))
+    if not rows:
+        return
+    x: Spec = {"field": "x", "title": "seconds since the start", "axis": {"tickCount": 6}}
+    y: Spec = {"field": "y", "title": "queue wait, milliseconds", "scale": {"zero": True}}
+    yield Figure(
+        f"stage-waits-{index}",
+        "Search for the load",
+        "Queue wait over the search" + (f", {item.label}" if many else ""),
+        "What the requests that completed in a stage had waited, at the stage's end; a wait that grows is a "
+        "load that can't be served.",
+        specs.lines(rows, x, y, ["mean", "p95"], dots=True),
+        ("seconds", "mean ms", "p95 ms"),
+        plain_rows(table),
+    )
+
+
+def _search_knee(
+    index: int, item: Labelled, lever: str, stages: Sequence[Step], many: bool
+) -> Iterator[Figure]:
+    """A point for each level that was held, the last one where it was held twice."""
+    held = {step[lever]: step for step in _held(stages)}
+    of = f": {item.label}" if many else ""
+    last = item.result.autoscaling_stats[-1]
+    axis = _LEVER_NAMES.get(lever, lever)
+    by_storage = last.get("mode") == "capacity"
+    name = "storage_throughput" if by_storage else "throughput"
+    unit = "KV tokens/s on storage" if by_storage else "generated tokens/s"
+    rates: Points = {unit: [(level, step[name]) for level, step in held.items() if _known(step, name)]}
+    yield from _against(
+        f"load-curve-{index}",
+        f"Throughput against {axis}{of}",
+        "Where the line turns flat, more load only makes requests wait longer.",
+        axis,
+        unit,
+        rates,
+    )
+    latencies, targets, what = _latencies(held)
+    yield from _against(
+        f"knee-{index}",
+        f"Latency against {axis}{of}",
+        f"{what} Dashed lines are targets: where a curve crosses its target, the load is too much."
+        if targets
+        else what,
+        axis,
+        "milliseconds",
+        latencies,
+        targets,
+    )
+    saturations: Points = {
+        "saturation": [
+            (level, step["saturation"]) for level, step in held.items() if _known(step, "saturation")
+        ]
+    }
+    target = finite(last.get("target_saturation"))
+    if target is not None:
+        yield from _against(
+            f"saturation-{index}",
+            f"Saturation of storage against {axis}{of}",
+            "1 - p95 of a read on the idle device / p95 now: 0.5 means that reads take twice as long. The "
+            "search keeps it below the dashed line.",
+            axis,
+            "saturation",
+            saturations,
+            {"saturation": target},
+        )
+
+
+def _latencies(held: Mapping[float, Step]) -> tuple[Points, dict[str, float], str]:
+    """The latencies that a search judges by, per class, with the targets; else end to end."""
+    found: Points = {}
+    targets: dict[str, float] = {}
+    said = ""
+    for level, step in held.items():
+        slo = step.get("slo")
+        if isinstance(slo, Mapping) and isinstance(slo.get("classes"), Mapping):
+            said = (
+                f"p{slo.get('percentile', 95):g} of the latency that the search keeps ({slo.get('latency')})."
+            )
+            for name, entry in slo["classes"].items():
+                _put(found, targets, str(name), level, entry.get("actual_ms"), entry.get("target_ms"))
+        elif isinstance(step.get("qos"), Mapping) and not said:
+            for name, entry in step["qos"].items():
+                added = entry.get("added_ms") or {}
+                _put(found, targets, str(name), level, added.get("p95"), entry.get("sla_target_p95_ms"))
+    if found:
+        return found, targets, said or "p95 of what queue and storage add to a request, by service class."
+    for level, step in held.items():
+        waits = step.get("latency_ms") or {}
+        for part, title in (("end_to_end", "end to end"), ("queue_wait", "queue wait")):
+            _put(found, {}, title, level, (waits.get(part) or {}).get("p95"), None)
+    return found, {}, "p95 of completed requests."
+
+
+def _put(found: Points, targets: dict[str, float], name: str, level: float, actual: Any, target: Any) -> None:
+    known, bound = finite(actual), finite(target)
+    if known is not None:
+        found.setdefault(name, []).append((level, known))
+        if bound is not None:
+            targets[name] = bound
+
+
+def _results_knee(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """Results that differ in nothing but their users are points of one curve."""
+    plain = [item for item in results if not item.result.autoscaling_stats]
+    levels = {_users(item): item for item in plain}
+    if len(levels) < _LEVELS_MIN or len(levels) < len(plain) or set(unlike(plain)) != {"users"}:
+        return
+    ordered = [(float(level), levels[level].result) for level in sorted(levels)]
+    rates: Points = {"generated tokens/s": [(n, v) for n, r in ordered if (v := r.number(WALL_THROUGHPUT))]}
+    latencies: Points = {}
+    targets: dict[str, float] = {}
+    for level, result in ordered:
+        for name, entry in result.summary.qos_metrics.items():
+            if entry.sla is not None:
+                _put(latencies, targets, name, level, entry.sla.added_p95_ms, entry.sla.target_p95_ms)
+    unit = "generated tokens/s"
+    says = "Where the line turns flat, more users only make requests wait longer."
+    yield from _against("knee-rate", "Throughput against users", says, "users", unit, rates)
+    says = (
+        "p95 of what queue and storage add to a request, by service class. Dashed lines are targets: where a "
+        "curve crosses its target, the load is too much."
+    )
+    yield from _against(
+        "knee-latency", "Latency against users", says, "users", "milliseconds", latencies, targets
+    )
+
+
+def _users(item: Labelled) -> int:
+    users = item.result.window.users
+    return int(users if users is not None else item.result.config.get("num_users") or 0)
+
+
+def _against(
+    figure_id: str,
+    title: str,
+    says: str,
+    x_title: str,
+    unit: str,
+    found: Points,
+    targets: Mapping[str, float] | None = None,
+) -> Iterator[Figure]:
+    """Lines over the load, with targets as dashed lines; nothing with fewer than two levels."""
+    if len({level for points in found.values() for level, _ in points}) < 2:
+        return
+    rows: list[Spec] = [
+        {"series": name, "x": level, "y": value}
+        for name, points in found.items()
+        for level, value in sorted(points)
+    ]
+    targets = {name: value for name, value in (targets or {}).items() if name in found}
+    heights = [value for value in (*(row["y"] for row in rows), *targets.values()) if value > 0]
+    y: Spec = {"field": "y", "title": unit, "scale": {"zero": True}}
+    if heights and max(heights) > _LOG_FROM * min(heights) and unit == "milliseconds":
+        rows = [row for row in rows if row["y"] > 0]
+        y = {"field": "y", "title": f"{unit} (log)", **specs.decades(min(heights), max(heights))}
+    x: Spec = {"field": "x", "title": x_title, "axis": {"tickCount": 6}, "scale": {"nice": False}}
+    names = list(found)
+    spec = specs.lines(rows, x, y, names, dots=True)
+    levels = sorted({row["x"] for row in rows})
+    by_level = {name: dict(points) for name, points in found.items()}
+    yield Figure(
+        figure_id,
+        KNEE,
+        title,
+        says,
+        specs.with_targets(spec, targets, unit) if targets else spec,
+        (x_title, *names),
+        [(number(level, 0), *(significant(by_level[name].get(level)) for name in names)) for level in levels]
+        + ([("target", *(significant(targets.get(name)) for name in names))] if targets else []),
+    )

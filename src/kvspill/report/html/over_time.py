@@ -1,0 +1,189 @@
+"""Figures over the measured window: throughput, bandwidth, operations, depth, utilisation and load."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kvspill.records import GIB
+from kvspill.report.html import specs
+from kvspill.report.html.facts import (
+    VERBS,
+    Labelled,
+    device_count,
+    gauge,
+    point_seconds,
+    tier_label,
+    tiers_of,
+    timeline,
+)
+from kvspill.report.html.figure import Figure, Group
+from kvspill.report.html.specs import Spec
+from kvspill.report.numbers import figure as number
+
+IN_FLIGHT = "storage_in_flight"
+DEVICE_QUEUE = "device_queue_ms_per_sec"
+MS_PER_SEC = 1000
+_TIME: Spec = {
+    "field": "x",
+    "title": "seconds into the measured window",
+    "axis": {"tickCount": 6, "labelOverlap": "greedy"},
+}
+
+
+Read = Callable[[Labelled, str], list[tuple[float, float]]]
+
+
+def over_time_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
+    yield from _throughput(results)
+    yield from _bandwidths(results)
+    yield from _operations(results)
+    yield from _depth(results)
+    yield from _utilisation(results)
+    yield from _load(results)
+
+
+def _over_time(group: Group, says: str, unit: str, read: Read) -> Iterator[Figure]:
+    found = [(name, read(item, column)) for name, item, column in group.series]
+    # A line of zeros says nothing that its absence does not.
+    known = [(name, points) for name, points in found if any(value for _, value in points)]
+    if not known:
+        return
+    rows = [{"series": name, "x": at, "y": value} for name, points in known for at, value in points]
+    names = [name for name, _, _ in group.series]
+    y: Spec = {"field": "y", "title": unit, "scale": {"zero": True}}
+    table = [(name, number(min(v)), number(sum(v) / len(v)), number(max(v))) for name, v in _values(known)]
+    yield Figure(
+        group.id,
+        "Over time",
+        group.title,
+        f"{says} {_per_point(group)}",
+        specs.lines(rows, _TIME, y, names),
+        ("series", "lowest", "mean", "highest"),
+        table,
+    )
+
+
+def _per_point(group: Group) -> str:
+    seconds = max(point_seconds(item.result, column) for _, item, column in group.series)
+    return "A point per second." if seconds <= 1 else f"Each point is the mean of {seconds:g} s."
+
+
+def _values(known: Sequence[tuple[str, list[tuple[float, float]]]]) -> Iterator[tuple[str, list[float]]]:
+    for name, points in known:
+        yield name, [value for _, value in points]
+
+
+def _one_per_result(results: Sequence[Labelled], column: str) -> list[tuple[str, Labelled, str]]:
+    return [(item.label, item, column) for item in results]
+
+
+def _rate(item: Labelled, column: str) -> list[tuple[float, float]]:
+    return timeline(item.result, column)
+
+
+def _state(item: Labelled, column: str) -> list[tuple[float, float]]:
+    return gauge(item.result, column)
+
+
+def _throughput(results: Sequence[Labelled]) -> Iterator[Figure]:
+    for column, title, unit in (
+        ("tokens", "Throughput over time", "generated tokens/s"),
+        ("requests", "Requests completed over time", "requests/s"),
+    ):
+        group = Group(f"time-{column}", title, _one_per_result(results, column))
+        yield from _over_time(group, "Counted when a request completes.", unit, _rate)
+
+
+def _by_verb(
+    results: Sequence[Labelled], tier: str, what: str, column: str, says: str, unit: str, read: Read
+) -> Iterator[Figure]:
+    """Reads and writes of a tier: in one figure, or a figure each where there are several results."""
+    label = tier_label(results, tier)
+    if len(results) == 1:
+        series = [(verb, results[0], f"{tier}_{verb}_{column}") for verb in VERBS]
+        title = f"{what.capitalize()} of {label}"
+        yield from _over_time(Group(f"{tier}-{what}", title, series), says, unit, read)
+        return
+    for verb in VERBS:
+        series = _one_per_result(results, f"{tier}_{verb}_{column}")
+        yield from _over_time(
+            Group(f"{tier}-{verb}-{what}", f"{label} {verb} {what}", series), says, unit, read
+        )
+
+
+def _bandwidths(results: Sequence[Labelled]) -> Iterator[Figure]:
+    def gib_per_sec(item: Labelled, column: str) -> list[tuple[float, float]]:
+        return timeline(item.result, column, 1 / GIB)
+
+    says = "Bytes that the tier moved, demotions included."
+    for tier in tiers_of(results):
+        yield from _by_verb(results, tier, "bandwidth", "bytes", says, "GiB/s", gib_per_sec)
+
+
+def _operations(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """Whole entries as the tier was asked for them, and I/Os as the kernel counted them."""
+    if "storage" in tiers_of(results):
+        says = "Entries or blocks completed, each of one or more I/Os."
+        yield from _by_verb(results, "storage", "operations", "ops", says, "operations/s", _rate)
+    group = Group("device-iops", "I/Os of the device", _one_per_result(results, "device_ios_per_sec"))
+    says = "Reads and writes that the kernel completed, other programs' included."
+    yield from _over_time(group, says, "I/Os per second", _state)
+
+
+def _depth(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """What was under way: operations handed to the tier, and I/Os in the device's queue."""
+
+    def read(item: Labelled, column: str) -> list[tuple[float, float]]:
+        scale = 1 / MS_PER_SEC if column == DEVICE_QUEUE else 1.0
+        return [(at, scale * value) for at, value in gauge(item.result, column)]
+
+    says = {
+        IN_FLIGHT: "Operations handed to the storage tier and not yet answered, seen once a second.",
+        DEVICE_QUEUE: "I/Os in the device's queue, the mean of each second by the kernel's count.",
+    }
+    if len(results) == 1:
+        names = {IN_FLIGHT: "operations of the tier", DEVICE_QUEUE: "I/Os at the device"}
+        series = [(name, results[0], column) for column, name in names.items()]
+        yield from _over_time(
+            Group("depth", "Queue depth of storage", series), " ".join(says.values()), "under way", read
+        )
+        return
+    titles = {
+        IN_FLIGHT: "Storage operations under way",
+        DEVICE_QUEUE: "Depth of the device's queue",
+    }
+    for column, title in titles.items():
+        group = Group(f"depth-{column}", title, _one_per_result(results, column))
+        yield from _over_time(group, says[column], "under way", read)
+
+
+def _utilisation(results: Sequence[Labelled]) -> Iterator[Figure]:
+    def percent(item: Labelled, column: str) -> list[tuple[float, float]]:
+        share = 100 / MS_PER_SEC / device_count(item.result)
+        return [(at, share * value) for at, value in gauge(item.result, column)]
+
+    group = Group("utilisation", "Device utilisation", _one_per_result(results, "device_busy_ms_per_sec"))
+    says = (
+        "Share of the time in which the device had work, by the kernel's count; a drive that serves many "
+        "I/Os at once can be at 100 % and still have room."
+    )
+    yield from _over_time(group, says, "% busy", percent)
+
+
+_LOAD = {"queued": "waiting requests", "in_service": "requests in service", "users": "users"}
+
+
+def _load(results: Sequence[Labelled]) -> Iterator[Figure]:
+    """Users and queue, where the timeline has them."""
+    says = "Seen once a second; a queue that only grows is a load that can't be served."
+    if len(results) == 1:
+        named = {column: (name, results[0], column) for column, name in _LOAD.items()}
+        groups = [
+            Group("queue", "Queue over time", [named["queued"]]),
+            Group("load", "Users over time", [named["users"], named["in_service"]]),
+        ]
+    else:
+        groups = [
+            Group(f"load-{column}", f"{name.capitalize()} over time", _one_per_result(results, column))
+            for column, name in _LOAD.items()
+        ]
+    for group in groups:
+        yield from _over_time(group, says if "queue" in group.id else "Seen once a second.", "count", _state)

@@ -1,0 +1,99 @@
+"""The verdict of a result as the page shows it: the answer, the criteria and the service classes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvspill.report.html.prose import search_sentence, trials_sentence
+from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import significant
+from kvspill.result.answer import Status, answer
+from kvspill.result.schema import Criterion, Result
+
+MET, MISSED, OPEN = "met", "missed", "open"
+_STATES = {
+    **{Status.YES: MET, Status.FOUND: MET, Status.NO: MISSED, Status.INVALID: MISSED},
+    Status.UNDECIDED: OPEN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One criterion or class: what was asked and what came out."""
+
+    name: str
+    actual: str
+    target: str
+    state: str
+    """met, missed or open: not judged."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What stands at the top of a page."""
+
+    state: str
+    headline: str
+    lines: tuple[tuple[str, str], ...]
+    """What each sentence answers, and the sentence."""
+    assessment: str
+    criteria: tuple[Judged, ...]
+    classes: tuple[Judged, ...]
+
+
+def verdict_of(result: Result) -> Verdict:
+    """The answer of a result with all that it rests on."""
+    found = answer(result)
+    lines = [("", search_sentence(result)), ("", trials_sentence(result))]
+    if result.requests_completed:
+        lines = [("What binds", found.because), ("What would help", found.helps), *lines]
+    return Verdict(
+        state=_STATES[found.status],
+        headline=found.verdict,
+        lines=tuple((name, text) for name, text in lines if text),
+        assessment=_assessment(result),
+        criteria=tuple(_criteria(result)),
+        classes=tuple(_classes(result)),
+    )
+
+
+def _assessment(result: Result) -> str:
+    health = result.summary.storage_health
+    if health is None:
+        return ""
+    met = f"{health.passed_count} of {health.total_count} criteria met"
+    return f"Storage assessment: {health.overall_status} ({met}, {health.performance_profile} profile)"
+
+
+def _criteria(result: Result) -> Iterator[Judged]:
+    health = result.summary.storage_health
+    for item in () if health is None else health.criteria:
+        note = "modelled" if item.modelled and not result.simulated else ""
+        yield Judged(
+            item.name, _value(item, item.actual), _value(item, item.target), _state(item.passed), note
+        )
+
+
+def _value(item: Criterion, value: float | None) -> str:
+    if value is None:
+        return "not measured" if item.target is not None else "none"
+    if item.unit == "ratio":
+        return f"{value:.1%}"
+    return f"{significant(value) if item.unit == 'ms' else number(value)} {item.unit}"
+
+
+def _state(passed: bool | None) -> str:
+    return OPEN if passed is None else MET if passed else MISSED
+
+
+def _classes(result: Result) -> Iterator[Judged]:
+    """Service classes that had requests (S11)."""
+    for name, entry in result.summary.qos_metrics.items():
+        sla = entry.sla
+        if sla is None or sla.added_p95_ms is None:
+            continue
+        note = f"{entry.total_requests:,} requests"
+        if sla.compliance is not None:
+            note += f", {sla.compliance:.1%} within the target"
+        actual, target = (f"{significant(value)} ms" for value in (sla.added_p95_ms, sla.target_p95_ms))
+        yield Judged(name, actual, target, _state(sla.met), note)
