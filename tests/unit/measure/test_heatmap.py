@@ -54,7 +54,7 @@ def test_nothing_recorded_is_none() -> None:
 
 
 def test_a_recorder_keeps_storage_and_requests_over_time() -> None:
-    recorder = Recorder(ns(10), ns(20), 1)
+    recorder = Recorder(ns(10), ns(20))
     recorder.op(op(12.5, started=12.4))
     recorder.op(op(12.6, started=12.5, verb=Verb.WRITE))
     recorder.op(op(12.6, started=12.5, tier=Tier.CPU))
@@ -73,7 +73,7 @@ def test_a_recorder_keeps_storage_and_requests_over_time() -> None:
 
 
 def test_operations_are_counted_in_the_second_they_end_and_failed_ones_are_not() -> None:
-    recorder = Recorder(ns(10), ns(14), 1)
+    recorder = Recorder(ns(10), ns(14))
     for finished in (9.5, 10.2, 10.9, 12.1, 14.5):
         recorder.op(op(finished, started=finished - 0.1))
     recorder.op(op(11.5, error="EIO"))

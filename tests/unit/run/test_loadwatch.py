@@ -24,7 +24,7 @@ def counted(kernel: Kernel, reads: int, writes: int, busy_ms: int, queue_ms: int
 
 def watched(kernel: Kernel, folder: Path, seconds: float) -> dict[str, list[int]]:
     async def main(world: World) -> dict[str, list[int]]:
-        recorder = Recorder(NS_PER_SEC, round((1 + seconds) * NS_PER_SEC), 1)
+        recorder = Recorder(NS_PER_SEC, round((1 + seconds) * NS_PER_SEC))
         watch = DeviceWatch(world, Probe([folder], kernel), recorder)
         task = asyncio.ensure_future(watch.run())
         counted(kernel, 5, 5, 50, 500)
@@ -56,7 +56,7 @@ def test_a_device_that_the_kernel_does_not_count_has_no_columns(
 ) -> None:
     async def main(world: World) -> dict[str, list[int]]:
         (kernel.proc / "diskstats").write_text(text)
-        recorder = Recorder(0, 2 * NS_PER_SEC, 1)
+        recorder = Recorder(0, 2 * NS_PER_SEC)
         watch = DeviceWatch(world, Probe([tmp_path], kernel), recorder)
         await watch.run()
         watch.finish()
