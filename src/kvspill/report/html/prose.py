@@ -58,7 +58,7 @@ def _users(result: Result) -> str:
 
 
 def search_sentence(result: Result) -> str:
-    """Which of a search's stages the figures are of, and whether that is its answer; empty without a search."""
+    """Which stage of a search the figures are of, and whether that is its answer; empty without one."""
     steps = result.autoscaling_stats
     lever = search_lever(steps)
     if lever is None:

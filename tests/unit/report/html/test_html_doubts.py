@@ -21,6 +21,7 @@ from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.page import build_page
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
+from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import significant
 from kvspill.result.cautions import noted
 from kvspill.result.schema import Result
@@ -129,15 +130,14 @@ def test_many_unlike_results_have_a_short_subtitle() -> None:
 
 def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
     built = sample.built(autoscaling=search(), users=360)
-    assert search_sentence(built) == (
-        "The search for the load answers 240 users: Peak found. "
-        "The figures are of its stage with 360 users, not of the answer."
-    )
+    assert search_sentence(built) == ("The figures are of the stage with 360 users, not of the answer (240).")
     assert search_sentence(sample.built(autoscaling=search(), users=240)).endswith("stage with 240 users.")
     open_ended = warned("autoscaling_inconclusive", autoscaling=search(concluded=False), users=360)
     page = bare(monkeypatch, open_ended)
     assert page.index('class="banner"') < page.index('id="headline"')
-    assert "The search for the load is inconclusive" in page
+    assert "the search has no answer yet" in page
+    assert "NO VERDICT: the search did not conclude" in page
+    assert "FOUND: 240 users of" in bare(monkeypatch, built)
 
 
 def test_a_search_shows_users_and_queue_over_its_time() -> None:
@@ -158,7 +158,8 @@ def test_a_search_over_the_speed_of_a_trace_is_drawn_too() -> None:
         del step["users"]
     built = sample.built(autoscaling=steps)
     assert drawn(built)["autoscaler-0"].title == "Autoscaler path: speed of the trace over time"
-    assert "240 times the given speed" in search_sentence(built)
+    assert search_sentence(built) == "The figures are of the last stage of the search."
+    assert verdict_of(built).headline.startswith("FOUND: 240 times the trace's speed")
 
 
 def test_a_doubt_that_results_share_is_one_banner() -> None:

@@ -192,7 +192,8 @@ def test_the_title_names_model_and_drive_and_the_line_below_host_and_date() -> N
 
 def test_the_criteria_stand_beside_the_verdict() -> None:
     text = " ".join(" ".join(Outline(build_page([("mine", sample.built())])).text).split())
-    assert "Criteria of the storage assessment" in text
+    assert "Storage assessment: FAIL (" in text
+    assert "criteria met, latency profile)" in text
     assert "NVMe Read P95 &lt; 200ms" in text or "NVMe Read P95 < 200ms" in text
     assert "✗ missed" in text
 
@@ -388,7 +389,7 @@ def test_a_page_of_nothing_is_refused() -> None:
 
 def test_a_result_in_which_nothing_happened_still_makes_a_page() -> None:
     built = sample.built(sample.empty_recorder(), config=Config(cpu_mem_gb=0))
-    assert "No request completed" in build_page([("empty", built)])
+    assert "no request completed in the measured window" in build_page([("empty", built)])
 
 
 def luminance(colour: str) -> float:
