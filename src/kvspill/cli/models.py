@@ -18,22 +18,33 @@ def main(argv: Sequence[str], prog: str = "kvspill models") -> int:
     parser = Parser(
         prog=prog,
         description="Lists the models and the size of their KV cache.",
-        epilog="examples:\n  kvspill models\n  kvspill models --tensor-parallel 8\n",
+        epilog="examples:\n  kvspill models\n  kvspill models --tensor-parallel 8\n"
+        "  kvspill models --kv-dtype fp8 --model-config ./config.json\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--tensor-parallel", metavar="N", default="1", help="sizes of one of N ranks [1]")
     parser.add_argument("--config", metavar="FILE", help="YAML file with models of your own")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    parser.add_argument("--kv-dtype", metavar="TYPE", help="type of the KV: bf16, fp8 or fp4 [the model's]")
+    parser.add_argument("--model-config", metavar="FILE", help="only the model of this config.json")
     options = parser.parse_args(list(argv))
-    config = load_config({}, {}, options.config)
+    given = {"kv_dtype": options.kv_dtype, "model_config_file": options.model_config}
+    flags = {"kv_dtype": "--kv-dtype", "model_config_file": "--model-config"}
+    config = load_config(
+        {name: (flags[name], value) for name, value in given.items() if value is not None}, {}, options.config
+    )
     try:
         ranks = int(options.tensor_parallel)
     except ValueError:
         raise UsageError(
             f"--tensor-parallel {options.tensor_parallel}: not a whole number; give 1 or more"
         ) from None
-    print(table(all_models(config.own_models).values(), ranks), end="")
+    models = all_models(config.own_models)
+    shown = [models[config.model]] if options.model_config else models.values()
+    if config.kv_dtype is not None:
+        shown = [model.stored_as(config.kv_dtype) for model in shown]
+    print(table(shown, ranks), end="")
     return 0
 
 

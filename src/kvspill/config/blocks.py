@@ -53,6 +53,8 @@ def _block_io_size(data: Mapping[str, Any]) -> int:
             OwnModel.model_validate(model).spec(str(name)) for name, model in data.get("models", {}).items()
         ]
         spec = find_model(str(data.get("model", "llama3.1-8b")), own)
+        if data.get("kv_dtype"):
+            spec = spec.stored_as(str(data["kv_dtype"]))
         block_bytes = spec.kv(int(data.get("tensor_parallel", 1))).block(int(data["block_tokens"]))
     except (ValueError, TypeError, AttributeError, UsageError):
         # What is wrong with them is said where they are checked.

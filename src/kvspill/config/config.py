@@ -34,6 +34,7 @@ from kvspill.config.groups import (
     merged_personas,
 )
 from kvspill.config.limits import AutoscalingFields, closed_by_default
+from kvspill.config.model_file import with_model_config
 from kvspill.config.workload import WorkloadFields
 from kvspill.models import ModelSpec, find_model
 from kvspill.models.groups import KvSize
@@ -54,7 +55,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True, protected_namespaces=())
 
     num_users: int = opt(50, "simulated users", group="load", alias_flags=("--users",), ge=1, le=1_000_000)
     duration: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] | None = opt(
@@ -109,6 +110,16 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
         "model whose KV cache is moved; `kvspill models` lists them",
         group="model",
         metavar="NAME",
+    )
+    model_config_file: PathText | None = opt(
+        None,
+        "a model's published config.json, for one that is not in the list; --model names it",
+        group="model",
+        alias_flags=("--model-config",),
+        metavar="FILE",
+    )
+    kv_dtype: Literal["bf16", "fp8", "fp4"] | None = opt(
+        None, "type in which the KV is stored (default: the model's)", group="model"
     )
     tensor_parallel: Annotated[int, Field(ge=1, le=4096)] = opt(
         1, "ranks that share the KV heads; sizes are those of one rank", group="model"
@@ -234,7 +245,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     def _fill_in(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        data = with_engine(data)
+        data = with_engine(with_model_config(data))
         given = data.get("personas", {})
         if isinstance(given, Mapping):
             data["personas"] = merged_personas(str(data.get("workload_preset", "2025-11")), given)
@@ -268,7 +279,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     @property
     def input_files(self) -> list[str]:
         """Paths that a run may read; what is no path but a name, such as a preset, is among them."""
-        paths = [None if self.recording is None else self.recording[1], self.device_profile]
+        recorded = None if self.recording is None else self.recording[1]
+        paths = [recorded, self.device_profile, self.model_config_file]
         return [path for path in paths if path]
 
     @property
@@ -277,7 +289,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
 
     @property
     def model_spec(self) -> ModelSpec:
-        return find_model(self.model, self.own_models)
+        spec = find_model(self.model, self.own_models)
+        return spec if self.kv_dtype is None else spec.stored_as(self.kv_dtype)
 
     @cached_property
     def kv(self) -> KvSize:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from kvspill.config.fields import Group
 from kvspill.models import Attention, ModelSpec, even_model
-from kvspill.models.groups import check_dtype
+from kvspill.models.groups import Kind, LayerGroup, check_dtype
 
 MAX_TOKENS: Final = 10_000_000
 
@@ -195,10 +195,28 @@ class ShareGpt(Group):
     chars_per_token_estimate: Annotated[float, Field(gt=0, le=1000)] = 4.0
 
 
+class OwnGroup(Group):
+    """Layers of a user's own model that keep the same of a context."""
+
+    kind: Kind
+    layers: Annotated[int, Field(ge=1, le=10_000)]
+    width: Annotated[int, Field(ge=1, le=1_000_000_000)]
+    """Elements that one head of one layer keeps of a token, K and V together; of a state, all of it."""
+    heads: Annotated[int, Field(ge=1, le=100_000)] = 1
+    window: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+    ratio: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    dtype: str = "float16"
+    fixed: bool = False
+    """True where --kv-dtype does not change the type."""
+
+
 class OwnModel(Group):
-    """A model that the user defines (YAML key `models`)."""
+    """A model that the user defines (YAML key `models`): layers that are all alike, or groups of them."""
 
     layers: Annotated[int, Field(ge=1, le=10_000)]
+    groups: tuple[OwnGroup, ...] = ()
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    source: str = ""
     attention: Attention = "gqa"
     kv_heads: Annotated[int, Field(ge=0, le=100_000)] = 0
     head_dim: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -210,6 +228,12 @@ class OwnModel(Group):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         check_dtype(self.dtype)
+        if self.groups:
+            for name in ("kv_heads", "head_dim", "lora_rank", "rope_dim"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} contradicts groups; leave one of them out")
+            self._layer_groups()
+            return self
         needed = ("lora_rank",) if self.attention == "mla" else ("kv_heads", "head_dim")
         for name in needed:
             if getattr(self, name) < 1:
@@ -221,7 +245,13 @@ class OwnModel(Group):
                 )
         return self
 
+    def _layer_groups(self) -> tuple[LayerGroup, ...]:
+        return tuple(LayerGroup(**group.model_dump()) for group in self.groups)
+
     def spec(self, name: str) -> ModelSpec:
+        if self.groups:
+            groups, title = self._layer_groups(), self.title or name
+            return ModelSpec(name, self.layers, groups, self.max_tokens, title, self.source)
         return even_model(
             name=name,
             layers=self.layers,

@@ -10,7 +10,7 @@ from kvspill.config.fields import KeyPath
 from kvspill.config.groups import PERSONA_PRESETS, Qos, Rag
 from kvspill.config.messages import no_mapping
 from kvspill.errors import UsageError
-from kvspill.models import BUILT_IN_MODELS, ModelSpec
+from kvspill.models import ModelSpec, all_models
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
@@ -201,7 +201,7 @@ def _models(file: "YamlFile", values: Mapping[Any, Any], result: Translation) ->
         need_mapping(file, path, model)
         for key in model:
             check_key(file, (*path, str(key)), known)
-        built_in = BUILT_IN_MODELS.get(str(name))
+        built_in = all_models().get(str(name))
         given: dict[str, Any] = {}
         if built_in is not None:
             given = _as_own(built_in)

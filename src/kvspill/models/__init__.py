@@ -1,10 +1,9 @@
 """Models: what their layers keep of a context, by name."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Final, Literal
+from typing import Literal
 
 from kvspill.errors import UsageError
 from kvspill.models.groups import KvSize, LayerGroup, check_tensor_parallel
@@ -63,33 +62,11 @@ def even_model(
     return ModelSpec(name, layers, (group,), title=title)
 
 
-def _gpt_oss(name: str, layers: int, title: str) -> ModelSpec:
-    """Every other layer keeps a window of 128 tokens."""
-    half = layers // 2
-    groups = (LayerGroup("full", half, 128, 8), LayerGroup("window", half, 128, 8, window=128))
-    return ModelSpec(name, layers, groups, 131_072, title)
-
-
-def _built_in(*models: ModelSpec) -> Mapping[str, ModelSpec]:
-    return MappingProxyType({model.name: model for model in models})
-
-
-BUILT_IN_MODELS: Final[Mapping[str, ModelSpec]] = _built_in(
-    even_model("tiny-1b", 12, "gqa", 4, 128, title="Tiny 1B"),
-    even_model("mistral-7b", 32, "gqa", 8, 128, title="Mistral 7B"),
-    even_model("llama2-7b", 32, "mha", 32, 128, title="Llama 2 7B"),
-    even_model("llama3.1-8b", 32, "gqa", 8, 128, title="Llama 3.1 8B"),
-    even_model("llama3.1-70b-instruct", 80, "gqa", 8, 128, title="Llama 3.1 70B Instruct"),
-    even_model("deepseek-v3", 61, "mla", lora_rank=512, rope_dim=64, title="DeepSeek V3"),
-    even_model("qwen3-32b", 64, "gqa", 8, 128, title="Qwen3 32B"),
-    _gpt_oss("gpt-oss-120b", 36, "GPT-OSS 120B"),
-    _gpt_oss("gpt-oss-20b", 24, "GPT-OSS 20B"),
-)
-
-
 def all_models(own: Iterable[ModelSpec] = ()) -> dict[str, ModelSpec]:
-    """The built-in models and the user's own; an own model replaces the built-in one of its name."""
-    return {**BUILT_IN_MODELS, **{model.name: model for model in own}}
+    """The models of the catalogue and the user's own; an own model replaces the one of its name."""
+    from kvspill.models.catalogue import catalogue
+
+    return {**catalogue(), **{model.name: model for model in own}}
 
 
 def find_model(name: str, own: Iterable[ModelSpec] = ()) -> ModelSpec:

@@ -57,7 +57,7 @@ def test_an_unknown_model_is_answered_with_the_near_ones() -> None:
     with pytest.raises(UsageError) as caught:
         find_model("lama3.1-8b")
     assert str(caught.value) == (
-        "--model lama3.1-8b: unknown model; did you mean llama3.1-8b or llama2-7b? "
+        "--model lama3.1-8b: unknown model; did you mean llama3.1-8b or llama3.1-405b? "
         "`kvspill models` lists them all"
     )
 
