@@ -6,6 +6,7 @@ runs every cell on files below DIR and prints the table; a preloaded library mak
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -106,7 +107,10 @@ def run(cell: Cell | None, where: Path, cache_dir: Path) -> tuple[Finished, int]
         *("--layout", layout, "--sync", "data", "--quiet"),
         under=under,
     )
-    finished = process.finish(timeout=SECONDS + END_SECONDS_MAX + 20)
+    try:
+        finished = process.finish(timeout=SECONDS + END_SECONDS_MAX + 20)
+    except subprocess.TimeoutExpired:
+        finished = Finished(-signal.SIGKILL, "", "it did not end by itself", None)
     return finished, count.stat().st_size if count.exists() else 0
 
 
@@ -177,10 +181,14 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cells whose name contains this")
     args = parser.parse_args()
     wrong = 0
-    with tempfile.TemporaryDirectory(dir=args.directory) as folder:
+    # Each run has a current directory of its own: relative paths would lead elsewhere.
+    with tempfile.TemporaryDirectory(dir=args.directory.resolve()) as folder:
         where = Path(folder)
         (where / "cache").mkdir()
-        run(None, where / "healthy", where / "cache")
+        healthy, _ = run(None, where / "healthy", where / "cache")
+        if healthy.code != 0:
+            print(f"the healthy run failed: {healthy.err.strip()}")
+            return 1
         for cell in cells(args.share):
             if args.only not in str(cell):
                 continue
