@@ -51,3 +51,29 @@ def test_a_signal_amid_the_imports_is_one_line_and_130(
     assert "Traceback" not in said
     assert len(said.splitlines()) <= 1
     assert list(tmp_path.iterdir()) == []
+
+
+AMID_AN_IMPORT = """\
+import os, signal, sys
+import kvspill.cli.main as m
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGTERM)
+module = sys.argv.pop()
+sys.meta_path.insert(0, Finder())
+sys.exit(m.main())
+"""
+
+
+@pytest.mark.parametrize("module", ["datetime", "pydantic_core", "numpy", "asyncio", "kvspill.run.trial"])
+def test_a_signal_is_not_raised_into_an_import(tmp_path: Path, module: str) -> None:
+    """An extension module that imports another one made a panic and a traceback of the exception."""
+    finished = subprocess.run(
+        [sys.executable, "-c", AMID_AN_IMPORT, "simulate", *LONG, module],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert (finished.returncode, finished.stderr) == (130, "kvspill: error: interrupted\n")

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from kvspill.errors import KvspillError
+from kvspill.imports import importing
 from kvspill.texts import one_line, put
 
 INTERRUPTED: Final = 130
@@ -101,12 +102,16 @@ def heed_signals() -> None:
 
 
 _guards = 0
+_AGAIN_SECONDS = 0.5
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
-    if _guards:
+def _end(_number: int, frame: FrameType | None) -> None:
+    if _guards and not importing(frame, since=guarded.__code__):
+        # Raised in a callback of the interpreter, it would be swallowed: then it comes again.
+        signal.signal(signal.SIGALRM, _end)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
         raise KeyboardInterrupt
-    # Nobody is there to catch it: still importing, or on the way out.
+    # Nobody is there to catch it: on the way out, or importing, where nothing is under way yet.
     os.write(2, b"kvspill: error: interrupted\n")
     os._exit(INTERRUPTED)
 
@@ -123,6 +128,7 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except KvspillError as error:
         return _fail(str(error), error.exit_code, debug)
     except KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         return _fail("interrupted", INTERRUPTED, debug)
     except BrokenPipeError:
         return _unread(debug)

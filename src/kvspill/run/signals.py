@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar
 
+from kvspill.imports import importing
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
 _HEEDLESS_SECONDS = 3.0
+_AGAIN_SECONDS = 0.05
 
 
 def by_signal(reason: str) -> bool:
@@ -71,8 +74,16 @@ class Interrupts:
             yield
         finally:
             self._computing = False
+        if self.reason is not None:
+            # Whatever was being computed has swallowed the interrupt.
+            raise KeyboardInterrupt
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._computing and self.reason is None and importing(frame):
+            # Nothing may be raised there: it comes again in a moment.
+            signal.signal(signal.SIGALRM, lambda _number, later: self._handle(number, later))
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+            return
         if self.reason is not None:
             # Whoever leans on Ctrl-C must not cut off the removal of files that the second one began.
             if time.monotonic() < Interrupts.heedless_until:

@@ -1,6 +1,10 @@
 """Several trials of one plan, and what a signal between or in them leaves."""
 
+import contextlib
+import importlib
 import signal
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +12,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.run import runner
 from kvspill.run.progress import Progress
-from kvspill.run.signals import by_signal
+from kvspill.run.signals import Interrupts, by_signal
 from kvspill.run.trial import Plan, run_trial
 
 
@@ -62,3 +66,40 @@ def test_a_signal_after_the_last_trial_changes_nothing(monkeypatch: pytest.Monke
     result = runner.run_trials(plan, Progress(quiet=True))
     assert result.incomplete is False
     assert result.interrupted is None
+
+
+SWALLOWS = """\
+import signal
+try:
+    signal.raise_signal(signal.SIGTERM)
+except BaseException:
+    pass
+"""
+
+
+@pytest.mark.real
+def test_a_signal_amid_an_import_of_a_computation_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was raised into the import vanished there, and the computation went on."""
+    (tmp_path / "swallows.py").write_text(SWALLOWS)
+    monkeypatch.syspath_prepend(tmp_path)
+    interrupts = Interrupts()
+
+    def compute() -> None:
+        importlib.import_module("swallows")
+        end_seconds = time.monotonic() + 20
+        while time.monotonic() < end_seconds:
+            pass
+        pytest.fail("it went on computing")
+
+    with interrupts.handled(), pytest.raises(KeyboardInterrupt), interrupts.computing():
+        compute()
+    assert interrupts.reason == "SIGTERM"
+
+
+def test_a_signal_that_a_computation_swallows_ends_it_all_the_same() -> None:
+    interrupts = Interrupts()
+    with interrupts.handled(), pytest.raises(KeyboardInterrupt), interrupts.computing():  # noqa: SIM117
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
