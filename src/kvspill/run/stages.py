@@ -1,7 +1,6 @@
 """The stages of a trial: each holds the load at one level, with a recorder and counts of its own."""
 
 import asyncio
-from array import array
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -175,10 +174,7 @@ class Stages:
         """Of the stage alone: its load begins when its level was set."""
         engine, start = self._engine, self._start
         end = self._counters(recorder.window_end_ns)
-        unfinished_qos, unfinished_ages_ns = array("b"), array("q")
-        for qos, wait_ns in engine.unfinished(recorder.window_end_ns):
-            unfinished_qos.append(qos)
-            unfinished_ages_ns.append(wait_ns)
+        unfinished_qos, unfinished_ages_ns = engine.unfinished(recorder.window_end_ns)
         return RunFacts(
             simulated=self._world.virtual,
             window_start_ns=recorder.window_start_ns,

@@ -1,12 +1,13 @@
 """The engine: lets users arrive, servers take requests, and ends the run on time."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kvspill.cache.cache import Cache
-from kvspill.records import NS_PER_SEC, Observer, QoS, Request, RequestRecord
+from kvspill.records import NS_PER_SEC, Observer, Request, RequestRecord
 from kvspill.serving.arrivals import OpenArrivals
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
@@ -201,15 +202,15 @@ class Engine:
         """End the load now, as asked; this is no interruption."""
         self._finished.set()
 
-    def unfinished(self, at_ns: int) -> Iterator[tuple[QoS, int]]:
-        """Class of each request that arrived and was not served to its end, and how long it waited (L3).
+    def unfinished(self, at_ns: int) -> "tuple[array[int], array[int]]":
+        """Class of each request that arrived and was not served to its end, and how long each waited (L3).
 
         Those in service have waited until their service began; the others still wait.
         """
-        for request, intended_ns in self._queue.content():
-            yield request.qos, max(0, at_ns - intended_ns)
-        for request, wait_ns in self._in_service.items():
-            yield request.qos, max(0, wait_ns)
+        classes, intended_ns = self._queue.waits()
+        ages_ns = array("q", [at_ns - since_ns if since_ns < at_ns else 0 for since_ns in intended_ns])
+        ages_ns.extend(max(0, wait_ns) for wait_ns in self._in_service.values())
+        return array("b", [*classes, *(request.qos for request in self._in_service)]), ages_ns
 
     def set_users(self, count: int) -> None:
         """Users come or leave while the load goes on, and with them their servers."""

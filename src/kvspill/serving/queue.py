@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
 
 from kvspill.records import Request
 
 _Eligible = tuple[int, int, int, int, int, Request, int]
 """Class, intended time, user, turn and number, the order of service (L1); the request; how long the turn
 before it was generating while it waited (S11)."""
+_Turn = tuple[int, int, Request]
+"""A turn that waits for the one before it: class, intended time, the request."""
 
 
 class RequestQueue:
@@ -17,7 +18,7 @@ class RequestQueue:
     def __init__(self, max_queue: int):
         self._max_queue = max_queue
         self._eligible: asyncio.PriorityQueue[_Eligible] = asyncio.PriorityQueue()
-        self._chains: dict[tuple[int, int], deque[tuple[Request, int]] | None] = {}
+        self._chains: dict[tuple[int, int], deque[_Turn] | None] = {}
         """Conversations with a turn in the queue or in service, and the turns that wait for it, if any do."""
         self._waiting = 0
         self._sequence = 0
@@ -41,7 +42,7 @@ class RequestQueue:
         waiting = self._chains[conversation]
         if waiting is None:
             waiting = self._chains[conversation] = deque()
-        waiting.append((request, intended_ns))
+        waiting.append((request.qos, intended_ns, request))
         self._waiting += 1
         return True
 
@@ -72,19 +73,22 @@ class RequestQueue:
         waiting = self._chains[conversation]
         if waiting:
             self._waiting -= 1
-            following, intended_ns = waiting.popleft()
+            _qos, intended_ns, following = waiting.popleft()
             from_ns, to_ns = generated_ns
             self._push(following, intended_ns, max(0, to_ns - max(from_ns, intended_ns)))
         else:
             del self._chains[conversation]
 
-    def content(self) -> Iterator[tuple[Request, int]]:
-        """All that is still here, each with its intended time."""
+    def waits(self) -> tuple[list[int], list[int]]:
+        """Class and intended time of all that is still here, without a look at the requests themselves:
+        a million of them lie all over the memory."""
         # The priority queue has no public view of its content.
         eligible: list[_Eligible] = self._eligible._queue  # type: ignore[attr-defined]
-        yield from ((item[5], item[1]) for item in eligible)
-        for waiting in self._chains.values():
-            yield from waiting or ()
+        behind = [turn for waiting in self._chains.values() if waiting for turn in waiting]
+        return (
+            [item[0] for item in eligible] + [turn[0] for turn in behind],
+            [item[1] for item in eligible] + [turn[1] for turn in behind],
+        )
 
     def clear(self) -> int:
         """Dismiss waiting requests; those in service continue. Returns how many were dismissed."""

@@ -86,7 +86,7 @@ def serve(
             world.now_ns(),
         )
         waits: list[Any] = []
-        await engine.run(lambda: waits.extend(engine.unfinished(world.now_ns())))
+        await engine.run(lambda: waits.extend(zip(*engine.unfinished(world.now_ns()), strict=True)))
         return engine, oracle, waits
 
     return run_virtual(main, seed=1)

@@ -37,7 +37,7 @@ def make_search(
     lever = make_lever(config, workload, engine)
     options = search_options(config, lever, engine.start_ns)
     if config.arrival == "open":
-        monitor.waiting = lambda at_ns: list(engine.unfinished(at_ns))
+        monitor.waiting = engine.unfinished
     levels = Levels(world, lever, stages, monitor, options, engine)
     return Search(make_mode(options), levels, lever, options)
 

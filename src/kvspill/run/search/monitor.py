@@ -51,19 +51,19 @@ class _Requests:
 class WindowMonitor:
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
 
-    waiting: Callable[[int], list[tuple[QoS, int]]]
+    waiting: "Callable[[int], tuple[array[int], array[int]]]"
     """Who waits and for how long, at a time; nobody where waits are bounded by closed arrivals."""
 
     def __init__(self, unloaded: UnloadedRead | None, latency: str = "added"):
         self._unloaded = unloaded
         self._latency_of = LATENCIES[latency]
-        self.waiting = lambda _at_ns: []
+        self.waiting = lambda _at_ns: (array("b"), array("q"))
         self.begin(0)
 
     def begin(self, at_ns: int) -> None:
         """Forget everything; a new window starts now."""
         self.started_ns = at_ns
-        self._waiting_before = len(self.waiting(at_ns))
+        self._waiting_before = len(self.waiting(at_ns)[0])
         self._read_finished_ns = _longs()
         self._read_ns = _longs()
         self._read_bytes = _longs()
@@ -128,7 +128,8 @@ class WindowMonitor:
             since_ns = np.array(finished_ns, dtype=np.int64) - self.started_ns
             return np.clip(since_ns * batches // window_ns, 0, batches - 1)
 
-        waiting = self.waiting(end_ns)
+        classes, ages_ns = self.waiting(end_ns)
+        owners, waits_ns = np.array(classes, dtype=np.int8), np.array(ages_ns, dtype=np.int64)
         read_bytes = np.array(self._read_bytes, dtype=np.int64)
         unloaded = self._unloaded
         rows = Rows(
@@ -151,12 +152,10 @@ class WindowMonitor:
                     chosen_ns=np.array(found.chosen_ns, dtype=np.int64),
                     tokens=np.array(found.tokens, dtype=np.int64),
                     failed=found.failed,
-                    waiting_ns=np.array(
-                        [age_ns for whose, age_ns in waiting if whose is qos], dtype=np.int64
-                    ),
+                    waiting_ns=waits_ns[owners == qos],
                 )
                 for qos, found in self._requests.items()
             },
-            backlog_growth=len(waiting) - self._waiting_before,
+            backlog_growth=len(ages_ns) - self._waiting_before,
         )
         return summarise(rows)
