@@ -2,12 +2,15 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kvspill.cli.main import main
 from unit.report.compare.made import legacy, write
+from unit.report.html.outline import Outline
 from unit.result import sample
 
 pytest.importorskip("jinja2")
@@ -78,11 +81,10 @@ def test_a_page_replaces_only_a_page(result: Path, tmp_path: Path, capsys: Print
     [
         (json.dumps(sample.result())[:5000], "cut short"),
         (json.dumps({**sample.result(), "schema_version": 3}), "newer kvspill"),
-        (json.dumps(legacy()), "not a kvspill result"),
-        ("{}", "not a kvspill result"),
+        ("{}", "not a result; give JSON of kvspill, kv-cache.py, vLLM or LMCache"),
     ],
 )
-def test_a_result_that_is_not_ours_or_not_whole_is_one_line_and_exit_2(
+def test_what_is_no_result_or_not_whole_is_one_line_and_exit_2(
     tmp_path: Path, content: str, said: str, capsys: Printed
 ) -> None:
     path = tmp_path / "r.json"
@@ -138,3 +140,110 @@ def test_a_table_of_an_unknown_kind_is_refused_before_the_run(tmp_path: Path, ca
     assert main(["simulate", *flags]) == 2
     assert "neither .xlsx nor .csv" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def shown(page: Path) -> str:
+    """The words of a page."""
+    return " ".join(" ".join(Outline(page.read_text()).text).split())
+
+
+@pytest.mark.parametrize(
+    ("document", "program", "figure"),
+    [
+        (legacy(), "kv-cache.py", "Cache hit rate"),
+        ({"tokens_per_second": 4321.5, "backend": "lmcache", "elapsed_time": 6.5}, "lmcache", "4,321.50"),
+        ({"tokens_per_second": 4321.5, "num_requests": 500}, "inference engine", "4,321.50"),
+    ],
+)
+def test_results_of_other_programs_have_a_page_without_a_verdict(
+    tmp_path: Path, document: Any, program: str, figure: str
+) -> None:
+    path, page = write(tmp_path / "theirs.json", document), tmp_path / "p.html"
+    assert main(["report", str(path), "-o", str(page)]) == 0
+    text = shown(page)
+    assert f"Figures of {program}, as it wrote them; kvspill has no verdict on them." in text
+    assert "kvspill did not make this result, so it checked nothing." in text
+    assert figure in text
+    assert "None" not in text
+
+
+def test_a_directory_stands_for_the_results_in_it_ours_and_others(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "a.json", sample.result())
+    write(folder / "b.json", legacy())
+    page, table = tmp_path / "p.html", tmp_path / "t.csv"
+    assert main(["report", str(folder), "-o", str(page), "--csv", str(table)]) == 0
+    assert [row["Filename"] for row in csv.DictReader(table.open())] == ["a", "b"]
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two small simulated suites of the same rows on different devices."""
+    folder = tmp_path_factory.mktemp("suites")
+    rows = ["storage-only", "cpu-storage", "production"]
+    common = [*rows, "--simulate", "--quick", "--quiet", "--tier-seconds", "20", "--production-seconds", "20"]
+    for name, profile in (("slow", "nvme-gen4"), ("fast", "nvme-gen5")):
+        flags = ["--device-profile", profile, "--output-dir", str(folder / name)]
+        assert main(["suite", *common, *flags]) == 0
+    return folder / "slow", folder / "fast"
+
+
+def test_a_suite_is_one_page_with_its_advice(suites: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "p.html"
+    assert main(["report", str(suites[0]), "-o", str(page)]) == 0
+    text = shown(page)
+    for line in json.loads((suites[0] / "summary.json").read_text())["advice"]:
+        assert " ".join(line.split()) in text
+    assert text.index("What this means for this machine") < text.index("How far to trust this")
+    assert "storage-only" in text
+
+
+def test_two_suites_stand_row_beside_row(suites: tuple[Path, Path], tmp_path: Path) -> None:
+    page, table = tmp_path / "p.html", tmp_path / "t.csv"
+    assert main(["report", *map(str, suites), "-o", str(page), "--csv", str(table)]) == 0
+    names = [row["Filename"] for row in csv.DictReader(table.open())]
+    rows = ("storage-only", "cpu-storage", "production")
+    assert names == [f"{row} ({suite})" for row in rows for suite in ("slow", "fast")]
+
+
+def test_compare_takes_suites(suites: tuple[Path, Path], capsys: Printed) -> None:
+    capsys.readouterr()
+    assert main(["compare", str(suites[0])]) == 0
+    assert "01-storage-only" in capsys.readouterr().out
+    assert main(["compare", *map(str, suites)]) == 0
+    said = capsys.readouterr().out
+    assert "against A" in said
+    assert "nvme-gen5" in said
+
+
+def test_a_row_that_did_not_run_is_named_and_a_faulty_one_does_not_stop_the_page(
+    suites: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "partly"
+    shutil.copytree(suites[0], folder)
+    (folder / "02-cpu-storage.json").unlink()
+    document = json.loads((folder / "03-production.json").read_text())
+    document["faulty"] = True
+    document["faults"]["failed_requests"] = 3
+    write(folder / "03-production.json", document)
+    page = tmp_path / "p.html"
+    assert main(["report", str(folder), "-o", str(page)]) == 0
+    text = shown(page)
+    assert "cpu-storage: pending" in text
+    assert "production is faulty: 3 failed requests" in text
+
+
+def test_a_suite_without_a_result_is_refused_with_what_to_do(
+    suites: tuple[Path, Path], tmp_path: Path, capsys: Printed
+) -> None:
+    folder = tmp_path / "empty"
+    shutil.copytree(suites[0], folder)
+    for path in folder.glob("0*.json"):
+        path.unlink()
+    for command in ("report", "compare"):
+        assert main([command, str(folder), "-o", str(tmp_path / "out")]) == 2
+        assert f"run `kvspill suite --resume {folder}` first" in capsys.readouterr().err
+    (folder / "manifest.json").write_text("{}")
+    assert main(["report", str(folder), "-o", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.startswith(f"kvspill: error: {folder}: manifest.json cannot be read")

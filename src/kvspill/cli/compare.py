@@ -22,11 +22,14 @@ examples:
     kvspill compare old/ -- new/ --fail-if-slower 5%
   a table of several configurations, trials grouped by name (…_trial1, …_trial2):
     kvspill compare results/*.json
+  the rows of a suite beside each other; one suite against another:
+    kvspill compare kvspill-results/suite-A
+    kvspill compare kvspill-results/suite-A kvspill-results/suite-B
   which metric tells two systems apart:
     kvspill compare --discover fast.xlsx slow.xlsx
 
 reads results of kvspill and kv-cache.py (JSON), vLLM's and LMCache's benchmark JSON, and summaries in
-XLSX or CSV; a directory stands for the result files in it
+XLSX or CSV; a directory stands for the result files in it, that of a suite for the results of its rows
 """
 FORMATS = ("markdown", "csv", "json")
 
@@ -78,6 +81,7 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
     results = options.results
     if not results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
+    from kvspill.cli.given import are_suites, with_rows
     from kvspill.outputs import refuse_clashes
 
     refuse_clashes({f"-o {options.output}": options.output}, results)
@@ -86,14 +90,18 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
             raise UsageError(f"--discover needs two systems, FAST SLOW, not {len(results)}; give two files")
         _refuse_with_discover(options)
         return _discover(options, results[0], results[1])
+    if len(sides) == 1 and len(results) == 2 and are_suites(results):
+        # Rows of one name in two suites are two sides of a comparison, not two trials.
+        sides, counts = [results[:1], results[1:]], [1, 1]
+    first, second = with_rows(results[: counts[0]]), with_rows(results[counts[0] :])
     limit = None if options.fail_if_slower is None else parse_percent(options.fail_if_slower)
     if len(sides) == 1:
         if limit is not None:
             raise UsageError("--fail-if-slower needs two sides; separate them by --, as in old/ -- new/")
         if options.metric:
             raise UsageError("--metric needs two sides; separate them by --, as in old/ -- new/")
-        return _rank(options, results)
-    return _compare(options, results[: counts[0]], results[counts[0] :], limit)
+        return _rank(options, first)
+    return _compare(options, first, second, limit)
 
 
 def _refuse_with_discover(options: argparse.Namespace) -> None:

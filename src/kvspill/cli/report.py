@@ -18,6 +18,8 @@ examples:
     kvspill report result.json -o report.html
   several results side by side:
     kvspill report before.json after.json -o report.html
+  a whole suite, with its advice; or two of them, row beside row:
+    kvspill report kvspill-results/suite-20261101-120000 -o suite.html
   a row per result for a spreadsheet:
     kvspill report results/*.json --csv results.csv --xlsx results.xlsx
 """
@@ -28,12 +30,15 @@ def _parser(prog: str) -> Parser:
     parser = Parser(
         prog=prog,
         usage=f"{prog} RESULT… [FLAGS]",
-        description="Makes a page, or tables, of results that `kvspill run` or `kvspill simulate` wrote.",
+        description="Makes a page, or tables, of results: of kvspill, of its suites, of kv-cache.py, vLLM or "
+        "LMCache.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("results", nargs="*", metavar="RESULT", help="result files (JSON)")
+    parser.add_argument(
+        "results", nargs="*", metavar="RESULT", help="result files (JSON), directories of them, or of suites"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -59,8 +64,9 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
+    from kvspill.cli.given import read_all
     from kvspill.outputs import refuse_clashes
-    from kvspill.result.reading import load_result, refuse_replacing
+    from kvspill.result.reading import refuse_replacing
 
     page = options.output or (None if options.csv or options.xlsx else DEFAULT_PAGE)
     outputs = {
@@ -71,17 +77,20 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     refuse_clashes(outputs, options.results)
     if page is not None:
         refuse_replacing(page)
-    named = [(Path(path).stem, load_result(path)) for path in options.results]
-    if page is not None and len(named) > 1 and not options.include_faulty:
+    given = read_all(options.results)
+    if page is not None and len(given.results) > 1 and not options.include_faulty:
         from kvspill.cli.compare import refuse_faulty
         from kvspill.result.ranking import faults_text
 
-        refuse_faulty({name: faults_text(result) for name, result in named})
-    written = _tables(options, named)
+        # A suite's page ranks nothing and its advice leaves faulty rows out by name.
+        alone = {item.label: faults_text(item.result) for item in given.results if not item.row}
+        refuse_faulty(alone)
+    results = [item.result for item in given.results]
+    written = _tables(options, list(zip(given.names, results, strict=True)))
     if page is not None:
-        from kvspill.report.html.page import build_page, write_page
+        from kvspill.report.html.page import page_of, write_page
 
-        written.append(write_page(page, build_page(named, options.title)))
+        written.append(write_page(page, page_of(given.results, options.title, given.remarks)))
     for path in written:
         put(one_line(path))
     return 0

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from kvspill.result.schema import (
     Timeline,
     Window,
 )
+
+KV_CACHE_PY = "kv-cache.py"
 
 
 def read_whole(path: Path, kind: Kind) -> bytes:
@@ -151,26 +153,90 @@ def kv_cache_py_result(document: Any, path: Path) -> Result | None:
     values = {**summary["cache_stats"], **summary, "total_storage_io_time": _io_time(document)}
     seed = document.get("seed")
     with refusing_damage(path):
-        return Result(
-            schema_version=0,
-            simulated=False,
-            incomplete=False,
+        return _foreign(
+            values,
+            summary.get("elapsed_time"),
+            summary.get("total_requests"),
             seed=seed if type(seed) is int else None,
-            config={},
-            warnings=[],
-            honesty=Honesty(),
-            tiers=[],
-            window=Window(measured_seconds=_number(summary.get("elapsed_time")) or 0.0),
-            requests_completed=int(_number(summary.get("total_requests")) or 0),
-            summary=Summary(cache_stats=summary["cache_stats"]),
-            metrics={
-                name: MetricValue(value=value, unit=metric.unit)
-                for metric in METRICS
-                for name, _ in metric.expand()
-                if (value := _value(values.get(name))) is not None
-            },
-            timeline=Timeline(interval_seconds=1, columns={}),
+            environment={"program": KV_CACHE_PY},
+            cache_stats=summary["cache_stats"],
         )
+
+
+def _foreign(
+    values: Mapping[str, Any],
+    seconds: Any,
+    requests: Any,
+    *,
+    environment: dict[str, Any],
+    seed: int | None = None,
+    cache_stats: dict[str, Any] | None = None,
+) -> Result:
+    """Another program's figures, as far as they mean what ours do; its configuration is not known."""
+    return Result(
+        schema_version=0,
+        simulated=False,
+        incomplete=False,
+        seed=seed,
+        config={},
+        environment=environment,
+        warnings=[],
+        honesty=Honesty(),
+        tiers=[],
+        window=Window(measured_seconds=_number(seconds) or 0.0),
+        requests_completed=int(_number(requests) or 0),
+        summary=Summary(cache_stats=cache_stats or {}),
+        metrics={
+            name: MetricValue(value=value, unit=metric.unit)
+            for metric in METRICS
+            for name, _ in metric.expand()
+            if (value := _value(values.get(name))) is not None
+        },
+        timeline=Timeline(interval_seconds=1, columns={}),
+    )
+
+
+ENGINE = "inference engine"
+
+
+def engine_figures(document: Any) -> dict[str, float] | None:
+    """vLLM's and LMCache's benchmark output: real inference, so only the wall clock is there."""
+    if not isinstance(document, dict) or _number(document.get("tokens_per_second")) is None:
+        return None
+    found = {
+        "avg_throughput_tokens_per_sec": _number(document["tokens_per_second"]),
+        "requests_per_second": _number(document.get("requests_per_second")),
+        "total_tokens": _number(document.get("total_num_tokens", document.get("total_tokens"))),
+        "total_requests": _number(document.get("num_requests", document.get("num_prompts"))),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _engine_result(document: Any, path: Path) -> Result | None:
+    """A benchmark of an engine as a result: figures alone."""
+    figures = engine_figures(document)
+    if figures is None:
+        return None
+    program = document.get("backend")
+    with refusing_damage(path):
+        return _foreign(
+            figures,
+            document.get("elapsed_time"),
+            figures.get("total_requests"),
+            environment={"program": program if isinstance(program, str) else ENGINE},
+        )
+
+
+def any_result(path: str | Path) -> Result:
+    """A result of ours, of kv-cache.py, or a benchmark of vLLM or LMCache."""
+    path = Path(path)
+    document = read_json(path)
+    if is_ours(document):
+        return our_result(document, path)
+    found = kv_cache_py_result(document, path) or _engine_result(document, path)
+    if found is None:
+        raise UsageError(f"{path}: not a result; give JSON of kvspill, kv-cache.py, vLLM or LMCache")
+    return found
 
 
 def _io_time(document: dict[str, Any]) -> Any:

@@ -113,31 +113,36 @@ def save(folder: Path, manifest: Manifest) -> None:
     write_json(folder / NAME, data)
 
 
-def load(folder: Path) -> Manifest:
-    """Read a state back; anything else than one of ours is a usage error."""
+def is_suite(path: str | Path) -> bool:
+    """Whether this is the directory of a suite."""
+    return (Path(path) / NAME).is_file()
+
+
+def load(folder: Path, flag: str = "--resume ") -> Manifest:
+    """Read a state back; anything else than one of ours is a usage error, which begins with the flag."""
     path = folder / NAME
     try:
         data = parse_json(read_input(path, MANIFEST))
         version = data["schema_version"]
         if version != SCHEMA_VERSION:
             raise UsageError(
-                f"--resume {folder}: written by another version ({shown(version)}); start a new suite"
+                f"{flag}{folder}: written by another version ({shown(version)}); start a new suite"
             )
         manifest = TypeAdapter(Manifest).validate_python(data)
         # What could not be written back, such as NaN, was not written by us.
         json.dumps(asdict(manifest), allow_nan=False)
     except FileNotFoundError:
-        raise UsageError(f"--resume {folder}: holds no suite; name the directory of an earlier one") from None
+        raise UsageError(f"{flag}{folder}: holds no suite; name the directory of an earlier one") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         cause = _cause(error)
-        raise UsageError(f"--resume {folder}: {NAME} cannot be read ({cause}); start a new suite") from error
-    _check_rows(folder, manifest)
+        raise UsageError(f"{flag}{folder}: {NAME} cannot be read ({cause}); start a new suite") from error
+    _check_rows(folder, manifest, flag)
     return manifest
 
 
-def _check_rows(folder: Path, manifest: Manifest) -> None:
+def _check_rows(folder: Path, manifest: Manifest, flag: str) -> None:
     """What a file says decides no place to write to: a suite writes to its directory alone."""
-    where, files = f"--resume {folder}: {NAME}", [row.file for row in manifest.rows]
+    where, files = f"{flag}{folder}: {NAME}", [row.file for row in manifest.rows]
     for number, row in enumerate(manifest.rows, start=1):
         if not _FILE.fullmatch(row.file) or files.count(row.file) > 1:
             raise UsageError(

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from kvspill.report.compare.matching import Matching, Pairs
-from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, Run, unranked
+from kvspill.report.compare.run import INFERENCE, Run, unranked
 from kvspill.report.settings import canonical
 from kvspill.result.cautions import FEW_TRIALS, counted
+from kvspill.result.reading import KV_CACHE_PY
 
 FEW_RUNS = 3
 SAME_LENGTH = 0.02

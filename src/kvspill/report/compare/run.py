@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kvspill.result.ranking import no_rank
+from kvspill.result.reading import ENGINE
 
 KVSPILL = "kvspill"
-KV_CACHE_PY = "kv-cache.py"
-INFERENCE = "inference engine"
+INFERENCE = ENGINE
 TABLE = "table"
 
 _CONFIG_IN_NAME = re.compile(

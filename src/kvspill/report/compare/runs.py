@@ -10,11 +10,13 @@ from typing import Any
 
 from kvspill.errors import UsageError
 from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite
-from kvspill.report.compare.run import INFERENCE, KV_CACHE_PY, KVSPILL, Run, config_in_name, group_of
+from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
 from kvspill.result.ranking import faults_text
 from kvspill.result.reading import (
+    KV_CACHE_PY,
+    engine_figures,
     is_ours,
     kv_cache_py_result,
     our_result,
@@ -137,24 +139,16 @@ def _facts(result: Result) -> dict[str, Any]:
 
 
 def _engine_run(path: Path, document: Mapping[str, Any]) -> Run | None:
-    """vLLM's and LMCache's benchmark output: real inference, so only the wall clock is there."""
-    tokens_per_sec = finite(document.get("tokens_per_second"))
-    if tokens_per_sec is None:
+    """A benchmark of an inference engine."""
+    values = engine_figures(document)
+    if values is None:
         return None
-    tokens = document.get("total_num_tokens", document.get("total_tokens"))
-    requests = document.get("num_requests", document.get("num_prompts"))
-    found = {
-        "avg_throughput_tokens_per_sec": tokens_per_sec,
-        "requests_per_second": finite(document.get("requests_per_second")),
-        "total_tokens": finite(tokens),
-        "total_requests": finite(requests),
-    }
     return Run(
         name=path.stem,
         group=group_of(path.stem),
         kind=INFERENCE,
         config={},
-        values={name: value for name, value in found.items() if value is not None},
+        values=values,
         seconds=finite(document.get("elapsed_time")),
         facts={key: document[key] for key in ("backend", "tier", "cpu_mem_gb") if key in document},
     )

@@ -8,6 +8,7 @@ from kvspill.report.html.figure import Figure
 from kvspill.report.html.headline import HEADLINES, value_of, value_text
 from kvspill.report.html.knee import knee_figures
 from kvspill.report.html.latencies import breakdown
+from kvspill.report.html.more_figures import without_rank
 from kvspill.result.metrics import Figure as Metric
 
 SECTION = "Beside each other"
@@ -23,7 +24,8 @@ def crowd_figures(results: Sequence[Labelled]) -> list[Figure]:
 
 
 def _bars(metric: Metric, results: Sequence[Labelled]) -> Iterator[Figure]:
-    found = [(item, value) for item in results if (value := value_of(item.result, metric))]
+    ranked = [item for item in results if not without_rank(item)]
+    found = [(item, value) for item in ranked if (value := value_of(item.result, metric))]
     if not found:
         return
     share = metric.metric.unit == "ratio"
@@ -33,8 +35,11 @@ def _bars(metric: Metric, results: Sequence[Labelled]) -> Iterator[Figure]:
         for item, value in found
     ]
     groups = list(dict.fromkeys(item.group or "result" for item in results))
-    left_out = [item.label for item in results if not value_of(item.result, metric)]
-    says = f"None or not measured: {', '.join(left_out)}." if left_out else ""
+    left_out = {
+        "Without rank, because faulty or crowded": [item.label for item in results if without_rank(item)],
+        "None or not measured": [item.label for item in ranked if not value_of(item.result, metric)],
+    }
+    says = " ".join(f"{why}: {', '.join(labels)}." for why, labels in left_out.items() if labels)
     yield Figure(
         f"all-{metric.key}",
         SECTION,

@@ -17,7 +17,7 @@ LINES_MAX = 8
 
 def figures(results: Sequence[Labelled]) -> list[Figure]:
     """All figures that these results have data for, in the order of the page."""
-    if len(results) > LINES_MAX or any(item.row for item in results):
+    if len(results) > LINES_MAX or (len(results) > 1 and any(item.row for item in results)):
         return crowd_figures(results)
     makers: tuple[Callable[[Sequence[Labelled]], Iterator[Figure]], ...] = (
         knee_figures,

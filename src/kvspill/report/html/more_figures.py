@@ -166,8 +166,8 @@ def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
     """Several results in order, by engine where engines are what differs; some have no rank (S13)."""
-    unranked = [item.label for item in results if _no_rank(item)]
-    results = [item for item in results if not _no_rank(item)]
+    unranked = [item.label for item in results if without_rank(item)]
+    results = [item for item in results if not without_rank(item)]
     if len(results) < 2:
         return
     engines = [item.result.config.get("engine") for item in results]
@@ -198,6 +198,6 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
         )
 
 
-def _no_rank(item: Labelled) -> bool:
+def without_rank(item: Labelled) -> bool:
     codes = [warning.code for warning in item.result.warnings]
     return no_rank(faults_text(item.result), codes) is not None

@@ -77,10 +77,12 @@ def _build(results: Sequence[Labelled], title: str, remarks: Sequence[Remarks]) 
         "headlines": headline_rows(results),
         "results": [_shown(item) for item in results],
         "folds": folds(results),
+        "shared": _shared(results),
+        "checked": any(item.result.schema_version for item in results),
         "figure_sections": sections,
         "sections": [
-            ("Verdict", "headline"),
             *((("Advice", "remarks"),) if remarks else ()),
+            ("Verdict", "headline"),
             ("Trust", "doubts"),
             *((section.name, section.anchor) for section in sections),
             ("Set-up", "setup"),
@@ -174,13 +176,19 @@ def _sections(drawn: Sequence[Figure]) -> Iterator[Section]:
         yield Section(name, f"section-{number}", [figure for figure in drawn if figure.section == name])
 
 
+def _shared(results: Sequence[Labelled]) -> list[str]:
+    """Doubts that touch every figure of every result: said once, and not in each row."""
+    codes = [doubts_of_all(item.result) for item in results]
+    return [code for code in codes[0] if all(code in others for others in codes)]
+
+
 def _shown(item: Labelled) -> dict[str, Any]:
     result = item.result
     return {
         "label": item.label,
         "verdict": verdict_of(result),
         "doubts": doubts_of_all(result),
-        "honesty": list(checks(result)),
+        "honesty": list(checks(result)) if result.schema_version else [],
         "setup": list(setup_rows(result)),
         "config": list(config_rows(result)),
         "metrics": list(metric_rows(result)),

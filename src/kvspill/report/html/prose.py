@@ -79,19 +79,24 @@ def _level(value: Any) -> str:
 
 def page_title(results: Sequence[Labelled]) -> str:
     """The model and the drive; for several results what they share, or their number."""
-    titles = list(dict.fromkeys(_title(item.result) for item in results))
+    titles = list(dict.fromkeys(_title(item) for item in results))
     if len(titles) == 1:
         return titles[0] if len(results) == 1 else f"{titles[0]}: {len(results)} results"
     models = list(dict.fromkeys(_model(item.result) for item in results))
-    drives = list(dict.fromkeys(drive(item.result) for item in results))
+    # Rows of a suite without storage say nothing of the drive that the others have.
+    stored = [item for item in results if any(tier.tier == "storage" for tier in item.result.tiers)]
+    drives = list(dict.fromkeys(drive(item.result) for item in stored or results))
+    what = models[0] if len(models) == 1 else f"{len(models)} models"
     if len(drives) == 1:
-        return f"{len(models)} models on {drives[0]}"
-    what = models[0] if len(models) == 1 else f"{len(results)} results"
+        return f"{what} on {drives[0]}: {len(results)} results"
     return f"{what} on {' and '.join(drives)}" if len(drives) == 2 else f"{what} on {len(drives)} drives"
 
 
-def _title(result: Result) -> str:
-    return f"{_model(result)} on {drive(result)}"
+def _title(item: Labelled) -> str:
+    program = (item.result.environment or {}).get("program")
+    if program is not None:
+        return f"{program}: {item.label}"
+    return f"{_model(item.result)} on {drive(item.result)}"
 
 
 def _model(result: Result) -> str:

@@ -286,7 +286,7 @@ def bars(
             # Three labels fit beside long names on a phone, where five would run into each other.
             "axis": {"format": "%", "values": [0, 0.5, 1]}
             if share
-            else {"tickCount": 5, "labelOverlap": "greedy"},
+            else {"tickCount": 5, "labelOverlap": "greedy", "labelSeparation": 8},
         },
         "tooltip": [
             {"field": "full", "title": "of", "type": "nominal"},

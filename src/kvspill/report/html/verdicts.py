@@ -43,6 +43,11 @@ class Verdict:
 
 def verdict_of(result: Result) -> Verdict:
     """The answer of a result with all that it rests on."""
+    if result.schema_version == 0:
+        program = (result.environment or {}).get("program")
+        return Verdict(
+            OPEN, f"Figures of {program}, as it wrote them; kvspill has no verdict on them.", (), "", (), ()
+        )
     found = answer(result)
     lines = [("", search_sentence(result)), ("", trials_sentence(result))]
     if result.requests_completed:

@@ -9,10 +9,10 @@ import pytest
 
 from kvspill.errors import UsageError
 from kvspill.report.columns import STORAGE_THROUGHPUT
-from kvspill.report.compare.run import KV_CACHE_PY, config_in_name
+from kvspill.report.compare.run import config_in_name
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.tables import row_of, write_csv, write_xlsx
-from kvspill.result.reading import load_result
+from kvspill.result.reading import KV_CACHE_PY, load_result
 from kvspill.result.trials import combine
 from unit.report.compare.made import legacy, write
 from unit.result import sample

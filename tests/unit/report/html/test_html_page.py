@@ -2,7 +2,6 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from unit.measure.rows import request
 from unit.report.html.hostile import PAYLOAD, poisoned
+from unit.report.html.outline import Outline
 from unit.result import sample
 
 pytest.importorskip("jinja2")
@@ -24,37 +24,6 @@ from kvspill.report.html.page import build_page  # noqa: E402
 from kvspill.report.html.prose import page_title  # noqa: E402
 from kvspill.result.cautions import noted  # noqa: E402
 from kvspill.result.schema import Result  # noqa: E402
-
-
-class Outline(HTMLParser):
-    """What a page is made of: elements, attributes, text outside of scripts, and the JSON data."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.data = ""
-        self._inside = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._inside = tag
-        if tag == "script" and dict(attrs).get("id") == "specs":
-            self._inside = "data"
-
-    def handle_endtag(self, tag: str) -> None:
-        del tag
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside == "data":
-            self.data += data
-        elif self._inside not in ("script", "style"):
-            self.text.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 @pytest.fixture(scope="module")

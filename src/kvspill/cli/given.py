@@ -1,0 +1,129 @@
+"""What report and compare were given: results, directories of results, and suites with their advice."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvspill.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvspill.report.html.facts import Labelled
+    from kvspill.report.html.page import Remarks
+    from kvspill.result.schema import Result
+    from kvspill.suite.manifest import Manifest
+
+
+def with_rows(words: Sequence[str]) -> list[str]:
+    """The same words, with the results of its rows in place of each suite's directory."""
+    from kvspill.suite.manifest import is_suite
+
+    found: list[str] = []
+    for word in words:
+        if is_suite(word):
+            folder, manifest = _suite(word)
+            found += [str(folder / row.file) for row in manifest.rows if row.finished]
+        else:
+            found.append(word)
+    return found
+
+
+def are_suites(words: Sequence[str]) -> bool:
+    from kvspill.suite.manifest import is_suite
+
+    return all(is_suite(word) for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Every result under a label of its own, its name in tables, and what the suites among them advise."""
+
+    results: "list[Labelled]"
+    names: list[str]
+    remarks: "list[Remarks]"
+
+
+def read_all(words: Sequence[str]) -> Given:
+    """Read everything that was given."""
+    from kvspill.report.html.facts import Labelled, labelled
+    from kvspill.suite.manifest import is_suite
+
+    suites = [word for word in words if is_suite(word)]
+    names = dict(zip(suites, _names(suites), strict=True))
+    found: list[Labelled] = []
+    remarks = []
+    for word in dict.fromkeys(suites):
+        folder, manifest = _suite(word)
+        rows = dict(_rows(folder, manifest))
+        group = names[word] if len(names) > 1 else ""
+        for name, result in rows.items():
+            label = f"{name} ({group})" if group else name
+            found.append(Labelled(label, result, row=name, group=group))
+        remarks.append(_remarks(names[word], manifest, rows))
+    # The same row of each suite side by side.
+    order = {row: place for place, row in enumerate(dict.fromkeys(item.row for item in found))}
+    found.sort(key=lambda item: order[item.row])
+    plain = list(_plain(words))
+    names_in_tables = [*(item.label for item in found), *(name for name, _ in plain)]
+    return Given([*found, *labelled(plain)], names_in_tables, remarks)
+
+
+def _names(suites: Sequence[str]) -> list[str]:
+    """The directories' own names; whole where two are called the same."""
+    short = [Path(word).resolve().name for word in suites]
+    return short if len(set(short)) == len(set(suites)) else list(suites)
+
+
+def _suite(word: str) -> "tuple[Path, Manifest]":
+    from kvspill.suite.manifest import load, settle
+
+    folder = Path(word)
+    manifest = settle(folder, load(folder, flag=""))
+    if not any(row.finished for row in manifest.rows):
+        raise UsageError(f"{word}: a suite without a result yet; run `kvspill suite --resume {word}` first")
+    return folder, manifest
+
+
+def _rows(folder: Path, manifest: "Manifest") -> "Iterator[tuple[str, Result]]":
+    from kvspill.suite.manifest import read_result
+
+    for row in manifest.rows:
+        result = read_result(folder, row) if row.finished else None
+        if result is not None:
+            yield row.scenario.name, result
+
+
+def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Remarks":
+    """The suite's advice, and the rows that it has no result of."""
+    from kvspill.report.html.page import Remarks
+    from kvspill.suite.advice import advise
+    from kvspill.suite.campaign import PROBE, SUBMISSION
+    from kvspill.suite.facts import figures
+
+    left = [
+        f"{row.scenario.name}: {row.status.value}. {row.reason}" for row in manifest.rows if not row.finished
+    ]
+    if manifest.facts.get("kind") == SUBMISSION:
+        return Remarks(name, ["The trials of a submission; submission.txt has its summary.", *left])
+    found = {row: figures(row, result) for row, result in rows.items()}
+    return Remarks(name, [*advise(found, manifest.facts.get(PROBE)), *left])
+
+
+def _plain(words: Sequence[str]) -> "Iterator[tuple[str, Result]]":
+    from kvspill.report.compare.run import config_in_name
+    from kvspill.result.reading import any_result
+    from kvspill.suite.manifest import is_suite
+
+    for word in words:
+        if is_suite(word):
+            continue
+        path = Path(word)
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise UsageError(f"{word}: no JSON file in this directory; give one with results, or a suite's")
+        for file in inside:
+            result = any_result(file)
+            if result.schema_version == 0:
+                # Other programs keep their configuration in the file's name, if anywhere.
+                result = result.model_copy(update={"config": config_in_name(file.stem)})
+            yield file.stem, result
