@@ -57,6 +57,17 @@ class LatencyMap:
         np.add.at(self._counts, (steps, bands), times)
         self._steps = max(self._steps, last // self.step_seconds + 1)
 
+    def merge(self, other: "LatencyMap") -> None:
+        """Add another's counts step by step; both windows begin together."""
+        self._flush()
+        other._flush()
+        while self.step_seconds < other.step_seconds:
+            self._widen()
+        while other.step_seconds < self.step_seconds:
+            other._widen()
+        self._counts += other._counts
+        self._steps = max(self._steps, other._steps)
+
     def _widen(self) -> None:
         pairs = self._counts.reshape(STEPS_MAX // 2, 2, BANDS).sum(axis=1)
         self._counts[: STEPS_MAX // 2] = pairs

@@ -104,6 +104,28 @@ class Histogram:
         self._sum_ns += other._sum_ns
         self._max_ns = max(self._max_ns, other._max_ns)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Few of the steps are in use: those with their counts are all that has to travel."""
+        self._flush()
+        counts = None if self._hdr is None else ctypeslib.as_array(self._hdr.counts)
+        steps = None if counts is None else np.flatnonzero(counts).astype(np.int32)
+        return {
+            "exact": (self._count, self._sum_ns, self._max_ns),
+            "steps": steps,
+            "counts": None if counts is None else counts[steps],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._count, self._sum_ns, self._max_ns = state["exact"]
+        if state["steps"] is None:
+            return
+        self._hdr = hdr = HdrHistogram(1, HIGHEST_NS, SIGNIFICANT_DIGITS)
+        ctypeslib.as_array(hdr.counts)[state["steps"]] = state["counts"]
+        hdr.total_count = self._count
+        lowest, highest = (hdr.get_value_from_index(int(state["steps"][end])) for end in (0, -1))
+        hdr.min_value, hdr.max_value = lowest, highest
+
     def percentiles_ns(self) -> dict[str, int] | None:
         """The standard percentiles, or None where nothing was recorded; never above the exact maximum."""
         self._flush()

@@ -67,6 +67,12 @@ class Latencies:
         self._flush()
         return None if self._map is None else self._map.to_dict()
 
+    def merge(self, other: "Latencies") -> None:
+        for name in COMPONENTS:
+            self.component(name).merge(other.component(name))
+        if self._map is not None and other._map is not None:
+            self._map.merge(other._map)
+
     def component(self, name: str) -> Histogram:
         self._flush()
         return self._histograms[name]
@@ -151,6 +157,21 @@ class Lane:
         if demotion:
             self.demotion_latencies.record(submitted_ns, started_ns, end_ns, device_ns, count)
 
+    def merge(self, other: "Lane") -> None:
+        """Add what was counted elsewhere for the same tier and verb."""
+        self.ops.update(other.ops)
+        self.nbytes.update(other.nbytes)
+        self.bytes_by_entry.update(other.bytes_by_entry)
+        self.moved_bytes += other.moved_bytes
+        self.failed_moved_bytes += other.failed_moved_bytes
+        self.errors.update(other.errors)
+        self.in_flight_at_end += other.in_flight_at_end
+        self.in_flight_oldest_ns = max(self.in_flight_oldest_ns, other.in_flight_oldest_ns)
+        self.latencies.merge(other.latencies)
+        self.demotion_latencies.merge(other.demotion_latencies)
+        self.pieces.merge(other.pieces)
+        self.syncs.merge(other.syncs)
+        self.entry_bytes.merge(other.entry_bytes)
 
 def tokens_of(bytes_by_entry: Mapping[tuple[int, int], int]) -> int:
     """Tokens that so many bytes of entries, by their tokens and size, amount to."""

@@ -73,6 +73,28 @@ class Recorder:
         self.window_end_ns = max(min(self.window_end_ns, at_ns), self._latest_ns)
         return self.window_end_ns
 
+    def move(self, by_ns: int) -> None:
+        """Speak of times on a clock that shows so much more."""
+        self.window_start_ns += by_ns
+        self.window_end_ns += by_ns
+        self._latest_ns += by_ns
+        self.timeline.move(by_ns)
+
+    def merge(self, other: "Recorder") -> None:
+        """Add what another counted in the same window, by the same clock: the part of another rank."""
+        self.window_end_ns = max(self.window_end_ns, other.window_end_ns)
+        self._latest_ns = max(self._latest_ns, other._latest_ns)
+        self.timeline.merge(other.timeline)
+        self.requests.merge(other.requests)
+        self.requests_over_time.merge(other.requests_over_time)
+        self.storage_ttft.merge(other.storage_ttft)
+        self.cache_call_ns += other.cache_call_ns
+        self.lookups.update(other.lookups)
+        self.evictions.update(other.evictions)
+        self.evicted_bytes.update(other.evicted_bytes)
+        for lane in other.lanes():
+            self.lane(lane.tier, lane.verb).merge(lane)
+
     def lane(self, tier: Tier, verb: Verb) -> Lane:
         return self._lanes[tier][verb]
 

@@ -71,6 +71,25 @@ class RequestTally:
             (end_to_end_ns, record.storage_ns, record.generation_ns, record.prefill_ns, record.decode_ns)
         )
 
+    def merge(self, other: "RequestTally") -> None:
+        """Add the requests of another part of the load."""
+        self.completed += other.completed
+        self.tokens += other.tokens
+        self.context_tokens += other.context_tokens
+        self.failed.update(other.failed)
+        self.generation_ns += other.generation_ns
+        self.other_ns += other.other_ns
+        self.prefixes.update(other.prefixes)
+        for part, histogram in self.parts.items():
+            histogram.merge(other.parts[part])
+        for qos in QoS:
+            self.by_qos[qos].merge(other.by_qos[qos])
+            self.added_by_qos[qos].merge(other.added_by_qos[qos])
+            self.queue_by_qos[qos].merge(other.queue_by_qos[qos])
+        self.failed_by_qos.update(other.failed_by_qos)
+        for row in other.sample.rows:
+            self.sample.add(row)
+
     @property
     def failed_count(self) -> int:
         return sum(self.failed.values())

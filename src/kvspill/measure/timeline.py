@@ -4,6 +4,8 @@ A window of more than a day has wider steps than a second, so that its length do
 """
 
 from array import array
+from itertools import zip_longest
+from operator import add
 from typing import TYPE_CHECKING
 
 from kvspill.records import NS_PER_SEC
@@ -56,14 +58,34 @@ class Timeline:
         """Double the steps until this one is among them; returns its new place."""
         while step >= STEPS_MAX:
             step //= 2
-            self.step_seconds *= 2
-            for name, values in self._columns.items():
-                self._columns[name] = array(
-                    "q", [sum(values[at : at + 2]) for at in range(0, len(values), 2)]
-                )
-            for name, values in self._states.items():
-                self._states[name] = array("q", [values[at : at + 2][-1] for at in range(0, len(values), 2)])
+            self._double()
         return step
+
+    def _double(self) -> None:
+        self.step_seconds *= 2
+        for name, values in self._columns.items():
+            self._columns[name] = array("q", [sum(values[at : at + 2]) for at in range(0, len(values), 2)])
+        for name, values in self._states.items():
+            self._states[name] = array("q", [values[at : at + 2][-1] for at in range(0, len(values), 2)])
+
+    def move(self, by_ns: int) -> None:
+        self._start_ns += by_ns
+
+    def merge(self, other: "Timeline") -> None:
+        """Add another's columns step by step; both windows begin together."""
+        while self.step_seconds < other.step_seconds:
+            self._double()
+        while other.step_seconds < self.step_seconds:
+            other._double()
+        for name, values in other._columns.items():
+            self._columns[name] = _sum(self._columns.get(name, array("q")), values)
+        for name, values in other._states.items():
+            mine = self._states.get(name)
+            if mine is None:
+                self._states[name] = array("q", values)
+                continue
+            steps = max(len(mine), len(values))
+            self._states[name] = array("q", map(add, _held(mine, steps), _held(values, steps)))
 
     def columns(self, window_end_ns: int) -> dict[str, list[int]]:
         """All columns at equal length; what fell exactly on the end belongs to the last step."""
@@ -74,6 +96,10 @@ class Timeline:
         sums = {name: _fold(values, steps) for name, values in self._columns.items()}
         states = {name: _held(values, steps) for name, values in self._states.items()}
         return dict(sorted({**sums, **states}.items()))
+
+
+def _sum(one: "Column", other: "Column") -> "Column":
+    return array("q", map(sum, zip_longest(one, other, fillvalue=0)))
 
 
 def _fold(values: "Column", steps: int) -> list[int]:
