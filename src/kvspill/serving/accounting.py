@@ -99,6 +99,8 @@ class Accountant:
         ideal = self._ideal_read_bytes
         return {
             "read_bytes": self._read_bytes,
+            "read_bytes_of_ideal": self._read_bytes_of_ideal,
+            "reused_bytes": self._reused_bytes,
             "least_read_bytes": ideal,
             "read_inflation": self._read_bytes_of_ideal / ideal if ideal else None,
             "byte_hit_rate": None if bounds is None else self._reused_bytes / bounds.looked_up_bytes,

@@ -16,6 +16,7 @@ from kvspill.serving.queue import RequestQueue
 from kvspill.serving.servers import ServerPool, servers_for
 from kvspill.workload.base import Workload
 from kvspill.workload.digest import Digest
+from kvspill.workload.divided import ALL_USERS, Share
 from kvspill.world import World
 
 _SETTLE_SECONDS = 4.0
@@ -34,6 +35,8 @@ class EngineOptions:
     max_requests: int | None = None
     closed: bool = False
     max_queue: int = 1_000_000
+    share: Share = ALL_USERS
+    """Which of the users are served here."""
 
 
 class Engine:
@@ -79,7 +82,12 @@ class Engine:
 
     @property
     def users(self) -> int:
+        """All users, those of other ranks included."""
         return self._population.users
+
+    @property
+    def own_users(self) -> int:
+        return self._options.share.of(self._population.users)
 
     @property
     def lateness_ns(self) -> list[int]:
@@ -114,6 +122,11 @@ class Engine:
         return self._io_model.facts()
 
     @property
+    def planned(self) -> Digest:
+        """What has arrived, in the form that merges with other ranks'."""
+        return self._digest
+
+    @property
     def digest(self) -> str:
         return self._digest.hexdigest()
 
@@ -121,7 +134,7 @@ class Engine:
         """Drive the load to its end; on_end is called the moment it is over, before anything settles."""
         loop = asyncio.get_running_loop()
         self._servers = ServerPool(self._serve_next)
-        self._servers.resize(servers_for(self._workload_users, self._options.servers))
+        self._servers.resize(self._servers_for(self._workload_users))
         works = (self._watch(), self._servers.failure(), self._arrivals())
         tasks = [loop.create_task(work) for work in works]
         try:
@@ -216,7 +229,10 @@ class Engine:
         """Users come or leave while the load goes on, and with them their servers."""
         self._population.set_users(count)
         if self._servers is not None:
-            self._servers.resize(servers_for(count, self._options.servers))
+            self._servers.resize(self._servers_for(count))
+
+    def _servers_for(self, users: int) -> int:
+        return servers_for(self._options.share.of(users), self._options.servers)
 
     def send_away(self) -> int:
         """Dismiss waiting requests and hold back new ones until `let_in`: a new load must not
