@@ -22,6 +22,7 @@ from kvspill.result.result import result_text, unwritable, write_result
 from kvspill.result.schema import Faults, Result
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
+from kvspill.run.ranks import Ranks, for_rank, join, raise_first
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.run.trial import Plan
@@ -57,7 +58,35 @@ def _check_log(path: Path, trials: int) -> None:
 
 def run_command(config: Config, *, simulated: bool, verbose: bool = False) -> int:
     """Run what the configuration asks for, write and print it; returns the exit code."""
-    plan = prepare(config, simulated=simulated)
+    ranks = join(config, simulated=simulated)
+    if ranks.index == 0:
+        return _run(config, ranks, simulated, verbose or config.verbose)
+    # Rank 0 speaks for all: its errors, its result and its exit code.
+    with contextlib.suppress(KvspillError, KeyboardInterrupt):
+        serve(config, ranks)
+    return 0
+
+
+def serve(config: Config, ranks: Ranks) -> None:
+    """Do a rank's part of what rank 0 leads."""
+    plan = prepare_together(config, ranks, simulated=False)
+    run_trials(plan, Progress(quiet=True), _CLOSING_SECONDS_MAX, ranks)
+
+
+def prepare_together(config: Config, ranks: Ranks, *, simulated: bool) -> Plan:
+    """The plan of this rank, once every rank has one: what is wrong on any ends all of them."""
+    plan, error = None, None
+    try:
+        plan = prepare(for_rank(config, ranks), simulated=simulated)
+    except KvspillError as caught:
+        error = caught
+    ranks.agree(error, raise_first)
+    assert plan is not None, "an error of its own was raised"
+    return plan
+
+
+def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool) -> int:
+    plan = prepare_together(config, ranks, simulated=simulated)
     progress, path = Progress(config.quiet), result_path(config)
     if config.duration is not None and config.trials == 1:
         closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
@@ -65,10 +94,10 @@ def run_command(config: Config, *, simulated: bool, verbose: bool = False) -> in
     interrupts = Interrupts()
     # What was measured is kept, also where a signal comes after the load.
     with interrupts.handled():
-        result = run_trials(plan, progress, _CLOSING_SECONDS_MAX)
+        result = run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks)
         written, problems = keep_all(config, path, result)
         if not config.quiet:
-            print_summary(result, written, file=sys.stdout, verbose=verbose or config.verbose)
+            print_summary(result, written, file=sys.stdout, verbose=verbose)
     if problems:
         raise KvspillError("; ".join(problems))
     if interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):

@@ -159,7 +159,7 @@ def _metavar(name: str, declared: Declared) -> str:
         return "|".join(word for word in words if word not in hidden)
     if name.endswith("_gb"):
         return "GIB"
-    return "SECONDS" if name in ("duration", "warmup", "max_stall") else "N"
+    return "SECONDS" if name in ("duration", "warmup", "max_stall", "ranks_timeout") else "N"
 
 
 def _help(name: str, text: str, default: Any) -> str:

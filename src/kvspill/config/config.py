@@ -100,9 +100,14 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
     ranks: Annotated[Literal["auto", "off"], OnOff] = opt(
         "auto",
-        "off: this process measures by itself, whatever launcher started it",
+        "auto: processes that mpirun or srun started share the load; off: each runs by itself",
         group="load",
-        advanced=True,
+    )
+    per_rank: bool = opt(
+        False, "each rank has the whole load, with --seed plus its number", group="load", advanced=True
+    )
+    ranks_timeout: Annotated[float, Field(ge=1, le=86_400)] = opt(
+        60.0, "seconds without a sign of life after which a rank is given up", group="load", advanced=True
     )
 
     model: Annotated[str, Field(min_length=1)] = opt(

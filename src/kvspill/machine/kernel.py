@@ -35,6 +35,11 @@ def field_of(path: Path, name: str) -> str | None:
     return None
 
 
+def boot_id(kernel: Kernel | None = None) -> str:
+    """Names this start of this machine, also inside containers; empty where the kernel does not tell."""
+    return read_word((kernel or Kernel()).proc / "sys" / "kernel" / "random" / "boot_id")
+
+
 def process_exists(pid: int, kernel: Kernel | None = None) -> bool:
     """Whether a process of that number is there, ours or not."""
     return ((kernel or Kernel()).proc / str(pid)).exists()

@@ -173,6 +173,7 @@ class Lane:
         self.syncs.merge(other.syncs)
         self.entry_bytes.merge(other.entry_bytes)
 
+
 def tokens_of(bytes_by_entry: Mapping[tuple[int, int], int]) -> int:
     """Tokens that so many bytes of entries, by their tokens and size, amount to."""
     by_ratio: Counter[tuple[int, int]] = Counter()

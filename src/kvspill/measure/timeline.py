@@ -71,6 +71,11 @@ class Timeline:
     def move(self, by_ns: int) -> None:
         self._start_ns += by_ns
 
+    def drop(self, prefix: str) -> None:
+        """Forget the states whose names begin so."""
+        for name in [name for name in self._states if name.startswith(prefix)]:
+            del self._states[name]
+
     def merge(self, other: "Timeline") -> None:
         """Add another's columns step by step; both windows begin together."""
         while self.step_seconds < other.step_seconds:

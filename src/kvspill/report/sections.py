@@ -9,6 +9,7 @@ from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
+from kvspill.report.ranks_section import ranks_section
 from kvspill.result.answer import in_memory
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
@@ -36,6 +37,7 @@ def sections(result: Result) -> Iterator[Part]:
     yield from _io_model(result)
     yield from _qos(result)
     yield from honesty_section(result)
+    yield from ranks_section(result)
     yield from _bottlenecks(result)
     yield from _autoscaling(result)
     yield from _trials(result)
@@ -61,12 +63,16 @@ def _banner(result: Result) -> Iterator[Part]:
     headline = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result.simulated else "")
     yield Text(headline, style="bold")
     yield Text(
-        f"{config['model']}, {counted(users, 'user')}, generation {config['generation_mode']}, "
-        f"{window.measured_seconds:.1f} s measured"
+        f"{config['model']}, {counted(users, 'user')}{_ranks(result)}, "
+        f"generation {config['generation_mode']}, {window.measured_seconds:.1f} s measured"
     )
     if result.incomplete:
         yield Text(f"INCOMPLETE: {result.interrupted}", style="bold red")
     yield Text(rule)
+
+
+def _ranks(result: Result) -> str:
+    return "" if result.ranks is None else f" on {result.ranks.size} ranks"
 
 
 def _overall(result: Result) -> Iterator[Part]:

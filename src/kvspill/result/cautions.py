@@ -203,6 +203,20 @@ DIFFERENT_WORK = Kind(
 )
 AUTOSCALING_INCONCLUSIVE = Kind("autoscaling_inconclusive", Severity.SERIOUS, "{reason}", "{remedy}")
 
+STRAGGLERS = Kind(
+    "stragglers",
+    Severity.NOTE,
+    "Slower than 0.8 of the median of {median:.3f} GiB per second inside the cache: {ranks}.",
+    "Look at those ranks' machines and devices; the whole is held up by the slowest.",
+    touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
+)
+START_SKEW = Kind(
+    "start_skew",
+    Severity.NOTE,
+    "The ranks began {skew_ms:.1f} ms apart.",
+    "Leave processors free for every rank, and look for other load on the machines.",
+    touches=(Area.LOAD,),
+)
 CAPACITY_BOUND = Kind(
     "capacity_bound",
     Severity.NOTE,

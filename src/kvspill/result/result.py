@@ -30,6 +30,7 @@ from kvspill.result.schema import (
     InFlight,
     LatencyMap,
     MetricValue,
+    RankTable,
     Result,
     SteadyState,
     TierFacts,
@@ -52,17 +53,19 @@ def build_result(
     autoscaling: Sequence[Mapping[str, Any]] = (),
     users: int | None = None,
     trials: int = 1,
+    servers: int | None = None,
     in_flight: Sequence[InFlight] | None = None,
+    ranks: RankTable | None = None,
     created_at: str | None = None,
 ) -> Result:
     """The whole result. `created_at` alone differs between equal simulations.
 
-    users: how many there were in the window, where a search changed their number.
+    users, servers: how many there were in the window, where their number is not the configured one.
     in_flight: operations that its end found under way, by tier and verb.
     """
     if recorder.is_open_ended:
         raise ValueError("the recorder's window has no end yet; call close_window first")
-    measured = Measured(recorder, facts, settings_of(config, users))
+    measured = Measured(recorder, facts, settings_of(config, users, servers))
     metrics = evaluate(METRICS, measured)
     values = {name: item["value"] for name, item in metrics.items()}
     columns = recorder.timeline.columns(recorder.window_end_ns)
@@ -81,7 +84,7 @@ def build_result(
         interrupted=facts.interrupted,
         faulty=faults.any_found,
         faults=faults,
-        command=command_of(config, simulated=facts.simulated),
+        command=_launched(ranks) + command_of(config, simulated=facts.simulated),
         created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         digest=facts.digest,
@@ -95,6 +98,7 @@ def build_result(
         window=_window(facts, recorder, measured.settings.num_users),
         steady_state=steady,
         in_flight_at_end=None if in_flight is None else list(in_flight),
+        ranks=ranks,
         **_legacy_totals(measured),
         autoscaling_stats=[dict(step) for step in autoscaling],
         summary=summary_block(measured, metrics, health, autoscaling, honesty.offered_load.ratio),
@@ -106,8 +110,12 @@ def build_result(
     )
 
 
-def settings_of(config: Config, users: int | None = None) -> Settings:
-    """What the report needs of the configuration; users where their number is not the configured one."""
+def _launched(ranks: RankTable | None) -> str:
+    return "" if ranks is None else f"mpirun -n {ranks.size} "
+
+
+def settings_of(config: Config, users: int | None = None, servers: int | None = None) -> Settings:
+    """What the report needs of the configuration; users and servers where these are not the configured."""
     if users is not None:
         config = config.model_copy(update={"num_users": users})
     classes = {qos: getattr(config.qos, qos.name.lower()) for qos in QoS}
@@ -115,7 +123,7 @@ def settings_of(config: Config, users: int | None = None) -> Settings:
         seed=config.seed,
         num_users=config.num_users,
         arrival=config.arrival,
-        servers=config.server_count,
+        servers=config.server_count if servers is None else servers,
         performance_profile=config.performance_profile,
         min_tokens_per_sec=config.min_tokens_per_sec,
         device_bandwidth_gbps=config.device_bandwidth_gbps,

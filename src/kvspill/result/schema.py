@@ -357,6 +357,43 @@ class Trials(Part):
     metrics: dict[str, TrialStatistics] = {}
 
 
+class RankRow(Part):
+    """What one rank of a run on several did."""
+
+    rank: int
+    host: str
+    users: int = 0
+    started_late_ms: Number | None = None
+    """How long after the agreed instant its load began."""
+    requests_completed: int = 0
+    requests_failed: int = 0
+    tokens_per_sec: Number | None = None
+    storage_read_gib_per_sec: Number | None = None
+    storage_write_gib_per_sec: Number | None = None
+    gib_per_io_second: Number | None = None
+    """Bytes moved in all tiers over the time that its requests spent inside cache calls."""
+    storage_read_device_p95_ms: Number | None = None
+    straggler: bool = False
+    problem: str | None = None
+    """Why its figures are missing or end early."""
+    honesty: Honesty | None = None
+    environment: dict[str, Any] | None = None
+
+
+class RankTable(Part):
+    """The ranks of a run that an MPI launcher started (R3)."""
+
+    size: int
+    per_rank: bool = False
+    """Each had the whole load, with a seed of its own; else the users were divided."""
+    start_skew_ms: Number | None = None
+    """Between the first and the last rank to begin."""
+    clock_uncertainty_ms: Number | None = None
+    """How well the clocks of different machines could be compared."""
+    stragglers: list[int] = []
+    rows: list[RankRow] = []
+
+
 class Result(Part):
     """Everything about a run."""
 
@@ -384,6 +421,7 @@ class Result(Part):
     in_flight_at_end: list[InFlight] | None = None
     preconditioning: dict[str, Any] | None = None
     trials: Trials | None = None
+    ranks: RankTable | None = None
     requests_completed: int
     total_tokens_generated: int = 0
     total_storage_io_latency: Number | None = None

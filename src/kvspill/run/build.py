@@ -16,6 +16,7 @@ from kvspill.serving.io_models import IoOptions, make_io_model
 from kvspill.serving.write_behind import WriteBehindOptions
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
+from kvspill.workload.divided import ALL_USERS, DividedWorkload, Share
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
 
@@ -78,10 +79,13 @@ def _policy(config: Config, tier: Tier) -> Plugin:
     return found.get(config.eviction_policy, "--eviction-policy")
 
 
-def build_workload(config: Config, world: World, limits: dict[Tier, int]) -> Workload:
-    """Who asks what and when."""
+def build_workload(
+    config: Config, world: World, limits: dict[Tier, int], share: Share = ALL_USERS
+) -> Workload:
+    """Who asks what and when; of several ranks, those who ask here."""
     last = list(limits)[-1]
-    return make_workload(config, world, usable_bytes(last, limits[last]))
+    workload = make_workload(config, world, usable_bytes(last, limits[last]))
+    return workload if share.size == 1 else DividedWorkload(config, workload, share)
 
 
 def build_engine(
@@ -92,6 +96,7 @@ def build_engine(
     start_ns: int,
     workload: Workload,
     started: OpenArrivals | None = None,
+    share: Share = ALL_USERS,
 ) -> Engine:
     """The engine that serves a workload through the given cache."""
     generation = Generation(
@@ -100,7 +105,9 @@ def build_engine(
     options = EngineOptions(
         servers=config.servers,
         duration_ns=None if config.duration is None else round(config.duration * NS_PER_SEC),
-        max_requests=config.max_requests,
+        # A stream that all users share is divided with its end.
+        max_requests=config.max_requests if share.size == 1 or workload.elastic else None,
+        share=share,
         closed=config.arrival == "closed",
         max_queue=config.max_queue,
     )

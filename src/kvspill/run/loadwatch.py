@@ -28,7 +28,7 @@ async def watch_load(world: World, engine: Engine, cache: Cache, recorder: Recor
     while at_ns < recorder.window_end_ns:
         await world.sleep_until_ns(at_ns)
         now_ns = world.now_ns()
-        recorder.timeline.note("users", now_ns, engine.users)
+        recorder.timeline.note("users", now_ns, engine.own_users)
         recorder.timeline.note("queued", now_ns, engine.queued)
         recorder.timeline.note("in_service", now_ns, engine.in_service)
         for tier in cache.tiers:

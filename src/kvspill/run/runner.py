@@ -15,6 +15,7 @@ from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
+from kvspill.run.ranks import Ranks
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
 
@@ -53,7 +54,9 @@ def _unused(config: Config) -> list[Caution]:
     return warnings
 
 
-def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None = None) -> Result:
+def run_trials(
+    plan: Plan, progress: Progress, closing_seconds_max: float | None = None, ranks: Ranks | None = None
+) -> Result:
     """All trials of a plan; an interrupted one ends them and is set aside, those before it are kept."""
     results: list[Result] = []
     interrupts, trials = Interrupts(), plan.config.trials
@@ -66,7 +69,7 @@ def run_trials(plan: Plan, progress: Progress, closing_seconds_max: float | None
             if number + 1 == trials:
                 plan = replace(plan, closing_seconds_max=closing_seconds_max)
             try:
-                results.append(run_trial(plan, progress, interrupts))
+                results.append(run_trial(plan, progress, interrupts, ranks))
             except KeyboardInterrupt:
                 if not results:
                     raise

@@ -4,24 +4,23 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
+from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
 from kvspill.measure.oplog import OpLog, trial_path
-from kvspill.records import NS_PER_MS, NS_PER_SEC, Purpose, RunFacts, Tier
-from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
-from kvspill.result.io_model import io_model_cautions
-from kvspill.result.result import build_result
-from kvspill.result.schema import Caution, InFlight, Result
+from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
+from kvspill.result.parts import Part, together
+from kvspill.result.schema import Caution, Result
 from kvspill.run.backends import blamed, open_backends
 from kvspill.run.build import (
     build_accountant,
@@ -35,11 +34,15 @@ from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
 from kvspill.run.precondition import precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
+from kvspill.run.ranks import Alone, Gathered, Ranks, share_of
+from kvspill.run.remarks import backend_warnings, log_cautions, skipped_rows
 from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
+from kvspill.run.whole import whole_result
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.arrivals import OpenArrivals
 from kvspill.serving.engine import Engine
+from kvspill.serving.servers import servers_for
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
 from kvspill.world import World, run_real, run_virtual
@@ -90,15 +93,19 @@ class Plan:
         return max(self.closing_seconds_max, self.closed_by_seconds - time.monotonic())
 
 
-def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = None) -> Result:
+def run_trial(
+    plan: Plan, progress: Progress, interrupts: Interrupts | None = None, ranks: Ranks | None = None
+) -> Result:
     """Run once and return the result. An interrupted load returns what it measured, marked incomplete.
 
-    Signals are handled here, but where the caller does so for several trials.
+    Signals are handled here, but where the caller does so for several trials. Every rank gets the result of
+    all of them.
     """
     if interrupts is None:
         interrupts = Interrupts()
         with interrupts.handled():
-            return run_trial(plan, progress, interrupts)
+            return run_trial(plan, progress, interrupts, ranks)
+    ranks = Alone() if ranks is None else ranks
     opened: list[Backend] = []
 
     async def main(world: World) -> Result:
@@ -106,9 +113,19 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
         if interrupts.reason is not None:
             raise asyncio.CancelledError
         limits = tier_limits(plan.config, plan.storage_bytes)
+        attending = asyncio.ensure_future(ranks.attend())
+        try:
+            return await measure(world, limits)
+        except BaseException as error:
+            ranks.failed(interrupts.stopped_by or str(error) or type(error).__name__)
+            raise
+        finally:
+            attending.cancel()
+
+    async def measure(world: World, limits: dict[Tier, int]) -> Result:
         # First of all: a recording that cannot be read is refused before a word is said.
         with interrupts.computing():
-            workload = build_workload(plan.config, world, limits)
+            workload = build_workload(plan.config, world, limits, share_of(plan.config, ranks))
         for text in plan.announced:
             progress.say(text)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
@@ -123,16 +140,24 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             if plan.config.precondition and Tier.STORAGE in backends:
                 storage = backends[Tier.STORAGE]
                 settled = await precondition(world, storage, plan.storage_bytes, progress)
-            trial = Trial(plan, world, backends, limits, progress)
-            result = await trial.run(workload, interrupts)
+            trial = Trial(plan, world, backends, limits, progress, ranks)
+            part, search = await trial.run(workload, interrupts)
+            part.later = [*fallen_back, *preconditioning_cautions(settled)]
+            ranks.hand_in(part)
         finally:
             seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
             hangs = trial is not None and trial.hangs
             seconds = _HANGING_CLOSING_SECONDS if hangs else seconds
             left = await close_within(seconds, opened, plan.cache_dirs, progress, hangs)
-        result.warnings += [*fallen_back, *preconditioning_cautions(settled), *left]
-        result.preconditioning = None if settled is None else asdict(settled)
-        return result
+
+        def whole(gathered: Gathered) -> Result:
+            result = _whole(plan.config, gathered, ranks, search)
+            by_rank = zip(gathered.parts, gathered.words, strict=True)
+            result.warnings += together((part.rank, word or ()) for part, word in by_rank)
+            result.preconditioning = None if settled is None else asdict(settled)
+            return result
+
+        return await ranks.gather(left, whole)
 
     with _switch_interval(), _rarer_collections(plan.simulated):
         try:
@@ -145,6 +170,20 @@ def run_trial(plan: Plan, progress: Progress, interrupts: Interrupts | None = No
             close_all_now(opened)
 
 
+def _whole(config: Config, gathered: Gathered, ranks: Ranks, search: "Search | None") -> Result:
+    steps = [] if search is None else search.entries(gathered.ended)
+    return whole_result(
+        config,
+        gathered.parts,
+        size=ranks.size,
+        missing=gathered.missing,
+        ended=gathered.ended,
+        steps=steps,
+        search_cautions=[] if search is None else search.cautions(steps),
+        users=None if search is None else gathered.parts[0].users,
+    )
+
+
 class Trial:
     """The load of one trial, held in stages, and what is known of it at the end."""
 
@@ -155,9 +194,12 @@ class Trial:
         backends: dict[Tier, Backend],
         limits: dict[Tier, int],
         progress: Progress,
+        ranks: Ranks,
     ):
         self.plan = plan
         self.config = plan.config
+        self.ranks = ranks
+        self.share = share_of(plan.config, ranks)
         self.world = world
         self.backends = backends
         self.limits = limits
@@ -165,7 +207,8 @@ class Trial:
         self.hangs = False
         """After the run: some system call never returned."""
 
-    async def run(self, workload: Workload, interrupts: Interrupts) -> Result:
+    async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
+        """What this rank measured, and the search that was held, if one was."""
         log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
         try:
             return await self._measure(workload, interrupts, log)
@@ -173,7 +216,9 @@ class Trial:
             if log is not None:
                 log.close()
 
-    async def _measure(self, workload: Workload, interrupts: Interrupts, log: OpLog | None) -> Result:
+    async def _measure(
+        self, workload: Workload, interrupts: Interrupts, log: OpLog | None
+    ) -> tuple[Part, "Search | None"]:
         config, world = self.config, self.world
         monitor = await self._monitor()
         accountant = build_accountant(config, self.limits)
@@ -183,13 +228,16 @@ class Trial:
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
         await self.preload(workload, cache)
         started = self._started(workload, interrupts)
-        start_ns = world.now_ns()
+        start = await self.ranks.begin(world)
+        start_ns = start.at_ns
         if log is not None:
             log.count_from(start_ns)
         accountant.begin()
-        engine = build_engine(config, world, stages.observer, cache, start_ns, workload, started)
+        engine = build_engine(config, world, stages.observer, cache, start_ns, workload, started, self.share)
         interrupts.load_begins(engine.interrupt)
         stages.load_begins(engine, cache)
+        await world.sleep_until_ns(start_ns)
+        late_ns = world.now_ns() - start_ns
         search = None
         if monitor is not None:
             from kvspill.run.search.build import make_search
@@ -199,13 +247,18 @@ class Trial:
         policy = OneStage(stages, start_ns, window_start_ns) if search is None else search
         health = Health(world, config, cache)
         ended_ns = await self._drive(engine, cache, stages, policy, health)
+        if engine.interrupted is not None:
+            self.ranks.stopped(engine.interrupted)
         lost = log_cautions(log, self.plan.log_ops)
         facts = self._facts(stages.answer, engine, workload, accountant)
         stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
         self.hangs = bool(stuck_ages_ns)
         health.count_unanswered(stages.answer.recorder)
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
-        return await self._result(stages.answer, facts, search, lost)
+        part = await self._part(stages.answer, facts, engine, search is not None)
+        part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]
+        part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
+        return part, search
 
     def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | None:
         """The users of open arrivals, before the load begins: a hundred thousand take seconds to join."""
@@ -248,6 +301,7 @@ class Trial:
         holding = asyncio.ensure_future(hold())
         shown = self.progress.watch(self.world, self.config, engine, stages, cache, policy)
         beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
+        self.ranks.load_begins(engine.interrupt)
         try:
             await engine.run(end)
         finally:
@@ -276,43 +330,25 @@ class Trial:
             io_model=io_facts,
         )
 
-    async def _result(
-        self, stage: Stage, facts: RunFacts, search: "Search | None", lost: Sequence[Caution] = ()
-    ) -> Result:
+    async def _part(self, stage: Stage, facts: RunFacts, engine: Engine, searched: bool) -> Part:
         config, simulated = self.config, self.plan.simulated
-        users = None if search is None else stage.users
-        steps = [] if search is None else search.entries(facts.interrupted)
+        users = self.share.of(stage.users if searched else config.num_users)
         ceiling = None
         if not simulated and facts.interrupted is None and not self.hangs:
-            fixed = config if users is None else config.changed(enable_autoscaling=False, num_users=users)
+            fixed = config
+            if searched or self.share.size > 1:
+                fixed = config.changed(enable_autoscaling=False, num_users=max(1, users))
             ceiling = await null_ceiling(fixed, self.world, CEILING_SECONDS)
-        return build_result(
-            config,
-            facts,
-            stage.recorder,
-            stage.probes,
-            [
-                *self.plan.warnings,
-                *lost,
-                *skipped_rows(facts.workload),
-                *io_model_cautions(facts.io_model),
-                *([] if search is None else search.cautions(steps)),
-            ],
-            environment=None if simulated else environment(self.plan.cache_dirs),
-            ceiling=ceiling,
-            autoscaling=steps,
+        return Part(
+            recorder=stage.recorder,
+            facts=facts,
+            digest=engine.planned,
             users=users,
-            trials=config.trials,
-            in_flight=[
-                InFlight(
-                    tier=lane.tier.value,
-                    verb=lane.verb.value,
-                    count=lane.in_flight_at_end,
-                    oldest_ms=lane.in_flight_oldest_ns / NS_PER_MS,
-                )
-                for lane in stage.recorder.lanes()
-                if lane.in_flight_at_end
-            ],
+            servers=servers_for(users, config.servers),
+            probes=stage.probes,
+            ceiling=ceiling,
+            environment=None if simulated else environment(self.plan.cache_dirs),
+            device=(boot_id(), *((stage.probes or {}).get("block_device") or {}).get("devices", ())),
         )
 
     async def preload(self, workload: Workload, cache: Cache) -> None:
@@ -337,32 +373,8 @@ class Trial:
         self.progress.preparing("entries to be found", len(entries), len(entries))
 
 
-def log_cautions(log: OpLog | None, path: Path | None) -> list[Caution]:
-    """The warning that the log of operations lacks rows, where it does."""
-    if log is None:
-        return []
-    log.close()
-    return [] if log.failure is None else [OP_LOG.of(path=path, reason=log.failure)]
-
-
 def _unsaid(_done: int, _all: int) -> None:
     """Few users join at once."""
-
-
-def skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:
-    """The warning that rows of a recording were left out, where some were."""
-    skipped = workload.get("bad_rows_skipped", 0)
-    if not skipped:
-        return []
-    return [BAD_ROWS.of(skipped=skipped, first=workload["bad_rows"][0])]
-
-
-def backend_warnings(backends: Sequence[Backend], progress: Progress) -> list[Caution]:
-    """Warnings of backends that prepared themselves otherwise than asked."""
-    warnings = [noted(*note) for backend in backends for note in backend.notes()]
-    for warning in warnings:
-        progress.say(f"warning: {warning.message} {warning.remedy}")
-    return warnings
 
 
 @contextmanager

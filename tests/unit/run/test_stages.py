@@ -13,6 +13,7 @@ from kvspill.records import Tier
 from kvspill.run import trial as trial_module
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
+from kvspill.run.ranks import Alone
 from kvspill.run.stages import Stages
 from kvspill.run.trial import Plan, Trial, run_trial
 from kvspill.serving.engine import Engine
@@ -102,11 +103,9 @@ def test_nothing_is_measured_after_an_interrupt(
 
     monkeypatch.setattr(trial_module, "null_ceiling", ceiling)
     monkeypatch.setattr(trial_module, "environment", lambda _dirs: None)
-    monkeypatch.setattr(trial_module, "build_result", lambda *_some, **_more: {})
     config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
-    trial: Any = Trial(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True))
+    trial: Any = Trial(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True), Alone())
     facts = SimpleNamespace(interrupted=reason, workload={}, io_model={})
     stage = SimpleNamespace(users=3, recorder=SimpleNamespace(lanes=list), probes=None)
-    search = SimpleNamespace(entries=lambda _reason: [], cautions=lambda _steps: [])
-    asyncio.run(trial._result(stage, facts, search if searching else None, ()))
+    asyncio.run(trial._part(stage, facts, SimpleNamespace(planned=None), searching))
     assert measured == ([] if reason else ["ceiling"])

@@ -1,0 +1,316 @@
+"""What each rank of a run measured, and how the parts become one whole (R3)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kvspill.measure.recorder import Recorder
+from kvspill.records import RunFacts, Tier, TierFacts
+from kvspill.result.honesty import Ceiling
+from kvspill.result.measured import ratio
+from kvspill.result.schema import Caution
+from kvspill.workload.digest import Digest
+
+_LATENESS_SAMPLES_MAX = 100_000
+DEVICE_PREFIX = "device_"
+"""Columns of the timeline that are the device's, whoever used it."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What one rank measured. Times are of its own clock."""
+
+    recorder: Recorder
+    facts: RunFacts
+    digest: Digest
+    users: int
+    """Its own; as many as there were in the window."""
+    servers: int
+    rank: int = 0
+    host: str = ""
+    origin_ns: int = 0
+    """When all ranks began, by its clock."""
+    late_ns: int = 0
+    """How much later its load began."""
+    clock_error_ns: int = 0
+    probes: Mapping[str, Any] | None = None
+    ceiling: Ceiling | None = None
+    cautions: Sequence[Caution] = ()
+    later: Sequence[Caution] = ()
+    """Warnings that stand after all others."""
+    environment: Mapping[str, Any] | None = None
+    problem: str | None = None
+    """Why it ends early; None where it was whole."""
+    device: tuple[str, ...] = field(default=())
+    """Machine and block devices that its probes counted: ranks with the same ones counted the same bytes."""
+
+
+def whole_of(parts: Sequence[Part]) -> Part:
+    """All parts as if one process had measured them; a single one as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    moved = [_on_common_clock(part) for part in parts]
+    recorder = Recorder(
+        min(part.recorder.window_start_ns for part in moved),
+        max(part.recorder.window_end_ns for part in moved),
+    )
+    digest = Digest()
+    counted: set[tuple[str, ...]] = set()
+    for part in moved:
+        if part.device in counted:
+            part.recorder.timeline.drop(DEVICE_PREFIX)
+        counted.add(part.device)
+        recorder.merge(part.recorder)
+        digest.merge(part.digest)
+    facts = _facts([part.facts for part in moved], digest)
+    ttft = recorder.storage_ttft.statistics_ms()
+    io_model = merged_io_facts([part.facts.io_model for part in moved]) | {"storage_ttft_ms": ttft}
+    return replace(
+        moved[0],
+        recorder=recorder,
+        facts=replace(facts, io_model=io_model),
+        digest=digest,
+        users=sum(part.users for part in parts),
+        servers=sum(part.servers for part in parts),
+        probes=_probes(moved),
+        ceiling=_ceiling([part.ceiling for part in parts]),
+        cautions=together((part.rank, part.cautions) for part in parts),
+        later=together((part.rank, part.later) for part in parts),
+    )
+
+
+def _on_common_clock(part: Part) -> Part:
+    """The part with times since the agreed start. The recorder is moved itself: nobody else has it."""
+    by_ns = -part.origin_ns
+    part.recorder.move(by_ns)
+    facts = part.facts
+    end_ns = facts.arrivals_end_ns
+    facts = replace(
+        facts,
+        window_start_ns=facts.window_start_ns + by_ns,
+        window_end_ns=facts.window_end_ns + by_ns,
+        load_start_ns=facts.load_start_ns + by_ns,
+        finished_ns=facts.finished_ns + by_ns,
+        arrivals_end_ns=None if end_ns is None else end_ns + by_ns,
+    )
+    return replace(part, facts=facts, origin_ns=0)
+
+
+def _facts(parts: Sequence[RunFacts], digest: Digest) -> RunFacts:
+    errors: Counter[Any] = Counter()
+    for facts in parts:
+        errors.update(facts.errors)
+    ends_ns = [facts.arrivals_end_ns for facts in parts if facts.arrivals_end_ns is not None]
+    known = all(len(facts.unfinished_qos) == len(facts.unfinished_ages_ns) for facts in parts)
+    return replace(
+        parts[0],
+        window_start_ns=min(facts.window_start_ns for facts in parts),
+        window_end_ns=max(facts.window_end_ns for facts in parts),
+        load_start_ns=min(facts.load_start_ns for facts in parts),
+        finished_ns=max(facts.finished_ns for facts in parts),
+        digest=digest.hexdigest(),
+        arrived=sum(facts.arrived for facts in parts),
+        completed=sum(facts.completed for facts in parts),
+        failed=sum(facts.failed for facts in parts),
+        shed=sum(facts.shed for facts in parts),
+        unfinished_ages_ns=_chained(facts.unfinished_ages_ns for facts in parts),
+        unfinished_qos=_chained(facts.unfinished_qos for facts in parts) if known else (),
+        lateness_ns=_sampled([facts.lateness_ns for facts in parts]),
+        tiers=_tiers([facts.tiers for facts in parts]),
+        prefix_matches=sum(facts.prefix_matches for facts in parts),
+        prefix_bytes_saved=sum(facts.prefix_bytes_saved for facts in parts),
+        arrivals_end_ns=max(ends_ns) if len(ends_ns) == len(parts) else None,
+        under_way=sum(facts.under_way for facts in parts),
+        workload=_same_reading([facts.workload for facts in parts]),
+        errors=dict(errors),
+        stuck_ages_ns=tuple(sorted(_chained(facts.stuck_ages_ns for facts in parts), reverse=True)),
+    )
+
+
+def _chained(rows: Iterable[Sequence[Any]]) -> tuple[Any, ...]:
+    return tuple(item for row in rows for item in row)
+
+
+def _sampled(rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Samples of the ranks as one, every n-th where they are too many."""
+    stride = -(-sum(map(len, rows)) // _LATENESS_SAMPLES_MAX) or 1
+    return _chained(rows)[::stride]
+
+
+def _tiers(rows: Sequence[tuple[TierFacts, ...]]) -> tuple[TierFacts, ...]:
+    """Capacities and contents added; a property only where all ranks have it."""
+    found: list[TierFacts] = []
+    for tier in Tier:
+        same = [facts for row in rows for facts in row if facts.tier is tier]
+        if not same:
+            continue
+        names = dict.fromkeys(facts.description for facts in same)
+        found.append(
+            TierFacts(
+                tier=tier,
+                backend=same[0].backend,
+                modelled=any(facts.modelled for facts in same),
+                description="; ".join(names),
+                limit_bytes=sum(facts.limit_bytes for facts in same),
+                usable_bytes=sum(facts.usable_bytes for facts in same),
+                used_bytes=sum(facts.used_bytes for facts in same),
+                peak_bytes=sum(facts.peak_bytes for facts in same),
+                entries=sum(facts.entries for facts in same),
+                direct_io=all(facts.direct_io for facts in same),
+                verifies=all(facts.verifies for facts in same),
+                files_opened_direct=sum(facts.files_opened_direct for facts in same),
+                files_opened_buffered=sum(facts.files_opened_buffered for facts in same),
+                crowded_puts=sum(facts.crowded_puts for facts in same),
+                counters=_counters([facts.counters for facts in same]),
+            )
+        )
+    return tuple(found)
+
+
+def _counters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Numbers added; of a text the first."""
+    total: dict[str, Any] = {}
+    for row in rows:
+        for name, value in row.items():
+            adds = name in total and not isinstance(value, (str, bool))
+            total[name] = total[name] + value if adds else total.get(name, value)
+    return total
+
+
+def _same_reading(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Every rank reads the whole recording; the one that came furthest says how much was read."""
+    total = dict(rows[0])
+    for row in rows[1:]:
+        for name, value in row.items():
+            if isinstance(value, int) and isinstance(total.get(name), int):
+                total[name] = max(total[name], value)
+            elif not total.get(name):
+                total[name] = value
+    return total
+
+
+def merged_io_facts(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The accounts of the ranks' I/O models as one: counts added, shares computed anew from their counts."""
+    total = dict(blocks[0])
+    for name, value in total.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            total[name] = sum(block.get(name) or 0 for block in blocks)
+    if "read_bytes" not in total:
+        return total
+    bounds = [block["hit_rate_bounds"] for block in blocks if block.get("hit_rate_bounds")]
+    looked_up = sum(bound["looked_up_bytes"] for bound in bounds)
+    return total | {
+        "read_inflation": ratio(total["read_bytes_of_ideal"], total["least_read_bytes"]),
+        "byte_hit_rate": ratio(total["reused_bytes"], looked_up),
+        "hit_rate_bounds": _bounds(bounds, looked_up) if bounds else None,
+        "break_even": _break_even([block["break_even"] for block in blocks if block.get("break_even")]),
+    }
+
+
+def _bounds(bounds: Sequence[Mapping[str, Any]], looked_up: int) -> dict[str, Any]:
+    """Each rank has a cache of its own: the bounds of all are theirs by the bytes looked up."""
+
+    def weighted(name: str) -> float:
+        found: float = sum(bound[name] * bound["looked_up_bytes"] for bound in bounds)
+        return found / looked_up
+
+    return {
+        **bounds[0],
+        **{name: weighted(name) for name in ("infinite", "belady", "lru")},
+        "belady_exact": all(bound["belady_exact"] for bound in bounds),
+        "requests": sum(bound["requests"] for bound in bounds),
+        "looked_up_bytes": looked_up,
+        "truncated": any(bound["truncated"] for bound in bounds),
+    }
+
+
+def _break_even(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if not rows:
+        return None
+    rates = {"recompute_us_per_token", "break_even_gib_per_sec"}
+    derived = {"load_gib_per_sec", "storage_may_be_slower_by"}
+    total = {
+        name: value if name in rates | derived else sum(row[name] for row in rows)
+        for name, value in rows[0].items()
+    }
+    loaded = sum((row["load_gib_per_sec"] or 0.0) * row["load_seconds"] for row in rows)
+    speed = ratio(loaded, total["load_seconds"])
+    slower_by = ratio(speed, total["break_even_gib_per_sec"])
+    return total | {"load_gib_per_sec": speed, "storage_may_be_slower_by": slower_by}
+
+
+def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
+    """Counters of the ranks added; those of a device once, however many ranks looked at it (R5)."""
+    found = [part.probes for part in parts if part.probes is not None]
+    if not found:
+        return None
+    devices = {part.device: part.probes for part in parts if part.probes is not None}
+    hosts = {part.device[:1]: part.probes for part in parts if part.probes is not None}
+    shared = {device: [part for part in parts if part.device == device] for device in devices}
+    lags = [probes["event_loop_lag_ms"] for probes in found if probes.get("event_loop_lag_ms")]
+    return {
+        "block_device": _added([probes.get("block_device") for probes in devices.values()]),
+        "process_io": _added([probes.get("process_io") for probes in found]),
+        "nfs": _added([probes.get("nfs") for probes in hosts.values()]),
+        "neighbours": _added([_strangers(mates) for mates in shared.values()]),
+        "cpu_seconds": sum(probes["cpu_seconds"] for probes in found),
+        "resident_bytes": max(probes.get("resident_bytes") or 0 for probes in found) or None,
+        "peak_resident_bytes": max(probes.get("peak_resident_bytes") or 0 for probes in found) or None,
+        "event_loop_lag_ms": max(lags, key=lambda lag: lag["p99"], default=None),
+    }
+
+
+def _strangers(mates: Sequence[Part]) -> dict[str, int] | None:
+    """What other runs moved on the device of these ranks: each of them counted the others, too."""
+    own = mates[0].probes or {}
+    seen = own.get("neighbours")
+    if seen is None:
+        return None
+    others = [(part.probes or {}).get("process_io") or {} for part in mates[1:]]
+    runs = max(0, seen["runs"] - len(others))
+    left = {
+        name: max(0, seen[name] - sum(other.get(name, 0) for other in others)) if runs else 0
+        for name in ("read_bytes", "written_bytes")
+    }
+    return {"runs": runs, **left}
+
+
+def _added(rows: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+    """The sum, or None where one of them was not counted."""
+    if any(row is None for row in rows):
+        return None
+    total: dict[str, Any] = {}
+    for row in rows:
+        for name, value in (row or {}).items():
+            total[name] = total[name] + value if name in total else value
+    return total
+
+
+def _ceiling(rows: Sequence[Ceiling | None]) -> Ceiling | None:
+    """What all ranks can do at once; unknown where it is for one of them."""
+    if any(row is None for row in rows):
+        return None
+
+    def added(name: str) -> float | None:
+        values = [getattr(row, name) for row in rows]
+        return None if any(value is None for value in values) else sum(values)
+
+    return Ceiling(added("requests_per_sec"), added("operations_per_sec"), added("gib_per_sec"))
+
+
+def together(by_rank: Iterable[tuple[int, Sequence[Caution]]]) -> list[Caution]:
+    """Warnings of all ranks: what all of them say once, the others with their ranks."""
+    said: dict[str, tuple[Caution, list[int]]] = {}
+    ranks = []
+    for rank, cautions in by_rank:
+        ranks.append(rank)
+        for item in cautions:
+            said.setdefault(item.model_dump_json(), (item, []))[1].append(rank)
+    found = []
+    for item, whose in said.values():
+        if whose != ranks:
+            names = f"Rank{'' if len(whose) == 1 else 's'} {', '.join(map(str, whose))}"
+            item = item.model_copy(update={"message": f"{names}: {item.message}"})
+        found.append(item)
+    return found

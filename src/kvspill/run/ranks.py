@@ -1,0 +1,159 @@
+"""The ranks of a run: this process alone, or one of several that an MPI launcher started together (R1-R4)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from kvspill.config import Config
+from kvspill.errors import KvspillError, UsageError
+from kvspill.machine.launcher import launched
+from kvspill.result.parts import Part
+from kvspill.workload.divided import ALL_USERS, Share
+from kvspill.world import World
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class RankFailed(KvspillError):  # noqa: N818 - names the condition
+    """Another rank failed, hangs or was ended: nothing can be measured together any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When the load begins, by this rank's clock, and how far that may be from the others' instant."""
+
+    at_ns: int
+    clock_error_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What all ranks measured, as rank 0 has it."""
+
+    parts: Sequence[Part]
+    words: Sequence[Any]
+    """What each of them said beside it, in the same order."""
+    missing: Mapping[int, str] = field(default_factory=dict)
+    """Ranks whose part is missing or ends early, and why."""
+    ended: str | None = None
+    """Why the load ended early, if it did."""
+
+
+class Ranks(Protocol):
+    """What a run needs of its ranks. Every wait for another rank has a bound."""
+
+    index: int
+    size: int
+
+    def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
+        """Before and after loads: rank 0 decides by what all ranks say, and all get its decision.
+
+        An error of the decision is raised on every rank.
+        """
+        ...
+
+    async def attend(self) -> None:
+        """Stay in touch with the others until cancelled."""
+        ...
+
+    async def begin(self, world: World) -> Start:
+        """Wait until every rank is ready; all then begin at one instant."""
+        ...
+
+    def load_begins(self, stop: Callable[[str], None]) -> None:
+        """From now on the end of another rank's load calls `stop`."""
+        ...
+
+    def stopped(self, reason: str) -> None:
+        """This rank's load ended early: so does everybody's."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """This rank can't go on: the others end as well."""
+        ...
+
+    def hand_in(self, part: Part) -> None:
+        """What this rank measured."""
+        ...
+
+    async def gather(self, word: T, decide: Callable[[Gathered], R]) -> R:
+        """After the load: rank 0 decides by the parts and words of all, and all get its decision."""
+        ...
+
+
+class Alone:
+    """The only rank of an ordinary run."""
+
+    index = 0
+    size = 1
+
+    def __init__(self) -> None:
+        self._part: Part | None = None
+
+    def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
+        return decide([mine])
+
+    async def attend(self) -> None:
+        """Nobody is there to stay in touch with."""
+
+    async def begin(self, world: World) -> Start:
+        return Start(world.now_ns())
+
+    def load_begins(self, stop: Callable[[str], None]) -> None:
+        """Nobody else can end the load."""
+
+    def stopped(self, reason: str) -> None:
+        """Nobody else has to know."""
+
+    def failed(self, reason: str) -> None:
+        """Nobody else has to know."""
+
+    def hand_in(self, part: Part) -> None:
+        self._part = part
+
+    async def gather(self, word: T, decide: Callable[[Gathered], R]) -> R:
+        assert self._part is not None, "the part is handed in first"
+        return decide(Gathered([self._part], [word], ended=self._part.facts.interrupted))
+
+
+def share_of(config: Config, ranks: Ranks) -> Share:
+    """The users that this rank serves: all of them where each rank has the whole load."""
+    return ALL_USERS if config.per_rank else Share(ranks.index, ranks.size)
+
+
+def for_rank(config: Config, ranks: Ranks) -> Config:
+    """The configuration of this rank: where each has the whole load, they differ by their seeds."""
+    return config.changed(seed=config.seed + ranks.index) if config.per_rank and ranks.index else config
+
+
+def raise_first(errors: list[KvspillError | None]) -> None:
+    """Raise what is wrong on some rank, with its number where it is not the same on all."""
+    found = [(rank, error) for rank, error in enumerate(errors) if error is not None]
+    if not found:
+        return
+    rank, error = found[0]
+    if len(errors) == 1 or (len(found) == len(errors) and len({str(other) for _rank, other in found}) == 1):
+        raise error
+    raise type(error)(f"rank {rank}: {error}")
+
+
+def join(config: Config, *, simulated: bool) -> Ranks:
+    """The ranks that this process is one of; itself alone where no launcher started it or ranks are off."""
+    launch = None if config.ranks == "off" else launched()
+    if launch is None or launch.size == 1:
+        return Alone()
+    if simulated:
+        raise UsageError(
+            f"{launch.size} ranks: a simulation is one process; start it without mpirun or srun, or give "
+            "--ranks off"
+        )
+    from kvspill.run.mpi import join_mpi
+
+    try:
+        return join_mpi(launch, config.ranks_timeout)
+    except UsageError as error:
+        if launch.rank == 0:
+            raise
+        # The same on every rank: one of them says so.
+        raise SystemExit(error.exit_code) from error

@@ -1,0 +1,139 @@
+"""From what all ranks measured to one Result, with a table of the ranks where there are several (R3)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.records import GIB, NS_PER_MS, Tier, Verb
+from kvspill.result import cautions as kinds
+from kvspill.result.honesty import honesty_block
+from kvspill.result.io_model import io_model_cautions
+from kvspill.result.measured import Measured, ratio
+from kvspill.result.parts import Part, whole_of
+from kvspill.result.result import build_result, settings_of
+from kvspill.result.schema import Caution, InFlight, RankRow, RankTable, Result
+
+STRAGGLER_SHARE = 0.8
+"""A rank slower than this share of the median is a straggler (R3)."""
+SKEW_MS_MAX = 10.0
+
+
+def whole_result(
+    config: Config,
+    parts: Sequence[Part],
+    *,
+    size: int = 1,
+    missing: Mapping[int, str] | None = None,
+    ended: str | None = None,
+    steps: Sequence[Mapping[str, Any]] = (),
+    search_cautions: Sequence[Caution] = (),
+    users: int | None = None,
+) -> Result:
+    """The result of a load. Missing: ranks whose part ends early or is not there, and why.
+
+    users: how many there were in the window, where a search changed their number.
+    """
+    table = None if size == 1 else rank_table(config, parts, size, missing or {})
+    whole = whole_of(parts)
+    if table is not None:
+        users = whole.users
+    facts = replace(whole.facts, interrupted=ended)
+    result = build_result(
+        config,
+        facts,
+        whole.recorder,
+        whole.probes,
+        [
+            *whole.cautions,
+            *([] if table is None else _rank_cautions(table)),
+            *io_model_cautions(facts.io_model),
+            *search_cautions,
+        ],
+        environment=whole.environment,
+        ceiling=whole.ceiling,
+        autoscaling=steps,
+        users=users,
+        servers=None if table is None else whole.servers,
+        trials=config.trials,
+        in_flight=_in_flight(whole),
+        ranks=table,
+    )
+    result.warnings += whole.later
+    return result
+
+
+def _in_flight(part: Part) -> list[InFlight]:
+    return [
+        InFlight(
+            tier=lane.tier.value,
+            verb=lane.verb.value,
+            count=lane.in_flight_at_end,
+            oldest_ms=lane.in_flight_oldest_ns / NS_PER_MS,
+        )
+        for lane in part.recorder.lanes()
+        if lane.in_flight_at_end
+    ]
+
+
+def rank_table(config: Config, parts: Sequence[Part], size: int, missing: Mapping[int, str]) -> RankTable:
+    """One row for each rank, those that are missing included."""
+    rows = {part.rank: _row(config, part) for part in parts}
+    speeds = [row.gib_per_io_second or 0.0 for row in rows.values()]
+    least = STRAGGLER_SHARE * median(speeds)
+    for row in rows.values():
+        row.straggler = (row.gib_per_io_second or 0.0) < least
+    for rank, problem in missing.items():
+        row = rows.setdefault(rank, RankRow(rank=rank, host=""))
+        row.problem = problem
+    late_ms = [part.late_ns / NS_PER_MS for part in parts]
+    return RankTable(
+        size=size,
+        per_rank=config.per_rank,
+        start_skew_ms=max(late_ms) - min(late_ms),
+        clock_uncertainty_ms=max(part.clock_error_ns for part in parts) / NS_PER_MS,
+        stragglers=[rank for rank, row in sorted(rows.items()) if row.straggler],
+        rows=[row for _rank, row in sorted(rows.items())],
+    )
+
+
+def _row(config: Config, part: Part) -> RankRow:
+    recorder = part.recorder
+    measured = Measured(recorder, part.facts, settings_of(config, part.users, part.servers))
+
+    def speed(verb: Verb) -> float | None:
+        if measured.tier("storage") is None:
+            return None
+        return measured.per_second(recorder.lane(Tier.STORAGE, verb).byte_count / GIB)
+
+    moved = sum(lane.byte_count for lane in measured.lanes(Verb.READ, Verb.WRITE)) / GIB
+    device = measured.statistics_ms(recorder.lane(Tier.STORAGE, Verb.READ).latencies.component("device"))
+    return RankRow(
+        rank=part.rank,
+        host=part.host,
+        users=part.users,
+        started_late_ms=part.late_ns / NS_PER_MS,
+        requests_completed=recorder.requests.completed,
+        requests_failed=part.facts.failed,
+        tokens_per_sec=measured.per_second(recorder.requests.tokens),
+        storage_read_gib_per_sec=speed(Verb.READ),
+        storage_write_gib_per_sec=speed(Verb.WRITE),
+        gib_per_io_second=ratio(moved, measured.storage_io_seconds),
+        storage_read_device_p95_ms=None if device is None else device["p95"],
+        problem=part.facts.interrupted,
+        honesty=honesty_block(measured, part.probes, part.ceiling),
+        environment=None if part.environment is None else dict(part.environment),
+    )
+
+
+def _rank_cautions(table: RankTable) -> Iterator[Caution]:
+    if table.stragglers:
+        least = median(row.gib_per_io_second or 0.0 for row in table.rows if row.host)
+        slow = (row for row in table.rows if row.straggler)
+        ranks = ", ".join(
+            f"rank {row.rank} ({row.host}) {row.gib_per_io_second or 0.0:.3f} GiB per second" for row in slow
+        )
+        yield kinds.STRAGGLERS.of(ranks=ranks, median=least)
+    if table.start_skew_ms is not None and table.start_skew_ms > SKEW_MS_MAX:
+        yield kinds.START_SKEW.of(skew_ms=table.start_skew_ms)
