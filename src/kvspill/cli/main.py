@@ -26,6 +26,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("kvspill.cli.run", "measure a storage tier under simulated users"),
+    "can": Command("kvspill.cli.can", "yes or no: can so many users be served here?"),
     "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
     "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
     "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),

@@ -79,10 +79,12 @@ def config_parser(
     fixed: Sequence[str] = (),
     full: bool = False,
     defaults: Mapping[str, Any] | None = None,
+    shown: Sequence[str] | None = None,
 ) -> Parser:
     """A parser with a flag for every field of Config but the fixed ones; full shows the rare ones too.
 
-    The defaults are those of the command that differ from Config's own.
+    The defaults are those of the command that differ from Config's own. What a command's short help
+    shows can be named; otherwise it is what no field declares as rare.
     """
     more = "" if full else f"`{prog} --help-all` shows the remaining flags.\n\n"
     parser = Parser(
@@ -103,7 +105,8 @@ def config_parser(
     for name in flag_fields():
         if name not in fixed:
             default = (defaults or {}).get(name, Config.model_fields[name].default)
-            _add_flag(sections[_section(name)], name, default, full, parser.declared)
+            rare = _extra(name)["advanced"] if shown is None else name not in shown
+            _add_flag(sections[_section(name)], name, default, rare and not full, parser.declared)
     for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
         _add_options(parser, plugin, [option for _, option in options])
     for flag, foreign in FOREIGN_FLAGS.items():
@@ -115,7 +118,11 @@ def config_parser(
 
 
 def _section(name: str) -> str:
-    return str(extra_of(Config.model_fields[name])["group"])
+    return str(_extra(name)["group"])
+
+
+def _extra(name: str) -> dict[str, Any]:
+    return extra_of(Config.model_fields[name])
 
 
 def _add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> None:
@@ -134,11 +141,9 @@ def _add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> N
         )
 
 
-def _add_flag(section: Any, name: str, default: Any, full: bool, declared: Declared) -> None:
-    info = Config.model_fields[name]
-    extra = extra_of(info)
-    is_switch = info.annotation is bool
-    hidden = not full and extra["advanced"]
+def _add_flag(section: Any, name: str, default: Any, hidden: bool, declared: Declared) -> None:
+    extra = _extra(name)
+    is_switch = Config.model_fields[name].annotation is bool
     section.add_argument(
         flag_of(name),
         *extra["alias_flags"],

@@ -12,10 +12,10 @@ from kvspill.config.yaml_text import yaml_value
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import detect
 from kvspill.models import all_models
+from kvspill.run.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
 from kvspill.run.preflight import cache_dirs
 from kvspill.run.progress import Progress
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
-from kvspill.suite.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
 from kvspill.suite.scenario import (
     OWN_KEYS,
     Scenario,

@@ -12,7 +12,7 @@ from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.result.cautions import counted
-from kvspill.suite.bandwidth import Bandwidth
+from kvspill.run.bandwidth import Bandwidth
 
 STORAGE_SHARE_MAX = 0.5
 GPU_SHARE_MAX = 0.8

@@ -7,8 +7,8 @@ import pytest
 from kvspill.config import Config
 from kvspill.machine.hardware import Gpu, Hardware, Place
 from kvspill.machine.memory import Available
+from kvspill.run.bandwidth import Bandwidth, modelled_bandwidth
 from kvspill.storage.profiles import PRESETS
-from kvspill.suite.bandwidth import Bandwidth, modelled_bandwidth
 from kvspill.suite.sizing import Sizes, Wishes, appetite, derive, quick_seconds
 from unit.machine.kernel_tree import GIB
 

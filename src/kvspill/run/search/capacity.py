@@ -56,6 +56,9 @@ class CapacityMode:
         what = "KV tok/s on storage" if self._options.by_storage else "tok/s"
         return f"{rate.mean:,.0f} {what} [{rate.low:,.0f}, {rate.high:,.0f}]"
 
+    def judged(self, measure: StageMeasure) -> dict[str, bool]:  # noqa: ARG002 - nothing passes or fails
+        return {}
+
     async def search(self, levels: Levels) -> Answer:
         reached = await self._climb(levels)
         await self._descend(levels)

@@ -55,6 +55,10 @@ class Mode(Protocol):
         """A few words about the present window, for the live line and the steps."""
         ...
 
+    def judged(self, measure: StageMeasure) -> dict[str, bool]:
+        """Whether a window passes, for its step; nothing where a mode judges no single window."""
+        ...
+
 
 class Gate(Protocol):
     """The way in for open arrivals; the engine is one."""
@@ -101,6 +105,7 @@ class Levels:
         self.steps: list[dict[str, Any]] = []
         self.status = "starting"
         self.line: Callable[[StageMeasure], str] = lambda _measure: ""
+        self.judged: Callable[[StageMeasure], dict[str, bool]] = lambda _measure: {}
 
     async def hold(
         self,
@@ -150,6 +155,7 @@ class Levels:
             "action": action,
             "reason": reason,
             **measure.to_dict(),
+            **self.judged(measure),
             "stage_seconds": (now_ns - started_ns) / NS_PER_SEC,
             "settled": settled,
             "sent_away": self._sent_away,
@@ -246,7 +252,7 @@ class Search:
         self._lever = lever
         self._options = options
         self._answer: Answer | None = None
-        levels.line = mode.line
+        levels.line, levels.judged = mode.line, mode.judged
 
     async def run(self, finish: Callable[[], None]) -> None:
         """Search; `finish` ends the load once the answer is known."""

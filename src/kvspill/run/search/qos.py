@@ -91,6 +91,9 @@ class QosMode:
     def line(self, measure: StageMeasure) -> str:
         return f"{self.judge(measure).text}, target {self._target:g}"
 
+    def judged(self, measure: StageMeasure) -> dict[str, bool]:
+        return self.judge(measure).facts()
+
     def _facts(self, held: Held) -> dict[str, Any]:
         return {
             "target_saturation": self._target,

@@ -29,6 +29,10 @@ class Judgement:
     """More time would bring the rows that are missing."""
     text: str
 
+    def facts(self) -> dict[str, bool]:
+        """As it stands in a step of the search."""
+        return {"passes": self.passes, "clear": self.clear, "enough": self.enough}
+
 
 @dataclass(frozen=True, slots=True)
 class Held:

@@ -103,6 +103,9 @@ class SloMode:
     def line(self, measure: StageMeasure) -> str:
         return self.judge(measure).text
 
+    def judged(self, measure: StageMeasure) -> dict[str, bool]:
+        return self.judge(measure).facts()
+
     def goodput(self, measure: StageMeasure) -> tuple[Interval, Interval]:
         """Requests and generated tokens per second of the chosen classes that were within their target."""
         batches, tokens = [], []
@@ -128,6 +131,7 @@ class SloMode:
                 },
             },
             "target_met": held.judgement.passes if self._all_judged(held.measure) else None,
+            **self.judged(held.measure),
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
             "goodput_tokens_per_sec": tokens.mean,

@@ -1,4 +1,4 @@
-"""A short look at the storage before a suite: how fast does this directory read and write?"""
+"""A short look at the storage: how fast does this directory read and write?"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,0 +1,99 @@
+"""`kvspill can`: yes or no, can so many users be served here within a latency target?"""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config
+from kvspill.config import Config
+from kvspill.errors import KvspillError, UsageError
+
+SUMMARY = (
+    "Answers whether so many users can be served within a latency target: exit status 0 yes, 3 no, 1 where "
+    "there was no verdict. Users wait for their answers and have a server each; storage, queue and memory "
+    "are what is judged, not generation."
+)
+EXAMPLES = """\
+examples:
+  is this drive good enough for 100 users of a 70B model?
+    kvspill can --model llama3.1-70b-instruct --users 100 --cache-dir /mnt/nvme
+  with 64 GiB of DRAM in front, and 2 s that queue and storage may add:
+    kvspill can --model llama3.1-8b --users 40 --cpu-mem-gb 64 --slo-target-ms 2000 --cache-dir /mnt/nvme
+  before buying one:
+    kvspill can --model llama3.1-8b --users 40 --simulate --device-profile nvme-gen5
+"""
+DEFAULTS = {"duration": 300.0, "cpu_mem_gb": 0.0}
+SHOWN = (
+    *("num_users", "model", "tensor_parallel", "cache_dir", "cpu_mem_gb", "gpu_mem_gb"),
+    *("storage_capacity_gb", "slo_target_ms", "slo_latency", "slo_percentile", "slo_classes"),
+    *("generation_mode", "io_model", "duration", "device_profile", "seed", "output", "quiet", "debug"),
+)
+FIXED = (
+    *("arrival", "enable_autoscaling", "autoscaler_mode", "max_users", "min_users", "trials"),
+    *("max_requests", "request_rate", "rate_process", "trace", "dataset_path", "use_burst_trace"),
+    *("burst_trace_path", "trace_speedup", "replay_cycles", "capacity_metric", "target_saturation"),
+    *("performance_profile", "min_tokens_per_sec", "xlsx_output", "log_ops", "verbose"),
+)
+YES, NO, NO_VERDICT = 0, 3, 1
+_MORE_SECONDS = 40
+"""The look at the idle storage, the model, filling memory and removing files."""
+_WIDTH = 80
+
+
+def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
+    """Parse, ask, print; returns the exit code."""
+    asked = asks_for_help(argv)
+    parser = _parser(prog, full=asked == "--help-all")
+    if asked is not None:
+        print(parser.format_help(), end="")
+        return 0
+    switches = {"--json", "--simulate"}
+    config = parse_config(parser, [word for word in argv if word not in switches], defaults=DEFAULTS)
+    if "num_users" not in config.model_fields_set:
+        raise UsageError("--users: missing; say how many users, as in --users 100")
+    return _answer(config, simulated="--simulate" in argv, as_json="--json" in argv)
+
+
+def _parser(prog: str, full: bool) -> Parser:
+    fixed = [name for name in FIXED if name in Config.model_fields]
+    parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, full, DEFAULTS, shown=SHOWN)
+    add = parser.add_argument_group("the question").add_argument
+    add("--simulate", action="store_true", default=argparse.SUPPRESS, help="on --device-profile, not a drive")
+    add("--json", action="store_true", default=argparse.SUPPRESS, help="print the answer as JSON")
+    return parser
+
+
+def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
+    from kvspill.cli.measuring import INTERRUPTED, keep_all, prepare, result_path
+    from kvspill.report.reply import document, lines
+    from kvspill.result.answer import Status
+    from kvspill.run.asking import ask, question
+    from kvspill.run.progress import Progress
+    from kvspill.run.signals import Interrupts, by_signal
+
+    config = question(config)
+    plan = prepare(config, simulated=simulated)
+    progress, path = Progress(config.quiet), result_path(config)
+    if not simulated:
+        minutes = ((config.duration or 0.0) + _MORE_SECONDS) / 60
+        progress.say(f"this takes at most {minutes:.1f} min, less where the answer is clear (--duration)")
+    interrupts = Interrupts()
+    with interrupts.handled():
+        reply = ask(plan, progress)
+        written, problems = keep_all(config, path, reply.result)
+    if as_json:
+        print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
+    else:
+        for line in lines(reply):
+            print(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False))
+        for file in written:
+            print(f"All figures: {file}")
+    sys.stdout.flush()
+    if problems:
+        raise KvspillError("; ".join(problems))
+    stopped = reply.result.incomplete and by_signal(str(reply.result.interrupted))
+    if interrupts.reason is not None or stopped:
+        return INTERRUPTED
+    return {Status.YES: YES, Status.NO: NO}.get(reply.status, NO_VERDICT)

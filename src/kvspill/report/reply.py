@@ -1,0 +1,186 @@
+"""The answer to "can N users be served?" as text of one screen and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.records import QoS
+from kvspill.report.parts import duration
+from kvspill.result.answer import Status, answer, in_memory
+from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED, counted
+from kvspill.run.asking import Reply
+
+_LATENCIES = {
+    "added": "what queue and storage add to generation",
+    "end-to-end": "end-to-end, generation included",
+    "queue-wait": "the wait in the queue",
+    "storage-ttft": "queue wait and the cache's work before the first token",
+}
+_SAID = (SIMULATED.code, MEMORY_DIRECTORY.code, "autoscaling_inconclusive", "no_verdict")
+"""Warnings that the text itself says, in words of its own."""
+
+
+def lines(reply: Reply) -> Iterator[str]:
+    """The text, the verdict first."""
+    yield f"{reply.status.value.upper()}{label(reply)}: {headline(reply)}"
+    limit = _limit(reply)
+    if limit:
+        yield limit
+    evidence = _evidence(reply)
+    if evidence:
+        yield evidence
+    if reply.result.requests_completed and reply.status in (Status.NO, Status.YES):
+        found = answer(reply.result)
+        yield f"What binds: {found.because}"
+        if reply.status is Status.NO:
+            yield f"What would help: {found.helps.replace('--num-users', '--users')}"
+    yield f"Target: {target_text(reply.config)}."
+    yield f"Asked with: {settings_text(reply.config)}."
+    if reply.probe is not None:
+        speeds = f"read {reply.probe.read_gib_per_sec:.2f}, write {reply.probe.write_gib_per_sec:.2f} GiB/s"
+        yield f"The directory, idle: {speeds}, by {reply.probe.source}."
+    for item in answer(reply.result).grave:
+        if item.code not in _SAID:
+            yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
+
+
+def label(reply: Reply) -> str:
+    """What kind of storage the verdict is of, where it is no drive that was measured."""
+    if reply.result.simulated:
+        return " (simulated)"
+    return " (in memory, not a drive)" if in_memory(reply.result) else ""
+
+
+def place(reply: Reply) -> str:
+    if reply.result.simulated:
+        return f"device profile {reply.config.device_profile or 'nvme-gen4'}"
+    dirs = reply.config.cache_dir
+    return ", ".join(dirs) if dirs else "the current directory"
+
+
+def headline(reply: Reply) -> str:
+    who = f"{counted(reply.users, 'user')} of {reply.config.model}"
+    if reply.status is Status.YES:
+        return f"{who} keep the latency target on {place(reply)}."
+    if reply.status is Status.NO:
+        return f"{who} do not keep the latency target on {place(reply)}."
+    if reply.status is Status.INVALID:
+        return f"{answer(reply.result).verdict.partition(': ')[2]}"
+    return f"{who} on {place(reply)}: the time was too short for a verdict; give a longer --duration."
+
+
+def _limit(reply: Reply) -> str:
+    """How many it holds, as measured; twice the speed, as modelled."""
+    found, status = reply.bracket, reply.status
+    if status is not Status.NO:
+        return ""
+    kind = "simulated" if reply.result.simulated else "measured"
+    what = "This memory" if in_memory(reply.result) else "This storage"
+    if found.passed is not None:
+        text = (
+            f"{what} holds about {counted(found.passed, 'user')} ({kind}; {found.failed:,} do not keep it)."
+        )
+    elif found.about == 0:
+        text = f"{what} does not hold a single user ({kind})."
+    else:
+        text = f"{what} holds fewer than {counted(found.failed or 0, 'user')} ({kind})."
+        if reply.modelled_users and reply.modelled_users < (found.failed or 0):
+            text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
+    faster = reply.modelled_users_at_twice
+    if faster is not None:
+        text += f" Twice the speed would hold about {faster:,} (modelled)."
+    return text
+
+
+def _evidence(reply: Reply) -> str:
+    """The class that was furthest from its target, or nearest to it, in the stage that decided."""
+    step = _deciding(reply)
+    if step is None:
+        return ""
+    limits = targets_ms(reply.config)
+    if reply.config.slo_latency != "added":
+        return ""
+    found = {
+        name: block["added_ms"]["p95"] / limits[name]
+        for name, block in step["qos"].items()
+        if name in limits and block["added_ms"]
+    }
+    if not found:
+        return ""
+    worst = max(found, key=lambda name: found[name])
+    p95_ms = step["qos"][worst]["added_ms"]["p95"]
+    users = counted(step["users"], "user")
+    return (
+        f"With {users}, queue and storage added {duration(p95_ms)} to {worst} requests (p95); "
+        f"the target is {duration(limits[worst])}."
+    )
+
+
+def _deciding(reply: Reply) -> Mapping[str, Any] | None:
+    steps = reply.result.autoscaling_stats[:-1]
+    level = reply.bracket.failed if reply.status is Status.NO else reply.bracket.passed
+    return next((step for step in reversed(steps) if step["users"] == level), None)
+
+
+def targets_ms(config: Config) -> dict[str, float]:
+    """The target of each class that is judged."""
+    own = {qos.name.lower(): getattr(config.qos, qos.name.lower()).p95_ms for qos in QoS}
+    return {name: config.slo_target_ms or own[name] for name in config.slo_classes}
+
+
+def target_text(config: Config) -> str:
+    """The target in words."""
+    limits = targets_ms(config)
+    if config.slo_target_ms is not None:
+        each = f"{duration(config.slo_target_ms)} for {', '.join(limits)}"
+    else:
+        each = ", ".join(f"{name} {duration(limit)}" for name, limit in limits.items())
+        each += "; --slo-target-ms sets one for all"
+    return f"p{config.slo_percentile:g} of {_LATENCIES[config.slo_latency]}: {each}"
+
+
+def settings_text(config: Config) -> str:
+    """What was assumed of the users and the tiers."""
+    if config.generation_ms_per_token:
+        pace = f"{config.generation_ms_per_token:g} ms per token"
+    else:
+        pace = "no time for generation"
+    dram = (
+        f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else "no DRAM tier (--cpu-mem-gb adds one)"
+    )
+    gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory (modelled)" if config.gpu_bytes else ""
+    return (
+        f"users who wait for their answers, a server each, {pace}, {dram}{gpu}, I/O model {config.io_model}, "
+        f"seed {config.seed}"
+    )
+
+
+def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
+    """The same for programs."""
+    found = answer(reply.result)
+    return {
+        "answer": reply.status.value,
+        "users": reply.users,
+        "model": reply.config.model,
+        "storage": place(reply),
+        "simulated": reply.result.simulated,
+        "in_memory": in_memory(reply.result),
+        "target": {
+            "latency": reply.config.slo_latency,
+            "percentile": reply.config.slo_percentile,
+            "classes_ms": targets_ms(reply.config),
+        },
+        "holds_users": reply.bracket.about,
+        "fewest_users_that_failed": reply.bracket.failed,
+        "concluded": reply.bracket.concluded,
+        "modelled_users": reply.modelled_users,
+        "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
+        "idle_read_gib_per_sec": None if reply.probe is None else reply.probe.read_gib_per_sec,
+        "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
+        "binds": found.bottleneck.binds.value,
+        "because": found.because,
+        "helps": found.helps,
+        "warnings": [item.code for item in reply.result.warnings],
+        "text": list(lines(reply)),
+        "files": list(files),
+    }

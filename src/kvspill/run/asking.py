@@ -1,0 +1,222 @@
+"""The question "can N users be served?": what is run for it, in which order, and what comes out."""
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.records import GIB, Tier
+from kvspill.result.answer import Status
+from kvspill.result.schema import Result
+from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.trial import Plan
+from kvspill.storage.profiles import DEFAULT_PRESET, PRESETS, DeviceModel, Profile, load_profile
+
+SIMULATED_TIMES = 12
+"""A simulated search may take so many times --duration: virtual time costs little."""
+FIRST_USERS = 8
+"""Where a simulated search begins: few users are simulated fast."""
+ABOVE = 1.5
+"""A level this many times the modelled limit should fail clearly, and sooner than one far above it."""
+TWICE = 2.0
+HEADROOM = 4
+"""How far above the known limit that of a faster device is looked for."""
+SERVERS_BY_DEFAULT = 500
+"""More users than this have no server each unless one says so (L1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """What a search knows: the most users that kept the target, the fewest that did not."""
+
+    passed: int | None
+    failed: int | None
+    concluded: bool
+
+    @property
+    def about(self) -> int | None:
+        """The limit as far as it is known; 0 where not even one user keeps the target."""
+        if self.passed is not None:
+            return self.passed
+        return 0 if self.failed == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to the question, with what it rests on."""
+
+    status: Status
+    users: int
+    config: Config
+    result: Result
+    """Of the search on the device, or of the simulated one."""
+    bracket: Bracket
+    probe: Bandwidth | None
+    """How fast the device was just before; None where it is a model."""
+    modelled_users: int | None
+    """The limit by a simulation with the speeds of the probe."""
+    modelled_users_at_twice: int | None
+    """The limit on a device of twice the speed, by simulation and scaled to what was measured."""
+
+
+def question(config: Config) -> Config:
+    """The configuration that answers: closed users, a server for each, a search for the latency target."""
+    users = config.num_users
+    servers = config.servers
+    if servers is None and users > SERVERS_BY_DEFAULT:
+        servers = min(users, 10_000)
+    return config.changed(
+        enable_autoscaling=True,
+        autoscaler_mode="slo",
+        arrival="closed",
+        max_users=users,
+        servers=servers,
+    )
+
+
+def ask(plan: Plan, progress: Progress) -> Reply:
+    """Run what it takes; the plan has the configuration of `question`, with the users that are asked for."""
+    return _ask_model(plan, progress) if plan.simulated else _ask_device(plan, progress)
+
+
+def _ask_device(plan: Plan, progress: Progress) -> Reply:
+    """Look at the idle device, model the limit, and search near to it for real."""
+    config, users = plan.config, plan.config.num_users
+    probe = None
+    if config.storage_tier == "on" and config.storage_backend == "files":
+        progress.say("measuring how fast the directory reads and writes")
+        probe = measure_bandwidth(plan.cache_dirs)
+    profile = None if probe is None else measured_profile(probe, config)
+    # The model has the room that the directory has.
+    alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if plan.storage_bytes else config
+    modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
+    start = _start(users, modelled)
+    if probe is not None:
+        known = "" if modelled is None else f"; a model of that holds about {modelled:,} of these users"
+        read, write = probe.read_gib_per_sec, probe.write_gib_per_sec
+        progress.say(f"it reads {read:.2f} and writes {write:.2f} GiB/s{known}")
+    result = run_trials(replace(plan, config=config.changed(num_users=start)), progress)
+    bracket = read_bracket(result.autoscaling_stats)
+    status = judge(result, bracket, users)
+    at_twice = None
+    if status is Status.NO and profile is not None and modelled and _agrees(bracket, modelled):
+        faster = _limit(alike, at_speed(profile, TWICE), HEADROOM * modelled, round(TWICE * modelled))
+        at_twice = _scaled(faster, modelled, bracket.about)
+    return Reply(status, users, config, result, bracket, probe, modelled, at_twice)
+
+
+def _ask_model(plan: Plan, progress: Progress) -> Reply:
+    """The same on a device profile, where every search is simulated."""
+    config, users = plan.config, plan.config.num_users
+    progress.say("searching in virtual time")
+    longer = config.changed(duration=_virtual_seconds(config))
+    result = run_trials(replace(plan, config=longer), Progress(quiet=True))
+    bracket = read_bracket(result.autoscaling_stats)
+    status, limit = judge(result, bracket, users), bracket.about
+    at_twice = None
+    if status is Status.NO:
+        profile = load_profile(config.device_profile or DEFAULT_PRESET)
+        known = max(1, limit or 1)
+        at_twice = _limit(config, at_speed(profile, TWICE), HEADROOM * known, round(TWICE * known))
+    return Reply(status, users, config, result, bracket, None, limit, at_twice)
+
+
+def _virtual_seconds(config: Config) -> float:
+    return SIMULATED_TIMES * (config.duration or 1.0)
+
+
+def _start(users: int, modelled: int | None) -> int:
+    """Where the search on the device begins: the users asked for, or what should fail clearly."""
+    if modelled is None or modelled * 2 >= users:
+        return users
+    return min(users, max(modelled + 2, math.ceil(ABOVE * modelled)))
+
+
+def _agrees(bracket: Bracket, modelled: int) -> bool:
+    """Whether the model may speak of other devices: what it says of this one was not refuted."""
+    return bracket.passed is not None or bracket.failed is None or modelled < bracket.failed
+
+
+def _scaled(faster: int | None, modelled: int, measured: int | None) -> int | None:
+    """The model's gain over what was measured: its own limit may be off, its ratio less so."""
+    if faster is None or not measured:
+        return faster
+    return round(measured * faster / modelled)
+
+
+def judge(result: Result, bracket: Bracket, users: int) -> Status:
+    """Whether so many users keep the target: a failure of fewer answers for more."""
+    if result.incomplete or result.faulty:
+        return Status.INVALID
+    if bracket.failed is not None and bracket.failed <= users:
+        return Status.NO
+    if bracket.passed is not None and bracket.passed >= users:
+        return Status.YES
+    return Status.UNDECIDED
+
+
+def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
+    """What the steps of a search say; its answer comes last and counts most, as all windows judge it."""
+    if not steps:
+        return Bracket(None, None, False)
+    *held, last = steps
+    failed = [step["users"] for step in held if not step["passes"] and (step["clear"] or step["enough"])]
+    passed = [step["users"] for step in held if step["passes"] and step["enough"]]
+    if last.get("concluded") and last.get("passes") and last["users"] is not None:
+        above = last.get("next_level_that_failed")
+        return Bracket(last["users"], above, True)
+    high = min(failed, default=None)
+    low = max((level for level in passed if high is None or level < high), default=None)
+    return Bracket(low, high, bool(last.get("concluded")))
+
+
+def _limit(config: Config, profile: Profile, most: int, start: int) -> int | None:
+    """The most users that keep the target on that profile, by simulation; None where it did not find out."""
+    with _profile_file(profile) as path:
+        changed = config.changed(
+            device_profile=str(path),
+            num_users=min(most, max(1, start)),
+            max_users=most,
+            servers=None if config.servers is None else max(config.servers, min(most, 10_000)),
+            duration=_virtual_seconds(config),
+        )
+        result = run_trials(make_plan(changed, simulated=True), Progress(quiet=True))
+    return read_bracket(result.autoscaling_stats).about
+
+
+def measured_profile(probe: Bandwidth, config: Config) -> Profile:
+    """A device as fast as the probe saw it, behind the usual memory."""
+    device = DeviceModel(
+        probe.read_gib_per_sec, probe.write_gib_per_sec, concurrency=config.io_threads, read_latency_us=100
+    )
+    return {**PRESETS[DEFAULT_PRESET], Tier.STORAGE: device}
+
+
+def at_speed(profile: Profile, factor: float) -> Profile:
+    """The same with a storage that many times as fast."""
+    device = profile[Tier.STORAGE]
+    faster = replace(
+        device,
+        read_gib_per_sec=device.read_gib_per_sec * factor,
+        write_gib_per_sec=device.write_gib_per_sec * factor,
+        read_latency_us=device.read_latency_us / factor,
+        write_latency_us=device.write_latency_us / factor,
+    )
+    return {**profile, Tier.STORAGE: faster}
+
+
+@contextmanager
+def _profile_file(profile: Profile) -> Iterator[Path]:
+    """The profile where a configuration can name it."""
+    import yaml
+
+    with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
+        path = Path(folder) / "profile.yaml"
+        path.write_text(yaml.safe_dump({tier.value: asdict(model) for tier, model in profile.items()}))
+        yield path

@@ -1,0 +1,104 @@
+"""`kvspill can`: yes, no or no verdict, with its exit status, as text and as JSON."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+
+HASTY = """
+personas:
+  chatbot: {context: [64, 128], generate: [1, 4], think: [0.001, 0.01], weight: 1}
+  coding: {context: [64, 128], generate: [1, 4], think: [0.001, 0.01], weight: 1}
+  document: {context: [64, 128], generate: [1, 4], think: [0.001, 0.01], weight: 1}
+"""
+"""Users who hardly think, so that a real search takes seconds."""
+
+
+def can(*words: str) -> int:
+    return main(["can", *words])
+
+
+def test_few_users_on_a_fast_device_are_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--device-profile", "nvme-gen5", "--quiet")
+    assert can(*asked, "--output", str(tmp_path / "r.json")) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("YES (simulated): 3 users of tiny-1b keep the latency target on device profile")
+    assert "Asked with: users who wait for their answers, a server each, 30 ms per token" in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith("All figures: ")) <= 80
+
+
+def test_too_many_are_a_no_with_the_limit_its_reason_and_what_twice_the_speed_gives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (
+        "--users",
+        "12",
+        "--simulate",
+        "--slo-target-ms",
+        "2000",
+        "--duration",
+        "120",
+        "--quiet",
+        "--json",
+    )
+    assert can(*asked, "--output", str(tmp_path / "r.json")) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["answer"], found["users"], found["binds"]) == ("no", 12, "device")
+    assert 0 < found["holds_users"] < found["fewest_users_that_failed"] <= 12
+    text = " ".join(found["text"])
+    assert f"This storage holds about {found['holds_users']} users (simulated;" in text
+    assert (
+        f"Twice the speed would hold about {found['modelled_users_at_twice_the_speed']} (modelled)." in text
+    )
+    assert found["files"] == [str(tmp_path / "r.json")]
+
+
+def test_a_question_without_users_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert can("--model", "tiny-1b") == 2
+    assert "--users: missing; say how many users" in capsys.readouterr().err
+
+
+def ask_for_real(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    settings = folder / "hasty.yaml"
+    settings.write_text(HASTY)
+    asked = (
+        "--config",
+        str(settings),
+        "--model",
+        "tiny-1b",
+        "--generation-mode",
+        "none",
+        "--quiet",
+        "--json",
+    )
+    room = ("--storage-capacity-gb", "0.5", "--duration", "30", "--output", str(folder / "r.json"))
+    code = can(*asked, *room, "--cache-dir", str(folder), *words)
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.real
+def test_a_directory_is_asked_for_real_and_left_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "60000")
+    assert (code, found["answer"], found["simulated"]) == (0, "yes", False)
+    assert found["idle_read_gib_per_sec"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hasty.yaml", "r.json"]
+    code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "0.001")
+    assert (code, found["answer"], found["holds_users"]) == (3, "no", 0)
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no memory file system here")
+def test_a_directory_in_memory_is_answered_as_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        code, found = ask_for_real(Path(folder), capsys, "--users", "3", "--slo-target-ms", "60000")
+    assert code == 0
+    assert found["in_memory"]
+    assert found["text"][0].startswith("YES (in memory, not a drive): 3 users of tiny-1b keep")

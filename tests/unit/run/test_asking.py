@@ -1,0 +1,85 @@
+"""The question of how many users can be served: what the steps of a search say, and where one begins."""
+
+from typing import Any
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.records import Tier
+from kvspill.result.answer import Status
+from kvspill.run.asking import Bracket, _start, at_speed, judge, measured_profile, question, read_bracket
+from kvspill.run.bandwidth import Bandwidth
+from unit.result.sample import built, facts
+
+
+def step(users: int, passes: bool, clear: bool = True, enough: bool = True) -> dict[str, Any]:
+    return {"users": users, "passes": passes, "clear": clear, "enough": enough}
+
+
+def unfinished(*held: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*held, {"users": None, "concluded": False}]
+
+
+def test_a_search_that_concluded_says_both_ends() -> None:
+    last = {**step(40, True), "concluded": True, "next_level_that_failed": 42}
+    assert read_bracket([step(80, False), step(40, True), last]) == Bracket(40, 42, True)
+
+
+def test_a_search_cut_short_says_what_it_saw() -> None:
+    assert read_bracket(unfinished(step(80, False), step(40, True))) == Bracket(40, 80, False)
+    assert read_bracket([]) == Bracket(None, None, False)
+
+
+def test_windows_in_doubt_decide_nothing() -> None:
+    doubtful = (step(8, False, clear=False, enough=False), step(4, True, clear=False, enough=False))
+    assert read_bracket(unfinished(*doubtful)) == Bracket(None, None, False)
+
+
+def test_not_even_one_user_is_a_limit_of_none() -> None:
+    found = read_bracket([step(1, False), {**step(1, False), "concluded": True}])
+    assert found.about == 0
+
+
+@pytest.mark.parametrize(
+    ("bracket", "status"),
+    [
+        (Bracket(100, None, True), Status.YES),
+        (Bracket(40, 42, True), Status.NO),
+        (Bracket(None, 8, False), Status.NO),
+        (Bracket(40, None, False), Status.UNDECIDED),
+        (Bracket(None, None, False), Status.UNDECIDED),
+    ],
+)
+def test_a_failure_of_fewer_users_answers_for_more(bracket: Bracket, status: Status) -> None:
+    assert judge(built(), bracket, 100) is status
+
+
+def test_a_run_that_did_not_get_to_its_end_answers_nothing() -> None:
+    interrupted = built(run=facts(interrupted="stopped by SIGINT"))
+    assert judge(interrupted, Bracket(100, None, True), 100) is Status.INVALID
+
+
+@pytest.mark.parametrize(
+    ("users", "modelled", "start"), [(100, None, 100), (100, 60, 100), (100, 10, 15), (100, 0, 2), (1, 0, 1)]
+)
+def test_the_search_begins_where_it_soon_knows(users: int, modelled: int | None, start: int) -> None:
+    assert _start(users, modelled) == start
+
+
+def test_the_question_is_of_users_who_wait_and_have_a_server_each() -> None:
+    asked = question(Config(num_users=800))
+    assert (asked.arrival, asked.autoscaler_mode, asked.max_users, asked.server_count) == (
+        "closed",
+        "slo",
+        800,
+        800,
+    )
+    assert question(Config(num_users=100)).server_count == 100
+
+
+def test_twice_the_speed_is_twice_in_every_figure_of_storage() -> None:
+    profile = measured_profile(Bandwidth(2.0, 1.0, "a probe"), Config())
+    before, after = profile[Tier.STORAGE], at_speed(profile, 2)[Tier.STORAGE]
+    assert (after.read_gib_per_sec, after.write_gib_per_sec) == (4.0, 2.0)
+    assert after.read_latency_us == before.read_latency_us / 2
+    assert at_speed(profile, 2)[Tier.CPU] == profile[Tier.CPU]
