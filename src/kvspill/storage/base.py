@@ -7,16 +7,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from kvspill.errors import KvspillError
 from kvspill.records import Completion, Tier
 
 if TYPE_CHECKING:
     from kvspill.storage.buffers import DataPlane
+    from kvspill.storage.stamps import Bytes
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being prepared, bytes done and bytes in all."""
 
 VIRTUAL: Final = "virtual"
 """Ability of a backend that keeps model time: it may stand in a simulated run."""
+
+
+class DeviceError(KvspillError):
+    """A device refused a call; `kind` is its own name for that, by which the fault is counted."""
+
+    def __init__(self, kind: str, call: str):
+        super().__init__(f"{call}: {kind}")
+        self.kind = kind
 
 
 class ObjectRef(NamedTuple):
@@ -32,6 +42,15 @@ class Source(Protocol):
 
     def buffers(self, offset: int, nbytes: int) -> Sequence[Any]:
         """The buffers that hold [offset, offset + nbytes), in order; offset is a multiple of 4 KiB."""
+        ...
+
+    def copy(self, offset: int, targets: "Sequence[Bytes]") -> None:
+        """Fill the targets, one behind the other, with what lies at offset, a multiple of 4 KiB."""
+        ...
+
+    @property
+    def pieces_at_once(self) -> int:
+        """How many pieces a lane had best copy in one go."""
         ...
 
 
@@ -78,6 +97,8 @@ class BackendContext:
     """What --cache-dir named, for one that needs an address."""
     plane: "DataPlane | None" = None
     """Data that objects are made of, shared by the tiers; None in virtual time."""
+    host_memory: "tuple[Bytes, ...]" = ()
+    """What the tiers below keep objects in, for one that must register it with a device."""
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """The plug-in's own options by name."""
 
@@ -138,6 +159,10 @@ class Backend(ABC):
     def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - most have no memory to lend
         """The object's own memory for a write elsewhere, or None where it has none to lend."""
         return None
+
+    def host_memory(self) -> "Sequence[Bytes]":
+        """The memory of this process that objects lie in for the whole run, where they do."""
+        return ()
 
     @abstractmethod
     def cancel(self) -> None:

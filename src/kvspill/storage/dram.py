@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
-
 from kvspill.errors import UsageError
 from kvspill.machine.processors import memory_nodes, usable_processors
 from kvspill.records import NS_PER_SEC, Completion
@@ -19,7 +17,7 @@ from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import Span, Status
 from kvspill.storage.jobs import SpanJob, Worker
 from kvspill.storage.lanes import Lanes, on_thread, post
-from kvspill.storage.stamps import BLOCK_BYTES, Verify, blocks_of, identify
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of, identify
 
 _JOIN_NS = 2 * NS_PER_SEC
 _FILL_AHEAD_NS = NS_PER_SEC // 5
@@ -103,6 +101,9 @@ class DramBackend(Backend):
     def lend(self, ref: ObjectRef) -> Source | None:
         pages = self.find(ref)
         return None if pages is None else PagedSource(self.arena.memory, pages)
+
+    def host_memory(self) -> Sequence[Bytes]:
+        return (self.arena.memory,)
 
     def find(self, ref: ObjectRef) -> Pages | None:
         with self._lock:
@@ -195,7 +196,8 @@ class _WriteJob(SpanJob):
         return self.helpers()
 
     def helpers(self) -> int:
-        return _helpers(self.backend, self.span)
+        lanes = _helpers(self.backend, self.span)
+        return lanes if self.source is None else lanes // self.source.pieces_at_once
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - writes land in the arena
         if self.source is not None:
@@ -209,16 +211,15 @@ class _WriteJob(SpanJob):
 
     def _copy_lent(self, source: Source) -> None:
         assert self.pages is not None
-        there = PagedSource(self.backend.arena.memory, self.pages)
-        while (piece := self.span.take()) is not None:
-            offset, nbytes = self.span.extent(piece)
-            (page,) = there.buffers(offset, nbytes)
-            start_ns, at = self.span.begin(piece), 0
-            for part in source.buffers(offset, nbytes):
-                view = np.frombuffer(part, dtype=np.uint8)
-                np.copyto(page[at : at + len(view)], view)
-                at += len(view)
-            self.span.note(piece, start_ns, time.monotonic_ns(), nbytes)
+        span, there = self.span, PagedSource(self.backend.arena.memory, self.pages)
+        while pieces := span.take_some(source.pieces_at_once):
+            extents = [span.extent(piece) for piece in pieces]
+            start_ns = min([span.begin(piece) for piece in pieces])
+            offset, nbytes = extents[0][0], sum(length for _, length in extents)
+            source.copy(offset, there.buffers(offset, nbytes))
+            end_ns = time.monotonic_ns()
+            for piece, (_, length) in zip(pieces, extents, strict=True):
+                span.note(piece, start_ns, end_ns, length)
 
     def end(self) -> None:
         self.source = None

@@ -80,12 +80,17 @@ class Span:
 
     def take(self) -> int | None:
         """The next piece for a lane that moves it itself."""
+        return next(iter(self.take_some(1)), None)
+
+    def take_some(self, count: int) -> range:
+        """The next pieces, at most so many, for a lane that moves them in one go."""
         with self.lock:
             piece = int(self.log[0, 0])
             if self.log[0, 1] or piece >= self.piece_count:
-                return None
-            self.log[0, 0] = piece + 1
-            return piece
+                return range(0)
+            taken = range(piece, min(piece + count, self.piece_count))
+            self.log[0, 0] = taken.stop
+            return taken
 
     def in_flight_ns(self) -> list[int]:
         """When each piece that is under way began."""
@@ -317,13 +322,20 @@ def check_piece(memory: Bytes, span: Span, piece: int, verify: Verify, base: Byt
     if verify is Verify.OFF:
         return None
     offset, _ = span.extent(piece)
-    nbytes, pristine = span.checked_bytes(piece), base if verify is Verify.FULL else None
+    pristine = base if verify is Verify.FULL else None
+    return check_at(memory, span.identity, offset, span.checked_bytes(piece), span.checked_blocks, pristine)
+
+
+def check_at(
+    memory: Bytes, identity: Identity, offset: int, nbytes: int, checked_blocks: int, base: Bytes | None
+) -> str | None:
+    """How memory fails to hold an object's bytes at offset, or None; with a base, every byte is compared."""
     if _compiled is not None:
-        identity, reference = span.identity, NOTHING if pristine is None else pristine
-        shape = offset, nbytes, span.checked_blocks, identity.key_hash, identity.generation
+        shape = offset, nbytes, checked_blocks, identity.key_hash, identity.generation
+        verify, reference = (Verify.STAMP, NOTHING) if base is None else (Verify.FULL, base)
         if _compiled.holds(memory, *shape, verify, reference):
             return None
-    return check(memory, span.identity, offset, nbytes, pristine)
+    return check(memory, identity, offset, nbytes, base)
 
 
 def pwritev_timed(fd: int, buffers: Sequence[Any], offset: int) -> tuple[int, int, int]:

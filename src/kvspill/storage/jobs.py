@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvspill.records import Completion
@@ -88,6 +89,15 @@ class Job:
         self.fail(errno_name(error.errno or errno.EIO), str(error))
 
 
+def damage(failures: Sequence[str], pieces: int) -> str | None:
+    """How an object is damaged, from the way its pieces fail: one that is right elsewhere is torn."""
+    kinds = set(failures)
+    if not kinds:
+        return None
+    whole = len(failures) == pieces
+    return kinds.pop() if len(kinds) == 1 and (whole or "corrupt" in kinds) else "torn"
+
+
 def errno_name(number: int) -> str:
     return errno.errorcode.get(number, f"errno_{number}")
 
@@ -122,15 +132,8 @@ class SpanJob(Job):
         object, which is right elsewhere, from a wrong one."""
         self.failures.append(check_piece(memory, self.span, piece, verify, base) or "corrupt")
 
-    def verdict(self) -> str | None:
-        kinds = set(self.failures)
-        if not kinds:
-            return None
-        whole = len(self.failures) == self.span.piece_count
-        return kinds.pop() if len(kinds) == 1 and (whole or "corrupt" in kinds) else "torn"
-
     def complete(self, finished_ns: int) -> Completion:
-        verdict = self.verdict()
+        verdict = damage(self.failures, self.span.piece_count)
         if verdict is not None:
             self.fail(verdict, f"{len(self.failures)} of {self.span.piece_count} pieces failed verification")
         pieces = done_pieces(self.span.log)

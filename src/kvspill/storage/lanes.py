@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from kvspill.errors import KvspillError
 from kvspill.records import Completion
+from kvspill.storage.base import DeviceError
 from kvspill.storage.jobs import Job, Worker
 
 T = TypeVar("T")
@@ -144,6 +145,8 @@ class Lanes:
                 job.move(worker)
         except OSError as error:
             job.fail_os(error)
+        except DeviceError as error:
+            job.fail(error.kind, str(error))
         except Exception as error:
             # A defect must surface as a failed operation, not as a thread that silently died.
             job.fail("internal", repr(error))

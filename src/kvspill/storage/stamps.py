@@ -71,13 +71,17 @@ def check(
     if blocks == 0:
         return None
     columns = _stamp_columns(memory, blocks)
-    expected = _second_words(identity, offset // BLOCK_BYTES, blocks)
-    right = (columns[:, 0] == identity.key_hash) & (columns[:, 1] == expected)
-    if not right.all():
-        return _classify(columns, identity, expected, right)
-    if base is not None and not _same_bytes(memory, columns, nbytes, base):
+    wrong = check_stamps(columns, identity, offset // BLOCK_BYTES)
+    if wrong is None and base is not None and not _same_bytes(memory, columns, nbytes, base):
         return "corrupt"
-    return None
+    return wrong
+
+
+def check_stamps(columns: Words, identity: Identity, first_block: int) -> str | None:
+    """How the stamps of consecutive blocks, a row each, are wrong, or None."""
+    expected = _second_words(identity, first_block, len(columns))
+    right = (columns[:, 0] == identity.key_hash) & (columns[:, 1] == expected)
+    return None if right.all() else _classify(columns, identity, expected, right)
 
 
 def _classify(columns: Words, identity: Identity, expected: Words, right: npt.NDArray[np.bool_]) -> str:

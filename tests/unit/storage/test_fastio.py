@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +213,11 @@ def test_lent_memory_is_written_to_the_places_of_its_pieces(fd: int, base: Bytes
                 return [memory]
             return [memory[:BLOCK_BYTES], memory[BLOCK_BYTES:]]
 
+        pieces_at_once = 1
+
+        def copy(self, _offset: int, _targets: Sequence[Bytes]) -> None:
+            raise AssertionError("a file takes the memory itself")
+
     places = np.array([4, 2, 0], dtype=np.int64) * PIECE
     written, read = (Span(identify("k", 1), 3 * PIECE, 3 * PIECE, PIECE) for _ in range(2))
     written.places = read.places = places
@@ -230,6 +235,11 @@ def test_a_short_write_is_resumed_and_what_then_fails_is_named(fd: int, base: By
     class Lent:
         def buffers(self, _offset: int, nbytes: int) -> list[Bytes]:
             return [base[:nbytes]]
+
+        pieces_at_once = 1
+
+        def copy(self, _offset: int, _targets: Sequence[Bytes]) -> None:
+            raise AssertionError("a file takes the memory itself")
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * PIECE + BLOCK_BYTES, hard))

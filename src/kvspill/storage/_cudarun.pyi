@@ -1,0 +1,5 @@
+from typing import Any
+
+VERSION: int
+
+def run(functions: Any, program: Any) -> tuple[int, int]: ...

@@ -1,0 +1,1 @@
+"""The GPU tier: an arena in device memory, moved by the driver's own copies."""

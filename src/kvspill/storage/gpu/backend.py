@@ -1,0 +1,210 @@
+"""The gpu backend: objects in pages of device memory; a hit is copied on the card, a put over the link."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from kvspill.errors import UsageError
+from kvspill.records import CANCELLED, GIB, NS_PER_SEC, Completion
+from kvspill.storage.arena import PAGE_BYTES, pages_of
+from kvspill.storage.base import Backend, Capabilities, DeviceError, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
+from kvspill.storage.gpu.cuda import Card, CudaCard
+from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
+from kvspill.storage.gpu.source import GpuSource
+from kvspill.storage.lanes import on_thread, post
+from kvspill.storage.stamps import Bytes, Verify
+
+_JOIN_SECONDS = 2.0
+
+
+class GpuBackend(Backend):
+    """Entries spread over the arenas of one or several cards (G1, G2)."""
+
+    def __init__(
+        self,
+        usable_bytes: int,
+        devices: Sequence[int] = (0,),
+        verify: str = "stamp",
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        plane: DataPlane | None = None,
+        host_memory: Sequence[Bytes] = (),
+        open_card: Callable[[int], Card] = CudaCard,
+    ):
+        self._page_count = usable_bytes // len(devices) // PAGE_BYTES
+        if not self._page_count:
+            raise UsageError(
+                f"--gpu-mem-gb: {usable_bytes} usable bytes hold no {PAGE_BYTES}-byte page on each of "
+                f"{len(devices)} GPUs; give more or 0"
+            )
+        self.verify = Verify[verify.upper()]
+        self.plane = plane or DataPlane(MOVE_BYTES, 2)
+        self.clock_ns = clock_ns
+        self._cards = [open_card(index) for index in devices]
+        for card in self._cards:
+            _check_free(card, self._page_count * PAGE_BYTES)
+        self._host_memory = [self.plane.base, *host_memory]
+        self._banks: list[Bank] = []
+        self._objects: dict[tuple[str, int], Stored] = {}
+        self._stopped = False
+        self._closed = False
+        self.hbm, self.inward, self._outward = Traffic(), Traffic(), Traffic()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        names = ", ".join(card.facts.name for card in self._cards)
+        return Capabilities(
+            name="gpu",
+            modelled=False,
+            verifies=self.verify is not Verify.OFF,
+            description=f"arena of {self._page_count} pages of {PAGE_BYTES >> 20} MiB on {names}",
+        )
+
+    def stored_bytes(self, nbytes: int) -> int:
+        return pages_of(nbytes) * PAGE_BYTES
+
+    async def prepare(self, progress: Progress) -> None:
+        """Allocate the arenas and register the host's memory, once (G2)."""
+        loop = asyncio.get_running_loop()
+        total = sum(memory.nbytes for memory in self._host_memory)
+
+        def work() -> None:
+            for card in self._cards:
+                self._banks.append(Bank(card, self._page_count, self.clock_ns, self._outward))
+            pinned = [conveyor.pinned for bank in self._banks for conveyor in bank.conveyors]
+            done = 0
+            for memory in (*self._host_memory, *pinned):
+                self._cards[0].bind()
+                self._cards[0].register(memory)
+                done = min(total, done + memory.nbytes)
+                post(loop, lambda done=done: progress("registered memory", done, total))  # type: ignore[misc]
+            self._host_memory += pinned
+            # Here, not at the first put: that is made on the event loop.
+            self.plane.fill_some(self.clock_ns() + 60 * NS_PER_SEC, self.clock_ns)
+
+        try:
+            await on_thread("kvspill-gpu", work)
+        except DeviceError as error:
+            raise UsageError(f"--gpu-mem-gb: the GPU's driver refused: {error}; give less") from error
+        for bank in self._banks:
+            for conveyor in bank.conveyors:
+                conveyor.start()
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        call = Call(self, [Item(ref) for ref in batch])
+        for item in call.items:
+            if self._stopped:
+                item.error = CANCELLED
+            elif (found := self._objects.get((item.ref.key, item.ref.generation))) is not None:
+                item.stored = found
+            else:
+                item.error, item.detail = "ENOENT", f"no object {item.ref.key} on the GPU"
+        return await call.carry_out(Hit)
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        call = Call(self, [Item(item.ref, item.source) for item in batch], put=True)
+        for item in call.items:
+            if self._stopped:
+                item.error = CANCELLED
+                continue
+            bank = max(self._banks, key=lambda bank: bank.pool.free_pages)
+            pages = bank.pool.take(pages_of(item.ref.nbytes))
+            if pages is None:
+                item.error = "ENOMEM"
+                item.detail = f"{item.ref.key} needs {pages_of(item.ref.nbytes)} pages"
+            else:
+                item.stored = Stored.make(bank, pages, item.ref, self.plane.salt)
+        return await call.carry_out(Put)
+
+    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        answers = []
+        for ref in batch:
+            now_ns = self.clock_ns()
+            error = None if self._forget(ref) else "ENOENT"
+            answers.append(Completion(now_ns, now_ns, self.clock_ns(), 0, error=error))
+        return answers
+
+    def place(self, ref: ObjectRef) -> Stored:
+        """Where an object lies; a KeyError where it does not."""
+        return self._objects[ref.key, ref.generation]
+
+    def lend(self, ref: ObjectRef) -> Source | None:
+        if (ref.key, ref.generation) not in self._objects:
+            return None
+        stored = self.place(ref)
+        return GpuSource(stored.bank.ferry, stored.whole)
+
+    def facts(self) -> dict[str, int | float | str]:
+        found: dict[str, int | float | str] = {}
+        for name, traffic in (
+            ("hbm_read", self.hbm),
+            ("pcie_in", self.inward),
+            ("pcie_out", self._outward),
+        ):
+            found[f"{name}_bytes"] = traffic.nbytes
+            found[f"{name}_device_seconds"] = traffic.device_ns / 1e9
+        card = self._cards[0].facts
+        return found | {"gpu": card.name, "driver": card.driver, "pci_address": card.pci_address}
+
+    def cancel(self) -> None:
+        self._stopped = True
+        for bank in self._banks:
+            for conveyor in bank.conveyors:
+                conveyor.stop()
+
+    def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
+        ages = [age for bank in self._banks for way in bank.conveyors for age in way.ages_ns(now_ns)]
+        return sorted((age for age in ages if age >= older_than_ns), reverse=True)
+
+    async def close(self) -> None:
+        self.cancel()
+        await on_thread("kvspill-close", self.close_now)
+
+    def close_now(self) -> None:
+        """Wait for the moves and give memory back. A card that does not answer keeps it."""
+        self._stopped = True
+        if self._closed:
+            return
+        self._closed = True
+        ended = [way.join(_JOIN_SECONDS) for bank in self._banks for way in bank.conveyors]
+        if all(ended):
+            releasing = threading.Thread(target=self._release, name="kvspill-gpu-close", daemon=True)
+            releasing.start()
+            releasing.join(_JOIN_SECONDS)
+        self._objects.clear()
+
+    def _release(self) -> None:
+        self._cards[0].bind()
+        own = [memory for bank in self._banks for memory in bank.ferry.pinned]
+        for memory in (*(self._host_memory if self._banks else ()), *own):
+            self._cards[0].unregister(memory)
+        for card in self._cards:
+            card.close()
+
+    def _forget(self, ref: ObjectRef) -> bool:
+        found = self._objects.pop((ref.key, ref.generation), None)
+        if found is not None:
+            found.bank.pool.give_back(found.pages)
+        return found is not None
+
+    def settle(self, item: Item) -> None:
+        """A put is over: make the object readable, or give its pages back."""
+        if item.stored is None:
+            return
+        if item.error is not None:
+            item.stored.bank.pool.give_back(item.stored.pages)
+            return
+        self._forget(item.ref)
+        self._objects[item.ref.key, item.ref.generation] = item.stored
+
+
+def _check_free(card: Card, nbytes: int) -> None:
+    facts = card.facts
+    wanted = nbytes + TARGET_BYTES
+    if wanted > facts.free_bytes:
+        raise UsageError(
+            f"--gpu-mem-gb: the tier needs {wanted / GIB:.1f} GiB on GPU {facts.index} ({facts.name}), of "
+            f"whose {facts.total_bytes / GIB:.1f} GiB only {facts.free_bytes / GIB:.1f} are free; give less"
+        )

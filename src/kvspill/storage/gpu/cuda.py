@@ -1,0 +1,349 @@
+"""One GPU through its driver (cuda-bindings): memory, registered host memory, streams, events, copies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from kvspill.storage.base import DeviceError
+from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Calls, Command, Program
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes
+
+
+class Row(NamedTuple):
+    """A stretch of device memory to copy."""
+
+    source: int
+    target: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """A card as its driver describes it."""
+
+    index: int
+    name: str
+    total_bytes: int
+    free_bytes: int
+    driver: str
+    pci_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Memory for the rows of one launch, on both sides."""
+
+    host: Bytes
+    device: int
+
+
+class Card(Calls, Protocol):
+    """What the GPU tier needs of one card."""
+
+    facts: CardFacts
+
+    def allocate(self, nbytes: int) -> int:
+        """Device memory; returns its address."""
+
+    def register(self, memory: Bytes) -> None:
+        """Pin host memory, so that copies from and to it run at the link's speed."""
+
+    def unregister(self, memory: Bytes) -> None:
+        """Undo register."""
+
+    def new_stream(self) -> int:
+        """A stream of its own."""
+
+    def new_event(self) -> int:
+        """An event that can be waited for without spinning, and that keeps time."""
+
+    def begin(self) -> Program:
+        """A program for this card, whichever thread runs it."""
+
+    def run(self, program: Program) -> None:
+        """Carry a program out; the first call that fails ends it."""
+
+    def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
+        """Add a launch that copies so many rows of a table in device memory."""
+
+    def close(self) -> None:
+        """Give all device memory back."""
+
+
+ROW_BYTES = 24
+
+
+def copy_rows(
+    card: Card, program: Program, rows: Sequence[Row], table: Table, begin: int, stream: int
+) -> None:
+    """Add copies inside device memory; the event `begin` marks when they begin."""
+    host = table.host[: len(rows) * ROW_BYTES]
+    host.view(np.uint64).reshape(-1, 3)[:] = rows
+    # Bringing the list there is our own doing, not the card's time for the copy. While it is under way the
+    # launch is queued behind it, so that the stream does not stand idle after its event.
+    program.add(Command.COPY_IN, table.device, host.ctypes.data, host.nbytes, stream)
+    program.add(Command.RECORD, begin, stream)
+    card.launch_rows(program, len(rows), table.device, stream)
+
+
+_KERNEL_THREADS = 256
+_KERNEL_BLOCKS = 64
+"""Thread blocks on each row: with eight rounds of 16 bytes each they copy a page of 2 MiB."""
+_KERNEL_BLOCKS_IN_ALL = 1024
+"""At least so many, where the rows are few: enough to keep every processor of a large card busy."""
+
+# The driver compiles this for its card, so that no toolkit is needed. One launch copies any number of
+# scattered pages, where a copy command for each would cost a launch each.
+_KERNEL = b"""
+.version 7.0
+.target sm_52
+.address_size 64
+
+.visible .entry copy_rows(.param .u64 rows)
+{
+    .reg .pred  %past;
+    .reg .b32   %a<4>, %b<4>, %c<4>, %d<4>, %n<8>;
+    .reg .b64   %row, %source, %target, %size, %at, %step, %step3, %step4, %last, %from, %to;
+
+    ld.param.u64        %row, [rows];
+    mov.u32             %n0, %ctaid.y;
+    mad.wide.u32        %row, %n0, 24, %row;
+    ld.global.u64       %source, [%row];
+    ld.global.u64       %target, [%row+8];
+    ld.global.u64       %size, [%row+16];
+    mov.u32             %n1, %ctaid.x;
+    mov.u32             %n2, %ntid.x;
+    mov.u32             %n3, %tid.x;
+    mad.lo.u32          %n4, %n1, %n2, %n3;
+    mul.wide.u32        %at, %n4, 16;
+    mov.u32             %n5, %nctaid.x;
+    mul.lo.u32          %n6, %n5, %n2;
+    mul.wide.u32        %step, %n6, 16;
+    mul.lo.u64          %step3, %step, 3;
+    shl.b64             %step4, %step, 2;
+
+FOUR:
+    add.u64             %last, %at, %step3;
+    setp.ge.u64         %past, %last, %size;
+    @%past bra          ONE;
+    add.u64             %from, %source, %at;
+    ld.global.v4.u32    {%a0, %a1, %a2, %a3}, [%from];
+    add.u64             %from, %from, %step;
+    ld.global.v4.u32    {%b0, %b1, %b2, %b3}, [%from];
+    add.u64             %from, %from, %step;
+    ld.global.v4.u32    {%c0, %c1, %c2, %c3}, [%from];
+    add.u64             %from, %from, %step;
+    ld.global.v4.u32    {%d0, %d1, %d2, %d3}, [%from];
+    add.u64             %to, %target, %at;
+    st.global.v4.u32    [%to], {%a0, %a1, %a2, %a3};
+    add.u64             %to, %to, %step;
+    st.global.v4.u32    [%to], {%b0, %b1, %b2, %b3};
+    add.u64             %to, %to, %step;
+    st.global.v4.u32    [%to], {%c0, %c1, %c2, %c3};
+    add.u64             %to, %to, %step;
+    st.global.v4.u32    [%to], {%d0, %d1, %d2, %d3};
+    add.u64             %at, %at, %step4;
+    bra                 FOUR;
+
+ONE:
+    setp.ge.u64         %past, %at, %size;
+    @%past bra          DONE;
+    add.u64             %from, %source, %at;
+    add.u64             %to, %target, %at;
+    ld.global.v4.u32    {%a0, %a1, %a2, %a3}, [%from];
+    st.global.v4.u32    [%to], {%a0, %a1, %a2, %a3};
+    add.u64             %at, %at, %step;
+    bra                 ONE;
+
+DONE:
+    ret;
+}
+"""
+
+
+_FUNCTIONS = {
+    Command.BIND: b"cuCtxSetCurrent",
+    Command.RECORD: b"cuEventRecord",
+    Command.WAIT: b"cuEventSynchronize",
+    Command.COPY_IN: b"cuMemcpyHtoDAsync",
+    Command.COPY_OUT: b"cuMemcpyDtoHAsync",
+    Command.STAMPS_IN: b"cuMemcpy2DAsync",
+    Command.STAMPS_OUT: b"cuMemcpy2DAsync",
+    Command.LAUNCH: b"cuLaunchKernel",
+    Command.ELAPSED: b"cuEventElapsedTime",
+}
+"""Which of the driver's functions a command of the compiled helper calls."""
+_API_VERSION = 12000
+"""Of the driver's functions whose arguments the compiled helper knows."""
+
+
+@cache
+def why_unusable() -> str | None:
+    """Why no GPU can be used here, with the remedy, or None."""
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return "the package cuda-bindings is not installed; run: pip install 'kvspill[gpu]'"
+    try:
+        from cuda.bindings import driver
+
+        call("cuInit", driver.cuInit(0))
+        count = call("cuDeviceGetCount", driver.cuDeviceGetCount())
+    except DeviceError as error:
+        return f"the NVIDIA driver answers {error}; see nvidia-smi"
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"no NVIDIA driver ({str(error).splitlines()[0]}); install it, or use --gpu-tier modelled"
+    return None if count else "the NVIDIA driver sees no GPU; see nvidia-smi"
+
+
+def card_count() -> int:
+    """How many GPUs the driver sees; 0 where none can be used."""
+    if why_unusable() is not None:
+        return 0
+    from cuda.bindings import driver
+
+    return int(call("cuDeviceGetCount", driver.cuDeviceGetCount()))
+
+
+def call(name: str, answer: tuple[Any, ...]) -> Any:
+    """What a driver call answered, or its error."""
+    status, *rest = answer
+    if int(status) != 0:
+        raise DeviceError(getattr(status, "name", str(status)), name)
+    return rest[0] if rest else None
+
+
+class CudaCard:
+    """A Card of the real driver."""
+
+    def __init__(self, index: int):
+        from cuda.bindings import driver
+
+        self._driver: Any = driver
+        call("cuInit", driver.cuInit(0))
+        self._device = call("cuDeviceGet", driver.cuDeviceGet(index))
+        self._context = call("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(self._device))
+        self.bind()
+        self.facts = self._describe(index)
+        self._allocated: list[int] = []
+        module = call("cuModuleLoadData", driver.cuModuleLoadData(_KERNEL))
+        self._kernel = call("cuModuleGetFunction", driver.cuModuleGetFunction(module, b"copy_rows"))
+        self._functions = np.zeros(len(Command), dtype=np.uint64)
+        for command, name in _FUNCTIONS.items():
+            found = driver.cuGetProcAddress(name, _API_VERSION, 0)
+            self._functions[command] = int(call("cuGetProcAddress", found[:2]))
+
+    def _describe(self, index: int) -> CardFacts:
+        driver = self._driver
+        free_bytes, total_bytes = driver.cuMemGetInfo()[1:]
+        version = int(call("cuDriverGetVersion", driver.cuDriverGetVersion()))
+        name = call("cuDeviceGetName", driver.cuDeviceGetName(256, self._device))
+        address = call("cuDeviceGetPCIBusId", driver.cuDeviceGetPCIBusId(32, self._device))
+        return CardFacts(
+            index,
+            _text(name),
+            int(total_bytes),
+            int(free_bytes),
+            f"CUDA {version // 1000}.{version % 1000 // 10}",
+            _text(address),
+        )
+
+    def allocate(self, nbytes: int) -> int:
+        address = int(call("cuMemAlloc", self._driver.cuMemAlloc(nbytes)))
+        self._allocated.append(address)
+        return address
+
+    def register(self, memory: Bytes) -> None:
+        portable = self._driver.CU_MEMHOSTREGISTER_PORTABLE
+        answer = self._driver.cuMemHostRegister(memory.ctypes.data, memory.nbytes, portable)
+        call("cuMemHostRegister", answer)
+
+    def unregister(self, memory: Bytes) -> None:
+        call("cuMemHostUnregister", self._driver.cuMemHostUnregister(memory.ctypes.data))
+
+    def new_stream(self) -> int:
+        flags = self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        return int(call("cuStreamCreate", self._driver.cuStreamCreate(flags)))
+
+    def new_event(self) -> int:
+        flags = self._driver.CUevent_flags.CU_EVENT_BLOCKING_SYNC
+        return int(call("cuEventCreate", self._driver.cuEventCreate(flags)))
+
+    def begin(self) -> Program:
+        program = Program()
+        program.add(Command.BIND, int(self._context))
+        return program
+
+    def run(self, program: Program) -> None:
+        answer = program.run_compiled(self._functions)
+        if answer is None:
+            program.run_in_python(self)
+            return
+        status, row = answer
+        if status:
+            name = _FUNCTIONS[Command(program.rows[row][0])].decode()
+            call(name, (self._driver.CUresult(status),))
+
+    def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
+        shape = _blocks(count), count, _KERNEL_THREADS
+        program.add(Command.LAUNCH, int(self._kernel), *shape, rows, stream)
+
+    def bind(self) -> None:
+        call("cuCtxSetCurrent", self._driver.cuCtxSetCurrent(self._context))
+
+    def record(self, event: int, stream: int) -> None:
+        call("cuEventRecord", self._driver.cuEventRecord(event, stream))
+
+    def wait(self, event: int) -> None:
+        call("cuEventSynchronize", self._driver.cuEventSynchronize(event))
+
+    def elapsed_ns(self, begin: int, end: int) -> int:
+        elapsed_ms: float = call("cuEventElapsedTime", self._driver.cuEventElapsedTime(begin, end))
+        return round(elapsed_ms * 1e6)
+
+    def copy_in(self, device: int, host: int, nbytes: int, stream: int) -> None:
+        call("cuMemcpyHtoDAsync", self._driver.cuMemcpyHtoDAsync(device, host, nbytes, stream))
+
+    def copy_out(self, host: int, device: int, nbytes: int, stream: int) -> None:
+        call("cuMemcpyDtoHAsync", self._driver.cuMemcpyDtoHAsync(host, device, nbytes, stream))
+
+    def stamps_in(self, device: int, host: int, blocks: int, stream: int) -> None:
+        copy, kinds = self._driver.CUDA_MEMCPY2D(), self._driver.CUmemorytype
+        copy.srcMemoryType, copy.dstMemoryType = kinds.CU_MEMORYTYPE_HOST, kinds.CU_MEMORYTYPE_DEVICE
+        copy.srcHost, copy.srcPitch = host, STAMP_IN_BYTES
+        copy.dstDevice, copy.dstPitch = device, BLOCK_BYTES
+        copy.WidthInBytes, copy.Height = STAMP_IN_BYTES, blocks
+        call("cuMemcpy2DAsync", self._driver.cuMemcpy2DAsync(copy, stream))
+
+    def stamps_out(self, host: int, device: int, blocks: int, stream: int) -> None:
+        copy, kinds = self._driver.CUDA_MEMCPY2D(), self._driver.CUmemorytype
+        copy.srcMemoryType, copy.dstMemoryType = kinds.CU_MEMORYTYPE_DEVICE, kinds.CU_MEMORYTYPE_HOST
+        copy.srcDevice, copy.srcPitch = device, BLOCK_BYTES
+        copy.dstHost, copy.dstPitch = host, STAMP_OUT_BYTES
+        copy.WidthInBytes, copy.Height = STAMP_OUT_BYTES, blocks
+        call("cuMemcpy2DAsync", self._driver.cuMemcpy2DAsync(copy, stream))
+
+    def launch(self, count: int, rows: int, stream: int) -> None:
+        arguments = np.array([rows], dtype=np.uint64)
+        pointers = np.array([arguments.ctypes.data], dtype=np.uint64)
+        shape = _blocks(count), count, 1, _KERNEL_THREADS, 1, 1
+        answer = self._driver.cuLaunchKernel(self._kernel, *shape, 0, stream, pointers.ctypes.data, 0)
+        call("cuLaunchKernel", answer)
+
+    def close(self) -> None:
+        self.bind()
+        allocated, self._allocated = self._allocated, []
+        for address in allocated:
+            self._driver.cuMemFree(address)
+        if allocated:
+            self._driver.cuDevicePrimaryCtxRelease(self._device)
+
+
+def _blocks(rows: int) -> int:
+    return max(_KERNEL_BLOCKS, _KERNEL_BLOCKS_IN_ALL // rows)
+
+
+def _text(name: bytes) -> str:
+    return name.split(b"\0", 1)[0].decode(errors="replace")

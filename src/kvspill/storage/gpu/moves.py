@@ -1,0 +1,289 @@
+"""A batch's way through the cards: its objects cut into moves, each issued, landed and checked."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kvspill.records import CANCELLED, Completion
+from kvspill.storage.arena import PAGE_BYTES, PagePool, Pages
+from kvspill.storage.base import ObjectRef, Source
+from kvspill.storage.fastio import check_at
+from kvspill.storage.gpu.conveyor import HIT_BYTES, MOVE_BYTES, ROWS_MAX, TARGET_BYTES, Conveyor, Move, Slot
+from kvspill.storage.gpu.cuda import Card, Row, copy_rows
+from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
+from kvspill.storage.gpu.source import Ferry, Stretch, stretches
+from kvspill.storage.jobs import damage
+from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, blocks_of, check_stamps, identify
+
+if TYPE_CHECKING:
+    from kvspill.storage.gpu.backend import GpuBackend
+
+
+class Traffic:
+    """Bytes and device time of one way through the card, counted by several threads."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self.device_ns = 0
+        self._lock = threading.Lock()
+
+    def count(self, nbytes: int, device_ns: int) -> None:
+        with self._lock:
+            self.nbytes += nbytes
+            self.device_ns += device_ns
+
+
+class Bank:
+    """One card with its share of the tier."""
+
+    def __init__(self, card: Card, pages: int, clock_ns: Callable[[], int], out: Traffic):
+        self.card = card
+        self.pool = PagePool(pages)
+        card.bind()
+        self.base = card.allocate(pages * PAGE_BYTES)
+        index = card.facts.index
+        self.hits = Conveyor(f"kvspill-gpu{index}-hits", card, clock_ns, TARGET_BYTES)
+        self.puts = Conveyor(f"kvspill-gpu{index}-puts", card, clock_ns)
+        self.ferry = Ferry(card, out.count)
+
+    @property
+    def conveyors(self) -> tuple[Conveyor, Conveyor]:
+        return self.hits, self.puts
+
+
+class Stored(NamedTuple):
+    """An object's place on a card."""
+
+    bank: Bank
+    pages: Pages
+    whole: tuple[Stretch, ...]
+    """All of its blocks: padded, so that it can be lent to a tier that pads it."""
+    identity: Identity
+
+    @classmethod
+    def make(cls, bank: Bank, pages: Pages, ref: ObjectRef, salt: bytes) -> "Stored":
+        whole = stretches(bank.base, pages, blocks_of(ref.nbytes) * BLOCK_BYTES)
+        return cls(bank, pages, whole, identify(ref.key, ref.generation, salt))
+
+    def second_word(self, stretch: Stretch) -> int:
+        """The second word of the stamp of a stretch's first block."""
+        return (self.identity.generation << 32) | stretch.offset // BLOCK_BYTES
+
+
+class Item:
+    """One object of a batch on its way."""
+
+    __slots__ = ("detail", "error", "failures", "parts", "pieces", "ref", "source", "stored")
+
+    def __init__(self, ref: ObjectRef, source: Source | None = None):
+        self.ref = ref
+        self.source = source
+        self.stored: Stored | None = None
+        self.parts = 0
+        self.pieces: list[tuple[int, int, int]] = []
+        self.failures: list[str] = []
+        self.error: str | None = None
+        self.detail = ""
+
+    def completion(self, submitted_ns: int, finished_ns: int) -> Completion:
+        verdict = damage(self.failures, self.parts)
+        if verdict is not None and self.error is None:
+            self.error = verdict
+            self.detail = f"{len(self.failures)} of {self.parts} parts failed verification"
+        first_ns = self.pieces[0][0] if self.pieces else finished_ns
+        # Moves of one stream don't overlap; of one move, the parts share the time.
+        device_ns = sum(end_ns - start_ns for start_ns, end_ns in {piece[:2] for piece in self.pieces})
+        device_ns = min(device_ns, finished_ns - first_ns)
+        return Completion(
+            submitted_ns, first_ns, finished_ns, device_ns, self.pieces, self.error, self.detail
+        )
+
+
+class Call:
+    """A batch under way: answered when all its moves have landed."""
+
+    def __init__(self, backend: "GpuBackend", items: Sequence[Item], put: bool = False):
+        self.backend = backend
+        self.items = items
+        self.put = put
+        self.submitted_ns = backend.clock_ns()
+        self._left = 1
+        self._answer: asyncio.Future[list[Completion]] = asyncio.get_running_loop().create_future()
+
+    async def carry_out(self, kind: "type[Carry]") -> list[Completion]:
+        try:
+            for bank, parts in _moves(self.items, kind.bytes_max):
+                move = kind(self, parts)
+                self._left += 1
+                await kind.way(bank).send(move)
+        except asyncio.CancelledError:
+            self._left -= 1
+            for item in self.items:
+                item.error = item.error or CANCELLED
+            raise
+        finally:
+            self.landed()
+        return await self._answer
+
+    def landed(self) -> None:
+        """On the loop: one move less to wait for."""
+        self._left -= 1
+        if self._left:
+            return
+        now_ns = self.backend.clock_ns()
+        answers = [item.completion(self.submitted_ns, now_ns) for item in self.items]
+        if self.put:
+            for item in self.items:
+                self.backend.settle(item)
+        if not self._answer.done():
+            self._answer.set_result(answers)
+
+
+Part = tuple[Item, Stored, Stretch]
+
+
+def _moves(items: Sequence[Item], bytes_max: int) -> Iterator[tuple[Bank, list[Part]]]:
+    """The stretches of all items on their banks, in moves of limited size."""
+    parts: list[Part] = []
+    here: Bank | None = None
+    room = 0
+    for item in items:
+        if item.error is not None or item.stored is None:
+            continue
+        for address, offset, nbytes in item.stored.whole:
+            done = 0
+            while done < nbytes:
+                if here is not item.stored.bank or not room or len(parts) == ROWS_MAX:
+                    if here is not None:
+                        yield here, parts
+                    here, parts, room = item.stored.bank, [], bytes_max
+                length = min(room, nbytes - done)
+                parts.append((item, item.stored, Stretch(address + done, offset + done, length)))
+                item.parts += 1
+                room, done = room - length, done + length
+    if here is not None:
+        yield here, parts
+
+
+class Carry(Move):
+    """A move of several parts of a call's items."""
+
+    __slots__ = ("bank", "call", "parts")
+    bytes_max = MOVE_BYTES
+
+    def __init__(self, call: Call, parts: list[Part]):
+        super().__init__(sum(part[2].nbytes for part in parts))
+        self.call = call
+        self.parts = parts
+        self.bank = parts[0][1].bank
+
+    @staticmethod
+    def way(bank: Bank) -> Conveyor:
+        return bank.hits
+
+    def deliver(self) -> None:
+        start_ns = max(self.call.submitted_ns, self.finished_ns - self.device_ns)
+        for item, _, stretch in self.parts:
+            if self.error is None:
+                item.pieces.append((start_ns, self.finished_ns, stretch.nbytes))
+            elif item.error is None:
+                item.error = self.error
+        self.call.landed()
+
+
+class Hit(Carry):
+    """Reads parts on the card, and their stamps back to be looked at."""
+
+    __slots__ = ("checks",)
+    bytes_max = HIT_BYTES
+
+    def issue(self, program: Program, slot: Slot) -> None:
+        stream, target = self.bank.hits.stream, slot.target
+        rows = []
+        for _, _, stretch in self.parts:
+            rows.append(Row(stretch.address, target, stretch.nbytes))
+            target += stretch.nbytes
+        copy_rows(self.bank.card, program, rows, slot.table, slot.begin, stream)
+        program.add(Command.RECORD, slot.end, stream)
+        if self.call.backend.verify is not Verify.OFF:
+            at = slot.stamps.ctypes.data
+            for _, _, stretch in self.parts:
+                blocks = stretch.nbytes // BLOCK_BYTES
+                program.add(Command.STAMPS_OUT, at, stretch.address, STAMP_OUT_BYTES, blocks, stream)
+                at += blocks * STAMP_OUT_BYTES
+
+    def look(self, program: Program, slot: Slot) -> None:
+        self.checks: list[int] = []
+        if self.call.backend.verify is Verify.OFF:
+            return
+        at = slot.stamps.ctypes.data
+        for _, stored, stretch in self.parts:
+            blocks = stretch.nbytes // BLOCK_BYTES
+            expected = stored.identity.key_hash, stored.second_word(stretch)
+            check = program.stamps(Command.CHECK_STAMPS, at, STAMP_OUT_BYTES, blocks, *expected)
+            self.checks.append(check)
+            at += blocks * STAMP_OUT_BYTES
+
+    def land(self, program: Program, slot: Slot) -> None:
+        backend, at = self.call.backend, 0
+        backend.hbm.count(self.nbytes, self.device_ns)
+        for check, (item, stored, stretch) in zip(self.checks, self.parts, strict=bool(self.checks)):
+            wrong, nbytes = None, stretch.nbytes // BLOCK_BYTES * STAMP_OUT_BYTES
+            if program.answer(check):
+                columns = slot.stamps[at : at + nbytes].view(np.uint64).reshape(-1, STAMP_OUT_BYTES // 8)
+                wrong = check_stamps(columns, stored.identity, stretch.offset // BLOCK_BYTES)
+            elif backend.verify is Verify.FULL:
+                wrong = self._look_at_all(stored, stretch)
+            if wrong is not None:
+                item.failures.append(wrong)
+            at += nbytes
+
+    def _look_at_all(self, stored: Stored, stretch: Stretch) -> str | None:
+        """Copy a part back and compare every byte."""
+        memory = self.bank.ferry.buffer(stretch.nbytes)
+        self.bank.ferry.copy_out([stretch], [memory])
+        base, blocks = self.call.backend.plane.base, (stretch.offset + stretch.nbytes) // BLOCK_BYTES
+        return check_at(memory, stored.identity, stretch.offset, stretch.nbytes, blocks, base)
+
+
+class Put(Carry):
+    """Writes parts from registered memory: base data and then its stamps, or what a source lends."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def way(bank: Bank) -> Conveyor:
+        return bank.puts
+
+    def issue(self, program: Program, slot: Slot) -> None:
+        stream, stamps = self.bank.puts.stream, slot.stamps.ctypes.data
+        copies, stamping = Program(), Program()
+        for item, stored, stretch in self.parts:
+            if item.source is not None:
+                self._add_lent(copies, item.source, stretch, stream)
+                continue
+            sample = self.call.backend.plane.sample(stretch.nbytes)
+            copies.add(Command.COPY_IN, stretch.address, sample.ctypes.data, stretch.nbytes, stream)
+            blocks = stretch.nbytes // BLOCK_BYTES
+            expected = stored.identity.key_hash, stored.second_word(stretch)
+            program.stamps(Command.MAKE_STAMPS, stamps, STAMP_IN_BYTES, blocks, *expected)
+            stamping.add(Command.STAMPS_IN, stretch.address, stamps, STAMP_IN_BYTES, blocks, stream)
+            stamps += blocks * STAMP_IN_BYTES
+        # All stamps are made first, so that the stream does not wait for them between its events.
+        program.add(Command.RECORD, slot.begin, stream)
+        program.rows += copies.rows + stamping.rows
+        program.add(Command.RECORD, slot.end, stream)
+
+    @staticmethod
+    def _add_lent(copies: Program, source: Source, stretch: Stretch, stream: int) -> None:
+        address = stretch.address
+        for part in source.buffers(stretch.offset, stretch.nbytes):
+            view = np.frombuffer(part, dtype=np.uint8)
+            copies.add(Command.COPY_IN, address, view.ctypes.data, view.nbytes, stream)
+            address += view.nbytes
+
+    def land(self, program: Program, slot: Slot) -> None:  # noqa: ARG002 - nothing came back
+        self.call.backend.inward.count(self.nbytes, self.device_ns)

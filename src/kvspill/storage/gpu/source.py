@@ -1,0 +1,119 @@
+"""An object in device memory lent for a write below: copied out straight to where it is needed."""
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kvspill.storage.arena import PAGE_BYTES, Pages, runs_of
+from kvspill.storage.buffers import map_memory
+from kvspill.storage.gpu.cuda import Card
+from kvspill.storage.gpu.program import Command
+from kvspill.storage.stamps import Bytes
+
+
+class Stretch(NamedTuple):
+    """Bytes of an object that lie together in device memory."""
+
+    address: int
+    offset: int
+    nbytes: int
+
+
+def stretches(base: int, pages: Pages, nbytes: int) -> tuple[Stretch, ...]:
+    """Where an object lies; neighbouring pages are one stretch."""
+    found, offset = [], 0
+    for first, last in runs_of(pages):
+        length = min(nbytes - offset, (last + 1 - first) * PAGE_BYTES)
+        found.append(Stretch(base + first * PAGE_BYTES, offset, length))
+        offset += length
+    return tuple(found)
+
+
+def part_of(whole: Sequence[Stretch], offset: int, nbytes: int) -> list[Stretch]:
+    """Where [offset, offset + nbytes) of an object lies."""
+    found = []
+    for stretch in whole:
+        begin, end = max(offset, stretch.offset), min(offset + nbytes, stretch.offset + stretch.nbytes)
+        if begin < end:
+            found.append(Stretch(stretch.address + begin - stretch.offset, begin, end - begin))
+    return found
+
+
+class Ferry:
+    """Copies out of one card for any thread: each has a stream of its own, so that copies overlap."""
+
+    def __init__(self, card: Card, count: Callable[[int, int], None]):
+        self._card = card
+        self._count = count
+        self._local = threading.local()
+        self._buffers: deque[Bytes] = deque()
+        self.pinned: list[Bytes] = []
+        """Every buffer made so far, to be unregistered at the end."""
+
+    def copy_out(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> None:
+        """Copy parts of an object into host memory, one behind the other, and wait for the end."""
+        stream, begin, end = self._mine()
+        program = self._card.begin()
+        program.add(Command.RECORD, begin, stream)
+        room = iter(targets)
+        target, at, moved = next(room), 0, 0
+        for part in parts:
+            done = 0
+            while done < part.nbytes:
+                if at == len(target):
+                    target, at = next(room), 0
+                length = min(part.nbytes - done, len(target) - at)
+                program.add(Command.COPY_OUT, target.ctypes.data + at, part.address + done, length, stream)
+                done, at, moved = done + length, at + length, moved + length
+        program.add(Command.RECORD, end, stream)
+        program.add(Command.WAIT, end)
+        elapsed = program.add(Command.ELAPSED, begin, end)
+        self._card.run(program)
+        self._count(moved, program.answer(elapsed))
+
+    def buffer(self, nbytes: int) -> Bytes:
+        """Registered memory that is used again when the caller has let go of it."""
+        try:
+            whole = self._buffers.popleft()
+        except IndexError:
+            whole = map_memory(nbytes)
+        if len(whole) < nbytes:
+            whole = map_memory(nbytes)
+        if not any(whole is known for known in self.pinned):
+            self._mine()
+            self._card.register(whole)
+            self.pinned.append(whole)
+        lent = whole[:nbytes]
+        weakref.finalize(lent, self._buffers.append, whole)
+        return lent
+
+    def _mine(self) -> tuple[int, int, int]:
+        """The calling thread's stream and events."""
+        if not hasattr(self._local, "own"):
+            self._card.bind()
+            self._local.own = self._card.new_stream(), self._card.new_event(), self._card.new_event()
+        own: tuple[int, int, int] = self._local.own
+        return own
+
+
+class GpuSource:
+    """An object in device memory (E5), for a write below that takes it from here."""
+
+    __slots__ = ("_ferry", "_whole")
+    pieces_at_once = 32
+    """A copy of many pages is one wait, and the link needs no second lane."""
+
+    def __init__(self, ferry: Ferry, whole: Sequence[Stretch]):
+        self._ferry = ferry
+        self._whole = whole
+
+    def buffers(self, offset: int, nbytes: int) -> Sequence[Bytes]:
+        target = self._ferry.buffer(nbytes)
+        self.copy(offset, [target])
+        return (target,)
+
+    def copy(self, offset: int, targets: Sequence[Bytes]) -> None:
+        nbytes = sum(len(target) for target in targets)
+        self._ferry.copy_out(part_of(self._whole, offset, nbytes), targets)

@@ -1,0 +1,331 @@
+"""The gpu backend on a fake of the driver's calls: the contract, its faults, and what it lends below."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvspill.errors import UsageError
+from kvspill.records import GIB, MIB, NS_PER_SEC, Tier
+from kvspill.storage.arena import PAGE_BYTES
+from kvspill.storage.backends import gpu
+from kvspill.storage.base import Backend, BackendContext, DeviceError, ObjectRef, WriteItem
+from kvspill.storage.buffers import map_memory
+from kvspill.storage.dram import DramBackend
+from kvspill.storage.gpu.backend import GpuBackend
+from kvspill.storage.gpu.conveyor import HIT_BYTES
+from kvspill.storage.gpu.cuda import ROW_BYTES, CardFacts
+from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program, host_memory
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes
+from kvspill.testing.backends import BackendSuite, errors, items, ok, shared_plane, some_refs, written
+
+pytestmark = pytest.mark.real
+
+
+class FakeCard:
+    """A card whose memory is this process's: copies happen when they are issued, events keep the time."""
+
+    def __init__(self, index: int = 0, free_bytes: int = 4 * GIB):
+        self.facts = CardFacts(index, "Fake 1", 2 * free_bytes, free_bytes, "CUDA 13.0", "0000:00:00.0")
+        self.memory: dict[int, Bytes] = {}
+        self.registered: list[int] = []
+        self.calls: list[str] = []
+        self.fails: dict[str, str] = {}
+        """The error that a call answers from now on."""
+        self.events: list[int] = []
+        self.hangs = threading.Event()
+        self.hangs.set()
+        self.closed = False
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.fails:
+            raise DeviceError(self.fails[name], name)
+
+    def at(self, address: int, nbytes: int) -> Bytes:
+        for start, memory in self.memory.items():
+            if start <= address and address + nbytes <= start + len(memory):
+                return memory[address - start : address - start + nbytes]
+        raise AssertionError(f"{nbytes} bytes at {address:#x} are not allocated")
+
+    def bind(self) -> None:
+        pass
+
+    def allocate(self, nbytes: int) -> int:
+        self._called("allocate")
+        start = (1 << 40) + len(self.memory) * (1 << 36) + (self.facts.index << 44)
+        self.memory[start] = map_memory(nbytes)
+        return start
+
+    def register(self, memory: Bytes) -> None:
+        self._called("register")
+        assert memory.ctypes.data not in self.registered, "registered twice"
+        self.registered.append(memory.ctypes.data)
+
+    def unregister(self, memory: Bytes) -> None:
+        self.registered.remove(memory.ctypes.data)
+
+    def new_stream(self) -> int:
+        return 1
+
+    def new_event(self) -> int:
+        self.events.append(0)
+        return len(self.events) - 1
+
+    def begin(self) -> Program:
+        return Program()
+
+    def run(self, program: Program) -> None:
+        program.run_in_python(self)
+
+    def record(self, event: int, stream: int) -> None:
+        del stream
+        self.events[event] = time.monotonic_ns()
+
+    def wait(self, event: int) -> None:
+        del event
+        self.hangs.wait()
+        self._called("wait")
+
+    def elapsed_ns(self, begin: int, end: int) -> int:
+        return self.events[end] - self.events[begin]
+
+    def copy_in(self, device: int, host: int, nbytes: int, stream: int) -> None:
+        del stream
+        self._called("copy_in")
+        self.at(device, nbytes)[:] = host_memory(host, nbytes)
+
+    def copy_out(self, host: int, device: int, nbytes: int, stream: int) -> None:
+        del stream
+        self._called("copy_out")
+        host_memory(host, nbytes)[:] = self.at(device, nbytes)
+
+    def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
+        program.add(Command.LAUNCH, 0, 0, count, 0, rows, stream)
+
+    def launch(self, count: int, rows: int, stream: int) -> None:
+        del stream
+        self._called("launch")
+        table = self.at(rows, count * ROW_BYTES).view(np.uint64).reshape(count, 3)
+        for source, target, nbytes in table.tolist():
+            self.at(target, nbytes)[:] = self.at(source, nbytes)
+
+    def stamps_in(self, device: int, host: int, blocks: int, stream: int) -> None:
+        del stream
+        self._called("stamps_in")
+        there = self.at(device, blocks * BLOCK_BYTES).reshape(blocks, BLOCK_BYTES)
+        there[:, :STAMP_IN_BYTES] = host_memory(host, blocks * STAMP_IN_BYTES).reshape(blocks, -1)
+
+    def stamps_out(self, host: int, device: int, blocks: int, stream: int) -> None:
+        del stream
+        self._called("stamps_out")
+        there = self.at(device, blocks * BLOCK_BYTES).reshape(blocks, BLOCK_BYTES)
+        host_memory(host, blocks * STAMP_OUT_BYTES).reshape(blocks, -1)[:] = there[:, :STAMP_OUT_BYTES]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+CARDS: list[FakeCard] = []
+
+
+def open_card(index: int) -> FakeCard:
+    CARDS.append(FakeCard(index))
+    return CARDS[-1]
+
+
+def make(context: BackendContext) -> Backend:
+    CARDS.clear()
+    return GpuBackend(
+        context.usable_bytes,
+        context.options.get("devices", (0,)),
+        context.settings["verify"],
+        context.clock_ns,
+        context.plane,
+        open_card=open_card,
+    )
+
+
+class TestGpu(BackendSuite):
+    plugin = replace(gpu.PLUGIN, make=make, ready=lambda: None)
+    tier = Tier.GPU
+
+    @pytest.fixture(params=["stamp", "full", "off"])
+    def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
+        return {"verify": request.param}
+
+    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+        del tmp_path
+        assert isinstance(backend, GpuBackend)
+        CARDS[0].at(backend.place(ref).whole[0].address + 8192, 4096)[:] = 0
+        return True
+
+
+def run(scenario: Callable[[GpuBackend], Coroutine[Any, Any, None]], **given: Any) -> None:
+    """A scenario on a backend of 160 pages; the cards and their registrations are given back at its end."""
+
+    async def main() -> None:
+        CARDS.clear()
+        backend = GpuBackend(160 * PAGE_BYTES, plane=shared_plane(), open_card=open_card, **given)
+        await backend.prepare(lambda *_: None)
+        try:
+            await scenario(backend)
+        finally:
+            await backend.close()
+
+    asyncio.run(main())
+    assert all(card.closed and not card.registered for card in CARDS)
+
+
+def test_entries_are_spread_over_the_cards() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        refs = [ObjectRef(f"k{index}", 1, 3 * PAGE_BYTES) for index in range(20)]
+        await written(backend, refs)
+        used = [backend.place(ref).bank.card.facts.index for ref in refs]
+        assert used.count(0) == used.count(1) == 10
+        await ok(backend.read(refs), 20)
+
+    run(scenario, devices=(0, 1))
+
+
+def test_a_batch_of_blocks_is_one_launch() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        refs = [ObjectRef(f"b{index}", 1, PAGE_BYTES) for index in range(32)]
+        await written(backend, refs[::2])
+        await written(backend, refs[1::2])
+        CARDS[0].calls.clear()
+        answers = await ok(backend.read(refs), 32)
+        assert CARDS[0].calls.count("launch") == 1
+        assert {answer.device_ns for answer in answers} == {answers[0].device_ns}
+
+    run(scenario)
+
+
+def test_an_object_larger_than_a_move_is_read_in_several() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        ref = ObjectRef("large", 1, HIT_BYTES + 3 * MIB + 17)
+        await written(backend, [ref])
+        (answer,) = await ok(backend.read([ref]), 1)
+        assert len(answer.pieces) == 2
+        assert sum(nbytes for _, _, nbytes in answer.pieces) >= ref.nbytes
+
+    run(scenario)
+
+
+def test_what_the_gpu_lends_is_demoted_in_one_copy_and_checked_below() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        memory = DramBackend(64 * MIB, plane=shared_plane())
+        try:
+            await written(backend, some_refs())
+            CARDS[0].calls.clear()
+            await ok(memory.write([WriteItem(ref, backend.lend(ref)) for ref in some_refs()]), 7)
+            assert CARDS[0].calls.count("wait") == len(some_refs())
+            await ok(memory.read(some_refs()), 7)
+        finally:
+            await memory.close()
+        facts = backend.facts()
+        assert facts["pcie_out_bytes"] == sum(-(-ref.nbytes // 4096) * 4096 for ref in some_refs())
+
+    run(scenario)
+
+
+def test_a_lent_buffer_is_used_again_once_it_was_let_go() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        ref = ObjectRef("k", 1, 8 * MIB)
+        await written(backend, [ref])
+        source = backend.lend(ref)
+        assert source is not None
+        (first,) = source.buffers(0, MIB)
+        (second,) = source.buffers(MIB, MIB)
+        places = {first.ctypes.data, second.ctypes.data}
+        assert len(places) == 2
+        del first, second
+        for piece in range(8):
+            (again,) = source.buffers(piece * MIB, MIB)
+            assert again.ctypes.data in places
+            del again
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["launch", "stamps_out", "wait"])
+def test_a_driver_error_fails_the_read_by_its_own_name(name: str) -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        await written(backend, some_refs())
+        CARDS[0].fails[name] = "CUDA_ERROR_ILLEGAL_ADDRESS"
+        assert set(errors(await backend.read(some_refs()))) == {"CUDA_ERROR_ILLEGAL_ADDRESS"}
+        CARDS[0].fails.clear()
+        await ok(backend.read(some_refs()), 7)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", ["copy_in", "stamps_in", "wait"])
+def test_a_failed_put_gives_its_pages_back_and_leaves_nothing_to_read(name: str) -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        ref = ObjectRef("k", 1, 90 * PAGE_BYTES)
+        CARDS[0].fails[name] = "CUDA_ERROR_DEVICE_LOST"
+        for _ in range(3):
+            assert errors(await backend.write(items([ref]))) == ["CUDA_ERROR_DEVICE_LOST"]
+        CARDS[0].fails.clear()
+        assert errors(await backend.read([ref])) == ["ENOENT"]
+        await written(backend, [ref])
+
+    run(scenario)
+
+
+def test_a_driver_error_in_a_demotion_is_the_error_of_the_write_below() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        memory = DramBackend(64 * MIB, plane=shared_plane())
+        try:
+            ref = ObjectRef("k", 1, 5 * MIB)
+            await written(backend, [ref])
+            CARDS[0].fails["copy_out"] = "CUDA_ERROR_DEVICE_LOST"
+            assert errors(await memory.write([WriteItem(ref, backend.lend(ref))])) == [
+                "CUDA_ERROR_DEVICE_LOST"
+            ]
+        finally:
+            await memory.close()
+
+    run(scenario)
+
+
+def test_a_card_that_does_not_answer_is_stuck_and_holds_nobody_up() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        await written(backend, some_refs())
+        CARDS[0].hangs.clear()
+        reading = asyncio.ensure_future(backend.read(some_refs()))
+        while not backend.stuck(time.monotonic_ns(), 0):
+            await asyncio.sleep(0)
+        now_ns = time.monotonic_ns()
+        assert len(backend.stuck(now_ns + 9 * NS_PER_SEC, 5 * NS_PER_SEC)) == 1
+        backend.cancel()
+        assert errors(await backend.read(some_refs())) == ["cancelled"] * 7
+        CARDS[0].hangs.set()
+        await reading
+
+    run(scenario)
+
+
+def test_more_than_is_free_is_refused_with_the_numbers() -> None:
+    with pytest.raises(UsageError, match=r"needs 4\.5 GiB on GPU 0 \(Fake 1\).*only 4\.0 are free"):
+        GpuBackend(4 * GIB, open_card=FakeCard)
+
+
+def test_a_driver_that_refuses_the_arena_is_said_with_the_remedy() -> None:
+    async def main() -> None:
+        backend = GpuBackend(64 * PAGE_BYTES, plane=shared_plane(), open_card=open_card)
+        CARDS[-1].fails["allocate"] = "CUDA_ERROR_OUT_OF_MEMORY"
+        try:
+            with pytest.raises(UsageError, match="CUDA_ERROR_OUT_OF_MEMORY; give less"):
+                await backend.prepare(lambda *_: None)
+        finally:
+            await backend.close()
+
+    asyncio.run(main())
