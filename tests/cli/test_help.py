@@ -75,11 +75,6 @@ def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"--{name.replace('_', '-')}" in text
 
 
-def test_a_value_that_cannot_be_served_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--help"]) == 0
-    assert "--gpu-tier auto|modelled|off" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("examples", [RUN_EXAMPLES, SIMULATE_EXAMPLES, QUICK_EXAMPLES, top_help()])
 def test_the_examples_of_the_help_parse(examples: str) -> None:
     lines = [line.strip() for line in examples.format(prog="kvspill run").splitlines()]

@@ -87,10 +87,6 @@ def test_a_command_of_the_specification_means_what_it_says(line: str, expected: 
     ("line", "answer"),
     [
         (
-            "--gpu-tier real --gpu-mem-gb 8",
-            "--gpu-tier real: not available in this version (a real GPU tier); use --gpu-tier modelled",
-        ),
-        (
             "--num-gpus 8",
             "--num-gpus 8: not available in this version; give the sum of all cards as --gpu-mem-gb",
         ),
@@ -100,15 +96,6 @@ def test_a_feature_of_a_later_version_is_answered_and_never_ignored(line: str, a
     with pytest.raises(UsageError) as caught:
         parse(line)
     assert str(caught.value) == answer
-
-
-LATER_FLAGS = ["--gpu-tier real"]
-
-
-@pytest.mark.parametrize("line", LATER_FLAGS)
-def test_flags_of_later_versions_are_known(line: str) -> None:
-    with pytest.raises(UsageError, match=f"^{line}: not available in this version"):
-        parse(line)
 
 
 def test_directories_may_be_repeated() -> None:

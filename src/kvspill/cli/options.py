@@ -160,8 +160,7 @@ def _add_flag(section: Any, name: str, default: Any, hidden: bool, declared: Dec
 def _metavar(name: str, declared: Declared) -> str:
     words = choices((name,)) or names(declared, name)
     if words:
-        hidden = extra_of(Config.model_fields[name])["later"]
-        return "|".join(word for word in words if word not in hidden)
+        return "|".join(words)
     if name.endswith("_gb"):
         return "GIB"
     return "SECONDS" if name in ("duration", "warmup", "max_stall", "ranks_timeout") else "N"
@@ -171,7 +170,7 @@ def _help(name: str, text: str, default: Any) -> str:
     if name == "io_size":
         default = "4MiB"
     if default is not None and not isinstance(default, bool):
-        default = ", ".join(default) if isinstance(default, tuple) else default
+        default = ", ".join(map(str, default)) if isinstance(default, tuple) else default
         text += f" [{default:g}]" if isinstance(default, float) else f" [{default}]"
     return text.replace("%", "%%")
 
@@ -209,7 +208,7 @@ def parse_config(
         noted = given.pop(flag[2:].replace("-", "_"), None)
         if noted is not None:
             said = f"{flag} {shown(noted[1])}" if foreign.takes_value else flag
-            raise UsageError(refusal(said, "", foreign.remedy))
+            raise UsageError(refusal(said, foreign.remedy))
     environ = os.environ if environ is None else environ
     config = load_config(given, environ, config_file, defaults, parser.declared)
     _refuse_clashes(config, config_file or environ.get(f"{ENVIRONMENT_PREFIX}CONFIG"))

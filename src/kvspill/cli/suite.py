@@ -255,11 +255,10 @@ def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
 def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
     """A line per row: what it would do, or why it can't, and what was changed to fit."""
     from kvspill.suite.campaign import describe
-    from kvspill.suite.scenario import missing_flags, missing_text, to_config
+    from kvspill.suite.scenario import to_config, unavailable
 
     for row in rows:
-        missing = missing_flags(row.settings)
-        text = missing_text(missing) if missing else refused.get(row.name) or describe(to_config(row))
+        text = unavailable(row.settings) or refused.get(row.name) or describe(to_config(row))
         changed = f" ({'; '.join(row.notes)})" if row.notes else ""
         put(f"{row.name:<20} {one_line(f'{text}{changed}')}")
     return 0

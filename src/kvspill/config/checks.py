@@ -133,8 +133,14 @@ def _check_tiers(config: "Config") -> None:
         raise UsageError(
             f"--gpu-tier off contradicts --gpu-mem-gb {config.gpu_mem_gb:g}; leave one of them out"
         )
-    if config.gpu_tier in ("modelled", "real") and not config.gpu_mem_gb:
-        raise UsageError(f"--gpu-tier {config.gpu_tier}: has no size; give --gpu-mem-gb as well")
+    if config.gpu_tier == "modelled" and not config.gpu_mem_gb:
+        raise UsageError("--gpu-tier modelled: has no size; give --gpu-mem-gb as well")
+    if config.gpu_tier == "real" and config.gpu_mem_gb == 0:
+        raise UsageError("--gpu-tier real contradicts --gpu-mem-gb 0; leave one of them out")
+    if len(set(config.gpu_device)) < len(config.gpu_device):
+        raise UsageError(
+            f"--gpu-device {' '.join(map(str, config.gpu_device))}: one is named twice; name each once"
+        )
     if config.storage_tier == "off":
         if config.storage_capacity_gb is not None:
             raise UsageError(

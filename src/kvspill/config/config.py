@@ -16,7 +16,6 @@ from kvspill.config.effects import (
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
     Count,
-    Later,
     Listed,
     NullWord,
     OnOff,
@@ -147,12 +146,18 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
         no_effect=(NOT_CALIBRATED,),
     )
 
-    gpu_mem_gb: Gb | None = opt(None, "GPU tier in GiB, modelled and labelled so (default 0)", group="tiers")
+    gpu_mem_gb: Gb | None = opt(
+        None, "GPU tier in GiB on each GPU (default: 16 where a GPU can be used, else 0)", group="tiers"
+    )
     gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = opt(
-        "auto",
-        "kind of GPU tier",
+        "auto", "kind of GPU tier; auto: real where a GPU can be used, else modelled", group="tiers"
+    )
+    gpu_device: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], Listed] = opt(
+        (0,),
+        "number of the GPU; repeat it to spread the tier over several",
         group="tiers",
-        later={"real": Later("a real GPU tier", "use --gpu-tier modelled")},
+        metavar="N",
+        advanced=True,
     )
     cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
     storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(
@@ -340,8 +345,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
 
     @property
     def gpu_bytes(self) -> int:
-        """Budget of the GPU tier. Without a real GPU tier the default is none (L6)."""
-        return 0 if self.gpu_tier == "off" else gib_to_bytes(self.gpu_mem_gb or 0.0)
+        """Budget of the GPU tier, all cards together. Without a real GPU tier the default is none (L6)."""
+        return 0 if self.gpu_tier == "off" else len(self.gpu_device) * gib_to_bytes(self.gpu_mem_gb or 0.0)
 
     @property
     def cpu_bytes(self) -> int:

@@ -4,8 +4,7 @@ import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -73,13 +72,6 @@ def numbers_in(annotation: Any) -> Iterator[type]:
                 yield from numbers_in(part)
 
 
-class Later(NamedTuple):
-    """A value that is known by name and cannot be served yet."""
-
-    feature: str
-    remedy: str
-
-
 @dataclass(frozen=True, slots=True)
 class Choices:
     """Notes, as a Literal does, which words a text field may hold, where a folder lists them."""
@@ -97,14 +89,12 @@ def opt(
     advanced: bool = False,
     plugin: Kind | None = None,
     no_effect: tuple[NoEffect, ...] = (),
-    later: Mapping[str, Later] = MappingProxyType({}),
     **constraints: Any,
 ) -> Any:
     """A field that is also a flag. Its flag is the field's name in kebab-case.
 
     plugin: the kind of plug-in whose name it holds; {names} in the help stands for the names there are.
     no_effect: when it changes nothing, which is warned about where it was given.
-    later: values that cannot be served yet.
     """
     extra: Any = {
         "group": group,
@@ -113,7 +103,6 @@ def opt(
         "advanced": advanced,
         "plugin": plugin,
         "no_effect": no_effect,
-        "later": later,
     }
     return Field(default, description=help_text, json_schema_extra=extra, **constraints)
 

@@ -25,7 +25,6 @@ FOREIGN_FLAGS: Final[Mapping[str, ForeignFlag]] = MappingProxyType(
 )
 
 
-def refusal(label: str, feature: str, remedy: str) -> str:
-    """The one line that answers a flag of a later version."""
-    about = f" ({feature})" if feature else ""
-    return f"{label}: not available in this version{about}; {remedy}"
+def refusal(label: str, remedy: str) -> str:
+    """The one line that answers a flag of another program that this one does not have."""
+    return f"{label}: not available in this version; {remedy}"

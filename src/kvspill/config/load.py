@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ValidationError
 
 from kvspill.config import Config
-from kvspill.config.fields import KeyPath, Later, extra_of, flag_of, is_flag
-from kvspill.config.foreign import refusal
+from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
 from kvspill.config.legacy import SECTIONS, Translation, need_mapping, shown_path, translate
 from kvspill.config.messages import Location, problem, shown
 from kvspill.config.plugged import (
@@ -70,7 +69,6 @@ def load_config(
     given = _from_file(file, translation) if file else {}
     given |= _from_environment(environ, declared)
     given |= {name: Given(value, "flag", label) for name, (label, value) in (flags or {}).items()}
-    _refuse_unavailable(given)
     _refuse_preset_over_personas(given)
     _refuse_unknown_names(given, declared)
     _choose_backend(given, declared)
@@ -231,20 +229,6 @@ def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[st
             if near:
                 raise UsageError(f"{name}={shown(environ[name])}: unknown variable; did you mean {near[0]}?")
     return given
-
-
-def _refuse_unavailable(given: Mapping[str, Given]) -> None:
-    for name, item in given.items():
-        later = unserved(name, item.value)
-        if later is not None:
-            raise UsageError(refusal(item.says(), later.feature, later.remedy))
-
-
-def unserved(name: str, value: object) -> Later | None:
-    """Why a field cannot have a value in this version, or None."""
-    info = Config.model_fields.get(name)
-    later: Mapping[str, Later] = {} if info is None else extra_of(info).get("later", {})
-    return later.get(str(value))
 
 
 def _refuse_preset_over_personas(given: Mapping[str, Given]) -> None:

@@ -17,8 +17,7 @@ from kvspill.storage.base import VIRTUAL, Backend, BackendContext
 from kvspill.world import World
 
 _MODEL = "modelled"
-_MEMORY: Mapping[Tier, str] = MappingProxyType({Tier.GPU: _MODEL, Tier.CPU: "dram"})
-"""There is no real backend for the GPU yet, so that tier is modelled and labelled so (L6)."""
+_MEMORY: Mapping[Tier, str] = MappingProxyType({Tier.GPU: "gpu", Tier.CPU: "dram"})
 
 
 def open_backends(
@@ -34,7 +33,8 @@ def open_backends(
         # One source of data for all: an entry demoted from memory carries the stamps that files expect.
         plane = DataPlane(config.io_size, max(config.io_threads, config.write_threads))
     backends: dict[Tier, Backend] = {}
-    for tier, limit_bytes in limits.items():
+    # The last tier first: what it keeps objects in must be known to the one above that copies there.
+    for tier, limit_bytes in reversed(list(limits.items())):
         plugin = _plugin(found, config, tier, simulated)
         context = BackendContext(
             tier=tier,
@@ -46,11 +46,17 @@ def open_backends(
             roots=tuple(roots) if tier is Tier.STORAGE else (),
             addresses=_addresses(config) if tier is Tier.STORAGE else (),
             plane=plane,
+            host_memory=tuple(memory for below in backends.values() for memory in below.host_memory()),
             options=config.options_of(plugin),
         )
-        with blamed(config, tier, simulated):
-            backends[tier] = plugin.make(context)
-    return backends
+        try:
+            with blamed(config, tier, simulated):
+                backends[tier] = plugin.make(context)
+        except BaseException:
+            for made in backends.values():
+                made.close_now()
+            raise
+    return {tier: backends[tier] for tier in limits}
 
 
 def _addresses(config: Config) -> tuple[str, ...]:
@@ -78,7 +84,10 @@ def blamed(config: Config, tier: Tier, simulated: bool) -> Iterator[None]:
 
 
 def _plugin(found: Found, config: Config, tier: Tier, simulated: bool) -> Plugin:
-    if tier is not Tier.STORAGE:
+    if tier is Tier.GPU and config.gpu_tier != "real":
+        # Without a card that can be used, the tier is modelled and labelled so (L6).
+        chosen = found.get(_MODEL, "--gpu-tier")
+    elif tier is not Tier.STORAGE:
         chosen = found.get(_MEMORY[tier], f"--{tier.value}-mem-gb")
     elif simulated:
         # Nothing is stored anywhere, so that addresses have no say.

@@ -13,6 +13,7 @@ from kvspill.machine.kernel import Kernel
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
+from kvspill.run.gpu import settle_gpu
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks
@@ -24,6 +25,7 @@ _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 def make_plan(config: Config, simulated: bool) -> Plan:
     """Check that the run can be done here, before anything is written."""
+    config = settle_gpu(config, simulated)
     if simulated:
         given = config.storage_bytes
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given

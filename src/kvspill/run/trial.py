@@ -132,7 +132,8 @@ def run_trial(
         opened.extend(backends.values())
         trial = None
         try:
-            for tier, backend in backends.items():
+            # The last tier first: a GPU registers the memory below it, which is touched by then.
+            for tier, backend in reversed(backends.items()):
                 with blamed(plan.config, tier, plan.simulated):
                     await backend.prepare(progress.preparing)
             fallen_back = backend_warnings(opened, progress)

@@ -33,7 +33,7 @@ from kvspill.suite.manifest import (
     write_json,
     write_text,
 )
-from kvspill.suite.scenario import missing_flags, missing_text, to_config
+from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import print_report
 from kvspill.texts import one_line, put
@@ -54,9 +54,8 @@ def run_rows(
         if row.finished:
             continue
         where = f"[{number + 1}/{len(manifest.rows)}] {row.scenario.title}"
-        missing = missing_flags(row.scenario.settings)
-        if missing:
-            reason = missing_text(missing)
+        reason = unavailable(row.scenario.settings)
+        if reason is not None:
             progress.say(f"{where}: {reason}")
             manifest = manifest.with_row(number, status=RowStatus.UNAVAILABLE, reason=reason)
             save(folder, manifest)

@@ -22,10 +22,10 @@ from kvspill.suite.scenario import (
     default_names,
     fill,
     is_file,
-    missing_flags,
     placeholders,
     select,
     to_config,
+    unavailable,
 )
 from kvspill.suite.sizing import Sizes, Wishes, derive
 
@@ -117,7 +117,7 @@ def _refused(scenarios: Sequence[Scenario], own_files: bool) -> dict[str, str]:
     """A mistake in a file of the user's own is raised; a built-in row that cannot fit is only noted."""
     refused = {}
     for scenario in scenarios:
-        if missing_flags(scenario.settings):
+        if unavailable(scenario.settings):
             continue
         try:
             to_config(scenario)

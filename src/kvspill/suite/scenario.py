@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.fields import extra_of, flag_of
+from kvspill.config.fields import extra_of
 from kvspill.config.groups import Rag
-from kvspill.config.load import load_config, unserved
+from kvspill.config.load import load_config
 from kvspill.config.messages import shown
 from kvspill.config.plugged import usable_plugins
 from kvspill.config.yaml_text import YamlFile, read_yaml
@@ -20,6 +20,7 @@ from kvspill.errors import UsageError
 from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.result.cautions import counted
+from kvspill.storage.gpu.cuda import why_unusable
 from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
@@ -268,18 +269,12 @@ def number(value: Any) -> float:
     return float(value) if usable else 0.0
 
 
-def missing_flags(settings: Mapping[str, Any]) -> list[str]:
-    """Flags that these settings need and that this version does not have."""
-    flags = []
-    for name, value in settings.items():
-        if unserved(name, value) is not None:
-            flags.append(f"{flag_of(name)} {value}")
-    return flags
-
-
-def missing_text(flags: Sequence[str]) -> str:
-    """The one line for a row that cannot run yet."""
-    return f"needs {', '.join(flags)}: not available in this version"
+def unavailable(settings: Mapping[str, Any]) -> str | None:
+    """Why a row with these settings cannot run on this machine, in one line, or None."""
+    if settings.get("gpu_tier") != "real":
+        return None
+    why_not = why_unusable()
+    return None if why_not is None else f"needs --gpu-tier real: {why_not}"
 
 
 def to_config(scenario: Scenario) -> Config:

@@ -166,8 +166,6 @@ WRONG_FILES = [
     ("rag:\n  top_k: true\n", "c.yaml:2: rag.top_k true: not a whole number; give 1 to 10,000"),
     ("personas:\n  chatbot: {context: [true, 9]}\n", "c.yaml:2: personas.chatbot.context: not a whole "
      "number; give 1 to 10,000,000"),
-    ("gpu_tier: real\n", "c.yaml:1: gpu_tier real: not available in this version (a real GPU tier); "
-     "use --gpu-tier modelled"),
 ]  # fmt: skip
 
 

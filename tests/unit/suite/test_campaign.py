@@ -97,14 +97,14 @@ def test_a_signal_stops_the_suite_and_a_resume_runs_the_rest(
     assert finish(tmp_path, manifest, stopped) == 0
 
 
-def test_a_row_that_needs_a_missing_feature_is_named_and_tried_again_on_resume(
+def test_a_row_that_this_machine_cannot_run_is_named_and_tried_again_on_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaign, "missing_flags", lambda _settings: ["--x"])
+    monkeypatch.setattr(campaign, "unavailable", lambda _settings: "needs --x: no y here")
     manifest, _ = run_rows(tmp_path, suite("a"), QUIET)
     assert (manifest.rows[0].status, manifest.rows[0].reason) == (
         RowStatus.UNAVAILABLE,
-        "needs --x: not available in this version",
+        "needs --x: no y here",
     )
     monkeypatch.undo()
     assert states(run_rows(tmp_path, manifest, QUIET)[0]) == [RowStatus.DONE]

@@ -17,10 +17,9 @@ from kvspill.suite.scenario import (
     default_names,
     fill,
     load,
-    missing_flags,
-    missing_text,
     select,
     to_config,
+    unavailable,
 )
 from kvspill.suite.sizing import Sizes
 from unit.suite.test_sizing import sizes
@@ -47,12 +46,10 @@ def test_all_adds_the_further_ones() -> None:
 
 
 @pytest.mark.parametrize("name", list(builtins()))
-def test_every_built_in_scenario_is_valid_or_names_what_is_missing(name: str) -> None:
+def test_every_built_in_scenario_is_valid(name: str) -> None:
     for row in filled(name):
-        if missing_flags(row.settings):
-            assert missing_text(missing_flags(row.settings)).startswith("needs --")
-        else:
-            assert to_config(row).duration is not None
+        assert unavailable(row.settings) is None
+        assert to_config(row).duration is not None
 
 
 def test_memory_scenarios_have_no_storage_and_storage_only_has_no_memory() -> None:
@@ -81,11 +78,12 @@ def test_smoke_has_the_eight_with_their_parameters() -> None:
     assert all(row.settings["seed"] == 42 for row in rows)
 
 
-def test_a_missing_feature_is_named_by_its_flag() -> None:
+def test_a_missing_gpu_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     row = filled("autoscale")[0]
-    assert missing_flags(row.settings) == []
-    assert missing_flags({**row.settings, "gpu_tier": "real"}) == ["--gpu-tier real"]
-    assert missing_text(["--gpu-tier real"]) == "needs --gpu-tier real: not available in this version"
+    assert unavailable(row.settings) is None
+    monkeypatch.setattr(module, "why_unusable", lambda: "no driver; install it")
+    answer = unavailable({**row.settings, "gpu_tier": "real"})
+    assert answer == "needs --gpu-tier real: no driver; install it"
 
 
 def test_budgets_above_the_machine_are_lowered_and_said() -> None:
@@ -180,8 +178,7 @@ def test_whatever_a_file_says_the_answer_is_a_configuration_or_one_line(
     said = ""
     try:
         filled_row = fill(row, sizes(quick=quick), {})
-        if not missing_flags(filled_row.settings):
-            to_config(filled_row)
+        to_config(filled_row)
     except KvspillError as error:
         said = str(error)
     assert "\n" not in said

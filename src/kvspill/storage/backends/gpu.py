@@ -24,6 +24,6 @@ PLUGIN = Plugin(
     name="gpu",
     help="an arena in GPU memory: a hit is a copy on the card, a put a copy over PCIe",
     make=make,
-    needs=frozenset({Need.DEVICE}),
+    needs=frozenset({Need.DEVICE, Need.MEMORY}),
     ready=why_unusable,
 )

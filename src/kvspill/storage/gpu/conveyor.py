@@ -74,8 +74,8 @@ _Loaded = tuple[Move, Slot]
 class Conveyor:
     """A stream with a bounded number of moves under way.
 
-    Small moves that are sent in one turn of the loop go out together: the stream then has the next one before it
-    has ended the last, and what it costs to call the driver and to be woken up is shared.
+    Small moves that are sent in one turn of the loop go out together: the stream then has the next one before
+    it has ended the last, and what it costs to call the driver and to be woken up is shared.
     """
 
     def __init__(self, name: str, card: Card, clock_ns: Callable[[], int], target_bytes: int = 0):

@@ -207,6 +207,15 @@ def card_count() -> int:
     return int(call("cuDeviceGetCount", driver.cuDeviceGetCount()))
 
 
+def look_at_card(index: int) -> CardFacts:
+    """What the driver says of a card; nothing stays allocated on it."""
+    card = CudaCard(index)
+    try:
+        return card.facts
+    finally:
+        card.close()
+
+
 def call(name: str, answer: tuple[Any, ...]) -> Any:
     """What a driver call answered, or its error."""
     status, *rest = answer
@@ -228,6 +237,7 @@ class CudaCard:
         self.bind()
         self.facts = self._describe(index)
         self._allocated: list[int] = []
+        self._closed = False
         module = call("cuModuleLoadData", driver.cuModuleLoadData(_KERNEL))
         self._kernel = call("cuModuleGetFunction", driver.cuModuleGetFunction(module, b"copy_rows"))
         self._functions = np.zeros(len(Command), dtype=np.uint64)
@@ -337,7 +347,8 @@ class CudaCard:
         allocated, self._allocated = self._allocated, []
         for address in allocated:
             self._driver.cuMemFree(address)
-        if allocated:
+        if not self._closed:
+            self._closed = True
             self._driver.cuDevicePrimaryCtxRelease(self._device)
 
 
