@@ -12,12 +12,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from kvspill.machine.gpu import why_unusable
 from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend
-from kvspill.storage.gpu.cuda import CudaCard, why_unusable
+from kvspill.storage.gpu.cuda import CudaCard
 from lib.machine import end_orderly, say, skip, table
 from lib.shape import MIB
 

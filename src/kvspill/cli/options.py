@@ -44,6 +44,10 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{text}; `{self.prog} --help` lists all flags")
 
 
+_REPEATED = ("cache_dir", "gpu_device")
+"""Fields whose flag may stand several times, each for one more."""
+
+
 class _Note(argparse.Action):
     """Keeps a value together with the flag as the user typed it."""
 
@@ -150,7 +154,7 @@ def _add_flag(section: Any, name: str, default: Any, hidden: bool, declared: Dec
         dest=name,
         action=_Note,
         nargs=0 if is_switch else None,
-        const="repeat" if name == "cache_dir" else None,
+        const="repeat" if name in _REPEATED else None,
         default=argparse.SUPPRESS,
         metavar=None if is_switch else extra["metavar"] or _metavar(name, declared),
         help=argparse.SUPPRESS if hidden else _help(name, help_text(declared, name), default),

@@ -2,9 +2,9 @@
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
+from kvspill.machine.gpu import DeviceError, card_count, why_unusable
 from kvspill.records import GIB
-from kvspill.storage.base import DeviceError
-from kvspill.storage.gpu.cuda import card_count, look_at_card, why_unusable
+from kvspill.storage.gpu.cuda import look_at_card
 
 DEFAULT_GIB = 16.0
 FREE_SHARE = 0.8

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kvspill.errors import KvspillError
 from kvspill.records import Completion, Tier
 
 if TYPE_CHECKING:
@@ -19,14 +18,6 @@ Progress = Callable[[str, int, int], None]
 
 VIRTUAL: Final = "virtual"
 """Ability of a backend that keeps model time: it may stand in a simulated run."""
-
-
-class DeviceError(KvspillError):
-    """A device refused a call; `kind` is its own name for that, by which the fault is counted."""
-
-    def __init__(self, kind: str, call: str):
-        super().__init__(f"{call}: {kind}")
-        self.kind = kind
 
 
 class ObjectRef(NamedTuple):

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from kvspill.errors import KvspillError
+from kvspill.machine.gpu import DeviceError
 from kvspill.records import Completion
-from kvspill.storage.base import DeviceError
 from kvspill.storage.jobs import Job, Worker
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from kvspill.config.messages import shown
 from kvspill.config.plugged import usable_plugins
 from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
+from kvspill.machine.gpu import why_unusable
 from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.result.cautions import counted
-from kvspill.storage.gpu.cuda import why_unusable
 from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 

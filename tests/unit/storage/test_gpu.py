@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from kvspill.errors import UsageError
+from kvspill.machine.gpu import DeviceError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Tier
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.backends import gpu
-from kvspill.storage.base import Backend, BackendContext, DeviceError, ObjectRef, WriteItem
+from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend

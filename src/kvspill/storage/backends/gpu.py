@@ -1,8 +1,8 @@
 """The gpu backend as a plug-in: an arena in the memory of one or several GPUs."""
 
+from kvspill.machine.gpu import why_unusable
 from kvspill.plugins import Need, Plugin
 from kvspill.storage.base import Backend, BackendContext
-from kvspill.storage.gpu.cuda import why_unusable
 
 
 def make(context: BackendContext) -> Backend:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from kvspill.errors import UsageError
+from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED, GIB, NS_PER_SEC, Completion
 from kvspill.storage.arena import PAGE_BYTES, pages_of
-from kvspill.storage.base import Backend, Capabilities, DeviceError, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
 from kvspill.storage.gpu.cuda import Card, CudaCard

@@ -8,8 +8,8 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED
-from kvspill.storage.base import DeviceError
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Table
 from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program

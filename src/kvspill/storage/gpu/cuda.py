@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kvspill.storage.base import DeviceError
+from kvspill.machine.gpu import call
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Calls, Command, Program
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
@@ -181,32 +179,6 @@ _API_VERSION = 12000
 """Of the driver's functions whose arguments the compiled helper knows."""
 
 
-@cache
-def why_unusable() -> str | None:
-    """Why no GPU can be used here, with the remedy, or None."""
-    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
-        return "the package cuda-bindings is not installed; run: pip install 'kvspill[gpu]'"
-    try:
-        from cuda.bindings import driver
-
-        call("cuInit", driver.cuInit(0))
-        count = call("cuDeviceGetCount", driver.cuDeviceGetCount())
-    except DeviceError as error:
-        return f"the NVIDIA driver answers {error}; see nvidia-smi"
-    except (ImportError, OSError, RuntimeError) as error:
-        return f"no NVIDIA driver ({str(error).splitlines()[0]}); install it, or use --gpu-tier modelled"
-    return None if count else "the NVIDIA driver sees no GPU; see nvidia-smi"
-
-
-def card_count() -> int:
-    """How many GPUs the driver sees; 0 where none can be used."""
-    if why_unusable() is not None:
-        return 0
-    from cuda.bindings import driver
-
-    return int(call("cuDeviceGetCount", driver.cuDeviceGetCount()))
-
-
 def look_at_card(index: int) -> CardFacts:
     """What the driver says of a card; nothing stays allocated on it."""
     card = CudaCard(index)
@@ -214,14 +186,6 @@ def look_at_card(index: int) -> CardFacts:
         return card.facts
     finally:
         card.close()
-
-
-def call(name: str, answer: tuple[Any, ...]) -> Any:
-    """What a driver call answered, or its error."""
-    status, *rest = answer
-    if int(status) != 0:
-        raise DeviceError(getattr(status, "name", str(status)), name)
-    return rest[0] if rest else None
 
 
 class CudaCard:

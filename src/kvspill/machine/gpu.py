@@ -1,0 +1,45 @@
+"""Whether the GPUs of this machine can be used through the driver, and the way its calls are answered."""
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from kvspill.errors import KvspillError
+
+
+class DeviceError(KvspillError):
+    """A device refused a call; `kind` is its own name for that, by which the fault is counted."""
+
+    def __init__(self, kind: str, call: str):
+        super().__init__(f"{call}: {kind}")
+        self.kind = kind
+
+
+def call(name: str, answer: tuple[Any, ...]) -> Any:
+    """What a call of the driver answered, or its error."""
+    status, *rest = answer
+    if int(status) != 0:
+        raise DeviceError(getattr(status, "name", str(status)), name)
+    return rest[0] if rest else None
+
+
+@cache
+def why_unusable() -> str | None:
+    """Why no GPU can be used here, with the remedy, or None."""
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return "the package cuda-bindings is not installed; run: pip install 'kvspill[gpu]'"
+    try:
+        count = card_count()
+    except DeviceError as error:
+        return f"the NVIDIA driver answers {error}; see nvidia-smi"
+    except (ImportError, OSError, RuntimeError):
+        return "no NVIDIA driver (libcuda) was found; install it, or use --gpu-tier modelled"
+    return None if count else "the NVIDIA driver sees no GPU; see nvidia-smi"
+
+
+def card_count() -> int:
+    """How many GPUs the driver sees."""
+    from cuda.bindings import driver
+
+    call("cuInit", driver.cuInit(0))
+    return int(call("cuDeviceGetCount", driver.cuDeviceGetCount()))
