@@ -168,7 +168,6 @@ CONTRADICTIONS = [
         "--trace mooncake:a --enable-rag",
         "--enable-rag contradicts --trace: nothing is added to a recording; leave one out",
     ),
-    ("--use-burst-trace", "--use-burst-trace: has no file; give --burst-trace-path FILE as well"),
     (
         "--burst-trace-path a.csv",
         "--burst-trace-path a.csv: is not used without --use-burst-trace; give both",

@@ -120,7 +120,7 @@ def _end(_number: int, frame: FrameType | None) -> None:
 def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command line; whatever goes wrong becomes one line on stderr and an exit code."""
     global _guards
-    debug = "--debug" in argv
+    debug = "--debug" in argv or _at_level_debug(argv)
     try:
         _guards += 1
         code = call(argv)
@@ -145,6 +145,10 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
     finally:
         _guards -= 1
+
+
+def _at_level_debug(argv: Sequence[str]) -> bool:
+    return "--log-level debug" in " ".join(argv).lower().replace("--log-level=", "--log-level ")
 
 
 def _unread(debug: bool) -> int:

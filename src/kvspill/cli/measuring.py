@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
+from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths
 from kvspill.outputs import check_place, file_name, write_new
 from kvspill.report.console import print_summary
@@ -20,6 +21,7 @@ from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
 from kvspill.result.result import result_text, unwritable, write_result
 from kvspill.result.schema import Faults, Result
+from kvspill.result.validation import read_service
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank, join, raise_first
@@ -40,6 +42,11 @@ def prepare(config: Config, *, simulated: bool) -> Plan:
     check_output(config.output)
     if config.log_ops is not None:
         _check_log(Path(config.log_ops), config.trials)
+    if config.io_trace_log is not None:
+        check_packing(Path(config.io_trace_log))
+        check_place(config.io_trace_log, f"--io-trace-log {config.io_trace_log}")
+    if config.validation_trace is not None:
+        read_service(config.validation_trace)
     if config.xlsx_output is not None:
         check_table(config.xlsx_output)
         check_place(config.xlsx_output, f"--xlsx-output {config.xlsx_output}")
@@ -58,6 +65,10 @@ def _check_log(path: Path, trials: int) -> None:
 
 def run_command(config: Config, *, simulated: bool, verbose: bool = False) -> int:
     """Run what the configuration asks for, write and print it; returns the exit code."""
+    if config.io_trace_log is not None and not simulated:
+        # The logical trace is of the requests: no byte is moved for it, and no time passes.
+        simulated = True
+        config = config if config.device_profile is not None else config.changed(device_profile="null")
     ranks = join(config, simulated=simulated)
     if ranks.index == 0:
         return _run(config, ranks, simulated, verbose or config.verbose)

@@ -224,6 +224,7 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
         f"--output {config.output}": config.output,
         f"--xlsx-output {config.xlsx_output}": config.xlsx_output,
     }
+    outputs[f"--io-trace-log {config.io_trace_log}"] = config.io_trace_log
     if config.log_ops is not None:
         from kvspill.measure.oplog import log_paths
 

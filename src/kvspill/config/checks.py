@@ -113,8 +113,6 @@ def _check_workload(config: "Config") -> None:
             f"--trace-speedup {config.trace_speedup:g}: conversations have no recorded times; "
             "leave it out, or give --request-rate"
         )
-    if config.use_burst_trace and config.burst_trace_path is None:
-        raise UsageError("--use-burst-trace: has no file; give --burst-trace-path FILE as well")
     if config.burst_trace_path is not None and not config.use_burst_trace:
         raise UsageError(
             f"--burst-trace-path {config.burst_trace_path}: is not used without --use-burst-trace; give both"
@@ -140,6 +138,16 @@ def _check_tiers(config: "Config") -> None:
     if len(set(config.gpu_device)) < len(config.gpu_device):
         raise UsageError(
             f"--gpu-device {' '.join(map(str, config.gpu_device))}: one is named twice; name each once"
+        )
+    if config.num_gpus is not None and config.num_gpus != len(config.gpu_device):
+        raise UsageError(
+            f"--num-gpus {config.num_gpus} contradicts --gpu-device {' '.join(map(str, config.gpu_device))}; "
+            "leave one of them out"
+        )
+    if config.num_gpus is not None and config.tensor_parallel > config.num_gpus:
+        raise UsageError(
+            f"--tensor-parallel {config.tensor_parallel}: there are only --num-gpus {config.num_gpus}; "
+            f"give at least --num-gpus {config.tensor_parallel}"
         )
     if config.storage_tier == "off":
         if config.storage_capacity_gb is not None:

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from kvspill.config.blocks import BlockFields, with_engine
 from kvspill.config.checks import check_config
+from kvspill.config.dropin import DropInFields, with_drop_ins
 from kvspill.config.effects import (
     NO_RATE,
     NOT_CALIBRATED,
@@ -15,6 +16,7 @@ from kvspill.config.effects import (
 )
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
+    MAX_GB,
     Count,
     Listed,
     NullWord,
@@ -22,6 +24,7 @@ from kvspill.config.fields import (
     PathText,
     PluginName,
     Positive,
+    PositiveGb,
     Size,
     ZeroIsNone,
     internal,
@@ -41,16 +44,14 @@ from kvspill.plugins import Kind, Plugin
 from kvspill.records import GIB, MIB
 
 WEEK_SECONDS = 604_800
-MAX_GB = 1_048_576
 GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "realistic": 30.0}
 
 _NOTHING = ("", "0", "f", "false", "n", "no", "off")
 
-PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
 Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
 
 
-class Config(WorkloadFields, BlockFields, AutoscalingFields):
+class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
@@ -255,7 +256,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     def _fill_in(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        data = with_engine(with_model_config(data))
+        data = with_drop_ins(with_engine(with_model_config(data)))
         given = data.get("personas", {})
         if isinstance(given, Mapping):
             data["personas"] = merged_personas(str(data.get("workload_preset", "2025-11")), given)
@@ -290,7 +291,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields):
     def input_files(self) -> list[str]:
         """Paths that a run may read; what is no path but a name, such as a preset, is among them."""
         recorded = None if self.recording is None else self.recording[1]
-        paths = [recorded, self.device_profile, self.model_config_file]
+        paths = [recorded, self.device_profile, self.model_config_file, self.validation_trace]
         return [path for path in paths if path]
 
     @property

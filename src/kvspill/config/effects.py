@@ -100,6 +100,10 @@ NOT_THROUGHPUT: Final = _needs(
     "the latency profile has no target of throughput",
     lambda config: config.performance_profile != "throughput",
 )
+NOT_PRECONDITIONED: Final = _needs(
+    "--precondition", "nothing is preconditioned", lambda config: not config.precondition
+)
+NO_GPU_TIER: Final = _needs("--gpu-mem-gb GIB", "there is no GPU tier", lambda config: not config.gpu_bytes)
 NO_RAG: Final = _needs("--enable-rag", "nothing is retrieved", lambda config: not config.enable_rag)
 NOT_CALIBRATED: Final = _needs(
     "--generation-mode deterministic",

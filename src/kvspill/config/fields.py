@@ -195,6 +195,8 @@ PathText = Annotated[
 ]
 Size = Annotated[int, BeforeValidator(parse_size)]
 
+MAX_GB: Final = 1_048_576
+PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 

@@ -14,13 +14,11 @@ class ForeignFlag(NamedTuple):
 
 FOREIGN_FLAGS: Final[Mapping[str, ForeignFlag]] = MappingProxyType(
     {
-        "--num-gpus": ForeignFlag(True, "give the sum of all cards as --gpu-mem-gb"),
-        "--validation-trace": ForeignFlag(True, "compare result files instead"),
-        "--precondition-size-gb": ForeignFlag(True, "leave it out"),
-        "--precondition-threads": ForeignFlag(True, "leave it out"),
-        "--io-trace-log": ForeignFlag(True, "leave it out"),
-        "--enable-latency-tracing": ForeignFlag(False, "leave it out"),
-        "--log-level": ForeignFlag(True, "use --quiet or --debug"),
+        "--enable-latency-tracing": ForeignFlag(
+            False,
+            "leave it out: storage_*_device_* has the time of system calls, and bpftrace beside the run "
+            "shows the block layer",
+        ),
     }
 )
 

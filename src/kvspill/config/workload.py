@@ -1,6 +1,6 @@
 """The settings of what is asked: personas, conversations, retrieval, I/O model, recordings to replay."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,9 @@ from kvspill.config.effects import (
 from kvspill.config.fields import Count, Group, PathText, PluginName, Positive, opt, yaml_only
 from kvspill.config.groups import PERSONA_PRESETS, Persona, Prefix, Qos, Rag, ShareGpt
 from kvspill.plugins import Kind
+
+SAMPLE: Final = "sample"
+"""The path that stands for a recording of our own."""
 
 
 class WorkloadFields(Group):
@@ -104,7 +107,10 @@ class WorkloadFields(Group):
     )
     use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces")
     burst_trace_path: PathText | None = opt(
-        None, "that trace, as --trace burstgpt:PATH", group="traces", metavar="FILE"
+        None,
+        "that trace, as --trace burstgpt:PATH (default: a short one of ours)",
+        group="traces",
+        metavar="FILE",
     )
     trace_speedup: Positive = opt(
         1.0,
@@ -132,7 +138,9 @@ class WorkloadFields(Group):
         if self.dataset_path is not None:
             return CONVERSATIONS, self.dataset_path, "--dataset-path"
         if self.use_burst_trace:
-            return "burstgpt", str(self.burst_trace_path), "--burst-trace-path"
+            if self.burst_trace_path is None:
+                return "burstgpt", SAMPLE, "--use-burst-trace"
+            return "burstgpt", self.burst_trace_path, "--burst-trace-path"
         if self.trace is None:
             return None
         kind, _, path = self.trace.partition(":")

@@ -10,6 +10,7 @@ from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
 from kvspill.report.ranks_section import ranks_section
+from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import in_memory
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
@@ -41,6 +42,7 @@ def sections(result: Result) -> Iterator[Part]:
     yield from _bottlenecks(result)
     yield from _autoscaling(result)
     yield from _trials(result)
+    yield from validation_section(result)
     yield from _warnings(result)
     yield from _identity(result)
 

@@ -11,6 +11,7 @@ from kvspill.report.columns import PARAMETERS
 NOT_SETTINGS = frozenset(
     (
         *("sources", "ignored_keys", "output", "xlsx_output", "log_ops", "quiet", "verbose", "debug"),
+        *("io_trace_log", "validation_trace", "log_level"),
         *("seed", "trials", "ranks", "cache_dir", "max_errors", "max_stall"),
     )
 )

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from kvspill.records import MIB
 from kvspill.report.parts import Part, duration, grid, indent, number, pairs, share
+from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.cautions import SIMULATED, counted
@@ -36,6 +37,7 @@ def short_summary(result: Result) -> Iterator[Part]:
         yield Text("")
         yield Text(f"What binds: {found.because}")
         yield Text(f"What would help: {found.helps}")
+    yield from validation_section(result)
     yield from _warnings(found)
     yield Text("")
 

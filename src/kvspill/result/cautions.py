@@ -352,6 +352,12 @@ BAD_ROWS = Kind(
     "{skipped:,} rows that could not be read were skipped, the first: {first}.",
     "Correct the file, or compare only with runs that skip the same.",
 )
+SAMPLE_RECORDING = Kind(
+    "sample_recording",
+    Severity.NOTE,
+    "{flag} names no file: a short sample that comes with this program was replayed.",
+    "Give --burst-trace-path FILE to replay a trace of your own.",
+)
 IO_ENGINE = Kind("io_engine", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
 LEFT_BEHIND = Kind("left_behind", Severity.NOTE, "{message}", "{remedy}", touches=NOTHING)
 OP_LOG = Kind(

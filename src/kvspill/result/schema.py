@@ -420,6 +420,8 @@ class Result(Part):
     steady_state: SteadyState | None = None
     in_flight_at_end: list[InFlight] | None = None
     preconditioning: dict[str, Any] | None = None
+    validation: dict[str, Any] | None = None
+    """The comparison with the rows of --validation-trace, where they were given."""
     trials: Trials | None = None
     ranks: RankTable | None = None
     requests_completed: int

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from kvspill.config import Config
+from kvspill.config.config import gib_to_bytes
 from kvspill.errors import KvspillError
 from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import STEADY, judge
@@ -17,7 +19,7 @@ from kvspill.world import World
 
 _OBJECT_BYTES_MAX = 16 * MIB
 _OBJECTS_MIN = 16
-_WRITERS = 8
+WRITERS = 8
 _SAMPLES = 20
 _STEADY_SPREAD = 0.2
 
@@ -37,13 +39,16 @@ class Preconditioned:
 
 
 async def precondition(
-    world: World, backend: Backend, capacity_bytes: int, progress: Progress
+    world: World, backend: Backend, config: Config, capacity_bytes: int, progress: Progress
 ) -> Preconditioned | None:
     """Bring a real device to its steady speed; a modelled one has no other."""
     if backend.capabilities.modelled:
         progress.say("preconditioning: a modelled device needs none")
         return None
-    done = await Preconditioner(world, backend, capacity_bytes, progress).run()
+    size_gib = config.precondition_size_gb
+    size_bytes = None if size_gib is None else gib_to_bytes(size_gib)
+    writers = config.precondition_threads or WRITERS
+    done = await Preconditioner(world, backend, capacity_bytes, progress, size_bytes, writers).run()
     progress.say(done.text)
     return done
 
@@ -56,16 +61,30 @@ def preconditioning_cautions(done: Preconditioned | None) -> list[Caution]:
 
 
 class Preconditioner:
-    """Overwrites the tier's whole capacity at least once, then goes on until the speed has settled."""
+    """Overwrites the tier's whole capacity at least once, then goes on until the speed has settled.
 
-    def __init__(self, world: World, backend: Backend, capacity_bytes: int, progress: Progress):
+    Where a size is given, that much is written, settled or not.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        backend: Backend,
+        capacity_bytes: int,
+        progress: Progress,
+        size_bytes: int | None = None,
+        writers: int = WRITERS,
+    ):
         self._world = world
         self._backend = backend
         self._capacity_bytes = capacity_bytes
         self._progress = progress
-        self._object_bytes = max(MIB, min(_OBJECT_BYTES_MAX, capacity_bytes // _OBJECTS_MIN // MIB * MIB))
+        smallest = capacity_bytes // max(_OBJECTS_MIN, 2 * writers) // MIB * MIB
+        self._object_bytes = max(MIB, min(_OBJECT_BYTES_MAX, smallest))
         self._kept: deque[ObjectRef] = deque()
-        self._most_bytes = PRECONDITION_PASSES_MAX * capacity_bytes
+        self._writers = writers
+        self._fixed = size_bytes is not None
+        self._most_bytes = PRECONDITION_PASSES_MAX * capacity_bytes if size_bytes is None else size_bytes
         self._number = 0
         self._written_bytes = 0
         self._rates: deque[float] = deque(maxlen=_SAMPLES)
@@ -76,7 +95,7 @@ class Preconditioner:
     async def run(self) -> Preconditioned:
         """Write until steady, or until the capacity was written several times over; then remove it all."""
         started_ns = self._world.now_ns()
-        writers = [asyncio.ensure_future(self._write()) for _ in range(_WRITERS)]
+        writers = [asyncio.ensure_future(self._write()) for _ in range(self._writers)]
         try:
             await asyncio.wait(writers, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -86,7 +105,8 @@ class Preconditioner:
             writer.result()
         await self._backend.delete(list(self._kept))
         seconds = (self._world.now_ns() - started_ns) / NS_PER_SEC
-        return Preconditioned(self._written_bytes, seconds, self._steady)
+        steady = self._is_steady() if self._fixed else self._steady
+        return Preconditioned(self._written_bytes, seconds, steady)
 
     def _written(self) -> None:
         """One more object is there: note the speed, and end where it is steady or enough was written."""
@@ -98,7 +118,7 @@ class Preconditioner:
             self._rates.append(written_bytes * NS_PER_SEC / passed_ns)
             self._sampled_bytes, self._sampled_ns = self._written_bytes, self._world.now_ns()
             self._show()
-            if self._written_bytes >= self._capacity_bytes and self._is_steady():
+            if not self._fixed and self._written_bytes >= self._capacity_bytes and self._is_steady():
                 self._steady = self._done = True
         if self._begun_bytes >= self._most_bytes:
             self._done = True
@@ -116,7 +136,7 @@ class Preconditioner:
 
     async def _write(self) -> None:
         while not self._done:
-            if (len(self._kept) + _WRITERS) * self._object_bytes > self._capacity_bytes and self._kept:
+            if (len(self._kept) + self._writers) * self._object_bytes > self._capacity_bytes and self._kept:
                 await self._backend.delete([self._kept.popleft()])
                 continue
             if self._begun_bytes >= self._most_bytes:
@@ -136,7 +156,9 @@ class Preconditioner:
         """How long one pass takes is known; when the speed settles is not, but when it ends at the latest."""
         rate = sum(self._rates) / len(self._rates)
         first_bytes = self._capacity_bytes - self._written_bytes
-        if first_bytes > 0:
+        if self._fixed:
+            estimate = f"over in {max(0, self._most_bytes - self._written_bytes) / rate:.0f} s"
+        elif first_bytes > 0:
             estimate = f"first pass over in {first_bytes / rate:.0f} s"
         else:
             left_seconds = max(0, self._most_bytes - self._written_bytes) / rate

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.checks import check_fit, size_text, stored_bytes
+from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
 from kvspill.machine.launcher import launched, placed
@@ -267,8 +268,9 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         return "This run holds nothing on a device."
     text = f"This run holds at most {' and '.join(holds)}"
     if dirs and config.precondition:
-        first = size_text(PRECONDITION_PASSES_MAX * storage_bytes)
-        text += f", writes {size_text(storage_bytes)} to {first} before the load to precondition the device"
+        text += (
+            f", writes {_precondition_text(config, storage_bytes)} before the load to precondition the device"
+        )
     if dirs and config.recording is not None:
         return f"{text}, and writes what the recording asks for; entries too large for that fail."
     if not dirs:
@@ -277,6 +279,12 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
     if config.enable_autoscaling:
         return f"{text}, which is with --max-users {config.max_users} all the time; a search with fewer less."
     return f"{text}."
+
+
+def _precondition_text(config: Config, storage_bytes: int) -> str:
+    if config.precondition_size_gb is not None:
+        return size_text(gib_to_bytes(config.precondition_size_gb))
+    return f"{size_text(storage_bytes)} to {size_text(PRECONDITION_PASSES_MAX * storage_bytes)}"
 
 
 def offered_write_bytes(config: Config) -> int:

@@ -13,6 +13,7 @@ from kvspill.machine.kernel import Kernel
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
+from kvspill.result.validation import held_against, read_service
 from kvspill.run.gpu import settle_gpu
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
@@ -51,6 +52,8 @@ def _unused(config: Config) -> list[Caution]:
         kinds.UNUSED_SETTING.of(said=item.said, reason=item.reason, remedy=item.remedy)
         for item in unused_settings(config, usable_plugins())
     ]
+    if config.use_burst_trace and config.burst_trace_path is None:
+        warnings.append(kinds.SAMPLE_RECORDING.of(flag="--use-burst-trace"))
     if config.ignored_keys:
         warnings.append(kinds.IGNORED_KEYS.of(keys=", ".join(config.ignored_keys)))
     return warnings
@@ -59,7 +62,19 @@ def _unused(config: Config) -> list[Caution]:
 def run_trials(
     plan: Plan, progress: Progress, closing_seconds_max: float | None = None, ranks: Ranks | None = None
 ) -> Result:
-    """All trials of a plan; an interrupted one ends them and is set aside, those before it are kept."""
+    """All trials of a plan, held against the rows of a service where there are some."""
+    rows = plan.config.validation_trace
+    service = None if rows is None else read_service(rows)
+    result = _run_trials(plan, progress, closing_seconds_max, ranks)
+    if service is not None:
+        result.validation = held_against(service, result)
+    return result
+
+
+def _run_trials(
+    plan: Plan, progress: Progress, closing_seconds_max: float | None, ranks: Ranks | None
+) -> Result:
+    """An interrupted trial ends them and is set aside, those before it are kept."""
     results: list[Result] = []
     interrupts, trials = Interrupts(), plan.config.trials
     with interrupts.handled():

@@ -17,6 +17,7 @@ from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
+from kvspill.measure.iotrace import IoTrace, open_io_trace
 from kvspill.measure.oplog import OpLog, trial_path
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.result.parts import Part, together
@@ -76,7 +77,6 @@ class Plan:
     """How long the removal of files may hold up the end; None where another run follows in this process."""
     closed_by_seconds: float | None = None
     """It may take longer than that as long as it is over by then (monotonic time)."""
-
     trial: int | None = None
     """Which one it is of several."""
 
@@ -140,7 +140,7 @@ def run_trial(
             settled = None
             if plan.config.precondition and Tier.STORAGE in backends:
                 storage = backends[Tier.STORAGE]
-                settled = await precondition(world, storage, plan.storage_bytes, progress)
+                settled = await precondition(world, storage, plan.config, plan.storage_bytes, progress)
             trial = Trial(plan, world, backends, limits, progress, ranks)
             part, search = await trial.run(workload, interrupts)
             part.later = [*fallen_back, *preconditioning_cautions(settled)]
@@ -211,20 +211,24 @@ class Trial:
     async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
         """What this rank measured, and the search that was held, if one was."""
         log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
+        begun_seconds = time.time() - self.world.now_ns() / NS_PER_SEC
+        trace = open_io_trace(self.config.io_trace_log, self.plan.trial, begun_seconds)
         try:
-            return await self._measure(workload, interrupts, log)
+            return await self._measure(workload, interrupts, log, trace)
         finally:
             if log is not None:
                 log.close()
+            if trace is not None:
+                trace.close()
 
     async def _measure(
-        self, workload: Workload, interrupts: Interrupts, log: OpLog | None
+        self, workload: Workload, interrupts: Interrupts, log: OpLog | None, trace: IoTrace | None
     ) -> tuple[Part, "Search | None"]:
         config, world = self.config, self.world
         monitor = await self._monitor()
         accountant = build_accountant(config, self.limits)
         probe = None if self.plan.simulated else Probe(self.plan.cache_dirs)
-        others = (observer for observer in (accountant, log, monitor) if observer is not None)
+        others = (observer for observer in (accountant, log, trace, monitor) if observer is not None)
         stages = Stages(world, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
         await self.preload(workload, cache)

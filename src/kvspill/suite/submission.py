@@ -45,6 +45,8 @@ FREE_FIELDS: Final = frozenset(
         "quiet",
         "debug",
         "log_ops",
+        "log_level",
+        "validation_trace",
         "xlsx_output",
         "trials",
         "ranks",

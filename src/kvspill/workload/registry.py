@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvspill.config import Config
+from kvspill.config.workload import SAMPLE
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind, Plugin, find_plugins
 from kvspill.workload.base import Workload
@@ -26,7 +27,7 @@ def recording(config: Config) -> Recording | None:
     kind, text, flag = named
     plugin = find_plugins(Kind.TRACE).get(kind, flag)
     path = Path(text)
-    if text == "sample" and not path.exists():
+    if text == SAMPLE and not path.exists():
         if plugin.sample is None:
             raise UsageError(f"{flag} {kind}:sample: the format {kind} comes without one; name a file")
         path = plugin.sample

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.records import GIB
 from kvspill.run.precondition import Preconditioner, precondition, preconditioning_cautions
@@ -83,7 +84,9 @@ def test_a_device_that_did_not_settle_leaves_a_warning_in_the_result() -> None:
     async def main(world: World) -> Any:
         backend = RestlessBackend("files", DeviceModel(2.0, 2.0), world.now_ns)
         backend.__class__ = type("Real", (RestlessBackend,), {"capabilities": Capabilities("files", False)})
-        return await precondition(world, backend, 4 * GIB, Progress(False, io.StringIO()))
+        return await precondition(
+            world, backend, Config(precondition=True), 4 * GIB, Progress(False, io.StringIO())
+        )
 
     (warning,) = preconditioning_cautions(run_virtual(main, seed=1))
     assert warning.code == "not_preconditioned"
@@ -97,3 +100,18 @@ def test_a_failing_device_ends_it_with_the_reason() -> None:
 
     with pytest.raises(KvspillError, match="writing failed with EIO"):
         run(FailingBackend, 8 * GIB)
+
+
+@pytest.mark.parametrize(("gib", "threads"), [(3, 0), (20, 2), (1, 64)])
+def test_a_given_size_is_what_is_written_whether_steady_or_not(gib: int, threads: int) -> None:
+    async def main(world: World) -> Any:
+        backend = ModelledBackend("files", DeviceModel(2.0, 2.0), world.now_ns)
+        backend.__class__ = type("Real", (ModelledBackend,), {"capabilities": Capabilities("files", False)})
+        config = Config(precondition=True, precondition_size_gb=gib, precondition_threads=threads)
+        done = await precondition(world, backend, config, 4 * GIB, Progress(True, io.StringIO()))
+        return done, backend
+
+    done, backend = run_virtual(main, seed=1)
+    assert gib * GIB <= done.written_bytes < (gib + 0.1) * GIB
+    assert done.steady is (gib > 4)
+    assert backend._objects == set()

@@ -1,0 +1,68 @@
+"""Settings of today's drop-in command: GPUs, preconditioning, log level, validation, I/O trace."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from kvspill.config.effects import NO_GPU_TIER, NOT_PRECONDITIONED
+from kvspill.config.fields import Group, PathText, PositiveGb, ZeroIsNone, opt
+
+MAX_GPUS = 256
+_QUIET_LEVELS = ("WARNING", "ERROR", "CRITICAL")
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+class DropInFields(Group):
+    """The fields of Config that kv-cache.py has beside those of the seeds."""
+
+    num_gpus: Annotated[int, Field(ge=1, le=MAX_GPUS)] | None = opt(
+        None,
+        "GPUs of the GPU tier, which has N times --gpu-mem-gb: those with numbers from 0 on",
+        group="tiers",
+        no_effect=(NO_GPU_TIER,),
+    )
+    precondition_size_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
+        None,
+        "GiB that --precondition writes (default, and with 0: until the speed is steady)",
+        group="load",
+        no_effect=(NOT_PRECONDITIONED,),
+        advanced=True,
+    )
+    precondition_threads: Annotated[int, Field(ge=0, le=1024)] = opt(
+        0,
+        "entries that --precondition writes at once; 0: 8",
+        group="load",
+        no_effect=(NOT_PRECONDITIONED,),
+        advanced=True,
+    )
+    validation_trace: PathText | None = opt(
+        None,
+        "JSON rows of a real service to hold the result against: hit rate, read/write ratio, mean tokens",
+        group="criteria",
+        metavar="FILE",
+    )
+    io_trace_log: PathText | None = opt(
+        None,
+        "write one CSV row per operation (.zst: packed) instead of moving a byte",
+        group="output",
+        metavar="FILE",
+    )
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)
+    ] = opt("INFO", "DEBUG is --debug; WARNING and above are --quiet", group="output", advanced=True)
+
+
+def with_drop_ins(data: dict[str, Any]) -> dict[str, Any]:
+    """What the level and the number of GPUs mean in our own settings."""
+    number = str(data.get("num_gpus") or "")
+    if number.isdecimal() and 0 < int(number) <= MAX_GPUS and list(data.get("gpu_device", (0,))) == [0]:
+        data["gpu_device"] = tuple(range(int(number)))
+    level = _upper(data.get("log_level"))
+    if level == "DEBUG":
+        data["debug"] = True
+    if level in _QUIET_LEVELS:
+        data["quiet"] = True
+    return data
