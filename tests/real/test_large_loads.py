@@ -71,3 +71,11 @@ def test_many_users_join_before_the_load_of_a_run_and_it_ends_on_time(tmp_path: 
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["honesty"]["requests"]["arrived"] > 1000
     assert usage.ru_utime + usage.ru_stime < 20
+
+
+def test_users_and_waiting_requests_take_no_more_memory_than_the_preflight_counts(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "load_memory.py"
+    measured = subprocess.run(
+        [sys.executable, str(script), "30000"], capture_output=True, text=True, cwd=tmp_path, timeout=300
+    )
+    assert measured.returncode == 0, measured.stdout + measured.stderr

@@ -9,7 +9,7 @@ from kvspill.config.plugged import check_blocks, usable_plugins
 from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
 from kvspill.serving.accounting import Accountant
-from kvspill.serving.arrivals import OpenArrivals
+from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
@@ -95,7 +95,7 @@ def build_engine(
     cache: Cache,
     start_ns: int,
     workload: Workload,
-    started: OpenArrivals | None = None,
+    started: OpenArrivals | ClosedArrivals | None = None,
     share: Share = ALL_USERS,
 ) -> Engine:
     """The engine that serves a workload through the given cache."""

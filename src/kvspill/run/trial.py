@@ -41,7 +41,7 @@ from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
 from kvspill.run.whole import whole_result
 from kvspill.serving.accounting import Accountant
-from kvspill.serving.arrivals import OpenArrivals
+from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
 from kvspill.serving.engine import Engine
 from kvspill.serving.servers import servers_for
 from kvspill.storage.base import Backend
@@ -265,11 +265,11 @@ class Trial:
         part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
         return part, search
 
-    def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | None:
-        """The users of open arrivals, before the load begins: a hundred thousand take seconds to join."""
-        if self.config.arrival == "closed":
-            return None
-        started = OpenArrivals(workload)
+    def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | ClosedArrivals:
+        """The users join before the load begins: a hundred thousand take seconds to do so."""
+        closed = self.config.arrival == "closed"
+        started: OpenArrivals | ClosedArrivals
+        started = ClosedArrivals(workload, self.config.max_requests) if closed else OpenArrivals(workload)
         said = partial(self.progress.preparing, "users") if workload.users >= _MANY_USERS else _unsaid
         with interrupts.computing():
             started.start_all(said)

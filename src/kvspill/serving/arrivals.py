@@ -18,6 +18,44 @@ def new_conversations(session: Iterator[Request]) -> Iterator[Request]:
     return dropwhile(lambda request: request.turn > 0, session)
 
 
+Said = Callable[[int, int], None]
+"""Hears how many users of how many have joined."""
+
+
+def _joining(users: int, said: Said) -> Iterator[int]:
+    for user in range(users):
+        if user % _USERS_AT_ONCE == 0:
+            said(user, users)
+            if user:
+                # Looking through them for cycles again and again would take longer than their start.
+                gc.freeze()
+        yield user
+    said(users, users)
+
+
+class ClosedArrivals:
+    """The first request of every user that waits for answers, drawn before the load begins."""
+
+    def __init__(self, workload: Workload, max_requests: int | None = None):
+        self._workload = workload
+        self._asking = workload.users if max_requests is None else min(workload.users, max_requests)
+        """So many users have anything to ask."""
+        self._first: dict[int, tuple[Request | None, Iterator[Request]]] = {}
+
+    def start_all(self, said: Said) -> None:
+        """The workload's own users join, before the load begins."""
+        for user in _joining(self._asking, said):
+            self._first[user] = self._draw(user)
+
+    def take(self, user: int) -> tuple[Request | None, Iterator[Request]]:
+        """A user's first request and those that follow."""
+        return self._first.pop(user, None) or self._draw(user)
+
+    def _draw(self, user: int) -> tuple[Request | None, Iterator[Request]]:
+        session = self._workload.session(user)
+        return next(session, None), session
+
+
 class OpenArrivals:
     """The next request of every user, in the order of intended times, then user, then turn (L1)."""
 
@@ -27,17 +65,10 @@ class OpenArrivals:
         self._away: dict[int, Iterator[Request]] = {}
         """What those who left would have asked."""
 
-    def start_all(self, said: Callable[[int, int], None]) -> None:
-        """The workload's own users join, before the load begins; said hears how many of how many have."""
-        users = self._workload.users
-        for user in range(users):
-            if user % _USERS_AT_ONCE == 0:
-                said(user, users)
-                if user:
-                    # Looking through them for cycles again and again would take longer than their start.
-                    gc.freeze()
+    def start_all(self, said: Said) -> None:
+        """The workload's own users join, before the load begins."""
+        for user in _joining(self._workload.users, said):
             self.start(user, 0)
-        said(users, users)
 
     def start(self, user: int, start_ns: int) -> None:
         """A user joins, or comes back with new conversations; its first request comes after start_ns."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from kvspill.cache.cache import Cache
 from kvspill.records import NS_PER_SEC, Observer, Request, RequestRecord
-from kvspill.serving.arrivals import OpenArrivals
+from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
+from kvspill.serving.closed import ClosedPopulation
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
-from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation, Population
+from kvspill.serving.population import LoadLimits, OpenPopulation, Population
 from kvspill.serving.queue import RequestQueue
 from kvspill.serving.servers import ServerPool, servers_for
 from kvspill.workload.base import Workload
@@ -52,9 +53,9 @@ class Engine:
         observer: Observer,
         options: EngineOptions,
         start_ns: int,
-        started: OpenArrivals | None = None,
+        started: OpenArrivals | ClosedArrivals | None = None,
     ):
-        """Started: the users of open arrivals, where they have joined already; many take long to do so."""
+        """Started: the users, where they have joined already; many take long to do so."""
         self._world = world
         self._io_model = io_model
         self._cache = cache
@@ -248,10 +249,14 @@ class Engine:
         """Open arrivals come so many times faster than the workload has them."""
         self._population.set_speed(factor)
 
-    def _make_population(self, workload: Workload, started: OpenArrivals | None) -> Population:
+    def _make_population(
+        self, workload: Workload, started: OpenArrivals | ClosedArrivals | None
+    ) -> Population:
         limits = LoadLimits(self.start_ns, self.end_ns, self._options.max_requests)
         if self._options.closed:
-            return ClosedPopulation(self._world, workload, limits, self._arrive)
+            assert not isinstance(started, OpenArrivals)
+            return ClosedPopulation(self._world, workload, limits, self._arrive, started)
+        assert not isinstance(started, ClosedArrivals)
         idle = self._queue.someone_idle
         return OpenPopulation(self._world, workload, limits, self._arrive, idle, started)
 

@@ -1,23 +1,22 @@
-"""The population: open users ask at their intended times, closed ones wait for the answer and think."""
+"""The population: what all users have in common, and open ones, who ask at their intended times."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Protocol
 
 from kvspill.records import NS_PER_SEC, Request
-from kvspill.serving.arrivals import OpenArrivals, new_conversations
+from kvspill.serving.alarm import Alarm
+from kvspill.serving.arrivals import OpenArrivals
 from kvspill.workload.base import Workload
 from kvspill.world import World
 
-_LATENESS_SAMPLES_MAX = 100_000
+LATENESS_SAMPLES_MAX = 100_000
 _LOOK_UP_EVERY = 32
 _AT_ONCE_NS = 10_000_000
 """Arrivals are taken in for so long at once, then everything else has as long."""
 _TAKEN_AT_ONCE_MAX = 10_000
 """In virtual time, too, signals are looked at in between."""
-_STARTED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +76,6 @@ class Population(Protocol):
         ...
 
 
-class _Alarm:
-    """A sleep that can be cut short."""
-
-    def __init__(self) -> None:
-        self._rung: asyncio.Future[None] | None = None
-
-    async def sleep_ns(self, duration_ns: int | None) -> None:
-        """Sleep so long, or until it rings; None for as long as it does not."""
-        loop = asyncio.get_running_loop()
-        self._rung = loop.create_future()
-        timer = None if duration_ns is None else loop.call_later(duration_ns / NS_PER_SEC, self.ring)
-        try:
-            await self._rung
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    def ring(self) -> None:
-        if self._rung is not None and not self._rung.done():
-            self._rung.set_result(None)
-
-
 class OpenPopulation:
     """Requests come at their intended times, whatever has been answered.
 
@@ -122,7 +99,7 @@ class OpenPopulation:
         self._someone_idle = someone_idle
         self._arrivals = started or OpenArrivals(workload)
         self._asked = 0
-        self._alarm = _Alarm()
+        self._alarm = Alarm()
         self._speed = 1.0
         self._speed_since_ns = (limits.start_ns, 0)
         """When the speed was last changed: the world's time and the workload's."""
@@ -156,7 +133,7 @@ class OpenPopulation:
             if not self._open.is_set():
                 continue
             now_ns = self._world.now_ns()
-            if now_ns >= upcoming_ns and len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
+            if now_ns >= upcoming_ns and len(self.lateness_ns) < LATENESS_SAMPLES_MAX:
                 self.lateness_ns.append(now_ns - upcoming_ns)
             self.take_in(now_ns)
 
@@ -181,7 +158,7 @@ class OpenPopulation:
 
         In virtual time, whose clock stands still meanwhile, their number alone decides.
         """
-        if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
+        if len(self.lateness_ns) < LATENESS_SAMPLES_MAX:
             self.lateness_ns.append(self._world.now_ns() - upcoming_ns)
         self.behind = True
         asyncio.get_running_loop().call_later(pause_ns / NS_PER_SEC, self._catch_up)
@@ -239,146 +216,3 @@ class OpenPopulation:
         self.spent = self._arrivals.next_ns() is None
         self.exhausted = True
         return None
-
-
-class ClosedPopulation:
-    """Each user waits for its answer, then thinks, then asks again.
-
-    Who thinks is an entry of a heap, who waits one of a dictionary. A task for each would take more memory
-    than the user itself, and at the end of the load a million of them could not be cancelled in time.
-    """
-
-    behind = False
-
-    def __init__(
-        self, world: World, workload: Workload, limits: LoadLimits, arrive: Callable[[Request, int], bool]
-    ):
-        self._world = world
-        self._workload = workload
-        self._limits = limits
-        self._arrive = arrive
-        self._thinking: list[tuple[int, int, int, Request]] = []
-        """Who asks next: when, which of those at the same time, the user, and its request."""
-        self._answers: dict[Request, int] = {}
-        """The user that waits for the answer to each request."""
-        self._left: dict[int, int] = {}
-        """How many requests each user has left; below zero for no limit. Those who are here have an entry."""
-        self._sessions: dict[int, Iterator[Request]] = {}
-        """Of every user so far: one that returns begins new conversations."""
-        self._thoughts = 0
-        self._joining = True
-        self._alarm = _Alarm()
-        self._error: Exception | None = None
-        self.users = 0
-        self.exhausted = False
-        self.spent = False
-        self.lateness_ns: list[int] = []
-
-    @property
-    def leaving(self) -> int:
-        return sum(request.user >= self.users for request in self._answers)
-
-    async def run(self) -> None:
-        self.users = self._workload.users
-        for first in range(0, self.users, _STARTED_AT_ONCE):
-            if first:
-                await asyncio.sleep(0)
-                self._ask_due()
-            self._start(first, min(first + _STARTED_AT_ONCE, self.users), self._workload.users)
-        self._joining = False
-        self._check_over()
-        while not self.exhausted and self._error is None:
-            await self._alarm.sleep_ns(self._next_in_ns())
-            self._ask_due()
-        if self._error is not None:
-            raise self._error
-
-    def take_in(self, until_ns: int) -> None:
-        """Closed users come by themselves."""
-
-    def answered(self, request: Request) -> None:
-        user = self._answers.pop(request, None)
-        if user is not None:
-            self._think(user)
-
-    def set_users(self, count: int) -> None:
-        users, self.users = self.users, count
-        self._start(users, count, count)
-
-    def set_speed(self, factor: float) -> None:
-        """Closed users keep their own pace: they follow the answers."""
-
-    def hold_back(self) -> None:
-        """Closed users leave no backlog behind: each has one request at most."""
-
-    def let_in(self) -> None:
-        """Nobody was held back."""
-
-    def _start(self, first: int, end: int, count: int) -> None:
-        """So many users share the work; these of them begin."""
-        quota = self._limits.max_requests
-        new = [user for user in range(first, end) if user not in self._left]
-        for user in new:
-            self._left[user] = -1 if quota is None else quota // count + (user < quota % count)
-        for user in new:
-            before = self._sessions.get(user)
-            back = before is not None
-            session = self._workload.session(user) if before is None else new_conversations(before)
-            self._sessions[user] = session
-            # The first request keeps its intended time, so that users don't start in step.
-            self._think(user, first=not back)
-
-    def _think(self, user: int, first: bool = False) -> None:
-        """A user thinks about its next request, or leaves: nothing to ask, all asked, or retired."""
-        request = None
-        if self._left[user] and user < self.users:
-            try:
-                request = next(self._sessions[user], None)
-            except Exception as error:
-                # A workload that cannot go on, such as a recording with a broken row, ends the run.
-                self._error = self._error or error
-                self._alarm.ring()
-                return
-        if request is None:
-            self._leave(user)
-            return
-        self._thoughts += 1
-        due_ns = self._world.now_ns() + max(0, request.intended_ns if first else request.think_ns)
-        heappush(self._thinking, (due_ns, self._thoughts, user, request))
-        if self._thinking[0][1] == self._thoughts:
-            self._alarm.ring()
-
-    def _next_in_ns(self) -> int | None:
-        """How long nobody asks; None where all wait for answers."""
-        return max(0, self._thinking[0][0] - self._world.now_ns()) if self._thinking else None
-
-    def _ask_due(self) -> None:
-        """Those ask whose pause is over, so many at once that everything else has its turn."""
-        now_ns, thoughts = self._world.now_ns(), self._thoughts
-        for _ in range(_STARTED_AT_ONCE):
-            if not self._thinking or self._thinking[0][0] > now_ns or self._thinking[0][1] > thoughts:
-                return
-            due_ns, _thought, user, request = heappop(self._thinking)
-            if len(self.lateness_ns) < _LATENESS_SAMPLES_MAX:
-                self.lateness_ns.append(now_ns - due_ns)
-            self._ask(user, request)
-
-    def _ask(self, user: int, request: Request) -> None:
-        if user >= self.users:
-            self._leave(user)
-            return
-        self._left[user] -= 1
-        self._answers[request] = user
-        if not self._arrive(request, self._world.now_ns()):
-            del self._answers[request]
-            self._think(user)
-
-    def _leave(self, user: int) -> None:
-        del self._left[user]
-        self._check_over()
-
-    def _check_over(self) -> None:
-        if not self._left and not self._joining:
-            self.spent = self._limits.max_requests is None
-            self.exhausted = True
-            self._alarm.ring()

@@ -205,8 +205,8 @@ def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
 def test_more_users_than_memory_holds_are_refused_with_the_numbers(here: Path) -> None:
     line = refused(Config(num_users=1_000_000, cpu_mem_gb=0), here, Available(4 * GIB, "this machine"))
     assert line == (
-        "--num-users 1000000: this machine has 4.00 GiB to give, but so many users take up to 4.77 GiB, "
-        "1,000,000 waiting requests 1.43 GiB and the program 384 MiB; give a smaller --num-users or "
+        "--num-users 1000000: this machine has 4.00 GiB to give, but so many users take up to 4.29 GiB, "
+        "1,000,000 waiting requests 977 MiB and the program 384 MiB; give a smaller --num-users or "
         "--max-queue"
     )
     check_machine(Config(num_users=100_000, cpu_mem_gb=0, duration=3), here, PLENTY)
@@ -217,7 +217,7 @@ def test_more_users_than_memory_holds_are_refused_with_the_numbers(here: Path) -
 def test_the_memory_of_many_users_is_not_given_to_the_dram_tier(here: Path) -> None:
     line = refused(Config(num_users=200_000, cpu_mem_gb=7), here, Available(8 * GIB, "this machine"))
     assert line.startswith(
-        "--cpu-mem-gb 7: this machine has 8.00 GiB to give, of which the program needs 2.9"
+        "--cpu-mem-gb 7: this machine has 8.00 GiB to give, of which the program needs 2.37 GiB"
     )
 
 

@@ -3,8 +3,12 @@
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from kvspill.records import QoS, Request
-from kvspill.serving.population import ClosedPopulation, LoadLimits, OpenPopulation
+from kvspill.serving.arrivals import ClosedArrivals
+from kvspill.serving.closed import ClosedPopulation
+from kvspill.serving.population import LoadLimits, OpenPopulation
 from kvspill.workload.base import Workload
 from kvspill.world import World, run_virtual
 
@@ -143,3 +147,23 @@ def test_a_closed_user_who_wakes_late_is_seen_to() -> None:
     lateness_ns = run_virtual(main, 1)
     assert len(lateness_ns) == 3
     assert min(lateness_ns) >= 5 * MS
+
+
+def test_closed_users_join_before_the_load_and_not_in_its_time() -> None:
+    """A million took half a minute, and a short run was measured with a part of them."""
+    asked: list[int] = []
+
+    def arrive(request: Request, _at_ns: int) -> bool:
+        asked.append(request.user)
+        return False
+
+    async def main(world: World) -> None:
+        workload = AllAtOnce(2500)
+        joined = ClosedArrivals(cast(Workload, workload), max_requests=2000)
+        joined.start_all(lambda _done, _all: None)
+        workload.session = lambda *_: pytest.fail("joined late")  # type: ignore[method-assign]
+        limits = LoadLimits(0, None, 2000)
+        await ClosedPopulation(world, cast(Workload, workload), limits, arrive, joined).run()
+
+    run_virtual(main, 1)
+    assert asked == list(range(2000))
