@@ -2,10 +2,8 @@
 
 import asyncio
 import gc
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +31,7 @@ from kvspill.run.build import (
 from kvspill.run.ceiling import null_ceiling
 from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
+from kvspill.run.interpreter import rarer_collections, switch_interval
 from kvspill.run.precondition import precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, Gathered, Ranks, share_of
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from kvspill.run.search.controller import Search
     from kvspill.run.search.monitor import WindowMonitor
 
-_SWITCH_INTERVAL_SECONDS = 0.0005
-"""A thread back from a system call should not wait long for the interpreter (E1)."""
 CEILING_SECONDS = 0.6
 _INTERRUPTED_CLOSING_SECONDS = 1.5
 _HANGING_CLOSING_SECONDS = 0.1
@@ -160,7 +157,7 @@ def run_trial(
 
         return await ranks.gather(left, whole)
 
-    with _switch_interval(), _rarer_collections(plan.simulated):
+    with switch_interval(), rarer_collections(plan.simulated):
         try:
             return (run_virtual if plan.simulated else run_real)(main, plan.config.seed)
         except asyncio.CancelledError:
@@ -380,27 +377,3 @@ class Trial:
 
 def _unsaid(_done: int, _all: int) -> None:
     """Few users join at once."""
-
-
-@contextmanager
-def _rarer_collections(simulated: bool) -> Iterator[None]:
-    """A simulation makes millions of small objects and few cycles: look for those less often."""
-    before = gc.get_threshold()
-    if simulated:
-        gc.set_threshold(500_000, 10, 10)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        # What was frozen as users joined and at the end of the load.
-        gc.unfreeze()
-
-
-@contextmanager
-def _switch_interval() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)

@@ -11,7 +11,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.memory import Available
 from kvspill.records import GIB, MIB
 from kvspill.run import preflight
-from kvspill.run.preflight import check_load, check_machine, free_bytes, offered_write_bytes
+from kvspill.run.preflight import ALONE, check_load, check_machine, free_bytes, offered_write_bytes
 from kvspill.storage.rundir import MARKER, MARKER_TEXT
 
 PLENTY = Available(64 * GIB, "this machine")
@@ -32,6 +32,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(preflight, "file_system", lambda _path: "ext4")
     monkeypatch.setattr(preflight, "free_bytes", lambda *_given: 10 * GIB)
+    # Other runs on the machine that runs the tests have no part in them.
+    monkeypatch.setattr(preflight, "find_sharing", lambda *_given: ALONE)
     return tmp_path
 
 
