@@ -22,6 +22,7 @@ from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
 from kvspill.result.result import result_text, unwritable, write_result
 from kvspill.result.schema import Faults, Result
 from kvspill.result.validation import read_service
+from kvspill.run.exporter import exporting
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank, join, raise_first
@@ -84,21 +85,37 @@ def serve(config: Config, ranks: Ranks) -> None:
     run_trials(plan, Progress(quiet=True), _CLOSING_SECONDS_MAX, ranks)
 
 
-def prepare_together(config: Config, ranks: Ranks, *, simulated: bool) -> Plan:
-    """The plan of this rank, once every rank has one: what is wrong on any ends all of them."""
-    plan, error = None, None
-    try:
-        plan = prepare(for_rank(config, ranks), simulated=simulated)
-    except KvspillError as caught:
-        error = caught
+def prepare_together(
+    config: Config, ranks: Ranks, *, simulated: bool, error: KvspillError | None = None
+) -> Plan:
+    """The plan of this rank, once every rank has one: what is wrong on any ends all of them.
+
+    error: what went wrong on this rank before.
+    """
+    plan = None
+    if error is None:
+        try:
+            plan = prepare(for_rank(config, ranks), simulated=simulated)
+        except KvspillError as caught:
+            error = caught
     ranks.agree(error, raise_first)
     assert plan is not None, "an error of its own was raised"
     return plan
 
 
 def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool) -> int:
-    plan = prepare_together(config, ranks, simulated=simulated)
-    progress, path = Progress(config.quiet), result_path(config)
+    progress, error = Progress(config.quiet), None
+    with contextlib.ExitStack() as served:
+        try:
+            served.enter_context(exporting(None if simulated else config.prometheus, progress))
+        except KvspillError as caught:
+            error = caught
+        plan = prepare_together(config, ranks, simulated=simulated, error=error)
+        return _measure(config, plan, ranks, progress, verbose)
+
+
+def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbose: bool) -> int:
+    path = result_path(config)
     if config.duration is not None and config.trials == 1:
         closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
         plan = replace(plan, closed_by_seconds=closed_by_seconds)

@@ -48,7 +48,7 @@ _DERIVED = {
     "--autoscale-seconds": {"autoscale_seconds"},
 }
 """Flags that change derived values, and those values."""
-_WITH_RESUME = ("resume", "output_dir", "cache_dir", "dry_run", "quiet", "debug")
+_WITH_RESUME = ("resume", "output_dir", "cache_dir", "dry_run", "prometheus", "quiet", "debug")
 """What can be said beside --resume; all else was fixed when the suite began."""
 
 
@@ -126,6 +126,7 @@ def _parser(prog: str) -> Parser:
     add("--list", action="store_true", help="list the built-in scenarios and exit")
     add("--show", metavar="NAME", help="print the YAML of a built-in scenario and exit")
     add("--dry-run", action="store_true", help="print what would run and exit")
+    add("--prometheus", metavar="[HOST:]PORT", help="serve live metrics to Prometheus while it runs")
     add("--quiet", action="store_true", help="print the comparison and errors only")
     add("--debug", action="store_true", help="print a traceback with an error")
     return parser
@@ -183,6 +184,7 @@ def _order(options: argparse.Namespace) -> "Order":
 
 def _start(options: argparse.Namespace) -> int:
     """Derive, say how, and run."""
+    from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import PROBE, run_folder
     from kvspill.suite.manifest import new_manifest
@@ -205,7 +207,8 @@ def _start(options: argparse.Namespace) -> int:
         quick=options.quick,
         facts={} if options.simulate else {PROBE: ready.sizes.bandwidth.read_gib_per_sec},
     )
-    return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
+    with exporting(None if options.simulate else options.prometheus, progress):
+        return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
 
 
 def _title(rows: "Sequence[Scenario]") -> str:
@@ -290,6 +293,7 @@ def _refuse_taken(output_dir: str | None) -> None:
 def _resume(options: argparse.Namespace) -> int:
     """Continue an interrupted suite with its own parameters."""
     from kvspill.result.cautions import counted
+    from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
     from kvspill.suite.manifest import directories, load, settle
@@ -313,7 +317,8 @@ def _resume(options: argparse.Namespace) -> int:
     progress = Progress(options.quiet)
     done = sum(row.finished for row in manifest.rows)
     progress.say(f"continuing in {folder}: {done} of {counted(len(manifest.rows), 'scenario')} done")
-    return run_folder(folder, manifest, progress, options.debug)
+    with exporting(None if manifest.simulated else options.prometheus, progress):
+        return run_folder(folder, manifest, progress, options.debug)
 
 
 def _refuse_unnamed(folder: Path, stored_in: Sequence[str], named: Sequence[str]) -> None:

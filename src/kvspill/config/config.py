@@ -241,6 +241,15 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
     xlsx_output: PathText | None = opt(
         None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
     )
+    prometheus: str | None = opt(
+        None,
+        "serve live metrics to Prometheus there while it runs; without HOST only to this machine",
+        group="output",
+        metavar="[HOST:]PORT",
+        advanced=True,
+        min_length=1,
+        max_length=260,
+    )
     verbose: bool = opt(False, "print every section of the summary, not its one screen", group="output")
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")

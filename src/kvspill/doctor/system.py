@@ -23,6 +23,7 @@ BUSY_SHARE = 0.5
 EXTRAS = {
     "report": (("jinja2", "openpyxl", "vl_convert"), "HTML pages and XLSX files"),
     "log": (("pyarrow",), "--log-ops"),
+    "metrics": (("prometheus_client",), "--prometheus"),
     "uring": (("liburing",), "--io-engine io_uring"),
     "tokens": (("tiktoken",), "exact token counts of ShareGPT texts"),
 }

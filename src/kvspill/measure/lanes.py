@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kvspill.measure.heatmap import LatencyMap
+from kvspill.measure.heatmap import LatencyMap, Longs
 from kvspill.measure.histograms import Histogram
 from kvspill.records import Completion, Purpose, Tier, Verb
 
@@ -72,6 +72,11 @@ class Latencies:
             self.component(name).merge(other.component(name))
         if self._map is not None and other._map is not None:
             self._map.merge(other._map)
+
+    def spread(self) -> tuple[Longs, int] | None:
+        """The totals by latency band and their sum, where they are kept over time."""
+        self._flush()
+        return None if self._map is None else self._map.totals()
 
     def component(self, name: str) -> Histogram:
         self._flush()

@@ -53,7 +53,7 @@ class Recorder:
         self._latest_ns = window_start_ns
 
     def _new_lane(self, tier: Tier, verb: Verb) -> Lane:
-        mapped = tier is Tier.STORAGE and verb is not Verb.DELETE
+        mapped = verb is not Verb.DELETE
         return Lane(tier, verb, LatencyMap(self.window_start_ns) if mapped else None)
 
     @property

@@ -15,7 +15,7 @@ from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.steady import steady_state
 from kvspill.outputs import write_whole
-from kvspill.records import NS_PER_SEC, QoS, RunFacts
+from kvspill.records import NS_PER_SEC, QoS, RunFacts, Tier
 from kvspill.result.assessment import assess
 from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import MEMORY_DIRECTORY
@@ -195,8 +195,9 @@ def _histograms(recorder: Recorder) -> dict[str, EncodedHistogram]:
 
 
 def _latency_maps(recorder: Recorder) -> dict[str, LatencyMap]:
-    """Every latency that is kept over time and has values."""
-    found = {f"{lane.tier.value}_{lane.verb.value}": lane.latencies.over_time() for lane in recorder.lanes()}
+    """The latencies that are drawn over time, where there are values."""
+    lanes = [lane for lane in recorder.lanes() if lane.tier is Tier.STORAGE]
+    found = {f"{lane.tier.value}_{lane.verb.value}": lane.latencies.over_time() for lane in lanes}
     found["request_end_to_end"] = recorder.requests_over_time.to_dict()
     return {name: LatencyMap(**item) for name, item in found.items() if item is not None}
 

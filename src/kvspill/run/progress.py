@@ -11,13 +11,14 @@ from kvspill.config import Config
 from kvspill.outputs import mute
 from kvspill.records import NS_PER_SEC
 from kvspill.run.glance import Recent, block, fitted, line, look, search_lines
+from kvspill.run.live import Live
 from kvspill.run.stages import Policy, Stages
 from kvspill.serving.engine import Engine
 from kvspill.texts import make_console, put
 from kvspill.world import World
 
 if TYPE_CHECKING:
-    from rich.live import Live
+    from rich.live import Live as Block
 
 TERMINAL_SECONDS = 1.0
 PLAIN_SECONDS = 10.0
@@ -31,7 +32,9 @@ class Progress:
         self._stream = sys.stderr if stream is None else stream
         self._quiet = quiet
         self._on_terminal = not quiet and self._stream.isatty()
-        self._live: Live | None = None
+        self._block: Block | None = None
+        self.live: Live | None = None
+        """Where others watch the runs, too."""
         self._said_often = 0
 
     def say(self, text: str) -> None:
@@ -101,28 +104,28 @@ class Progress:
             self._end_block()
 
     def _refresh(self, lines: Sequence[str]) -> None:
-        from rich.live import Live
+        from rich.live import Live as Block
         from rich.text import Text
 
-        if self._live is None:
+        if self._block is None:
             console = make_console(self._stream)
             # No thread of its own and nothing redirected: the event loop alone decides when it costs time.
-            self._live = Live(
+            self._block = Block(
                 console=console,
                 auto_refresh=False,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-            self._live.start()
+            self._block.start()
             # Whatever ends the program, the terminal gets its cursor back.
             atexit.register(self._end_block)
-        text = fitted(lines, self._live.console.width)
-        self._live.update(Text(text, no_wrap=True), refresh=True)
+        text = fitted(lines, self._block.console.width)
+        self._block.update(Text(text, no_wrap=True), refresh=True)
 
     def _end_block(self) -> None:
         """Take the block off the screen."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._block is not None:
+            self._block.stop()
+            self._block = None
             atexit.unregister(self._end_block)

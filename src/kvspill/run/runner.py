@@ -32,7 +32,7 @@ def make_plan(config: Config, simulated: bool) -> Plan:
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
         check_load(config)
-        return Plan(config, True, storage_bytes, warnings=_unused(config))
+        return Plan(config, True, storage_bytes, warnings=[*_unused(config), *_unwatched(config)])
     machine = check_machine(config)
     warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
     announced = (machine.statement,)
@@ -44,6 +44,14 @@ def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
     for path in cache_dirs:
         if look_at(path, kernel).kind == MEMORY:
             yield kinds.MEMORY_DIRECTORY.of(path=path)
+
+
+def _unwatched(config: Config) -> Iterator[Caution]:
+    """Virtual time is over before anybody could look."""
+    if config.prometheus is not None:
+        yield kinds.UNUSED_SETTING.of(
+            said="--prometheus", reason="virtual time passes in a moment", remedy="Leave it out."
+        )
 
 
 def _unused(config: Config) -> list[Caution]:

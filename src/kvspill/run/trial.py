@@ -303,6 +303,9 @@ class Trial:
         holding = asyncio.ensure_future(hold())
         shown = self.progress.watch(self.world, self.config, engine, stages, cache, policy)
         beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
+        if self.progress.live is not None:
+            seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
+            beside.append(asyncio.ensure_future(seen))
         self.ranks.load_begins(engine.interrupt)
         try:
             await engine.run(end)

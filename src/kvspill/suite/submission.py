@@ -47,6 +47,7 @@ FREE_FIELDS: Final = frozenset(
         "log_ops",
         "log_level",
         "validation_trace",
+        "prometheus",
         "xlsx_output",
         "trials",
         "ranks",

@@ -66,7 +66,7 @@ def test_a_recorder_keeps_storage_and_requests_over_time() -> None:
     assert reads["counts"] == [[0], [0], [1]]
     assert reads["edges_ms"][0] < 100.1
     assert reads["edges_ms"][1] > 100
-    assert recorder.lane(Tier.CPU, Verb.READ).latencies.over_time() is None
+    assert recorder.lane(Tier.STORAGE, Verb.DELETE).latencies.over_time() is None
     requests = recorder.requests_over_time.to_dict()
     assert requests is not None
     assert [sum(row) for row in requests["counts"]] == [0, 0, 0, 0, 0, 1]
