@@ -22,9 +22,11 @@ OPEN_FILES_MIN = 1024
 BUSY_SHARE = 0.5
 EXTRAS = {
     "report": (("jinja2", "openpyxl", "vl_convert"), "HTML pages and XLSX files"),
-    "log": (("pyarrow",), "--log-ops"),
+    "log": (("pyarrow", "zstandard"), "--log-ops and --io-trace-log"),
     "metrics": (("prometheus_client",), "--prometheus"),
     "uring": (("liburing",), "--io-engine io_uring"),
+    "mpi": (("mpi4py",), "several ranks"),
+    "gpu": (("cuda",), "a GPU tier in a card's memory"),
     "tokens": (("tiktoken",), "exact token counts of ShareGPT texts"),
 }
 """What may be installed besides: the modules of each extra, and what needs them."""
