@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
     "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
     "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),
+    "submission": Command("kvspill.cli.submission", "judge what a run of the MLPerf harness left"),
     "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
     "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
     "report": Command("kvspill.cli.report", "one self-contained HTML page, CSV or XLSX of results"),

@@ -55,7 +55,7 @@ _WITH_RESUME = ("resume", "output_dir", "cache_dir", "dry_run", "prometheus", "q
 def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
     """Parse and run; returns the exit code."""
     if argv and argv[0] == "mlperf":
-        from kvspill.cli.submission import main as submission
+        from kvspill.cli.mlperf import main as submission
 
         return submission(argv[1:])
     options = _parser(prog).parse_args(list(argv))

@@ -21,6 +21,7 @@ from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import by_signal
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
+from kvspill.suite.harness import HARNESS_OPTIONS, SUMMARY_FILE, run_summary
 from kvspill.suite.manifest import NAME as MANIFEST_NAME
 from kvspill.suite.manifest import (
     Manifest,
@@ -157,6 +158,9 @@ def finish_submission(
     write_json(folder / "submission.json", summary)
     text = render(summary)
     write_text(folder / "submission.txt", text)
+    option = manifest.facts["option"]
+    if trials and option in HARNESS_OPTIONS:
+        write_json(folder / SUMMARY_FILE, run_summary({option: trials}, folder.name))
 
     def show(out: IO[str]) -> None:
         # On a terminal no word is broken; a file keeps a line for each thing said.

@@ -9,9 +9,9 @@ from kvspill.config import Config
 from kvspill.result.schema import Caution, Fault, Faults, MetricValue, Result
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
+from kvspill.suite.aggregates import aggregate
 from kvspill.suite.submission import (
     OPTIONS,
-    aggregate,
     allocs_text,
     deviations,
     metric_choice,

@@ -1,0 +1,62 @@
+"""What a run of the MLPerf harness is worth: each option judged as a submission."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kvspill.config import Config
+from kvspill.errors import UsageError
+from kvspill.result.schema import Result
+from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, differences, run_summary
+from kvspill.suite.manifest import write_json
+from kvspill.suite.submission import OPTIONS, render, summarize
+
+_INTERNAL = ("sources", "packages", "ignored_keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The judgement of a run."""
+
+    document: dict[str, Any]
+    lines: list[str]
+    is_invalid: bool
+
+
+def judge(folder: Path, run: HarnessRun) -> Judged:
+    """Judge every option; where the run has no summary as the harness writes it, one is written."""
+    own = run_summary(run.options, folder.resolve().name, run.missing)
+    documents, lines, invalid = {}, [], False
+    for name, trials in run.options.items():
+        if name not in OPTIONS:
+            raise UsageError(f"{folder}/option_{name}: no such option; there are {', '.join(OPTIONS)}")
+        results = [result for ranks in trials for result in ranks]
+        if results:
+            summary = summarize(OPTIONS[name], _config(results[0]), trials)
+            documents[name] = summary
+            lines += [*render(summary).splitlines(), ""]
+            invalid |= summary["division"] == "invalid"
+        lost = run.missing[name]
+        lines += [f"option {name}: no result in {path}" for path in lost]
+        invalid |= bool(lost) or not results
+    for path in run.summaries:
+        wrong = differences(path, own)
+        lines += [f"{path.name}: {text}" for text in wrong]
+        lines += [] if wrong else [f"{path.name}: its figures are those of the ranks' files."]
+        invalid |= bool(wrong)
+    if not run.summaries:
+        write_json(folder / SUMMARY_FILE, own)
+        lines.append(f"{SUMMARY_FILE}: written, for there was none.")
+    return Judged({"options": documents, "missing": run.missing, "summary": own}, lines, invalid)
+
+
+def _config(result: Result) -> Config:
+    """The configuration that a result is of."""
+    settings = {name: value for name, value in result.config.items() if name not in _INTERNAL}
+    try:
+        return Config.model_validate(settings)
+    except (UsageError, ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise UsageError(f"a result's settings are not of this version ({why}); run it again") from error

@@ -1,0 +1,136 @@
+"""kvspill submission: judges the folders that the MLPerf harness leaves, by the ranks' own files."""
+
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.config import Config
+from kvspill.result.result import write_result
+from kvspill.result.schema import MetricValue, Result
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
+from kvspill.suite.submission import OPTIONS
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Result:
+    config = Config(num_users=4, duration=20.0, cpu_mem_gb=0.0, gpu_mem_gb=0.0, generation_mode="none")
+    return run_trials(make_plan(config, True), Progress(quiet=True))
+
+
+def write_rank(folder: Path, base: Result, read: float, p95: float | None, **changes: Any) -> Path:
+    """A rank's file as a closed run of option 1 would leave it, with these figures."""
+    config = Config.model_validate({**OPTIONS["1"].settings, **changes})
+    figures = {"tier_storage_read_bandwidth_gbps": read, "storage_read_device_p95_ms": p95}
+    metrics = {name: MetricValue(value=value, unit="x") for name, value in figures.items()}
+    result = base.model_copy(
+        update={
+            "simulated": False,
+            "warnings": [],
+            "honesty": base.honesty.model_copy(update={"modelled_tiers": []}),
+            "config": config.model_dump(mode="json"),
+            "workload": {"kind": "synthetic", "personas": config.persona_preset},
+            "metrics": {**base.metrics, **metrics},
+        }
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_result(folder / "kvcache_results_20260101_000000.json", result)
+
+
+@pytest.fixture
+def run(tmp_path: Path, simulated: Result) -> Path:
+    """Three trials of two ranks."""
+    for trial in range(3):
+        for rank in range(2):
+            place = tmp_path / "option_1" / f"trial_{trial}" / f"rank_{rank}"
+            write_rank(place, simulated, 1.0 + trial + rank, 10.0 * (trial + rank), seed=42 + rank)
+    return tmp_path
+
+
+def judged(run: Path, capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
+    code = main(["submission", str(run), *argv])
+    return code, capsys.readouterr().out
+
+
+def test_a_whole_run_is_closed_and_gets_the_harnesss_summary(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = judged(run, capsys, "-o", str(run / "judged.json"))
+    assert code == 0, said
+    assert "Division: CLOSED" in said
+    assert "Workload: personas 2026-02, --sync data." in said
+    summary = json.loads((run / "kvcache_run_summary.json").read_text())
+    option = summary["options"]["1"]
+    sums = [sum(1.0 + trial + rank for rank in range(2)) for trial in range(3)]
+    assert option["aggregated_read_bandwidth_gbps"] == pytest.approx(fmean(sums))
+    assert option["aggregated_device_read_p95_ms"] == 30.0
+    assert (option["rank_count"], option["trial_count"], option["partial_failure"]) == (2, 3, False)
+    assert (summary["total_ranks"], summary["trials_per_option"]) == (2, 3)
+    assert json.loads((run / "judged.json").read_text())["options"]["1"]["division"] == "closed"
+    code, said = judged(run, capsys)
+    assert (code, "its figures are those of the ranks' files" in said) == (0, True)
+
+
+def test_a_figure_that_the_ranks_do_not_bear_out_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged(run, capsys)
+    path = run / "kvcache_run_summary.json"
+    summary = json.loads(path.read_text())
+    summary["options"]["1"]["aggregated_read_bandwidth_gbps"] = 9.5
+    path.write_text(json.dumps(summary))
+    code, said = judged(run, capsys)
+    assert code == 1
+    assert "option 1: aggregated_read_bandwidth_gbps is 9.5 there, 5.0 by the ranks' files" in said
+
+
+def test_a_rank_without_a_result_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lost,) = (run / "option_1" / "trial_1" / "rank_1").iterdir()
+    lost.unlink()
+    code, said = judged(run, capsys)
+    assert code == 1
+    assert f"option 1: no result in {lost.parent}" in said
+    assert json.loads((run / "kvcache_run_summary.json").read_text())["partial_failure"] is True
+
+
+def test_a_mixture_of_workloads_is_refused(
+    run: Path, simulated: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rank(run / "option_1" / "trial_2" / "rank_0", simulated, 1.0, 1.0, workload_preset="2025-11")
+    code, said = judged(run, capsys)
+    assert code == 1
+    assert "mixture: workload: personas 2026-02 in trial 1, 2, 3, personas 2025-11 in trial 3" in said
+    assert "Division: INVALID" in said
+
+
+def test_a_rank_served_from_dram_breaks_nothing(
+    run: Path, simulated: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rank(run / "option_1" / "trial_0" / "rank_0", simulated, 0.0, None)
+    assert judged(run, capsys)[0] == 0
+
+
+def test_bad_input_is_one_line(
+    run: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*argv: str) -> str:
+        assert main(["submission", *argv]) == 2
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1
+        return err
+
+    empty = tmp_path_factory.mktemp("empty")
+    assert "no run given" in refused()
+    assert "has no option_N/trial_N/rank_N; give the folder of a run of mlpstorage" in refused(str(empty))
+    (empty / "option_9" / "trial_0" / "rank_0").mkdir(parents=True)
+    assert "no such option" in refused(str(empty))
+    place = run / "option_1" / "trial_0" / "rank_0"
+    (place / "kvcache_results_2.json").write_text("{}")
+    assert "holds 2 results; keep the one that belongs to this trial" in refused(str(run))
+    (place / "kvcache_results_2.json").unlink()
+    (run / "kvcache_run_summary_x.json").write_text("[]")
+    assert "is no summary of the harness" in refused(str(run))
