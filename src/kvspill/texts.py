@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterable
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ def plain(text: object) -> str:
     return _ODD.sub("?", _BREAKS_WITHIN.sub(" ", str(text)))
 
 
+def near(word: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """Known names that a mistyped one may mean, the likeliest first: those that begin with it."""
+    from difflib import get_close_matches
+
+    lowered, names = word.lower(), list(known)
+    begun = [name for name in names if lowered and name.lower().startswith(lowered)]
+    alike = get_close_matches(lowered, names, n=count, cutoff=0.5)
+    return list(dict.fromkeys([*sorted(begun, key=len), *alike]))[:count]
+
+
 def cell(text: str) -> str:
     """For a spreadsheet: never a formula, also where blanks or line ends stand before it."""
     harmless = plain(text)
@@ -43,8 +54,6 @@ def put(text: object, file: IO[str] | None = None) -> None:
 
 def make_console(file: IO[str], **options: Any) -> "Console":
     """A console of rich that sends colours of ours to the terminal, and no control character of others."""
-    from collections.abc import Iterable
-
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 

@@ -63,9 +63,16 @@ def test_run_help_has_every_group_and_the_aliases(capsys: pytest.CaptureFixture[
     assert "--num-users N, --users N" in text
     assert "--cpu-mem-gb GIB, --cpu-memory-gb GIB" in text
     assert "simulated users [50]" in text
-    assert "10 % of --duration" in " ".join(text.split())
     assert "--storage-backend" not in text
-    assert "--io-engine threads|io_uring" in text
+    assert "--direct auto|on|off" in text
+
+
+@pytest.mark.parametrize("command", ["run", "quick", "simulate", "can"])
+def test_help_fits_on_two_screens(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 105
+    assert f"`kvspill {command} --help-all` shows the remaining flags." in text
 
 
 def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +80,24 @@ def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for name in flag_fields():
         assert f"--{name.replace('_', '-')}" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--model", "llama3.1-70b"], "did you mean llama3.1-70b-instruct"),
+        (["--device-profile", "nvme-gen"], "did you mean nvme-gen4?"),
+        (["--trace", "moncake:x"], "did you mean mooncake?"),
+        (["--arrival", "close"], "did you mean closed?"),
+        (["--slo-classes", "interactiv"], "did you mean interactive?"),
+        (["--engine", "vlm-fs"], "did you mean vllm-fs?"),
+    ],
+)
+def test_a_mistyped_choice_is_answered_with_the_one_that_is_meant(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--duration", "1", *words]) == 2
+    assert meant in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("examples", [RUN_EXAMPLES, SIMULATE_EXAMPLES, QUICK_EXAMPLES, top_help()])
@@ -84,8 +109,9 @@ def test_the_examples_of_the_help_parse(examples: str) -> None:
         parse_config(config_parser("kvspill", "", ""), command[2:], {})
 
 
-def test_quick_shows_its_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["quick", "--help-all"]) == 0
+@pytest.mark.parametrize("help_flag", ["--help", "--help-all"])
+def test_quick_shows_its_own_defaults(help_flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quick", help_flag]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert DEFAULTS.keys() <= set(flag_fields())
     for name, value in DEFAULTS.items():

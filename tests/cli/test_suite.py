@@ -119,7 +119,7 @@ def test_a_dry_run_of_a_resume_names_what_is_missing_and_runs_nothing(
     capsys.readouterr()
     assert main(["suite", "--resume", "out", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("storage-only")
+    assert out.startswith("out: 1 of 2 scenarios done, left to run:\nstorage-only ")
     assert "cpu-only" not in out
     assert not (tmp_path / "out" / "02-storage-only.json").exists()
 

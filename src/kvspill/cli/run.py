@@ -8,12 +8,12 @@ DROP_IN = "kv-cache.py"
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
 EXAMPLES = """\
 examples:
-  storage alone, for its limits:
-    {prog} --num-users 50 --duration 60 --cpu-mem-gb 0 --generation-mode none --cache-dir /mnt/nvme
-  DRAM in front of storage, as in production:
-    {prog} --num-users 100 --duration 300 --cpu-mem-gb 32 --cache-dir /mnt/nvme --output result.json
+  storage alone, users who wait for their answers:
+    {prog} --num-users 20 --arrival closed --duration 120 --cpu-mem-gb 0 --cache-dir /mnt/nvme
+  32 GiB of DRAM in front of it, every section of the summary:
+    {prog} --num-users 50 --arrival closed --duration 300 --cpu-mem-gb 32 --cache-dir /mnt/nvme --verbose
   the same 200 requests on any machine:
-    {prog} --max-requests 200 --seed 42 --storage-capacity-gb 8
+    {prog} --max-requests 200 --arrival closed --seed 42 --storage-capacity-gb 8
 """
 
 

@@ -246,13 +246,18 @@ def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
     if options.simulate:
         return []
     rows = [row.settings for row in ready.scenarios]
-    seconds = sum(float(row.get("duration") or 0) * int(row.get("trials") or 1) for row in rows)
     open_end = "" if all(row.get("duration") for row in rows) else ", rows without a duration not counted"
-    length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
     return [
-        f"Time: {length} of load in {counted(len(rows), 'scenario')}{open_end}; filling memory "
-        "and preparing the storage come on top."
+        f"Time: {_load_time(ready.scenarios)} of load in {counted(len(rows), 'scenario')}{open_end}; filling "
+        "memory and preparing the storage come on top."
     ]
+
+
+def _load_time(rows: "Sequence[Scenario]") -> str:
+    """How long the load of these rows lasts."""
+    settings = [row.settings for row in rows]
+    seconds = sum(float(row.get("duration") or 0) * int(row.get("trials") or 1) for row in settings)
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
 
 
 def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
@@ -312,13 +317,21 @@ def _resume(options: argparse.Namespace) -> int:
     folder = Path(options.resume or options.output_dir or _latest())
     manifest = settle(folder, load(folder))
     _refuse_unnamed(folder, directories(manifest), options.cache_dir or ())
+    done = f"{sum(row.finished for row in manifest.rows)} of {counted(len(manifest.rows), 'scenario')} done"
+    left = [row.scenario for row in manifest.rows if not row.finished]
     if options.dry_run:
-        return _dry_run([row.scenario for row in manifest.rows if not row.finished], {})
+        put(f"{folder}: {done}, {_what_is_left(left, manifest.simulated)}")
+        return _dry_run(left, {})
     progress = Progress(options.quiet)
-    done = sum(row.finished for row in manifest.rows)
-    progress.say(f"continuing in {folder}: {done} of {counted(len(manifest.rows), 'scenario')} done")
+    progress.say(f"continuing in {folder}: {done}")
     with exporting(None if manifest.simulated else options.prometheus, progress):
         return run_folder(folder, manifest, progress, options.debug)
+
+
+def _what_is_left(rows: "Sequence[Scenario]", simulated: bool) -> str:
+    if not rows:
+        return "nothing left to run"
+    return "left to run:" if simulated else f"left to run, {_load_time(rows)} of load:"
 
 
 def _refuse_unnamed(folder: Path, stored_in: Sequence[str], named: Sequence[str]) -> None:

@@ -84,9 +84,13 @@ class BlockFields(Group):
         "a file per entry, the same under two levels of directories, slots of a block in one preallocated "
         "file, or files of many blocks",
         group="io",
+        advanced=True,
     )
     write_threads: Annotated[int, Field(ge=0, le=1024)] = opt(
-        0, "threads that only write, beside --io-threads; 0: reads and writes share those", group="io"
+        0,
+        "threads that only write, beside --io-threads; 0: reads and writes share those",
+        group="io",
+        advanced=True,
     )
     block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
         256,
@@ -96,6 +100,7 @@ class BlockFields(Group):
             NO_BLOCK_SIZE,
             LISTED_BLOCKS,
         ),
+        advanced=True,
     )
     promote: Annotated[Literal["on", "off"], OnOff] = opt(
         "on",
@@ -105,21 +110,28 @@ class BlockFields(Group):
             NO_BLOCKS,
             NO_DRAM,
         ),
+        advanced=True,
     )
     write_policy: Literal["back", "through"] = opt(
         "back",
         "back: new blocks go to the fastest tier and sink; through: to storage at once, with a copy in DRAM",
         group="blocks",
         no_effect=(NO_BLOCKS,),
+        advanced=True,
     )
     write_queue_blocks: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
         16_384,
         "new blocks that may wait to be written; more are dropped and counted",
         group="blocks",
         no_effect=(NO_BLOCKS,),
+        advanced=True,
     )
     write_workers: Annotated[int, Field(ge=1, le=1024)] = opt(
-        4, "batches of new blocks written at once behind the reads", group="blocks", no_effect=(NO_BLOCKS,)
+        4,
+        "batches of new blocks written at once behind the reads",
+        group="blocks",
+        no_effect=(NO_BLOCKS,),
+        advanced=True,
     )
     write_max_wait: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
         None,
@@ -147,6 +159,7 @@ class BlockFields(Group):
         "which entry storage gives up first (default: as --eviction-policy)",
         group="blocks",
         plugin=Kind.POLICY,
+        advanced=True,
     )
     storage_usable_share: Annotated[float, Field(gt=0, le=1)] = opt(
         1.0, "part of the storage tier beyond which it evicts", group="blocks", advanced=True
@@ -163,4 +176,5 @@ class BlockFields(Group):
         "GPU microseconds to recompute a context token, for the break-even; "
         "the default is that of an 8B model at 64K tokens in 12 s",
         group="blocks",
+        advanced=True,
     )

@@ -68,33 +68,41 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         None,
         "seconds at the start that are not measured (default: 10 % of --duration, at most 30)",
         group="load",
+        advanced=True,
     )
     precondition: bool = opt(
-        False, "first write to the storage tier, uncounted, until its speed is steady", group="load"
+        False,
+        "first write to the storage tier, uncounted, until its speed is steady",
+        group="load",
+        advanced=True,
     )
     arrival: Literal["open", "closed"] = opt(
         "open", "open: intended times don't wait for answers; closed: users wait, then think", group="load"
     )
     servers: Annotated[int, Field(ge=1, le=10_000)] | None = opt(
-        None, "requests served at once (default: as many as users, at most 500)", group="load"
+        None, "requests served at once (default: as many as users, at most 500)", group="load", advanced=True
     )
     max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
-        1_000_000, "longest backlog; later arrivals are shed and counted", group="load"
+        1_000_000, "longest backlog; later arrivals are shed and counted", group="load", advanced=True
     )
     max_errors: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
-        10_000, "failed operations that end the run", group="load"
+        10_000, "failed operations that end the run", group="load", advanced=True
     )
     max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = opt(
         120.0, "seconds that an I/O thread may hang before that ends the run", group="load", advanced=True
     )
     max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
-        0, "entries being written at once, 0 for no limit", group="load"
+        0, "entries being written at once, 0 for no limit", group="load", advanced=True
     )
     request_rate: Annotated[Positive | None, ZeroIsNone] = opt(
-        None, "requests per second of all users together; 0: at their own times", group="load"
+        None, "requests per second of all users together; 0: at their own times", group="load", advanced=True
     )
     rate_process: Literal["constant", "poisson"] = opt(
-        "constant", "how the requests of --request-rate follow each other", group="load", no_effect=(NO_RATE,)
+        "constant",
+        "how the requests of --request-rate follow each other",
+        group="load",
+        no_effect=(NO_RATE,),
+        advanced=True,
     )
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = opt(42, "same seed, same requests", group="load")
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
@@ -102,6 +110,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         "auto",
         "auto: processes that mpirun or srun started share the load; off: each runs by itself",
         group="load",
+        advanced=True,
     )
     per_rank: bool = opt(
         False, "each rank has the whole load, with --seed plus its number", group="load", advanced=True
@@ -122,12 +131,13 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         group="model",
         alias_flags=("--model-config",),
         metavar="FILE",
+        advanced=True,
     )
     kv_dtype: Literal["bf16", "fp8", "fp4"] | None = opt(
-        None, "type in which the KV is stored (default: the model's)", group="model"
+        None, "type in which the KV is stored (default: the model's)", group="model", advanced=True
     )
     tensor_parallel: Annotated[int, Field(ge=1, le=4096)] = opt(
-        1, "ranks that share the KV heads; sizes are those of one rank", group="model"
+        1, "ranks that share the KV heads; sizes are those of one rank", group="model", advanced=True
     )
     models: dict[str, OwnModel] = yaml_only({}, "own models by name")
 
@@ -139,19 +149,24 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         "deterministic mode: milliseconds per generated token",
         group="generation",
         no_effect=(NOT_CALIBRATED,),
+        advanced=True,
     )
     prefill_us_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
         0.0,
         "deterministic mode: microseconds per context token",
         group="generation",
         no_effect=(NOT_CALIBRATED,),
+        advanced=True,
     )
 
     gpu_mem_gb: Gb | None = opt(
         None, "GPU tier in GiB on each GPU (default: 16 where a GPU can be used, else 0)", group="tiers"
     )
     gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = opt(
-        "auto", "kind of GPU tier; auto: real where a GPU can be used, else modelled", group="tiers"
+        "auto",
+        "kind of GPU tier; auto: real where a GPU can be used, else modelled",
+        group="tiers",
+        advanced=True,
     )
     gpu_device: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], Listed] = opt(
         (0,),
@@ -162,7 +177,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
     )
     cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
     storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(
-        "on", "off: the last memory tier drops its coldest entries", group="tiers"
+        "on", "off: the last memory tier drops its coldest entries", group="tiers", advanced=True
     )
     storage_capacity_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
         None, "storage tier in GiB (default, and with 0: 80 % of the free space)", group="tiers"
@@ -178,17 +193,25 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         "waterfall",
         "waterfall demotes the coldest to make room; spill takes the first tier with room",
         group="tiers",
+        advanced=True,
     )
     eviction_policy: PluginName = opt(
         "lru",
         "which entry is given up first; with none, what does not fit is not kept",
         group="tiers",
         plugin=Kind.POLICY,
+        advanced=True,
     )
 
-    io_engine: Literal["threads", "io_uring"] = opt("threads", "how I/O reaches the kernel", group="io")
+    io_engine: Literal["threads", "io_uring"] = opt(
+        "threads", "how I/O reaches the kernel", group="io", advanced=True
+    )
     io_size: Annotated[Size, Field(ge=4096, le=256 * MIB, multiple_of=4096)] = opt(
-        DEFAULT_IO_SIZE, "bytes per system call, such as 4MiB, 1M or 65536", group="io", metavar="SIZE"
+        DEFAULT_IO_SIZE,
+        "bytes per system call, such as 4MiB, 1M or 65536",
+        group="io",
+        metavar="SIZE",
+        advanced=True,
     )
     io_threads: Annotated[int, Field(ge=1, le=1024)] = opt(32, "I/O threads", group="io")
     dram_threads: Annotated[int, Field(ge=1, le=1024)] | None = opt(
@@ -197,12 +220,12 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         group="io",
         advanced=True,
     )
-    sync: Literal["none", "data"] = opt("none", "data: fdatasync every entry", group="io")
+    sync: Literal["none", "data"] = opt("none", "data: fdatasync every entry", group="io", advanced=True)
     direct: Annotated[Literal["auto", "on", "off"], OnOff] = opt(
         "auto", "O_DIRECT; auto falls back to buffered and says so", group="io"
     )
     verify: Annotated[Literal["off", "stamp", "full"], OnOff] = opt(
-        "stamp", "what is checked of every block that is read", group="io"
+        "stamp", "what is checked of every block that is read", group="io", advanced=True
     )
     storage_backend: Annotated[PluginName, NullWord] = opt(
         "files",
@@ -225,7 +248,10 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         no_effect=(NOT_THROUGHPUT,),
     )
     device_bandwidth_gbps: Positive | None = opt(
-        None, "the device's bandwidth on paper in GiB/s, to state the efficiency", group="criteria"
+        None,
+        "the device's bandwidth on paper in GiB/s, to state the efficiency",
+        group="criteria",
+        advanced=True,
     )
 
     output: PathText | None = opt(
@@ -239,7 +265,11 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         metavar="FILE",
     )
     xlsx_output: PathText | None = opt(
-        None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
+        None,
+        "a row with parameters and figures: XLSX, or CSV by its name",
+        group="output",
+        metavar="FILE",
+        advanced=True,
     )
     prometheus: str | None = opt(
         None,

@@ -23,6 +23,7 @@ class DropInFields(Group):
         "GPUs of the GPU tier, which has N times --gpu-mem-gb: those with numbers from 0 on",
         group="tiers",
         no_effect=(NO_GPU_TIER,),
+        advanced=True,
     )
     precondition_size_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
         None,
@@ -43,12 +44,14 @@ class DropInFields(Group):
         "JSON rows of a real service to hold the result against: hit rate, read/write ratio, mean tokens",
         group="criteria",
         metavar="FILE",
+        advanced=True,
     )
     io_trace_log: PathText | None = opt(
         None,
         "write one CSV row per operation (.zst: packed) instead of moving a byte",
         group="output",
         metavar="FILE",
+        advanced=True,
     )
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)

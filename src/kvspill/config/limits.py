@@ -43,12 +43,13 @@ class AutoscalingFields(Group):
             NO_SEARCH,
             NOT_QOS,
         ),
+        advanced=True,
     )
     min_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
         1, "never fewer users than this", group="autoscaling", no_effect=(NO_SEARCH,), advanced=True
     )
     max_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        10_000, "never more users than this", group="autoscaling", no_effect=(NO_SEARCH,)
+        10_000, "never more users than this", group="autoscaling", no_effect=(NO_SEARCH,), advanced=True
     )
     scale_up_factor: Annotated[float, Field(gt=1, le=10)] = opt(
         1.2,
@@ -84,6 +85,7 @@ class AutoscalingFields(Group):
         group="autoscaling",
         no_effect=(NO_SEARCH,),
         metavar="SECONDS",
+        advanced=True,
     )
     autoscaler_cooldown: Annotated[int, Field(ge=1, le=1000)] = opt(
         3,
@@ -97,6 +99,7 @@ class AutoscalingFields(Group):
         "throughput that capacity maximises: KV tokens moved on the storage tier, or tokens generated",
         group="autoscaling",
         no_effect=(NO_SEARCH,),
+        advanced=True,
     )
     slo_latency: Literal["added", "end-to-end", "queue-wait", "storage-ttft"] = opt(
         "added",
@@ -106,6 +109,7 @@ class AutoscalingFields(Group):
             NO_SEARCH,
             NOT_SLO,
         ),
+        advanced=True,
     )
     slo_percentile: Annotated[float, Field(gt=0, lt=100)] = opt(
         95.0,
@@ -115,6 +119,7 @@ class AutoscalingFields(Group):
             NO_SEARCH,
             NOT_SLO,
         ),
+        advanced=True,
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
@@ -137,6 +142,7 @@ class AutoscalingFields(Group):
             NOT_SLO,
         ),
         metavar="CLASS,CLASS",
+        advanced=True,
     )
 
     @property

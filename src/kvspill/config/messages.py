@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from kvspill.config import Config
 from kvspill.config.fields import Choices, ZeroIsNone, alternatives
+from kvspill.texts import near
 
 Location = tuple[int | str, ...]
 
@@ -72,15 +73,21 @@ def no_mapping(value: object) -> str:
 
 def unknown_choice(value: object, known: Sequence[str]) -> str:
     """What to say of a word that is none of the known ones."""
-    near = difflib.get_close_matches(str(value).lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"unknown; {hint}choose {either(known)}"
+    return f"unknown; {did_you_mean(value, known)}choose {either(known)}"
+
+
+def did_you_mean(value: object, known: Sequence[str]) -> str:
+    """The question, with a blank behind it; empty where no known word is near."""
+    found = near(str(value), known)
+    return f"did you mean {found[0]}? " if found else ""
 
 
 def _unknown_key(location: Location) -> str:
     known = sorted({name for kind in _kinds_at(location[:-1]) for name in _keys(kind)})
-    near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
-    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; known here: {', '.join(known)}"
+    alike = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
+    return (
+        f"unknown key; did you mean {alike[0]}?" if alike else f"unknown key; known here: {', '.join(known)}"
+    )
 
 
 def either(words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from kvspill.config.config import Config
 from kvspill.config.fields import extra_of, flag_of, is_flag
-from kvspill.config.messages import either, shown, unknown_choice
+from kvspill.config.messages import did_you_mean, either, shown, unknown_choice
 from kvspill.errors import UsageError
 from kvspill.plugins import IN_BLOCKS, LEAF_FIRST, Broken, Declared, Kind, Need, Option, Plugin, find_all
 
@@ -100,7 +100,7 @@ def wrong_name(declared: Declared, field: str, value: object) -> str | None:
         name, _, path = value.partition(":")
         name = name.lower()
         wrong = (
-            "not of the form FORMAT:PATH with a known format; "
+            f"not of the form FORMAT:PATH with a known format; {did_you_mean(name, known)}"
             f"choose one of {', '.join(known)}, as in --trace mooncake:trace.jsonl"
         )
         if not path:

@@ -32,6 +32,7 @@ class WorkloadFields(Group):
         "ranges of the personas; 2026-02 has longer contexts",
         group="workload",
         no_effect=(RECORDED_TURNS,),
+        advanced=True,
     )
     personas: dict[str, Persona] = yaml_only({}, "personas, laid over those of the preset")
     qos: Qos = yaml_only(Qos(), "service classes: shares and latency targets")
@@ -47,19 +48,34 @@ class WorkloadFields(Group):
         50, "longest conversation in turns", group="workload", no_effect=(RECORDED,), advanced=True
     )
     disable_multi_turn: bool = opt(
-        False, "every request is a conversation of its own", group="workload", no_effect=(RECORDED_TURNS,)
+        False,
+        "every request is a conversation of its own",
+        group="workload",
+        no_effect=(RECORDED_TURNS,),
+        advanced=True,
     )
     disable_prefix_caching: bool = opt(
-        False, "no request begins with a shared prompt", group="workload", no_effect=(RECORDED,)
+        False,
+        "no request begins with a shared prompt",
+        group="workload",
+        no_effect=(RECORDED,),
+        advanced=True,
     )
     history: Literal["previous", "all"] = opt(
-        "previous", "earlier turns that a request reads back", group="workload", no_effect=(NOT_MLPERF,)
+        "previous",
+        "earlier turns that a request reads back",
+        group="workload",
+        no_effect=(NOT_MLPERF,),
+        advanced=True,
     )
     prefill_only: bool = opt(
-        False, "a prefill node: requests write their entry and read nothing", group="workload"
+        False, "a prefill node: requests write their entry and read nothing", group="workload", advanced=True
     )
     decode_only: bool = opt(
-        False, "a decode node: entries are stored before the load, requests only read them", group="workload"
+        False,
+        "a decode node: entries are stored before the load, requests only read them",
+        group="workload",
+        advanced=True,
     )
     populate_entries: Annotated[int, Field(ge=1, le=10_000_000)] | None = opt(
         None,
@@ -70,7 +86,7 @@ class WorkloadFields(Group):
     )
     enable_rag: bool = opt(False, "some requests retrieve chunks of ingested documents", group="workload")
     rag_num_docs: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        10, "documents to ingest before the load", group="workload", no_effect=(NO_RAG,)
+        10, "documents to ingest before the load", group="workload", no_effect=(NO_RAG,), advanced=True
     )
     rag: Rag = yaml_only(Rag(), "documents, their chunks and their retrieval")
     io_model: PluginName = opt(
@@ -95,7 +111,11 @@ class WorkloadFields(Group):
         None, "replay the conversations of a ShareGPT file", group="traces", metavar="FILE"
     )
     max_conversations: Count = opt(
-        500, "conversations taken from that file", group="traces", no_effect=(NO_CONVERSATIONS,)
+        500,
+        "conversations taken from that file",
+        group="traces",
+        no_effect=(NO_CONVERSATIONS,),
+        advanced=True,
     )
     sharegpt: ShareGpt = yaml_only(ShareGpt(), "how the texts of conversations are counted")
     trace: PathText | None = opt(
@@ -105,12 +125,13 @@ class WorkloadFields(Group):
         metavar="FORMAT:PATH",
         plugin=Kind.TRACE,
     )
-    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces")
+    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces", advanced=True)
     burst_trace_path: PathText | None = opt(
         None,
         "that trace, as --trace burstgpt:PATH (default: a short one of ours)",
         group="traces",
         metavar="FILE",
+        advanced=True,
     )
     trace_speedup: Positive = opt(
         1.0,
@@ -121,15 +142,21 @@ class WorkloadFields(Group):
             NEW_TIMES,
             NO_TIMES,
         ),
+        advanced=True,
     )
     replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
         0,
         "passes over a recording; 0: until --duration or --max-requests ends them, else one",
         group="traces",
         no_effect=(NO_RECORDING,),
+        advanced=True,
     )
     skip_bad_rows: bool = opt(
-        False, "skip and count rows that cannot be read", group="traces", no_effect=(NO_RECORDING,)
+        False,
+        "skip and count rows that cannot be read",
+        group="traces",
+        no_effect=(NO_RECORDING,),
+        advanced=True,
     )
 
     @property

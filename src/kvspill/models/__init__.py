@@ -1,12 +1,12 @@
 """Models: what their layers keep of a context, by name."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kvspill.errors import UsageError
 from kvspill.models.groups import KvSize, LayerGroup, check_tensor_parallel
+from kvspill.texts import near
 
 Attention = Literal["mha", "gqa", "mla"]
 
@@ -74,7 +74,7 @@ def find_model(name: str, own: Iterable[ModelSpec] = ()) -> ModelSpec:
     known = all_models(own)
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    found = near(name, known, 2)
+    hint = f"did you mean {' or '.join(found)}? " if found else ""
     shown = name if name.isprintable() and len(name) <= 60 else ascii(name[:60])
     raise UsageError(f"--model {shown}: unknown model; {hint}`kvspill models` lists them all")

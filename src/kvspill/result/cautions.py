@@ -66,7 +66,7 @@ class Kind:
 INCOMPLETE = Kind(
     "incomplete",
     Severity.INVALID,
-    "The run ended early ({reason}) after {seconds:.1f} s of measurement.",
+    "The run ended early ({reason}) after {seconds:.1f} s of measurement: its figures are of that part only.",
     "Run it again to the end before comparing it with anything.",
     spoils=_DEVICE,
 )
@@ -81,7 +81,7 @@ FAILED_REQUESTS = Kind(
 ERRORS = Kind(
     "errors",
     Severity.INVALID,
-    "Operations failed: {kinds}.",
+    "Operations failed: {kinds}. What failed is in no latency, so the figures may look too good.",
     "Check the device, its free space and the kernel log; failed operations are in no score.",
     spoils=_FAULT,
     is_fault=True,
@@ -89,7 +89,8 @@ ERRORS = Kind(
 ERRORS_OUTSIDE_WINDOW = Kind(
     "errors_outside_window",
     Severity.INVALID,
-    "{operations} failed before the measured window or after it.",
+    "{operations} failed before the measured window or after it: the device can't be trusted inside it "
+    "either.",
     "Check the device, its free space and the kernel log, and run it again.",
     spoils=_FAULT,
     is_fault=True,
@@ -127,7 +128,7 @@ MODELLED_TIER = Kind(
 MEMORY_DIRECTORY = Kind(
     "memory_directory",
     Severity.SERIOUS,
-    "--cache-dir {path} lies in memory: the figures are of DRAM, not of a device",
+    "--cache-dir {path} lies in memory: the figures are of memory, not of a drive.",
     "Name a directory on the device to be measured.",
     touches=(Area.STORAGE,),
     spoils=_DEVICE,
@@ -136,7 +137,9 @@ MEMORY_DIRECTORY = Kind(
 NOT_DIRECT = Kind(
     "not_direct",
     Severity.SERIOUS,
-    "The storage tier ran through the page cache: {openings} of a file without O_DIRECT.",
+    "The storage tier ran through the page cache ({openings} of a file without O_DIRECT): memory may "
+    "have served "
+    "what the device should.",
     "Use --direct on, or omit --direct, with a file system that supports O_DIRECT (ext4, xfs).",
     touches=(Area.STORAGE,),
     spoils=_DEVICE,
@@ -164,7 +167,9 @@ NOT_WRITTEN = Kind(
 DEVICE_EXCESS = Kind(
     "device_excess",
     Severity.SERIOUS,
-    "The device's bytes {verb} were {excess:.2f} times what was asked for.",
+    "The device's bytes {verb} were {excess:.2f} times what was asked for: something else shared the "
+    "device, or "
+    "it was given more to do than was asked, and its figures are of both.",
     "Stop other users of the device, or account for RAID and file system amplification.",
     touches=(Area.STORAGE,),
     spoils=_DEVICE,
@@ -181,7 +186,7 @@ CLIENT_BOUND = Kind(
 CROWDED = Kind(
     "crowded",
     Severity.SERIOUS,
-    "Writes that waited for room while everything in the {tier} tier was in use: {puts:,}. Its capacity held "
+    "{puts:,} writes waited for room, because everything in the {tier} tier was in use. Its capacity held "
     "requests back as fewer servers would have: latency includes that wait, and throughput is that of fewer "
     "requests at once.",
     "Raise {flag}, or use fewer --servers.",
@@ -191,13 +196,14 @@ CROWDED = Kind(
 INCOMPLETE_TRIALS = Kind(
     "incomplete_trials",
     Severity.SERIOUS,
-    "Set aside, in no average: {trials}.",
+    "Some trials are in no average ({trials}), so the averages are of fewer trials than were asked for.",
     "Run the missing trials again.",
 )
 DIFFERENT_WORK = Kind(
     "different_work",
     Severity.SERIOUS,
-    "The trials' digests differ: they did not plan the same operations.",
+    "The trials' digests differ: they did not plan the same operations, so their averages mix different "
+    "work.",
     "Use the same seed and the same --duration or --max-requests for every trial.",
     spoils=(Spoils.COMPARISON,),
 )
@@ -228,7 +234,7 @@ CAPACITY_BOUND = Kind(
 BLOCKS_REFUSED = Kind(
     "blocks_refused",
     Severity.NOTE,
-    "{refused:,} of {offered:,} new blocks found no room on storage, which was full and gives nothing up: "
+    "{refused:,} of {offered:,} new blocks found no room on storage, which was full and evicts nothing: "
     "its capacity bounds this result.",
     "Raise --storage-capacity-gb, or give --storage-eviction-policy lru.",
 )
@@ -248,18 +254,18 @@ FREE_RECOMPUTE = Kind(
 LATE_ARRIVALS = Kind(
     "late_arrivals",
     Severity.NOTE,
-    "Arrivals were seen up to {late_ms:.1f} ms (p99) after their intended time.",
+    "Arrivals were seen up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
     "Lower --num-users or free CPU for the client.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
     Severity.NOTE,
-    "The client's event loop lagged by {lag_ms:.1f} ms (p99).",
-    "Free CPU for the client; host and queue times contain this lag.",
+    "The client's event loop lagged by {lag_ms:.1f} ms (p99); host and queue times include that.",
+    "Free CPU for the client, or lower --num-users.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),
-    means="this program lagged, so host and queue times contain that",
+    means="this program lagged, so host and queue times include that",
 )
 OVERLOAD = Kind(
     "overload",
@@ -273,7 +279,7 @@ OVERLOAD = Kind(
 SHED = Kind(
     "shed",
     Severity.NOTE,
-    "{shed:,} arrivals were refused because the backlog was full.",
+    "{shed:,} arrivals were refused because the backlog was full; they are in no latency.",
     "Lower --num-users or raise --max-queue.",
     touches=(Area.LATENCY,),
 )
@@ -298,7 +304,7 @@ UNFINISHED = Kind(
 NOT_STEADY = Kind(
     "not_steady",
     Severity.NOTE,
-    "{reason}",
+    "{reason} A longer run may give other rates.",
     "Run longer, precondition the device, or give a longer --warmup.",
     spoils=(Spoils.CERTAINTY,),
     means="throughput had not settled, so a longer run may differ",
@@ -306,7 +312,7 @@ NOT_STEADY = Kind(
 TOO_SHORT = Kind(
     "too_short",
     Severity.NOTE,
-    "{reason}",
+    "{reason} A longer run may give other rates.",
     "Give a longer --duration.",
     spoils=(Spoils.CERTAINTY,),
     means="the window was too short to tell whether throughput had settled",
@@ -330,20 +336,22 @@ NO_VERDICT = Kind(
 STAGE_NOT_SETTLED = Kind(
     "stage_not_settled",
     Severity.NOTE,
-    "Some stages were measured before a mean round of their users had passed.",
+    "Some stages were measured before a mean round of their users had passed, so they may still show the "
+    "stage "
+    "before.",
     "Give a longer --autoscaler-stage and --duration.",
 )
 PRIORITY_INVERSION = Kind(
     "priority_inversion",
     Severity.NOTE,
     "Priority inversion: {text}.",
-    "Compare with more requests.",
+    "Repeat it with more requests before you rely on it.",
     touches=(Area.LATENCY,),
 )
 NOT_PRECONDITIONED = Kind(
     "not_preconditioned",
     Severity.NOTE,
-    "The device was {state}.",
+    "The device was {state}, so its speed may still fall.",
     "Give a larger --storage-capacity-gb, so that more is written, or run it again.",
 )
 BAD_ROWS = Kind(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvspill.config.messages import shown
+from kvspill.config.messages import did_you_mean, shown
 from kvspill.errors import UsageError
 from kvspill.inputs import CONFIGURATION, read_input
 from kvspill.records import GIB, Tier
@@ -69,7 +69,7 @@ def load_profile(name_or_path: str) -> Profile:
     if not path.is_file():
         raise UsageError(
             f"--device-profile {name_or_path}: neither a preset nor a file; "
-            f"use one of {', '.join(PRESETS)} or a YAML file"
+            f"{did_you_mean(name_or_path, tuple(PRESETS))}use one of {', '.join(PRESETS)} or a YAML file"
         )
     return _parse(path)
 
