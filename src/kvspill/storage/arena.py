@@ -22,85 +22,103 @@ def pages_of(nbytes: int) -> int:
     return -(-nbytes // PAGE_BYTES)
 
 
-class PagePool:
-    """Who has which page. Pages are taken and given back by threads, hence the lock.
+Run = tuple[int, int]
+"""Neighbouring places: the first, and the one behind the last."""
 
-    What is free is kept as runs of neighbouring pages, since what lies together is copied in one go.
+
+class RunPool:
+    """Who has which of so many places. They are taken and given back by threads, hence the lock.
+
+    What is free is kept as runs of neighbours, since what lies together is copied in one go.
     """
 
-    def __init__(self, page_count: int):
-        self.page_count = page_count
-        self.free_pages = page_count
+    def __init__(self, places: int):
+        self.places = places
+        self.free = places
         self._lock = threading.Lock()
-        self._starts = [0] if page_count else []
-        """First page of each free run, in order."""
-        self._ends = {0: page_count} if page_count else {}
+        self._starts = [0] if places else []
+        """Where each free run begins, in order."""
+        self._ends = {0: places} if places else {}
 
-    def take(self, count: int) -> Pages | None:
-        """Pages for an object, together where that is possible, or None where there are not enough."""
+    def take_runs(self, count: int) -> list[Run] | None:
+        """So many places, together where that is possible, or None where there are not enough."""
         with self._lock:
-            if count > self.free_pages:
+            if count > self.free:
                 return None
-            self.free_pages -= count
-            for place, start in enumerate(self._starts[:_LOOKED_AT]):
+            self.free -= count
+            for index, start in enumerate(self._starts[:_LOOKED_AT]):
                 if self._ends[start] - start >= count:
-                    self._shorten(place, count)
-                    return np.arange(start, start + count, dtype=np.int64)
-            parts = []
+                    return [self._shorten(index, count)]
+            runs = []
             while count:
-                start = self._starts[0]
-                length = min(count, self._ends[start] - start)
-                self._shorten(0, length)
-                parts.append(np.arange(start, start + length, dtype=np.int64))
-                count -= length
-        return np.concatenate(parts)
+                runs.append(self._shorten(0, count))
+                count -= runs[-1][1] - runs[-1][0]
+            return runs
 
-    def _shorten(self, place: int, count: int) -> None:
-        start = self._starts[place]
+    def _shorten(self, index: int, count: int) -> Run:
+        """Take up to so many places from the beginning of a free run."""
+        start = self._starts[index]
         end = self._ends.pop(start)
-        if start + count < end:
-            self._starts[place] = start + count
-            self._ends[start + count] = end
+        taken = min(start + count, end)
+        if taken < end:
+            self._starts[index] = taken
+            self._ends[taken] = end
         else:
-            del self._starts[place]
+            del self._starts[index]
+        return start, taken
 
-    def give_back(self, pages: Pages) -> None:
+    def give_back_runs(self, runs: Sequence[Run]) -> None:
         with self._lock:
-            for first, last in runs_of(pages):
-                self._join(first, last + 1)
-            self.free_pages += len(pages)
-            assert self.free_pages <= self.page_count, "a page was given back twice"
+            for start, end in runs:
+                self._join(start, end)
+                self.free += end - start
+            assert self.free <= self.places, "a place was given back twice"
 
     def _join(self, start: int, end: int) -> None:
         """Add a free run, as one with its neighbours."""
-        place = bisect_left(self._starts, start)
-        if place < len(self._starts) and self._starts[place] == end:
+        index = bisect_left(self._starts, start)
+        if index < len(self._starts) and self._starts[index] == end:
             end = self._ends.pop(end)
-            del self._starts[place]
-        if place and self._ends[self._starts[place - 1]] == start:
-            self._ends[self._starts[place - 1]] = end
+            del self._starts[index]
+        if index and self._ends[self._starts[index - 1]] == start:
+            self._ends[self._starts[index - 1]] = end
         else:
-            self._starts.insert(place, start)
+            self._starts.insert(index, start)
             self._ends[start] = end
 
 
-def runs_of(pages: Pages) -> list[tuple[int, int]]:
-    """First and last page of each run of neighbours, in order."""
+def runs_of(pages: Pages) -> list[Run]:
+    """The runs of neighbours among pages, in order."""
     if len(pages) <= 1:
-        return [(page, page) for page in pages.tolist()]
+        return [(page, page + 1) for page in pages.tolist()]
     breaks = np.flatnonzero(np.diff(pages) != 1)
     firsts, lasts = pages[np.append(0, breaks + 1)], pages[np.append(breaks, len(pages) - 1)]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    return list(zip(firsts.tolist(), (lasts + 1).tolist(), strict=True))
 
 
-class Arena(PagePool):
+class Arena(RunPool):
     """Pages of this process's memory."""
 
     def __init__(self, page_count: int):
         super().__init__(page_count)
+        self.page_count = page_count
         self.memory: Bytes = map_memory(page_count * PAGE_BYTES)
         self._untouched = iter(range(0, page_count * PAGE_BYTES, _TOUCH_BYTES))
         self._touched_bytes = 0
+
+    @property
+    def free_pages(self) -> int:
+        return self.free
+
+    def take(self, count: int) -> Pages | None:
+        """Pages for an object, or None where there are not enough."""
+        runs = self.take_runs(count)
+        if runs is None:
+            return None
+        return np.concatenate([np.arange(start, end, dtype=np.int64) for start, end in runs])
+
+    def give_back(self, pages: Pages) -> None:
+        self.give_back_runs(runs_of(pages))
 
     def touch(self, progress: Callable[[int], None]) -> None:
         """Touch memory until all is touched; any number of threads may share the work."""
@@ -132,7 +150,7 @@ class PagedSource:
         first, last = offset // PAGE_BYTES, (offset + nbytes - 1) // PAGE_BYTES
         skipped, parts = offset - first * PAGE_BYTES, []
         for start, end in runs_of(self._pages[first : last + 1]):
-            length = min(nbytes, (end + 1 - start) * PAGE_BYTES - skipped)
+            length = min(nbytes, (end - start) * PAGE_BYTES - skipped)
             begin = start * PAGE_BYTES + skipped
             parts.append(self._memory[begin : begin + length])
             nbytes, skipped = nbytes - length, 0

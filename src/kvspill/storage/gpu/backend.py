@@ -1,4 +1,4 @@
-"""The gpu backend: objects in pages of device memory; a hit is copied on the card, a put over the link."""
+"""The gpu backend: objects in device memory; a hit is copied on the card, a put over the link."""
 
 import asyncio
 import threading
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED, GIB, NS_PER_SEC, Completion
-from kvspill.storage.arena import PAGE_BYTES, pages_of
 from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
@@ -16,7 +15,7 @@ from kvspill.storage.gpu.cuda import Card, CudaCard
 from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
 from kvspill.storage.gpu.source import GpuSource
 from kvspill.storage.lanes import on_thread, post
-from kvspill.storage.stamps import Bytes, Verify
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of
 
 _JOIN_SECONDS = 2.0
 
@@ -34,10 +33,10 @@ class GpuBackend(Backend):
         host_memory: Sequence[Bytes] = (),
         open_card: Callable[[int], Card] = CudaCard,
     ):
-        self._page_count = usable_bytes // len(devices) // PAGE_BYTES
-        if not self._page_count:
+        self._blocks = usable_bytes // len(devices) // BLOCK_BYTES
+        if not self._blocks:
             raise UsageError(
-                f"--gpu-mem-gb: {usable_bytes} usable bytes hold no {PAGE_BYTES}-byte page on each of "
+                f"--gpu-mem-gb: {usable_bytes} usable bytes hold no {BLOCK_BYTES}-byte block on each of "
                 f"{len(devices)} GPUs; give more or 0"
             )
         self.verify = Verify[verify.upper()]
@@ -45,7 +44,7 @@ class GpuBackend(Backend):
         self.clock_ns = clock_ns
         self._cards = [open_card(index) for index in devices]
         for card in self._cards:
-            _check_free(card, self._page_count * PAGE_BYTES)
+            _check_free(card, self._blocks * BLOCK_BYTES)
         self._host_memory = [self.plane.base, *host_memory]
         self._banks: list[Bank] = []
         self._objects: dict[tuple[str, int], Stored] = {}
@@ -60,11 +59,11 @@ class GpuBackend(Backend):
             name="gpu",
             modelled=False,
             verifies=self.verify is not Verify.OFF,
-            description=f"arena of {self._page_count} pages of {PAGE_BYTES >> 20} MiB on {names}",
+            description=f"arena of {len(self._cards) * self._blocks * BLOCK_BYTES / GIB:.1f} GiB on {names}",
         )
 
     def stored_bytes(self, nbytes: int) -> int:
-        return pages_of(nbytes) * PAGE_BYTES
+        return blocks_of(nbytes) * BLOCK_BYTES
 
     async def prepare(self, progress: Progress) -> None:
         """Allocate the arenas and register the host's memory, once (G2)."""
@@ -73,7 +72,7 @@ class GpuBackend(Backend):
 
         def work() -> None:
             for card in self._cards:
-                self._banks.append(Bank(card, self._page_count, self.clock_ns, self._outward))
+                self._banks.append(Bank(card, self._blocks, self.clock_ns, self._outward))
             pinned = [conveyor.pinned for bank in self._banks for conveyor in bank.conveyors]
             done = 0
             for memory in (*self._host_memory, *pinned):
@@ -110,13 +109,13 @@ class GpuBackend(Backend):
             if self._stopped:
                 item.error = CANCELLED
                 continue
-            bank = max(self._banks, key=lambda bank: bank.pool.free_pages)
-            pages = bank.pool.take(pages_of(item.ref.nbytes))
-            if pages is None:
+            bank = max(self._banks, key=lambda bank: bank.pool.free)
+            runs = bank.pool.take_runs(blocks_of(item.ref.nbytes))
+            if runs is None:
                 item.error = "ENOMEM"
-                item.detail = f"{item.ref.key} needs {pages_of(item.ref.nbytes)} pages"
+                item.detail = f"{item.ref.key} needs {item.ref.nbytes:,} bytes on one GPU"
             else:
-                item.stored = Stored.make(bank, pages, item.ref, self.plane.salt)
+                item.stored = Stored.make(bank, runs, item.ref, self.plane.salt)
         return await call.carry_out(Put)
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
@@ -187,15 +186,15 @@ class GpuBackend(Backend):
     def _forget(self, ref: ObjectRef) -> bool:
         found = self._objects.pop((ref.key, ref.generation), None)
         if found is not None:
-            found.bank.pool.give_back(found.pages)
+            found.bank.pool.give_back_runs(found.runs)
         return found is not None
 
     def settle(self, item: Item) -> None:
-        """A put is over: make the object readable, or give its pages back."""
+        """A put is over: make the object readable, or give its room back."""
         if item.stored is None:
             return
         if item.error is not None:
-            item.stored.bank.pool.give_back(item.stored.pages)
+            item.stored.bank.pool.give_back_runs(item.stored.runs)
             return
         self._forget(item.ref)
         self._objects[item.ref.key, item.ref.generation] = item.stored

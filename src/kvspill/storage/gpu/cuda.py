@@ -90,12 +90,12 @@ def copy_rows(
 
 _KERNEL_THREADS = 256
 _KERNEL_BLOCKS = 64
-"""Thread blocks on each row: with eight rounds of 16 bytes each they copy a page of 2 MiB."""
+"""Thread blocks on each row: with eight rounds of 16 bytes each they copy 2 MiB."""
 _KERNEL_BLOCKS_IN_ALL = 1024
 """At least so many, where the rows are few: enough to keep every processor of a large card busy."""
 
 # The driver compiles this for its card, so that no toolkit is needed. One launch copies any number of
-# scattered pages, where a copy command for each would cost a launch each.
+# scattered parts, where a copy command for each would cost a launch each.
 _KERNEL = b"""
 .version 7.0
 .target sm_52

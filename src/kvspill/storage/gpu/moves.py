@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvspill.records import CANCELLED, Completion
-from kvspill.storage.arena import PAGE_BYTES, PagePool, Pages
+from kvspill.storage.arena import Run, RunPool
 from kvspill.storage.base import ObjectRef, Source
 from kvspill.storage.fastio import check_at
 from kvspill.storage.gpu.conveyor import HIT_BYTES, MOVE_BYTES, ROWS_MAX, TARGET_BYTES, Conveyor, Move, Slot
@@ -16,7 +16,7 @@ from kvspill.storage.gpu.cuda import Card, Row, copy_rows
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.gpu.source import Ferry, Stretch, stretches
 from kvspill.storage.jobs import damage
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, blocks_of, check_stamps, identify
+from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, check_stamps, identify
 
 if TYPE_CHECKING:
     from kvspill.storage.gpu.backend import GpuBackend
@@ -39,11 +39,11 @@ class Traffic:
 class Bank:
     """One card with its share of the tier."""
 
-    def __init__(self, card: Card, pages: int, clock_ns: Callable[[], int], out: Traffic):
+    def __init__(self, card: Card, blocks: int, clock_ns: Callable[[], int], out: Traffic):
         self.card = card
-        self.pool = PagePool(pages)
+        self.pool = RunPool(blocks)
         card.bind()
-        self.base = card.allocate(pages * PAGE_BYTES)
+        self.base = card.allocate(blocks * BLOCK_BYTES)
         index = card.facts.index
         self.hits = Conveyor(f"kvspill-gpu{index}-hits", card, clock_ns, TARGET_BYTES)
         self.puts = Conveyor(f"kvspill-gpu{index}-puts", card, clock_ns)
@@ -58,15 +58,14 @@ class Stored(NamedTuple):
     """An object's place on a card."""
 
     bank: Bank
-    pages: Pages
+    runs: list[Run]
     whole: tuple[Stretch, ...]
     """All of its blocks: padded, so that it can be lent to a tier that pads it."""
     identity: Identity
 
     @classmethod
-    def make(cls, bank: Bank, pages: Pages, ref: ObjectRef, salt: bytes) -> "Stored":
-        whole = stretches(bank.base, pages, blocks_of(ref.nbytes) * BLOCK_BYTES)
-        return cls(bank, pages, whole, identify(ref.key, ref.generation, salt))
+    def make(cls, bank: Bank, runs: list[Run], ref: ObjectRef, salt: bytes) -> "Stored":
+        return cls(bank, runs, stretches(bank.base, runs), identify(ref.key, ref.generation, salt))
 
     def second_word(self, stretch: Stretch) -> int:
         """The second word of the stamp of a stretch's first block."""

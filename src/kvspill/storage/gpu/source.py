@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kvspill.storage.arena import PAGE_BYTES, Pages, runs_of
+from kvspill.storage.arena import Run
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.gpu.cuda import Card
 from kvspill.storage.gpu.program import Command
-from kvspill.storage.stamps import Bytes
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
 
 class Stretch(NamedTuple):
@@ -21,13 +21,13 @@ class Stretch(NamedTuple):
     nbytes: int
 
 
-def stretches(base: int, pages: Pages, nbytes: int) -> tuple[Stretch, ...]:
-    """Where an object lies; neighbouring pages are one stretch."""
+def stretches(base: int, runs: Sequence[Run]) -> tuple[Stretch, ...]:
+    """Where an object lies that has these runs of blocks."""
     found, offset = [], 0
-    for first, last in runs_of(pages):
-        length = min(nbytes - offset, (last + 1 - first) * PAGE_BYTES)
-        found.append(Stretch(base + first * PAGE_BYTES, offset, length))
-        offset += length
+    for start, end in runs:
+        nbytes = (end - start) * BLOCK_BYTES
+        found.append(Stretch(base + start * BLOCK_BYTES, offset, nbytes))
+        offset += nbytes
     return tuple(found)
 
 
@@ -103,7 +103,7 @@ class GpuSource:
 
     __slots__ = ("_ferry", "_whole")
     pieces_at_once = 32
-    """A copy of many pages is one wait, and the link needs no second lane."""
+    """A copy of many pieces is one wait, and the link needs no second lane."""
 
     def __init__(self, ferry: Ferry, whole: Sequence[Stretch]):
         self._ferry = ferry
