@@ -4,12 +4,13 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from kvspill.doctor.doctor import Check, ok, problem, warning
 from kvspill.machine.cgroups import cpu_limit
-from kvspill.machine.hardware import Hardware, governors, io_uring_disabled, is_virtual, load_average
+from kvspill.machine.hardware import Gpu, Hardware, governors, io_uring_disabled, is_virtual, load_average
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.memory import swap
 from kvspill.records import GIB
@@ -30,6 +31,7 @@ EXTRAS = {
     "tokens": (("tiktoken",), "exact token counts of ShareGPT texts"),
 }
 """What may be installed besides: the modules of each extra, and what needs them."""
+_GPU_FREE_SHARE = 0.9
 _IO_URING_SETUP = 425
 _IO_URING_PARAMS_BYTES = 120
 
@@ -48,8 +50,7 @@ def system_checks(hardware: Hardware, kernel: Kernel) -> list[Check]:
         _swap(kernel),
         _open_files(),
         _io_uring(kernel),
-        _gpu(hardware),
-        _gpu_software(hardware),
+        *_gpus(hardware),
         *_extras(),
     ]
 
@@ -172,22 +173,42 @@ def _try_io_uring() -> str | None:
     return None
 
 
-def _gpu(hardware: Hardware) -> Check:
+def _gpus(hardware: Hardware) -> list[Check]:
     if hardware.gpus:
-        listed = ", ".join(f"{gpu.name} ({gpu.memory_bytes / GIB:.0f} GiB)" for gpu in hardware.gpus)
-        return ok(GROUP, "GPU", listed)
+        return [check for gpu in hardware.gpus for check in _gpu(gpu)] + [_gpu_software(hardware)]
+    text = "none; a GPU tier is modelled and labelled so"
     if Path("/dev/kfd").exists():
-        return ok(GROUP, "GPU", "an AMD driver, which the GPU tier does not use; the tier is modelled")
-    return ok(GROUP, "GPU", "none; a GPU tier is modelled and labelled so")
+        text = "an AMD driver, which the GPU tier does not use; the tier is modelled"
+    return [ok(GROUP, "GPU", text), ok(GROUP, "GPU software", "not needed without a card")]
+
+
+def _gpu(gpu: Gpu) -> Iterator[Check]:
+    free = "" if gpu.free_bytes is None else f", {gpu.free_bytes / GIB:.0f} free"
+    driver = f", driver {gpu.driver}" if gpu.driver else ""
+    yield ok(GROUP, "GPU", f"{gpu.name} ({gpu.memory_bytes / GIB:.0f} GiB{free}{driver})")
+    if gpu.link is not None:
+        text = (
+            f"PCIe {gpu.link.generation} x{gpu.link.lanes}; the card and its slot can do PCIe "
+            f"{gpu.link.generation_max} x{gpu.link.lanes_max}"
+        )
+        remedy = "puts and demotions run at a part of their speed; see the slot, its riser and the BIOS"
+        yield ok(GROUP, "GPU link", text) if gpu.link.whole else warning(GROUP, "GPU link", text, remedy)
+    if gpu.uncorrected_errors:
+        text = (
+            f"{gpu.uncorrected_errors:,} uncorrected errors of the card's memory since the driver was loaded"
+        )
+        yield warning(GROUP, "GPU memory", text, "reset the card (nvidia-smi -r), or have it replaced")
+    if gpu.free_bytes is not None and gpu.free_bytes < _GPU_FREE_SHARE * gpu.memory_bytes:
+        used = (gpu.memory_bytes - gpu.free_bytes) / GIB
+        text = f"{used:.1f} GiB of the card's memory are in use by other processes"
+        yield warning(GROUP, "GPU memory", text, "end them, or results are of a card that they share")
 
 
 def _gpu_software(hardware: Hardware) -> Check:
-    if not hardware.gpus:
-        return ok(GROUP, "GPU software", "not needed without a card")
-    if hardware.gpu_software:
-        return ok(GROUP, "GPU software", ", ".join(hardware.gpu_software))
-    text = "neither torch nor cupy is installed, so the GPU tier is modelled"
-    return warning(GROUP, "GPU software", text, "python3 -m pip install torch")
+    if hardware.gpu_unusable is None:
+        return ok(GROUP, "GPU software", "cuda-bindings: a GPU tier is real")
+    reason, _, remedy = hardware.gpu_unusable.partition("; ")
+    return warning(GROUP, "GPU software", f"{reason}, so the GPU tier is modelled", remedy)
 
 
 def _extras() -> list[Check]:

@@ -5,15 +5,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
+from kvspill.machine.gpu import why_unusable
 from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
 from kvspill.machine.memory import Available, available_memory, total_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount
 from kvspill.records import GIB, MIB
 
-GPU_LIBRARIES = ("torch", "cupy")
 USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
 """Where the drive under test is mounted by convention; the current directory comes after them."""
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.", "9p")
@@ -29,6 +29,11 @@ _LAYERED = ("overlay", "aufs", "virtiofs")
 _VIRTUAL_MODELS = ("virtual", "qemu", "vmware", "msft", "persistentdisk")
 _REMOTE_MODELS = ("elastic block store", "persistentdisk", "iscsi", "lio-org")
 _QUERY_SECONDS = 10
+_GPU_FIELDS = (
+    *("name", "memory.total", "memory.free", "driver_version"),
+    *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max"),
+    "ecc.errors.uncorrected.volatile.total",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,25 @@ class Gpu:
 
     name: str
     memory_bytes: int
+    free_bytes: int | None = None
+    driver: str = ""
+    link: "Link | None" = None
+    uncorrected_errors: int | None = None
+    """Errors of its memory since the driver was loaded."""
+
+
+class Link(NamedTuple):
+    """How a card is connected: PCIe generation and lanes, as they are and as they could be."""
+
+    generation: int
+    generation_max: int
+    lanes: int
+    lanes_max: int
+
+    @property
+    def whole(self) -> bool:
+        """True where no lane is missing. An idle card lowers its generation by itself."""
+        return self.lanes >= self.lanes_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +102,8 @@ class Hardware:
     memory_total_bytes: int | None
     memory_available: Available | None
     gpus: tuple[Gpu, ...]
-    gpu_software: tuple[str, ...]
-    """Installed libraries that can drive a card."""
+    gpu_unusable: str | None
+    """Why no card can be used as a tier, with the remedy, or None."""
     places: tuple[Place, ...]
     """The best place first; the suite uses that one."""
 
@@ -90,8 +114,8 @@ class Hardware:
 
     @property
     def gpu_bytes(self) -> int:
-        """Memory of the first card, which the GPU tier uses; 0 where no library can drive it."""
-        return self.gpus[0].memory_bytes if self.gpus and self.gpu_software else 0
+        """Memory of the first card, which the GPU tier uses; 0 where it cannot be used."""
+        return self.gpus[0].memory_bytes if self.gpus and self.gpu_unusable is None else 0
 
 
 def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None) -> Hardware:
@@ -104,7 +128,7 @@ def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None
         memory_total_bytes=total_memory(kernel),
         memory_available=available_memory(kernel),
         gpus=detect_gpus(),
-        gpu_software=tuple(name for name in GPU_LIBRARIES if find_spec(name) is not None),
+        gpu_unusable=why_unusable(),
         places=tuple(look_at(path, kernel) for path in wanted),
     )
 
@@ -152,17 +176,32 @@ def detect_gpus(ask: Callable[[], str | None] | None = None) -> tuple[Gpu, ...]:
     """The NVIDIA cards that the driver's own tool lists; none where it is absent or fails."""
     found = []
     for line in ((ask or _ask_nvidia)() or "").splitlines():
-        name, comma, mebibytes = line.rpartition(",")
-        if comma and mebibytes.strip().isdigit():
-            found.append(Gpu(name.strip(), int(mebibytes) * MIB))
+        name, *values = line.rsplit(",", len(_GPU_FIELDS) - 1)
+        total, free, driver, *rest = (value.strip() for value in values) if values else ("", "", "")
+        if total.isdigit():
+            numbers = [int(value) if value.isdigit() else None for value in rest]
+            found.append(_gpu(name.strip(), int(total) * MIB, free, driver, numbers))
     return tuple(found)
+
+
+def _gpu(name: str, nbytes: int, free: str, driver: str, numbers: Sequence[int | None]) -> Gpu:
+    *link, errors = numbers or (None,)
+    known = [number for number in link if number is not None]
+    return Gpu(
+        name,
+        nbytes,
+        int(free) * MIB if free.isdigit() else None,
+        driver,
+        Link(*known) if len(known) == len(Link._fields) else None,
+        errors,
+    )
 
 
 def _ask_nvidia() -> str | None:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
-    command = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    command = [tool, f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):

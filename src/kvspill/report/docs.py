@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from kvspill.result.catalog_cache import CACHE_METRICS
+from kvspill.result.catalog_gpu import GPU_METRICS
 from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, LATENCIES, THROUGHPUT
 from kvspill.result.catalog_tiers import TIERS, VOLUMES
 from kvspill.result.cautions import EVERYTHING, KINDS, Severity, Spoils
@@ -77,6 +78,7 @@ _SECTIONS: tuple[tuple[str, Sequence[Metric]], ...] = (
     ("Bandwidth and latency against I/O time", EFFICIENCY),
     ("Volumes", VOLUMES),
     ("Tiers", TIERS),
+    ("A real GPU", GPU_METRICS),
     ("Cache", CACHE_METRICS),
 )
 

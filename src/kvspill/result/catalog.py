@@ -1,11 +1,12 @@
 """The list of all metrics, in the order in which they are reported, and what is shown where."""
 
 from kvspill.result.catalog_cache import CACHE_METRICS
+from kvspill.result.catalog_gpu import GPU_METRICS
 from kvspill.result.catalog_requests import REQUEST_METRICS
 from kvspill.result.catalog_tiers import TIER_METRICS
 from kvspill.result.metrics import Figure, Place
 
-METRICS = REQUEST_METRICS + TIER_METRICS + CACHE_METRICS
+METRICS = REQUEST_METRICS + TIER_METRICS + GPU_METRICS + CACHE_METRICS
 
 
 def shown_at(place: Place) -> tuple[Figure, ...]:

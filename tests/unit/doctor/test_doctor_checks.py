@@ -12,7 +12,7 @@ from kvspill.doctor.doctor import Check, Status, as_json, verdict
 from kvspill.doctor.hardware import hardware_checks
 from kvspill.doctor.storage import storage_checks
 from kvspill.doctor.system import EXTRAS, system_checks
-from kvspill.machine.hardware import Gpu, Hardware, Place, detect, detect_gpus, look_at
+from kvspill.machine.hardware import Gpu, Hardware, Link, Place, detect, detect_gpus, look_at
 from kvspill.machine.memory import Available
 from unit.machine.kernel_tree import GIB, Tree
 
@@ -24,7 +24,7 @@ def machine(**changes: object) -> Hardware:
         "memory_total_bytes": 256 * GIB,
         "memory_available": Available(200 * GIB, "this machine"),
         "gpus": (),
-        "gpu_software": (),
+        "gpu_unusable": "no driver; install it",
         "places": (),
     }
     return Hardware(**{**values, **changes})  # type: ignore[arg-type]
@@ -94,21 +94,51 @@ def test_memory_is_judged_by_what_can_be_had(tmp_path: Path, gib: float, status:
     assert "the control group /x" in check.finding
 
 
-def test_a_card_without_a_library_is_a_warning_and_not_a_real_tier(tmp_path: Path) -> None:
+def test_a_card_without_its_library_is_a_warning_and_not_a_real_tier(tmp_path: Path) -> None:
     cards = (Gpu("H200", 139 * GIB),)
     alone = machine(gpus=cards)
     assert alone.gpu_bytes == 0
-    assert named(system_checks(alone, Tree(tmp_path).kernel), "GPU software").status is Status.WARNING
-    equipped = machine(gpus=cards, gpu_software=("torch",))
+    check = named(system_checks(alone, Tree(tmp_path).kernel), "GPU software")
+    assert (check.status, check.remedy) == (Status.WARNING, "install it")
+    equipped = machine(gpus=cards, gpu_unusable=None)
     assert equipped.gpu_bytes == 139 * GIB
     assert named(system_checks(equipped, Tree(tmp_path).kernel), "GPU software").status is Status.OK
 
 
+@pytest.mark.parametrize(
+    ("card", "name", "finding"),
+    [
+        (
+            Gpu("A", 80 * GIB, link=Link(5, 5, 8, 16)),
+            "GPU link",
+            "PCIe 5 x8; the card and its slot can do PCIe 5 x16",
+        ),
+        (Gpu("A", 80 * GIB, uncorrected_errors=3), "GPU memory", "3 uncorrected errors"),
+        (Gpu("A", 80 * GIB, free_bytes=20 * GIB), "GPU memory", "60.0 GiB of the card's memory are in use"),
+    ],
+)
+def test_what_would_spoil_a_gpu_tier_is_said(tmp_path: Path, card: Gpu, name: str, finding: str) -> None:
+    check = named(system_checks(machine(gpus=(card,), gpu_unusable=None), Tree(tmp_path).kernel), name)
+    assert check.status is Status.WARNING
+    assert check.finding.startswith(finding)
+
+
+def test_an_idle_card_that_lowered_its_link_is_no_warning(tmp_path: Path) -> None:
+    cards = (Gpu("A", 80 * GIB, 79 * GIB, "580.1", Link(1, 5, 16, 16), 0),)
+    checks = system_checks(machine(gpus=cards, gpu_unusable=None), Tree(tmp_path).kernel)
+    assert all(check.status is Status.OK for check in checks if check.name.startswith("GPU"))
+
+
 def test_the_drivers_list_of_cards_is_read_with_commas_in_names() -> None:
-    assert detect_gpus(lambda: "NVIDIA H200, SXM, 143771\nnonsense\n") == (
-        Gpu("NVIDIA H200, SXM", 143771 << 20),
-    )
+    found = detect_gpus(lambda: "NVIDIA H200, SXM, 143771, 142625, 580.159.04, 5, 5, 16, 16, 0\nnonsense\n")
+    link = Link(5, 5, 16, 16)
+    assert found == (Gpu("NVIDIA H200, SXM", 143771 << 20, 142625 << 20, "580.159.04", link, 0),)
     assert detect_gpus(lambda: None) == ()
+
+
+def test_a_card_that_tells_less_is_still_a_card() -> None:
+    found = detect_gpus(lambda: "GRID, 16384, 16000, 570.1, [N/A], [N/A], [N/A], [N/A], [N/A]\n")
+    assert found == (Gpu("GRID", 16384 << 20, 16000 << 20, "570.1"),)
 
 
 def test_detection_reads_the_machine_given_to_it(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def machine(memory_gib: float = 24, free_gib: float = 80, gpus: tuple[Gpu, ...] 
         memory_total_bytes=int(memory_gib * GIB),
         memory_available=Available(int(memory_gib * GIB), "this machine"),
         gpus=gpus,
-        gpu_software=("torch",) if gpus else (),
+        gpu_unusable=None if gpus else "no driver; install it",
         places=(place,),
     )
 
