@@ -1,54 +1,25 @@
 """Several ranks under a real MPI launcher: one load, one result (R1-R4)."""
 
-import importlib.util
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+import pyarrow.parquet as pq
 
-from real.rig import Finished, Run, left_over, start
+from kvspill.measure.histograms import Histogram
+from real.mpi import KVSPILL, MPIRUN, NEEDS_MPI, done, ranks
+from real.rig import left_over
 
-MPIRUN = shutil.which("mpirun")
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(MPIRUN is None, reason="mpirun is not installed"),
-    pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed"),
-]
-
-KVSPILL = (sys.executable, "-m", "kvspill.cli.main")
-
-
-@pytest.fixture(autouse=True)
-def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Open MPI refuses to run as root, or more ranks than cores, unless told to.
-    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    monkeypatch.setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
-    monkeypatch.setenv("OMPI_MCA_hwloc_base_binding_policy", "none")
-
-
-def ranks(number: int, where: Path, *argv: str, cache: Path | None = None) -> Run:
-    cache = where / "cache" if cache is None else cache
-    cache.mkdir(parents=True, exist_ok=True)
-    assert MPIRUN is not None
-    return start(where, cache, *argv, under=(MPIRUN, "-n", str(number)))
-
-
-def done(run: Run) -> Finished:
-    finished = run.finish(60.0)
-    assert finished.code == 0, finished.err
-    return finished
+pytestmark = NEEDS_MPI
 
 
 def test_the_same_work_and_one_result_whatever_the_number_of_ranks_r1_r3(tmp_path: Path) -> None:
     results: dict[int, Any] = {}
     for number in (1, 2):
         work = ("--max-requests", "60", "--arrival", "open", "--storage-capacity-gb", "0.2")
-        finished = done(ranks(number, tmp_path / str(number), *work))
+        log = tmp_path / f"{number}.parquet"
+        finished = done(ranks(number, tmp_path / str(number), *work, "--log-ops", str(log)))
         results[number] = finished.result
         assert left_over(tmp_path / str(number) / "cache") == []
     one, two = results[1], results[2]
@@ -60,7 +31,18 @@ def test_the_same_work_and_one_result_whatever_the_number_of_ranks_r1_r3(tmp_pat
     assert sum(row["requests_completed"] for row in table["rows"]) == 60
     assert sum(row["users"] for row in table["rows"]) == 6
     assert table["start_skew_ms"] < 100
+    assert two["histograms"]["storage_read_total"] == union_of(tmp_path, "2-rank0", "2-rank1")
     assert two["command"].startswith("mpirun -n 2 kvspill run ")
+
+
+def union_of(folder: Path, *names: str) -> dict[str, Any] | None:
+    """The histogram of the reads in the ranks' own logs."""
+    histogram = Histogram()
+    for name in names:
+        for row in pq.read_table(folder / f"{name}.parquet").to_pylist():
+            if row["verb"] == "read" and row["tier"] == "storage" and row["error"] is None:
+                histogram.record(row["finished_ns"] - row["submitted_ns"])
+    return histogram.to_dict()
 
 
 def test_without_mpi4py_one_sentence_says_what_to_do(tmp_path: Path) -> None:
@@ -68,7 +50,6 @@ def test_without_mpi4py_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "mpi4py.py").write_text("raise ImportError('hidden')\n")
     environ = os.environ | {"PYTHONPATH": f"{hidden}:{os.environ.get('PYTHONPATH', '')}"}
-    assert MPIRUN is not None
     words = [MPIRUN, "-n", "2", *KVSPILL, "run", "--max-requests", "1"]
     found = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
     assert found.returncode == 2
@@ -81,7 +62,6 @@ def test_without_mpi4py_one_sentence_says_what_to_do(tmp_path: Path) -> None:
 
 def test_ranks_that_are_off_know_nothing_of_each_other_r6(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    assert MPIRUN is not None
     words = ["run", "--ranks", "off", "--max-requests", "2", "--model", "tiny-1b", "--num-users", "2"]
     words += ["--generation-mode", "none", "--storage-capacity-gb", "0.5", "--cpu-mem-gb", "0"]
     found = subprocess.run(

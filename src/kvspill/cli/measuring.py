@@ -5,7 +5,7 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
@@ -22,10 +22,12 @@ from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
 from kvspill.result.result import result_text, unwritable, write_result
 from kvspill.result.schema import Faults, Result
 from kvspill.result.validation import read_service
+from kvspill.run.checkpoint import checkpoint_path
 from kvspill.run.exporter import exporting
+from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import Ranks, for_rank, join, raise_first
+from kvspill.run.ranks import LeaderLost, Ranks, for_rank, join
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.run.trial import Plan
@@ -37,12 +39,12 @@ _CLOSED_AFTER_SECONDS = 3.8
 """A run ends by its duration and five seconds (S3); starting and writing the result take a part of those."""
 
 
-def prepare(config: Config, *, simulated: bool) -> Plan:
+def prepare(config: Config, *, simulated: bool, company: Company | None = None) -> Plan:
     """Raise a UsageError where this run cannot be done; leaves nothing behind and prints nothing."""
-    plan = make_plan(config, simulated)
+    plan = make_plan(config, simulated, company)
     check_output(config.output)
     if config.log_ops is not None:
-        _check_log(Path(config.log_ops), config.trials)
+        _check_log(Path(config.log_ops), config.trials, plan.rank)
     if config.io_trace_log is not None:
         check_packing(Path(config.io_trace_log))
         check_place(config.io_trace_log, f"--io-trace-log {config.io_trace_log}")
@@ -54,13 +56,13 @@ def prepare(config: Config, *, simulated: bool) -> Plan:
     return plan
 
 
-def _check_log(path: Path, trials: int) -> None:
+def _check_log(path: Path, trials: int, rank: int | None) -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise UsageError(f"--log-ops {path}: needs pyarrow, not installed here; pip install 'kvspill[log]'")
     check_place(path, f"--log-ops {path}")
     if path.suffix != ".parquet":
         raise UsageError(f"--log-ops {path}: rows are written as Parquet; name a file that ends in .parquet")
-    for file in log_paths(path, trials):
+    for file in log_paths(path, trials, rank):
         check_place(file, f"--log-ops {path}: its {file.name}")
 
 
@@ -73,14 +75,25 @@ def run_command(config: Config, *, simulated: bool, verbose: bool = False) -> in
     ranks = join(config, simulated=simulated)
     if ranks.index == 0:
         return _run(config, ranks, simulated, verbose or config.verbose)
-    # Rank 0 speaks for all: its errors, its result and its exit code.
-    with contextlib.suppress(KvspillError, KeyboardInterrupt):
-        serve(config, ranks)
+    return follow(ranks, lambda: serve(config, ranks))
+
+
+def follow(ranks: Ranks, work: Callable[[], object]) -> int:
+    """Do what rank 0 leads, which speaks for all: its errors, its result and its exit code."""
+    try:
+        work()
+    except LeaderLost:
+        # All others know it too; the first of them says so.
+        if ranks.index == 1:
+            raise
+        return 1
+    except (KvspillError, KeyboardInterrupt):
+        return 0
     return 0
 
 
 def serve(config: Config, ranks: Ranks) -> None:
-    """Do a rank's part of what rank 0 leads."""
+    """Do a rank's part of a run."""
     plan = prepare_together(config, ranks, simulated=False)
     run_trials(plan, Progress(quiet=True), _CLOSING_SECONDS_MAX, ranks)
 
@@ -93,12 +106,13 @@ def prepare_together(
     error: what went wrong on this rank before.
     """
     plan = None
+    company = meet(config, ranks)
     if error is None:
         try:
-            plan = prepare(for_rank(config, ranks), simulated=simulated)
+            plan = prepare(for_rank(config, ranks), simulated=simulated, company=company)
         except KvspillError as caught:
             error = caught
-    ranks.agree(error, raise_first)
+    ranks.agree(error, lambda errors: raise_first(dict(enumerate(errors)), ranks))
     assert plan is not None, "an error of its own was raised"
     return plan
 
@@ -119,11 +133,16 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
     if config.duration is not None and config.trials == 1:
         closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
         plan = replace(plan, closed_by_seconds=closed_by_seconds)
+    checkpoint = checkpoint_path(path)
+    if ranks.size > 1:
+        plan = replace(plan, checkpoint=checkpoint)
     interrupts = Interrupts()
     # What was measured is kept, also where a signal comes after the load.
     with interrupts.handled():
         result = run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks)
         written, problems = keep_all(config, path, result)
+        if ranks.size > 1 and not problems:
+            checkpoint.unlink(missing_ok=True)
         if not config.quiet:
             print_summary(result, written, file=sys.stdout, verbose=verbose)
     if problems:

@@ -56,10 +56,15 @@ def trial_path(path: Path, trial: int | None) -> Path:
     return path if trial is None else path.with_name(f"{path.stem}-trial{trial}{path.suffix}")
 
 
-def log_paths(path: Path, trials: int) -> list[Path]:
-    """Every file that a run of so many trials writes."""
+def rank_path(path: Path, rank: int | None) -> Path:
+    """Where one of several ranks has its operations; None for the only one."""
+    return path if rank is None else path.with_name(f"{path.stem}-rank{rank}{path.suffix}")
+
+
+def log_paths(path: Path, trials: int, rank: int | None = None) -> list[Path]:
+    """Every file that a run of so many trials writes, or one of its ranks."""
     numbers = [None] if trials == 1 else range(1, trials + 1)
-    own = [trial_path(path, number) for number in numbers]
+    own = [rank_path(trial_path(path, number), rank) for number in numbers]
     return [file for ops in own for file in (ops, requests_path(ops))]
 
 

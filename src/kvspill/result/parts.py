@@ -1,5 +1,6 @@
 """What each rank of a run measured, and how the parts become one whole (R3)."""
 
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,18 @@ class Part:
     """Machine and block devices that its probes counted: ranks with the same ones counted the same bytes."""
 
 
+def packed(part: Part) -> bytes:
+    """A part as it travels, also one whose window is still open."""
+    return pickle.dumps(part, pickle.HIGHEST_PROTOCOL)
+
+
+def unpacked(raw: bytes) -> Part:
+    """The inverse, with the window closed where the facts end."""
+    part: Part = pickle.loads(raw)
+    part.recorder.close_window(part.facts.window_end_ns)
+    return part
+
+
 def whole_of(parts: Sequence[Part]) -> Part:
     """All parts as if one process had measured them; a single one as it is."""
     if len(parts) == 1:
@@ -64,8 +77,9 @@ def whole_of(parts: Sequence[Part]) -> Part:
         recorder.merge(part.recorder)
         digest.merge(part.digest)
     facts = _facts([part.facts for part in moved], digest)
-    ttft = recorder.storage_ttft.statistics_ms()
-    io_model = merged_io_facts([part.facts.io_model for part in moved]) | {"storage_ttft_ms": ttft}
+    io_model = merged_io_facts([part.facts.io_model for part in moved])
+    if io_model:
+        io_model["storage_ttft_ms"] = recorder.storage_ttft.statistics_ms()
     return replace(
         moved[0],
         recorder=recorder,

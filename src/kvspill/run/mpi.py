@@ -1,13 +1,17 @@
 """MPI, started and ended within bounds, as a mailbox: its calls return at once and are asked again."""
 
 import atexit
+import contextlib
+import faulthandler
 import os
+import pickle
+import select
+import signal
 import socket
 import sys
-import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvspill.errors import UsageError
 from kvspill.machine.launcher import Launched
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _LEAVING_SECONDS = 10.0
+_SAID_SECONDS = 0.3
+"""What happened is said before the process ends."""
 _REMEDY = (
     "install it for every rank with `pip install 'kvspill[mpi]'` and an MPI library, or give --ranks off "
     "for runs that know nothing of each other"
@@ -24,25 +30,61 @@ _REMEDY = (
 
 
 class _Watchdog:
-    """Ends the process where a call of the MPI library does not return: its own calls have no bound."""
+    """Ends the process where a call of the MPI library does not return: those calls have no bound.
+
+    They let no thread of Python run meanwhile: a process of its own says what happened, and a timer of the
+    interpreter that needs none ends this one with status 1.
+    """
 
     def __init__(self) -> None:
-        self._due: float | None = None
-        self._text = ""
-        threading.Thread(target=self._watch, daemon=True).start()
+        orders, self._pipe = os.pipe()
+        if os.fork() == 0:
+            os.close(self._pipe)
+            _guard(orders, os.getppid())
+        os.close(orders)
+        self._nowhere = open(os.devnull, "w")  # noqa: SIM115 - open as long as the timer may write to it
 
-    def watch(self, seconds: float, text: str) -> None:
-        self._text, self._due = text, time.monotonic() + seconds
+    def watch(self, seconds: float, text: str, launched: Launched | None = None) -> None:
+        """From now on it may take so long; the text says what did, and the launch who should be there."""
+        os.write(self._pipe, pickle.dumps((seconds, text, launched)))
+        faulthandler.dump_traceback_later(seconds + _SAID_SECONDS, exit=True, file=self._nowhere)
 
     def enough(self) -> None:
-        self._due = None
+        faulthandler.cancel_dump_traceback_later()
+        os.write(self._pipe, pickle.dumps((None, "", None)))
 
-    def _watch(self) -> None:
-        while True:
-            time.sleep(0.1)
-            if self._due is not None and time.monotonic() >= self._due:
-                os.write(2, f"kvspill: error: {self._text}\n".encode())
-                os._exit(1)
+
+def _guard(orders: int, pid: int) -> NoReturn:
+    """Follow orders until nobody gives them any more."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    seconds, text, launched = None, "", None
+    while select.select([orders], [], [], seconds)[0]:
+        raw = os.read(orders, select.PIPE_BUF)
+        if not raw:
+            os._exit(0)
+        seconds, text, launched = pickle.loads(raw)
+    os.write(2, f"kvspill: error: {text.format(who=_missing(launched))}\n".encode())
+    time.sleep(2 * _SAID_SECONDS)
+    if os.getppid() == pid:
+        os.kill(pid, signal.SIGKILL)
+    os._exit(1)
+
+
+def _name(launched: Launched, rank: int) -> str:
+    """The address at which a rank can be seen by others on its machine; no file stands for it."""
+    return f"\0kvspill {launched.job} {rank}"
+
+
+def _missing(launched: Launched | None) -> str:
+    """The ranks that have not started, where all are on this machine."""
+    if launched is None or launched.local_size != launched.size:
+        return "not all ranks have"
+    there = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    missing = [str(rank) for rank in range(launched.size) if there.connect_ex(_name(launched, rank))]
+    if not missing:
+        return "not all ranks have"
+    return f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {', '.join(missing)} have"
 
 
 def join_mpi(launched: Launched, timeout_seconds: float) -> Together:
@@ -56,11 +98,15 @@ def join_mpi(launched: Launched, timeout_seconds: float) -> Together:
     except (ImportError, RuntimeError) as error:
         reason = "mpi4py is not installed" if isinstance(error, ImportError) else " ".join(str(error).split())
         raise UsageError(f"{launched.size} ranks: {reason} for {sys.executable}; {_REMEDY}") from error
+    here = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError):
+        here.bind(_name(launched, launched.rank))
     watchdog = _Watchdog()
     watchdog.watch(
         timeout_seconds,
-        f"rank {launched.rank} ({socket.gethostname()}): not all of the {launched.size} ranks have started "
-        f"within {timeout_seconds:g} s; look at the other ranks, or raise --ranks-timeout",
+        f"rank {launched.rank} on {socket.gethostname()}: {{who}} not started within {timeout_seconds:g} s; "
+        "look at the other ranks, or raise --ranks-timeout",
+        launched,
     )
     MPI.Init_thread(MPI.THREAD_FUNNELED)
     watchdog.enough()

@@ -210,13 +210,14 @@ def _check_space(config: Config, dirs: tuple[Path, ...], room: int, sharing: Sha
     """The storage tier's capacity in bytes: as asked if it fits, else 80 % of the free space (L7)."""
     if config.storage_bytes is None:
         return int(room * FREE_SPACE_SHARE)
-    if config.storage_bytes > room:
-        fits = math.floor(room / GIB * 10) / 10
+    given_bytes = sharing.given_bytes(config.storage_bytes)
+    if given_bytes > room:
+        fits = math.floor(room * (config.storage_bytes / given_bytes) / GIB * 10) / 10
         raise UsageError(
             f"--storage-capacity-gb {config.storage_capacity_gb:g}: only {size_text(room)} are free in "
             f"{_places(dirs, sharing)}; give at most --storage-capacity-gb {fits:g} or another --cache-dir"
         )
-    return config.storage_bytes
+    return given_bytes
 
 
 def _check_disk(config: Config, dirs: tuple[Path, ...], storage_bytes: int, sharing: Sharing) -> None:

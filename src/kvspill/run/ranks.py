@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
@@ -11,12 +11,19 @@ from kvspill.result.parts import Part
 from kvspill.workload.divided import ALL_USERS, Share
 from kvspill.world import World
 
+if TYPE_CHECKING:
+    from kvspill.run.checkpoint import Keeper
+
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class RankFailed(KvspillError):  # noqa: N818 - names the condition
     """Another rank failed, hangs or was ended: nothing can be measured together any more."""
+
+
+class LeaderLost(RankFailed):
+    """Rank 0 itself hangs or is gone: somebody else has to say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,10 @@ class Ranks(Protocol):
     index: int
     size: int
 
+    def name(self, rank: int) -> str:
+        """A rank as the user knows it: its number and its machine."""
+        ...
+
     def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
         """Before and after loads: rank 0 decides by what all ranks say, and all get its decision.
 
@@ -61,8 +72,11 @@ class Ranks(Protocol):
         """Wait until every rank is ready; all then begin at one instant."""
         ...
 
-    def load_begins(self, stop: Callable[[str], None]) -> None:
-        """From now on the end of another rank's load calls `stop`."""
+    def load_begins(
+        self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"
+    ) -> None:
+        """From now on the end of another rank's load calls `stop`, and the keeper of rank 0 gets what all
+        ranks have measured so far, again and again."""
         ...
 
     def stopped(self, reason: str) -> None:
@@ -91,6 +105,9 @@ class Alone:
     def __init__(self) -> None:
         self._part: Part | None = None
 
+    def name(self, rank: int) -> str:
+        return f"rank {rank}"
+
     def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
         return decide([mine])
 
@@ -100,8 +117,10 @@ class Alone:
     async def begin(self, world: World) -> Start:
         return Start(world.now_ns())
 
-    def load_begins(self, stop: Callable[[str], None]) -> None:
-        """Nobody else can end the load."""
+    def load_begins(
+        self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"
+    ) -> None:
+        """Nobody else can end the load, and nobody else can be killed."""
 
     def stopped(self, reason: str) -> None:
         """Nobody else has to know."""
@@ -125,17 +144,6 @@ def share_of(config: Config, ranks: Ranks) -> Share:
 def for_rank(config: Config, ranks: Ranks) -> Config:
     """The configuration of this rank: where each has the whole load, they differ by their seeds."""
     return config.changed(seed=config.seed + ranks.index) if config.per_rank and ranks.index else config
-
-
-def raise_first(errors: list[KvspillError | None]) -> None:
-    """Raise what is wrong on some rank, with its number where it is not the same on all."""
-    found = [(rank, error) for rank, error in enumerate(errors) if error is not None]
-    if not found:
-        return
-    rank, error = found[0]
-    if len(errors) == 1 or (len(found) == len(errors) and len({str(other) for _rank, other in found}) == 1):
-        raise error
-    raise type(error)(f"rank {rank}: {error}")
 
 
 def join(config: Config, *, simulated: bool) -> Ranks:

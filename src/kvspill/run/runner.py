@@ -15,6 +15,7 @@ from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.gpu import settle_gpu
+from kvspill.run.meeting import Company
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks
@@ -24,8 +25,8 @@ from kvspill.run.trial import Plan, run_trial
 _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 
-def make_plan(config: Config, simulated: bool) -> Plan:
-    """Check that the run can be done here, before anything is written."""
+def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
+    """Check that the run can be done here, before anything is written, beside the ranks that are there."""
     config = settle_gpu(config, simulated)
     if simulated:
         given = config.storage_bytes
@@ -33,10 +34,15 @@ def make_plan(config: Config, simulated: bool) -> Plan:
         check_fit(config, storage_bytes)
         check_load(config)
         return Plan(config, True, storage_bytes, warnings=[*_unused(config), *_unwatched(config)])
-    machine = check_machine(config)
+    if company is None:
+        machine = check_machine(config)
+    else:
+        machine = check_machine(config, memory=company.memory(), sharing=company.sharing)
     warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
-    announced = (machine.statement,)
-    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings, announced)
+    said, rank = machine.statement, None
+    if company is not None:
+        said, rank = said.replace("This run", f"Each of the {company.size} ranks", 1), company.rank
+    return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings, (said,), rank=rank)
 
 
 def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:

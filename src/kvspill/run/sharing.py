@@ -23,6 +23,8 @@ class Sharing:
     job: str = ""
     others: Sequence[Neighbour] = ()
     """Runs that are alive, those of the same launch included."""
+    together: bool = False
+    """The ranks are one run: a capacity that was given is that of all of them on a file system."""
 
     def part_bytes(self, free_bytes: int, device: int) -> int:
         """What this run may take of a file system's free space."""
@@ -33,6 +35,10 @@ class Sharing:
             else:
                 free_bytes -= other.missing_bytes(device)
         return max(0, free_bytes) // self.ranks.get(device, 1)
+
+    def given_bytes(self, nbytes: int) -> int:
+        """What this rank has of a capacity that was given."""
+        return nbytes // max(self.ranks.values(), default=1) if self.together else nbytes
 
     def _is_mate(self, other: Neighbour) -> bool:
         return bool(self.job) and other.job == self.job

@@ -133,7 +133,7 @@ class Stages:
             stage.device.finish()
         stage.recorder.close_window(at_ns)
         stage.users = self._engine.users
-        stage.facts = self._facts(stage.recorder)
+        stage.facts = self._facts(stage.recorder, stage.recorder.window_end_ns)
         self._whole = stage
         self._abandon()
 
@@ -170,15 +170,23 @@ class Stages:
             len(engine.lateness_ns),
         )
 
-    def _facts(self, recorder: Recorder) -> RunFacts:
+    def so_far(self, at_ns: int) -> tuple[Recorder, RunFacts] | None:
+        """What the latest window holds by now; its recorder is still counting where it is open."""
+        recorder = self.latest
+        if recorder is None:
+            return None
+        end_ns = max(recorder.window_start_ns, min(at_ns, recorder.window_end_ns))
+        return recorder, self._facts(recorder, end_ns)
+
+    def _facts(self, recorder: Recorder, end_ns: int) -> RunFacts:
         """Of the stage alone: its load begins when its level was set."""
         engine, start = self._engine, self._start
-        end = self._counters(recorder.window_end_ns)
-        unfinished_qos, unfinished_ages_ns = engine.unfinished(recorder.window_end_ns)
+        end = self._counters(end_ns)
+        unfinished_qos, unfinished_ages_ns = engine.unfinished(end_ns)
         return RunFacts(
             simulated=self._world.virtual,
             window_start_ns=recorder.window_start_ns,
-            window_end_ns=recorder.window_end_ns,
+            window_end_ns=end_ns,
             load_start_ns=start.at_ns,
             finished_ns=end.at_ns,
             digest="",

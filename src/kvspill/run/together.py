@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 from kvspill.errors import KvspillError
 from kvspill.records import NS_PER_MS
-from kvspill.result.parts import Part
-from kvspill.run.ranks import Gathered, RankFailed, Start
+from kvspill.result.parts import Part, unpacked
+from kvspill.run.checkpoint import Keeper
+from kvspill.run.ranks import Gathered, LeaderLost, RankFailed, Start
 from kvspill.run.signals import by_signal
 from kvspill.world import World
 
@@ -20,12 +21,15 @@ _POLL_SECONDS = 0.002
 _LOAD_POLL_SECONDS = 0.01
 """While a load is measured the event loop is disturbed as little as possible."""
 _ALIVE_SECONDS = 1.0
+CHECKPOINT_SECONDS = 10.0
 _PINGS = 10
 _LEAD_NS = 100 * NS_PER_MS
 _LEAD_PER_RANK_NS = NS_PER_MS
 """The start lies so far ahead that every rank has heard of it."""
 _LAUNCHER_PATIENCE_SECONDS = 0.4
 """A launcher that ends the job kills what is left a second later."""
+
+_UNHEARD = "did not answer at the end"
 
 
 class Box(Protocol):
@@ -66,11 +70,16 @@ class Together:
         self.ended: str | None = None
         """Why the present load, or all, ends early."""
         self._stop: Callable[[str], None] | None = None
+        self._so_far: Callable[[], bytes | None] = lambda: None
+        self._keeper: Keeper | None = None
+        self._kept = 0.0
+        self._latest: dict[int, bytes] = {}
+        """What each rank had measured when it last said so."""
         self._parts: dict[int, Part] = {}
         self._now_ns: Callable[[], int] = time.monotonic_ns
 
     def name(self, rank: int) -> str:
-        host = f" ({self.hosts[rank]})" if rank < len(self.hosts) else ""
+        host = f" on {self.hosts[rank]}" if rank < len(self.hosts) else ""
         return f"rank {rank}{host}"
 
     # Being in touch
@@ -107,6 +116,8 @@ class Together:
             self._decisions[number] = decision
         elif kind == "part":
             self._parts[source] = content
+        elif kind == "so far":
+            self._latest[source] = content
         elif kind == "failed":
             self.failures[source] = content
             self._end(f"{self.name(source)}: {content}")
@@ -138,10 +149,30 @@ class Together:
     async def attend(self) -> None:
         while True:
             self._turn()
+            if self._stop is not None and time.monotonic() - self._kept >= CHECKPOINT_SECONDS:
+                self._keep()
             await asyncio.sleep(_POLL_SECONDS if self._stop is None else _LOAD_POLL_SECONDS)
 
-    def load_begins(self, stop: Callable[[str], None]) -> None:
-        self._stop = stop
+    def _keep(self) -> None:
+        """Tell rank 0 what was measured so far; it keeps what all have told."""
+        self._kept = time.monotonic()
+        raw = self._so_far()
+        if raw is None:
+            return
+        if self.index != 0:
+            self._box.send(0, "so far", raw)
+            return
+        self._latest[0] = raw
+        if self._keeper is not None:
+            self._keeper.keep(self._latest)
+
+    def load_begins(
+        self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: Keeper | None
+    ) -> None:
+        self._stop, self._so_far, self._keeper = stop, so_far, keeper
+        # The others tell theirs a moment before rank 0 keeps what it has.
+        self._kept = time.monotonic() - (self.index != 0)
+        self._latest.clear()
         if self.ended is not None:
             stop(self.ended)
 
@@ -188,10 +219,13 @@ class Together:
         self._tell("decision", (number, decision))
         return _opened(decision)
 
-    def _turn_or_fail(self) -> None:
+    def _turn_or_fail(self, after_load: bool = False) -> None:
+        """Only where no load was measured, its early end is all that there is to say."""
         self._turn()
-        if self.ended is not None:
-            raise RankFailed(self.ended)
+        if self.lost.get(0) is not None:
+            raise LeaderLost(f"{self.name(0)} {self.lost[0]}; look at that machine and its devices")
+        if self._goodbye or (self.ended is not None and not after_load):
+            raise RankFailed(self.ended or f"{self.name(0)} has ended")
 
     async def begin(self, world: World) -> Start:
         self._start, self._now_ns = None, world.now_ns
@@ -232,6 +266,8 @@ class Together:
     def hand_in(self, part: Part) -> None:
         part.rank, part.host = self.index, self.hosts[self.index]
         self._stop = None
+        if self._keeper is not None:
+            self._keeper.finish()
         if self.index == 0:
             self._parts[0] = part
         else:
@@ -244,9 +280,7 @@ class Together:
         if self.index != 0:
             self._box.send(0, "word", (number, word))
             while number not in self._decisions:
-                self._turn()
-                if self.lost:
-                    raise RankFailed(f"{self.name(0)} {self.lost[0]}")
+                self._turn_or_fail(after_load=True)
                 await asyncio.sleep(_POLL_SECONDS)
             decision: R | Exception = self._decisions.pop(number)
             return _opened(decision)
@@ -254,9 +288,14 @@ class Together:
         while missing := self._missing(number):
             self._turn()
             if by_signal(self.ended or "") and time.monotonic() >= patient_until:
-                self.lost |= dict.fromkeys(missing, "did not answer at the end")
+                self.lost |= dict.fromkeys(missing, _UNHEARD)
+                self.ended = f"{self.ended}; {', '.join(map(self.name, missing))} {_UNHEARD}"
                 break
             await asyncio.sleep(_POLL_SECONDS)
+        for rank in range(self.size):
+            # Of a rank that is gone, what it had measured when it last said so is kept.
+            if rank not in self._parts and rank in self._latest:
+                self._parts[rank] = unpacked(self._latest[rank])
         there = [rank for rank in range(self.size) if rank in self._parts]
         gathered = Gathered(
             [self._parts.pop(rank) for rank in there],

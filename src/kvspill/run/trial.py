@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,9 +17,9 @@ from kvspill.machine.environment import environment
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
 from kvspill.measure.iotrace import IoTrace, open_io_trace
-from kvspill.measure.oplog import OpLog, trial_path
+from kvspill.measure.oplog import OpLog, rank_path, trial_path
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
-from kvspill.result.parts import Part, together
+from kvspill.result.parts import Part, packed, together
 from kvspill.result.schema import Caution, Result
 from kvspill.run.backends import blamed, open_backends
 from kvspill.run.build import (
@@ -29,6 +30,7 @@ from kvspill.run.build import (
     tier_limits,
 )
 from kvspill.run.ceiling import null_ceiling
+from kvspill.run.checkpoint import Keeper
 from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
 from kvspill.run.interpreter import rarer_collections, switch_interval
@@ -76,12 +78,16 @@ class Plan:
     """It may take longer than that as long as it is over by then (monotonic time)."""
     trial: int | None = None
     """Which one it is of several."""
+    rank: int | None = None
+    """Which of several ranks this is."""
+    checkpoint: Path | None = None
+    """Where rank 0 keeps what all ranks have measured so far."""
 
     @property
     def log_ops(self) -> Path | None:
         """Where the trial's operations are logged: no trial overwrites the rows of another."""
         given = self.config.log_ops
-        return None if given is None else trial_path(Path(given), self.trial)
+        return None if given is None else rank_path(trial_path(Path(given), self.trial), self.rank)
 
     def closing_seconds(self) -> float | None:
         """How long closing may take from now on."""
@@ -143,7 +149,7 @@ def run_trial(
             part.later = [*fallen_back, *preconditioning_cautions(settled)]
             ranks.hand_in(part)
         finally:
-            seconds = _INTERRUPTED_CLOSING_SECONDS if interrupts.reason else plan.closing_seconds()
+            seconds = _interrupted_seconds(ranks) if interrupts.reason else plan.closing_seconds()
             hangs = trial is not None and trial.hangs
             seconds = _HANGING_CLOSING_SECONDS if hangs else seconds
             left = await close_within(seconds, opened, plan.cache_dirs, progress, hangs)
@@ -166,6 +172,11 @@ def run_trial(
             interrupts.watch(None)
             # Does nothing but where a second signal cut the closing short.
             close_all_now(opened)
+
+
+def _interrupted_seconds(ranks: Ranks) -> float:
+    # A launcher that ends its ranks kills them a second later: another process removes their files.
+    return _INTERRUPTED_CLOSING_SECONDS if ranks.size == 1 else 0.0
 
 
 def _whole(config: Config, gathered: Gathered, ranks: Ranks, search: "Search | None") -> Result:
@@ -306,7 +317,7 @@ class Trial:
         if self.progress.live is not None:
             seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
             beside.append(asyncio.ensure_future(seen))
-        self.ranks.load_begins(engine.interrupt)
+        self.ranks.load_begins(engine.interrupt, lambda: self._so_far(stages, engine), self._keeper())
         try:
             await engine.run(end)
         finally:
@@ -315,6 +326,23 @@ class Trial:
         if holding.done() and not holding.cancelled():
             holding.result()
         return ended_ns
+
+    def _keeper(self) -> Keeper | None:
+        path = self.plan.checkpoint
+        return None if path is None else Keeper(self.config, self.ranks.size, path)
+
+    def _so_far(self, stages: Stages, engine: Engine) -> bytes | None:
+        """What this rank has measured by now, in a form that travels."""
+        found = stages.so_far(self.world.now_ns())
+        if found is None:
+            return None
+        recorder, facts = found
+        users = self.share.of(engine.users)
+        servers = servers_for(users, self.config.servers)
+        part = Part(recorder, facts, engine.planned, users, servers, origin_ns=engine.start_ns)
+        part.rank, part.host = self.ranks.index, socket.gethostname()
+        part.cautions = self.plan.warnings
+        return packed(part)
 
     def _facts(self, stage: Stage, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:
         """The stage's own counts, and what holds for the whole load."""

@@ -1,0 +1,49 @@
+"""What is kept of a load that several ranks are at: a result of all that was measured so far (R4)."""
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from kvspill.config import Config
+from kvspill.errors import KvspillError
+from kvspill.result.parts import unpacked
+from kvspill.result.result import write_result
+from kvspill.run.whole import whole_result
+
+UNDER_WAY = "it was still under way when this was written"
+_WRITING_SECONDS_MAX = 3.0
+
+
+def checkpoint_path(result: Path) -> Path:
+    """Where the checkpoint of a run stands, beside its result; gone once the result is there."""
+    return result.with_name(f"{result.stem}.incomplete.json")
+
+
+class Keeper:
+    """Writes the parts of all ranks as one incomplete result, on a thread: the load must not wait for it."""
+
+    def __init__(self, config: Config, size: int, path: Path):
+        self._config = config
+        self._size = size
+        self._path = path
+        self._thread: threading.Thread | None = None
+
+    def keep(self, packed: Mapping[int, bytes]) -> None:
+        """Write what these ranks measured so far, unless the last time is not over yet."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._write, args=(dict(packed),), daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Nothing is written from now on."""
+        if self._thread is not None:
+            self._thread.join(_WRITING_SECONDS_MAX)
+
+    def _write(self, packed: Mapping[int, bytes]) -> None:
+        parts = [unpacked(packed[rank]) for rank in sorted(packed)]
+        missing = {rank: "nothing was heard of it yet" for rank in range(self._size) if rank not in packed}
+        result = whole_result(self._config, parts, size=self._size, missing=missing, ended=UNDER_WAY)
+        # A disk that is full now may not be at the end; the result itself says so aloud.
+        with contextlib.suppress(KvspillError):
+            write_result(self._path, result, named=False)
