@@ -1,5 +1,6 @@
 """Which backend stands behind each tier: plug-ins by name, or by the scheme of the storage's address."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
 from kvspill.storage.addresses import choose_storage
 from kvspill.storage.base import VIRTUAL, Backend, BackendContext
+from kvspill.storage.base import Progress as Preparing
 from kvspill.world import World
 
 _MODEL = "modelled"
@@ -81,6 +83,31 @@ def blamed(config: Config, tier: Tier, simulated: bool) -> Iterator[None]:
             f"plug-in {plugin.name} of {plugin.origin} failed{where}: {type(error).__name__}: {error}; "
             "see its documentation, or --debug for the traceback"
         ) from error
+
+
+async def prepare_storage(backend: Backend, preparing: Preparing, max_stall_seconds: float) -> None:
+    """Let the storage get ready. Where nothing moves on for so long, its device hangs: nobody waits on."""
+    clock = asyncio.get_running_loop().time
+    moved = clock()
+
+    def noted(what: str, done: int, total: int) -> None:
+        nonlocal moved
+        moved = clock()
+        preparing(what, done, total)
+
+    getting_ready = asyncio.ensure_future(backend.prepare(noted))
+    try:
+        while not getting_ready.done():
+            left = moved + max_stall_seconds - clock()
+            if left <= 0:
+                raise KvspillError(
+                    f"--max-stall {max_stall_seconds:g}: the storage was not ready after so many seconds; "
+                    "check the device and the kernel log"
+                )
+            await asyncio.wait([getting_ready], timeout=left)
+        getting_ready.result()
+    finally:
+        getting_ready.cancel()
 
 
 def _plugin(found: Found, config: Config, tier: Tier, simulated: bool) -> Plugin:

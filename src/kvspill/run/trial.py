@@ -21,7 +21,7 @@ from kvspill.measure.oplog import OpLog, rank_path, trial_path
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
 from kvspill.result.parts import Part, packed, together
 from kvspill.result.schema import Caution, Result
-from kvspill.run.backends import blamed, open_backends
+from kvspill.run.backends import blamed, open_backends, prepare_storage
 from kvspill.run.build import (
     build_accountant,
     build_cache,
@@ -138,7 +138,10 @@ def run_trial(
             # The last tier first: a GPU registers the memory below it, which is touched by then.
             for tier, backend in reversed(backends.items()):
                 with blamed(plan.config, tier, plan.simulated):
-                    await backend.prepare(progress.preparing)
+                    if tier is Tier.STORAGE:
+                        await prepare_storage(backend, progress.preparing, plan.config.max_stall)
+                    else:
+                        await backend.prepare(progress.preparing)
             fallen_back = backend_warnings(opened, progress)
             settled = None
             if plan.config.precondition and Tier.STORAGE in backends:
