@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,11 +85,19 @@ def shim() -> Path:
     return library
 
 
+def start_seconds() -> float:
+    """About how long a run takes to begin its load just now: what fails before that is another cell."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import kvspill.cli.measuring"], check=True)
+    return max(START_SECONDS / 2, 1.5 * (time.monotonic() - began))
+
+
 def run(cell: Cell | None, where: Path, cache_dir: Path) -> tuple[Finished, int]:
     """One run under that fault, or a healthy one; returns what it left and how many faults it met."""
     count = where / "count"
     where.mkdir(parents=True, exist_ok=True)
     under: tuple[str, ...] = ()
+    started = start_seconds()
     if cell is not None:
         under = (
             "env",
@@ -96,19 +105,19 @@ def run(cell: Cell | None, where: Path, cache_dir: Path) -> tuple[Finished, int]
             f"KVSPILL_SHIM={cell.rule}",
             f"KVSPILL_SHIM_UNDER={cache_dir}/kvspill-",
             # Whatever waits does so from the start: a figure of the whole window must show it.
-            f"KVSPILL_SHIM_AFTER={0 if cell.kind == 'delay' else START_SECONDS / 2 + HEALTHY_SECONDS}",
+            f"KVSPILL_SHIM_AFTER={0 if cell.kind == 'delay' else started + HEALTHY_SECONDS}",
             f"KVSPILL_SHIM_COUNT={count}",
         )
     layout = "files" if cell is None else cell.layout
     process = start(
         where,
         cache_dir,
-        *("--duration", str(SECONDS), "--storage-capacity-gb", "0.12", "--max-errors", "1000000"),
+        *("--duration", str(SECONDS + started), "--storage-capacity-gb", "0.12", "--max-errors", "1000000"),
         *("--layout", layout, "--sync", "data", "--quiet"),
         under=under,
     )
     try:
-        finished = process.finish(timeout=SECONDS + END_SECONDS_MAX + 20)
+        finished = process.finish(timeout=SECONDS + started + END_SECONDS_MAX + 20)
     except subprocess.TimeoutExpired:
         finished = Finished(-signal.SIGKILL, "", "it did not end by itself", None)
     return finished, count.stat().st_size if count.exists() else 0
