@@ -21,7 +21,7 @@ from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of, identi
 
 _JOIN_NS = 2 * NS_PER_SEC
 _FILL_AHEAD_NS = NS_PER_SEC // 5
-_PAGES_PER_LANE = 4
+PAGES_PER_LANE = 4
 """A lane joins an object only for at least so many pages: waking a thread takes as long as copying a few."""
 
 
@@ -233,7 +233,7 @@ class _WriteJob(SpanJob):
 
 def _helpers(backend: DramBackend, span: Span) -> int:
     """All threads may help with a large object: memory is only as fast as many of them together."""
-    return max(0, min(backend.threads, span.piece_count // _PAGES_PER_LANE) - 1)
+    return max(0, min(backend.threads, span.piece_count // PAGES_PER_LANE) - 1)
 
 
 def _span(backend: DramBackend, ref: ObjectRef) -> Span:

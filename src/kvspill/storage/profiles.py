@@ -1,19 +1,34 @@
 """Device profiles: how fast a modelled tier is. Presets by name, or a YAML file of one's own."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from kvspill.config.messages import did_you_mean, shown
 from kvspill.errors import UsageError
 from kvspill.inputs import CONFIGURATION, read_input
-from kvspill.records import GIB, Tier
+from kvspill.records import GIB, MIB, NS_PER_SEC, Tier, Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """Reads or writes of a device behind lanes."""
+
+    ns_per_byte: float
+    alone_ns_per_byte: float
+    """One piece in flight is no faster than that."""
+    piece_ns: float
+    open_ns: float
+    duplex: float
+    burst_bytes: float
+    burst_ns_per_byte: float
+    slice_ns: float
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """One device: transfers in flight share its time, and each pays a latency first."""
+    """One device: what is in flight shares it, by time or, where it has lanes, by turns of pieces."""
 
     read_gib_per_sec: float
     write_gib_per_sec: float
@@ -21,7 +36,40 @@ class DeviceModel:
     write_latency_us: float = 0.0
     delete_latency_us: float = 0.0
     concurrency: int = 0
-    """Transfers served at once; more wait in line. 0 means no limit."""
+    """Transfers served at once; more wait in line. 0 means no limit. Lanes take its place."""
+    latency_sigma: float = 0.0
+    """Spread of the latency: lognormal, the given latency being the median. 0: always the same."""
+    lanes: int = 0
+    """Threads that carry entries, in order of arrival; 0: a device without lanes."""
+    write_lanes: int = 0
+    """Threads for writes alone; 0 where they share those of reads."""
+    lanes_per_entry: int = 4
+    pieces_per_lane: int = 1
+    """A lane joins an entry only for at least so many pieces."""
+    piece_mib: float = 4.0
+    read_open_us: float = 0.0
+    write_open_us: float = 0.0
+    """What an entry takes on one lane besides its pieces: opening; making, reserving and renaming."""
+    read_piece_us: float = 0.0
+    write_piece_us: float = 0.0
+    read_alone_gib_per_sec: float = math.inf
+    write_alone_gib_per_sec: float = math.inf
+    """A piece that is alone in flight takes the piece's latency and its bytes at this speed."""
+    read_duplex: float = 0.0
+    write_duplex: float = 0.0
+    """How far reads are spared by writes in flight, and writes by reads: 0 one budget for both, 1 one each;
+    below 0 they disturb each other."""
+    read_burst_mib: float = 0.0
+    write_burst_mib: float = 0.0
+    read_burst_gib_per_sec: float = math.inf
+    write_burst_gib_per_sec: float = math.inf
+    """After a pause so much goes at that speed; the allowance comes back as fast as the device is."""
+    read_slice_ms: float = 0.0
+    write_slice_ms: float = 0.0
+    """A limit that is dealt out in slices: what may pass in one passes at the burst's speed, the rest waits
+    for the next. 0: a limit without slices."""
+    requests_per_sec: float = 0.0
+    """Pieces that may begin per second, as object stores limit them; 0: no limit."""
 
     def read_ns(self, nbytes: float) -> float:
         """Time to read nbytes with the device to oneself, without latency."""
@@ -31,14 +79,49 @@ class DeviceModel:
         """Time to write nbytes with the device to oneself, without latency."""
         return nbytes / (self.write_gib_per_sec * GIB) * 1e9
 
+    def direction(self, verb: Verb) -> Direction:
+        """What there is to know of reads or of writes."""
+        word = verb.value
+        known = {field.name.removeprefix(f"{word}_"): getattr(self, field.name) for field in fields(self)}
+        ns_per_byte = _ns_per_byte(known["gib_per_sec"])
+        return Direction(
+            ns_per_byte,
+            _ns_per_byte(known["alone_gib_per_sec"]),
+            known["piece_us"] * 1000,
+            known["open_us"] * 1000,
+            known["duplex"],
+            known["slice_ms"] * 1e6 / ns_per_byte or known["burst_mib"] * MIB,
+            min(ns_per_byte, _ns_per_byte(known["burst_gib_per_sec"])),
+            known["slice_ms"] * 1e6,
+        )
+
     def __str__(self) -> str:
         if math.isinf(self.read_gib_per_sec) and math.isinf(self.write_gib_per_sec):
             return "infinitely fast"
-        limit = f", {self.concurrency} at once" if self.concurrency else ""
+        limit = f", {self.concurrency} at once" if self.concurrency and not self.lanes else ""
+        if self.lanes:
+            apart = f" and {self.write_lanes} for writes" if self.write_lanes else ""
+            limit = f", {self.lanes} lanes{apart}, pieces of {self.piece_mib:g} MiB"
         return (
             f"read {self.read_gib_per_sec:g} GiB/s + {self.read_latency_us:g} us, "
             f"write {self.write_gib_per_sec:g} GiB/s + {self.write_latency_us:g} us{limit}"
         )
+
+
+def _ns_per_byte(gib_per_sec: float) -> float:
+    return NS_PER_SEC / (gib_per_sec * GIB)
+
+
+_COUNTS = ("concurrency", "lanes", "write_lanes", "lanes_per_entry", "pieces_per_lane")
+_OF_LANES = tuple(
+    field.name
+    for field in fields(DeviceModel)
+    if field.name.endswith(("_open_us", "_piece_us", "_alone_gib_per_sec", "_duplex", "_burst_mib"))
+    or field.name.endswith(("_burst_gib_per_sec", "_slice_ms"))
+    or field.name in ("write_lanes", "lanes_per_entry", "pieces_per_lane", "piece_mib", "requests_per_sec")
+)
+"""What only a device with lanes has."""
+_DUPLEX_MIN = -20
 
 
 Profile = dict[Tier, DeviceModel]
@@ -59,6 +142,8 @@ PRESETS: dict[str, Profile] = {
     "null": {Tier.GPU: NULL, Tier.CPU: NULL, Tier.STORAGE: NULL},
 }
 DEFAULT_PRESET = "nvme-gen4"
+CALIBRATION = "calibration"
+"""Beside the tiers of a profile: what it was fitted on, as `kvspill calibrate` writes it."""
 
 
 def load_profile(name_or_path: str) -> Profile:
@@ -74,7 +159,86 @@ def load_profile(name_or_path: str) -> Profile:
     return _parse(path)
 
 
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What a profile was fitted on."""
+
+    device: str
+    date: str
+    read_spread: float
+    write_spread: float
+    settings: dict[str, Any]
+    entry_bytes: tuple[int, int]
+    """The smallest and the largest entry that was measured."""
+
+
+def load_calibration(name_or_path: str | None) -> Calibrated | None:
+    """What the profile in that file was fitted on; None for a preset, and for figures that somebody wrote."""
+    if name_or_path is None or name_or_path in PRESETS:
+        return None
+    found = _document(Path(name_or_path)).get(CALIBRATION)
+    if found is None:
+        return None
+    try:
+        spread, sizes = found["spread"], found["entry_bytes"]
+        return Calibrated(
+            str(found["device"]),
+            str(found["date"]),
+            float(spread["read"]),
+            float(spread["write"]),
+            dict(found["settings"]),
+            (int(sizes[0]), int(sizes[1])),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"--device-profile {name_or_path}: its calibration block is damaged ({shown(error)}); "
+            "write it again with `kvspill calibrate`, or remove the block"
+        ) from error
+
+
+def profile_document(profile: Profile) -> dict[str, dict[str, float]]:
+    """A profile as a file holds it; what is as by default is left out."""
+    return {
+        tier.value: {
+            item.name: getattr(model, item.name)
+            for item in fields(model)
+            if getattr(model, item.name) != item.default
+        }
+        for tier, model in profile.items()
+    }
+
+
+def scaled(profile: Profile, reads: float, writes: float) -> Profile:
+    """The same devices, so many times as fast."""
+    factors = {"read": reads, "write": writes}
+    return {
+        tier: replace(
+            model,
+            **{
+                item.name: getattr(model, item.name) * factors[item.name.split("_")[0]]
+                for item in fields(model)
+                if item.name.endswith(("gib_per_sec", "burst_mib"))
+            },
+        )
+        for tier, model in profile.items()
+    }
+
+
 def _parse(path: Path) -> Profile:
+    document = _document(path)
+    profile = dict(PRESETS[DEFAULT_PRESET])
+    for name, figures in document.items():
+        if name == CALIBRATION:
+            continue
+        if not isinstance(name, str) or name not in set(Tier):
+            raise UsageError(
+                f"--device-profile {path}: unknown tier '{shown(name)}'; use gpu, cpu or storage"
+            )
+        profile[Tier(name)] = _model(path, str(name), figures)
+    return profile
+
+
+def _document(path: Path) -> dict[Any, Any]:
     from kvspill.config.yaml_text import yaml_value
 
     try:
@@ -88,31 +252,40 @@ def _parse(path: Path) -> Profile:
         ) from error
     if not isinstance(document, dict) or not document:
         raise UsageError(f"--device-profile {path}: must map tiers (gpu, cpu, storage) to figures")
-    profile = dict(PRESETS[DEFAULT_PRESET])
-    for name, figures in document.items():
-        if not isinstance(name, str) or name not in set(Tier):
-            raise UsageError(
-                f"--device-profile {path}: unknown tier '{shown(name)}'; use gpu, cpu or storage"
-            )
-        profile[Tier(name)] = _model(path, str(name), figures)
-    return profile
+    return document
 
 
 def _model(path: Path, tier: str, figures: Any) -> DeviceModel:
-    fields = DeviceModel.__dataclass_fields__
+    known = DeviceModel.__dataclass_fields__
     if not isinstance(figures, dict):
-        raise UsageError(f"--device-profile {path}: {tier} must map names to figures: {', '.join(fields)}")
+        raise UsageError(f"--device-profile {path}: {tier} must map names to figures: {', '.join(known)}")
     for name, value in figures.items():
-        if name not in fields:
+        if name not in known:
             raise UsageError(
-                f"--device-profile {path}: unknown key {tier}.{shown(name)}; use {', '.join(fields)}"
+                f"--device-profile {path}: unknown key {tier}.{shown(name)}; use {', '.join(known)}"
             )
-        bad = isinstance(value, bool) or not isinstance(value, int | float) or value != value or value < 0
-        if bad or (name.endswith("per_sec") and value == 0):
-            raise UsageError(
-                f"--device-profile {path}: {tier}.{name} is {shown(value)}; give a positive number"
-            )
+        problem = _problem(name, value)
+        if problem:
+            raise UsageError(f"--device-profile {path}: {tier}.{name} is {shown(value)}; {problem}")
     missing = [name for name in ("read_gib_per_sec", "write_gib_per_sec") if name not in figures]
     if missing:
         raise UsageError(f"--device-profile {path}: {tier} lacks {', '.join(missing)}")
-    return DeviceModel(**{**figures, "concurrency": int(figures.get("concurrency", 0))})
+    idle = [name for name in _OF_LANES if name in figures]
+    if idle and not figures.get("lanes"):
+        raise UsageError(
+            f"--device-profile {path}: {tier}.{idle[0]} counts only for a device with lanes; "
+            f"give {tier}.lanes as well, or leave it out"
+        )
+    return DeviceModel(**{**figures, **{name: int(figures[name]) for name in _COUNTS if name in figures}})
+
+
+def _problem(name: str, value: Any) -> str | None:
+    """What is wrong with a figure: what to give instead."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return "give a positive number"
+    if name.endswith("_duplex"):
+        return None if _DUPLEX_MIN <= value <= 1 else f"give a number from {_DUPLEX_MIN} to 1"
+    counts_from_1 = name in ("lanes_per_entry", "pieces_per_lane", "piece_mib")
+    if value < 0 or (value == 0 and (name.endswith("gib_per_sec") or counts_from_1)):
+        return "give a positive number"
+    return None

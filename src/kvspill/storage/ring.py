@@ -1,0 +1,209 @@
+"""The line of pieces in front of a device as a ring: whoever was served goes to its end again."""
+
+from typing import Generic, TypeVar
+
+Rider = TypeVar("Rider")
+
+
+class Place(Generic[Rider]):
+    """Lanes that joined the line together, each with a piece."""
+
+    __slots__ = ("lanes", "leaving", "nbytes", "rider", "since", "taken_ns")
+
+    def __init__(self, rider: Rider, lanes: int, nbytes: float, since: int, taken_ns: float):
+        self.rider = rider
+        self.lanes = lanes
+        self.nbytes = nbytes
+        """Bytes of all pieces that stand here."""
+        self.since = since
+        """The turn in which the pieces that stand here took their place."""
+        self.taken_ns = taken_ns
+        """When they did."""
+        self.leaving: list[tuple[int, int]] = []
+        """In which turn how many of the lanes are served for the last time, the first of them first."""
+
+
+class Ring(Generic[Rider]):
+    """Lanes wait in a line; the first is served, and comes back to the end with its next piece.
+
+    So the order of lanes never changes but by those that join, at the end, and those that leave. When a lane
+    has its turn, however many turns from now, follows from a sum over places. A piece is done once the line
+    has come to it and its bytes are moved, and a piece alone takes some time at least.
+    """
+
+    __slots__ = (
+        *("_alone_ns", "_head", "_next", "_now_ns", "_ns_per_byte", "_places", "_served"),
+        *("nbytes", "turn"),
+    )
+
+    def __init__(self) -> None:
+        self._places: list[Place[Rider]] = []
+        self._head = 0
+        """The place that is served now: those before it have had this turn."""
+        self._served = 0.0
+        """The share of its bytes that has been moved."""
+        self._next: Place[Rider] | None = None
+        self._now_ns = 0.0
+        self._ns_per_byte = self._alone_ns = 0.0
+        self.turn = 1
+        self.nbytes = 0.0
+
+    @property
+    def places(self) -> list[Place[Rider]]:
+        """All of them, in order."""
+        return self._places
+
+    def pace(self, ns_per_byte: float, alone_ns: float) -> None:
+        """From now on bytes take so long, and a piece alone at least that."""
+        self._ns_per_byte, self._alone_ns = ns_per_byte, alone_ns
+
+    def turn_ns(self) -> float:
+        """How long a whole turn takes."""
+        return max(self.nbytes * self._ns_per_byte, self._alone_ns)
+
+    def join(self, rider: Rider, lanes: int, nbytes: float) -> Place[Rider]:
+        """Stand at the end of the line; the first turn of those who join is the next."""
+        self._next = None
+        self.nbytes += nbytes
+        if not self._places:
+            self._head, self._served, self.turn = 0, 0.0, 1
+            self._places.append(Place(rider, lanes, nbytes, 0, self._now_ns))
+            return self._places[0]
+        place = Place(rider, lanes, nbytes, self.turn, self._now_ns)
+        self._places.insert(self._head, place)
+        self._head += 1
+        return place
+
+    def leave(self, place: Place[Rider], nbytes: float) -> None:
+        """Some of the lanes that have just been served leave; with the last of them the place goes."""
+        place.nbytes -= nbytes
+        self.nbytes -= nbytes
+        self._next = None
+        if place.leaving:
+            return
+        index = self._places.index(place)
+        del self._places[index]
+        if index < self._head:
+            self._head -= 1
+        if not self._places:
+            self.nbytes = 0.0
+        elif self._head == len(self._places):
+            self._wrap()
+
+    def divide(self, place: Place[Rider], rider: Rider, share: float) -> Place[Rider]:
+        """That share of the bytes at a place is another rider's from now on, who stands right behind it."""
+        others = Place(rider, place.lanes, place.nbytes * share, place.since, place.taken_ns)
+        others.leaving = list(place.leaving)
+        place.nbytes -= others.nbytes
+        index = self._places.index(place)
+        self._places.insert(index + 1, others)
+        if index < self._head:
+            self._head += 1
+        self._next = None
+        return others
+
+    def planned(self) -> None:
+        """Somebody's last turn has changed."""
+        self._next = None
+
+    def taken(self, place: Place[Rider]) -> int:
+        """How many turns the lanes of a place have had since they were asked last."""
+        last = self.order(place)[0] - 1
+        turns, place.since = last - place.since, last
+        return turns
+
+    def order(self, place: Place[Rider]) -> tuple[int, int]:
+        """When a place is served next: the turn, and the place in it."""
+        index = self._places.index(place)
+        return (self.turn if index >= self._head else self.turn + 1), index
+
+    def next_to_leave(self) -> Place[Rider]:
+        """Whose lanes leave next."""
+        if self._next is None:
+            self._next = min(self._places, key=_first_leave)
+        return self._next
+
+    def ns_until_leave(self) -> float:
+        """How long until the next lanes leave."""
+        place = self.next_to_leave()
+        turn, index = self.order(place)
+        turns = place.leaving[0][0] - turn
+        return max(0.0, self._reached_ns(index) - self._now_ns + turns * self.turn_ns())
+
+    def _reached_ns(self, index: int) -> float:
+        """When a place will have been served next."""
+        head, count = self._head, len(self._places)
+        at_ns = self._head_done_ns()
+        between = (index - head) % count
+        for step in range(1, between + 1):
+            place = self._places[(head + step) % count]
+            at_ns = max(at_ns + place.nbytes * self._ns_per_byte, place.taken_ns + self._alone_ns)
+        return at_ns
+
+    def _head_done_ns(self) -> float:
+        place = self._places[self._head]
+        left_ns = (1 - self._served) * place.nbytes * self._ns_per_byte
+        return max(self._now_ns + left_ns, place.taken_ns + self._alone_ns)
+
+    def reach_leave(self) -> Place[Rider]:
+        """Now the lanes that leave next have been served."""
+        place = self.next_to_leave()
+        self.turn, self._head = place.leaving[0][0], self._places.index(place)
+        self._pass(self._now_ns)
+        return place
+
+    def serve(self, to_ns: float) -> None:
+        """Time passes until then, in which nobody leaves."""
+        if not self._places:
+            self._now_ns = to_ns
+            return
+        while (done_ns := self._head_done_ns()) <= to_ns:
+            place = self.next_to_leave()
+            if place is self._places[self._head] and place.leaving[0][0] <= self.turn:
+                # Its lanes leave when somebody sees to it.
+                self._served = 1.0
+                break
+            self._pass(done_ns)
+            whole_ns = self.turn_ns()
+            turns = int((to_ns - done_ns) / whole_ns)
+            if turns > 1:
+                # The first turn after a change differs from those that follow, which are all alike.
+                self._skip(turns - 1, whole_ns)
+        else:
+            bytes_ns = self._places[self._head].nbytes * self._ns_per_byte
+            self._served = min(1.0, self._served + (to_ns - self._now_ns) / bytes_ns)
+        self._now_ns = to_ns
+
+    def wait(self, to_ns: float) -> None:
+        """Time passes until then, in which nobody is served."""
+        for place in self._places:
+            place.taken_ns += to_ns - self._now_ns
+        self._now_ns = to_ns
+
+    def turns_left(self, place: Place[Rider]) -> float:
+        """Pieces that the lanes of a place still have to move, the one under way in part."""
+        first, index = self.order(place)
+        left = sum(lanes * (turn - first) for turn, lanes in place.leaving)
+        return left + place.lanes * min(1.0, (self._reached_ns(index) - self._now_ns) / self.turn_ns())
+
+    def _skip(self, turns: int, whole_ns: float) -> None:
+        self.turn += turns
+        self._now_ns += turns * whole_ns
+        for place in self._places:
+            place.taken_ns += turns * whole_ns
+
+    def _pass(self, at_ns: float) -> None:
+        """The place that is served now has had its turn."""
+        self._places[self._head].taken_ns = self._now_ns = at_ns
+        self._served = 0.0
+        self._head += 1
+        if self._head == len(self._places):
+            self._wrap()
+
+    def _wrap(self) -> None:
+        self._head = 0
+        self.turn += 1
+
+
+def _first_leave(place: Place[Rider]) -> int:
+    return place.leaving[0][0]
