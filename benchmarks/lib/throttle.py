@@ -24,11 +24,11 @@ class Throttled:
     """Name such as /dev/loop0."""
     group: Path
 
-    def set_speed(self, mib_per_sec: float) -> None:
-        """Limit reads and writes, each, of all who joined."""
+    def set_speed(self, mib_per_sec: float, write_mib_per_sec: float | None = None) -> None:
+        """Limit reads and writes, each, of all who joined; writes apart where given."""
         number = os.stat(self.device).st_rdev
-        for name in _LIMITS:
-            rate = round(mib_per_sec * MIB)
+        for name, speed in zip(_LIMITS, (mib_per_sec, write_mib_per_sec or mib_per_sec), strict=True):
+            rate = round(speed * MIB)
             (self.group / name).write_text(f"{os.major(number)}:{os.minor(number)} {rate}\n")
 
     def join(self) -> None:

@@ -31,6 +31,8 @@ from kvspill.run.ranks import LeaderLost, Ranks, for_rank, join
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.run.trial import Plan
+from kvspill.storage.profiles import load_calibration
+from kvspill.texts import put
 
 INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
@@ -41,6 +43,8 @@ _CLOSED_AFTER_SECONDS = 3.8
 
 def prepare(config: Config, *, simulated: bool, company: Company | None = None) -> Plan:
     """Raise a UsageError where this run cannot be done; leaves nothing behind and prints nothing."""
+    if simulated:
+        load_calibration(config.device_profile)
     plan = make_plan(config, simulated, company)
     check_output(config.output)
     if config.log_ops is not None:
@@ -140,11 +144,19 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
     # What was measured is kept, also where a signal comes after the load.
     with interrupts.handled():
         result = run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks)
+        if plan.simulated:
+            from kvspill.plan.predict import note
+
+            note(config, result, progress.say)
         written, problems = keep_all(config, path, result)
         if ranks.size > 1 and not problems:
             checkpoint.unlink(missing_ok=True)
         if not config.quiet:
             print_summary(result, written, file=sys.stdout, verbose=verbose)
+            if result.prediction is not None:
+                from kvspill.plan.predict import lines
+
+                put("\n" + "\n".join(lines(result.prediction)))
     if problems:
         raise KvspillError("; ".join(problems))
     if interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):

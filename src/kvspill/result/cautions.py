@@ -375,6 +375,14 @@ OP_LOG = Kind(
     "Give a file on a disk with room; the figures of the result stand.",
     touches=NOTHING,
 )
+EXTRAPOLATED = Kind(
+    "extrapolated",
+    Severity.NOTE,
+    "The prediction goes beyond what its device profile was calibrated on: {what}.",
+    "Calibrate again with these settings, or take the figures as a rough guide.",
+    spoils=(Spoils.CERTAINTY,),
+    means="its device profile was calibrated with other settings",
+)
 UNUSED_SETTING = Kind(
     "unused_setting", Severity.NOTE, "{said} has no effect: {reason}.", "{remedy}", touches=NOTHING
 )

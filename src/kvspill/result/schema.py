@@ -422,6 +422,8 @@ class Result(Part):
     preconditioning: dict[str, Any] | None = None
     validation: dict[str, Any] | None = None
     """The comparison with the rows of --validation-trace, where they were given."""
+    prediction: dict[str, Any] | None = None
+    """Of a simulation on a calibrated device: what lies between what, and where it extrapolates (P2)."""
     trials: Trials | None = None
     ranks: RankTable | None = None
     requests_completed: int

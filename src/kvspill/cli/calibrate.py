@@ -1,0 +1,119 @@
+"""`kvspill calibrate`: measures a device with the backend that runs use, and writes a profile of it."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.config.load import flag_fields
+from kvspill.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvspill.plan.calibrate import Calibration
+
+FLAGS = (
+    *("cache_dir", "output", "quiet", "debug", "dram_threads"),
+    *("io_size", "io_threads", "write_threads", "io_engine", "direct", "sync", "verify", "layout"),
+)
+SUMMARY = (
+    "Measures the device behind a directory for about two minutes, with the same files, threads and pieces "
+    "as a run, and writes a profile for `kvspill simulate --device-profile` and `kvspill plan`."
+)
+EXAMPLES = """\
+examples:
+  kvspill calibrate --cache-dir /mnt/nvme --output drive.yaml
+  kvspill calibrate --cache-dir /mnt/nvme --output drive.yaml --quick
+  kvspill simulate --num-users 50 --duration 300 --device-profile drive.yaml
+"""
+QUICK_HELP = "20 seconds instead of two minutes; the figures are less certain"
+
+
+def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
+    """Check, measure, write and print; returns the exit code."""
+    asked = asks_for_help(argv)
+    fixed = [name for name in flag_fields() if name not in FLAGS]
+    parser = config_parser(prog, SUMMARY, EXAMPLES, fixed=fixed, full=True)
+    parser.add_argument("--quick", action="store_true", default=argparse.SUPPRESS, help=QUICK_HELP)
+    if asked is not None:
+        print(parser.format_help(), end="")
+        return 0
+    quick = "--quick" in argv
+    config = parse_config(parser, [word for word in argv if word != "--quick"])
+    if config.output is None:
+        raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
+    from kvspill.config.checks import size_text
+    from kvspill.outputs import check_place, write_whole
+    from kvspill.plan.calibrate import calibrate, check_device, document, schedule_of
+    from kvspill.plan.schedule import FULL, QUICK
+    from kvspill.run.preflight import cache_dirs, free_bytes
+    from kvspill.run.progress import Progress
+
+    check_place(config.output, f"--output {config.output}")
+    paths = cache_dirs(config, Path.cwd())
+    length = QUICK if quick else FULL
+    held = schedule_of(config, length).held_bytes()
+    device = check_device(paths)
+    if held > free_bytes(paths):
+        raise UsageError(
+            f"{', '.join(map(str, paths))}: a calibration holds {size_text(held)}, and "
+            f"{size_text(free_bytes(paths))} are free; free some, or name another --cache-dir"
+        )
+    progress = Progress(config.quiet)
+    progress.say(
+        f"Calibrates {device} for about {length.total_seconds:.0f} s: holds at most {size_text(held)} in "
+        f"{', '.join(map(str, paths))}, writes at most {size_text(length.write_bytes_max)}, removes it."
+    )
+    found = calibrate(config, paths, length, progress.say_often)
+    write_whole(config.output, _text(document(found)))
+    if not config.quiet:
+        print_calibration(found, config.output)
+    return 0
+
+
+def _text(document: dict[str, object]) -> str:
+    import yaml
+
+    return yaml.safe_dump(document, sort_keys=False, width=110)
+
+
+def print_calibration(found: "Calibration", output: str) -> None:
+    """The fitted curve beside the points, the spread and the doubts."""
+    from rich.table import Table
+
+    from kvspill.records import GIB, MIB, Tier
+    from kvspill.texts import make_console
+
+    console = make_console(sys.stdout, soft_wrap=True)
+    console.print(f"\nDevice        {found.device}")
+    for tier, fitted in found.fits.items():
+        console.print(f"{'Storage' if tier is Tier.STORAGE else 'Memory':<14}{fitted.model}")
+    stored = found.fits[Tier.STORAGE]
+    model = stored.model
+    console.print(
+        f"Duplex        reads {model.read_duplex:.2f}, writes {model.write_duplex:.2f} (0 shared, 1 apart)"
+    )
+    console.print(
+        f"Spread        reads {stored.read_spread:.1%}, writes {stored.write_spread:.1%} "
+        f"over {found.rounds} repetitions"
+    )
+    table = Table("cell", "entry", "measured", "fitted", "off by", "p50 ms", "fitted", box=None)
+    for row in found.rows:
+        speeds = [f"{speed / MIB:,.0f} MiB/s" for speed in (row.bytes_per_sec, row.fitted_bytes_per_sec)]
+        times = [f"{ms:.2f}" for ms in (row.p50_ms, row.fitted_p50_ms)]
+        name = f"{row.tier.value}: {row.cell}" + (f", {row.verb.value}s" if "mixed" in row.cell else "")
+        table.add_row(name, f"{row.entry_bytes / MIB:g} MiB", *speeds, f"{row.residual:+.1%}", *times)
+    console.print(table)
+    for line in _lines(found.warnings):
+        console.print(line)
+    console.print(
+        f"Honesty       O_DIRECT, every block verified ({found.config.verify}), "
+        f"{found.written_bytes / GIB:.1f} GiB written and removed, {found.seconds:.0f} s"
+    )
+    console.print(f"\nFiles written:\n  {output}")
+
+
+def _lines(warnings: Iterable[str]) -> Iterable[str]:
+    for warning in warnings:
+        yield f"warning: {warning}"

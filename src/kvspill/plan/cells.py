@@ -1,0 +1,204 @@
+"""Cells of a calibration: a few workers ask a backend for entries of one size, in real or in model time."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kvspill.errors import KvspillError
+from kvspill.records import NS_PER_SEC, Completion, Piece, Verb
+from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.world import World
+
+_SKIPPED_SHARE = 0.25
+"""The first part of a cell is left out: lanes fill, and what a pause earned is spent."""
+_POINTS_MIN = 4
+_PARTS = 8
+_STORED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is asked for at once: so many reads and writes of entries of one size, again and again."""
+
+    name: str
+    nbytes: int
+    readers: int = 0
+    writers: int = 0
+    seconds: float = 3.0
+    pause_seconds: float = 0.0
+    """Between two operations of a worker: long enough, and each finds the device idle."""
+    rest_seconds: float = 0.0
+    """Before the cell."""
+    once: bool = False
+    """Each worker does one operation, whatever the time."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one direction of a cell did."""
+
+    completions: list[Completion] = field(default_factory=list)
+    nbytes: int = 0
+    began_ns: int = 0
+    ended_ns: int = 0
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.nbytes * len(self.completions)
+
+    def curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds since the cell began, and the bytes moved by then, by pieces where they are known."""
+        rows = [
+            (end_ns, nbytes)
+            for done in self.completions
+            for _start, end_ns, nbytes in done.pieces or _parts(done, self.nbytes)
+        ]
+        rows.sort()
+        ends = np.array([end_ns for end_ns, _ in rows], dtype=np.float64)
+        moved = np.cumsum([nbytes for _, nbytes in rows], dtype=np.float64)
+        return (ends - self.began_ns) / NS_PER_SEC, moved
+
+    def bytes_per_sec(self) -> float:
+        """The slope of the curve: a count between two moments would depend on which moments they are."""
+        seconds, moved = self.curve()
+        length = (self.ended_ns - self.began_ns) / NS_PER_SEC
+        inside = (seconds >= _SKIPPED_SHARE * length) & (seconds <= length)
+        if inside.sum() < _POINTS_MIN:
+            return float(moved[-1] / seconds[-1]) if len(seconds) else 0.0
+        return float(np.polyfit(seconds[inside], moved[inside], 1)[0])
+
+    def in_flight(self) -> tuple[float, float]:
+        """Pieces in flight on the average, and how long one takes in seconds."""
+        pieces = np.array(
+            [piece for done in self.completions for piece in done.pieces], dtype=np.float64
+        ).reshape(-1, 3)
+        length_ns = self.ended_ns - self.began_ns
+        inside = pieces[pieces[:, 1] >= self.began_ns + _SKIPPED_SHARE * length_ns]
+        inside = inside[inside[:, 1] <= self.ended_ns]
+        if not len(inside):
+            return 0.0, 0.0
+        took_ns = inside[:, 1] - inside[:, 0]
+        window_ns = (1 - _SKIPPED_SHARE) * length_ns
+        return float(took_ns.sum() / window_ns), float(took_ns.mean() / NS_PER_SEC)
+
+    def median_seconds(self, what: str) -> float:
+        """The median of a completion's time: total_ns, device_ns or host_ns."""
+        times_ns = [getattr(done, what) for done in self.completions]
+        return float(np.median(times_ns)) / NS_PER_SEC if times_ns else 0.0
+
+
+@dataclass(slots=True)
+class Point:
+    """A cell and what was seen in it."""
+
+    cell: Cell
+    reads: Seen
+    writes: Seen
+    delete_ns: list[int] = field(default_factory=list)
+
+    def of(self, verb: Verb) -> Seen:
+        return self.reads if verb is Verb.READ else self.writes
+
+
+class Budget:
+    """How many bytes may still be written."""
+
+    def __init__(self, nbytes: int):
+        self.left_bytes = nbytes
+        self.written_bytes = 0
+
+    def take(self, nbytes: int) -> bool:
+        if nbytes > self.left_bytes:
+            return False
+        self.left_bytes -= nbytes
+        self.written_bytes += nbytes
+        return True
+
+
+class Bench:
+    """A backend with entries to read, on which cells are held."""
+
+    def __init__(self, world: World, backend: Backend, budget: Budget):
+        self._world = world
+        self._backend = backend
+        self._budget = budget
+        self._stored: dict[int, list[ObjectRef]] = {}
+        self._number = 0
+
+    async def store(self, nbytes: int, count: int) -> None:
+        """Write entries that cells of that size will read."""
+        refs = [ObjectRef(f"stored{nbytes}_{number}", 1, nbytes) for number in range(count)]
+        if not self._budget.take(nbytes * count):
+            raise KvspillError("the bytes that may be written do not suffice; give a larger --max-write-gb")
+        _check(await self._backend.write([WriteItem(ref) for ref in refs]))
+        self._stored[nbytes] = refs
+
+    async def hold(self, cell: Cell) -> Point:
+        """Let the workers ask until the time is over; what they wait for then is waited for."""
+        if cell.rest_seconds:
+            await self._world.sleep_ns(round(cell.rest_seconds * NS_PER_SEC))
+        if cell.readers and cell.nbytes not in self._stored:
+            await self.store(cell.nbytes, _STORED)
+        began_ns = self._world.now_ns()
+        end_ns = began_ns + round(cell.seconds * NS_PER_SEC)
+        reads, writes = (Seen(nbytes=cell.nbytes, began_ns=began_ns) for _ in range(2))
+        point = Point(cell, reads, writes)
+        readers = (self._reads(cell, point, number, end_ns) for number in range(cell.readers))
+        writers = (self._writes(cell, point, end_ns) for _ in range(cell.writers))
+        await asyncio.gather(*readers, *writers)
+        for seen in (point.reads, point.writes):
+            seen.ended_ns = self._world.now_ns() if cell.once else end_ns
+        return point
+
+    async def _reads(self, cell: Cell, point: Point, number: int, end_ns: int) -> None:
+        refs = self._stored[cell.nbytes]
+        while self._world.now_ns() < end_ns:
+            done = await self._backend.read([refs[number % len(refs)]])
+            number += max(1, cell.readers)
+            point.reads.completions += _check(done)
+            if cell.once:
+                return
+            await self._pause(cell)
+
+    async def _writes(self, cell: Cell, point: Point, end_ns: int) -> None:
+        before: ObjectRef | None = None
+        while self._world.now_ns() < end_ns and self._budget.take(cell.nbytes):
+            self._number += 1
+            ref = ObjectRef(f"written{self._number}", 1, cell.nbytes)
+            point.writes.completions += _check(await self._backend.write([WriteItem(ref)]))
+            await self._delete(point, before)
+            before = ref
+            if cell.once:
+                break
+            await self._pause(cell)
+        await self._delete(point, before)
+
+    async def _delete(self, point: Point, ref: ObjectRef | None) -> None:
+        if ref is not None:
+            (done,) = _check(await self._backend.delete([ref]))
+            point.delete_ns.append(done.total_ns)
+
+    async def _pause(self, cell: Cell) -> None:
+        if cell.pause_seconds:
+            await self._world.sleep_ns(round(cell.pause_seconds * NS_PER_SEC))
+
+
+def _parts(done: Completion, nbytes: int) -> list[Piece]:
+    """A modelled transfer has no pieces: its bytes lie evenly between its start and its end (S4)."""
+    step_ns = (done.finished_ns - done.started_ns) / _PARTS
+    return [
+        (done.started_ns, round(done.started_ns + (number + 1) * step_ns), nbytes // _PARTS)
+        for number in range(_PARTS)
+    ]
+
+
+def _check(completions: Sequence[Completion]) -> Sequence[Completion]:
+    failed = next((done for done in completions if done.error is not None), None)
+    if failed is not None:
+        raise KvspillError(
+            f"an operation of the calibration failed: {failed.error} {failed.detail}; check the device, its "
+            "free space and the kernel log"
+        )
+    return completions

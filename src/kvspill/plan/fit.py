@@ -1,0 +1,210 @@
+"""Fits the device model to the points of a calibration, and says how well it fits."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kvspill.plan.cells import Point, Seen
+from kvspill.records import GIB, MIB, Verb
+from kvspill.storage.profiles import DeviceModel
+
+LARGE, MIXED, PACED, BURST, DEPTH = "saturated", "mixed", "paced", "burst", "depth"
+TOGETHER = "pieces together:"
+"""The kinds of cells: a cell's name begins with one of them."""
+_OF_MEMORY = ("open_us", "piece_us", "alone_gib_per_sec")
+_SPREAD_OF_ONE = 0.05
+"""What one measurement alone may be off by."""
+_SPREAD_MIN = 0.005
+_BURST_SECONDS_MIN = 0.02
+_GAP_SECONDS = 0.008
+_CROWDS_MIN = 6
+_CROWDED_SHARE = 0.7
+_UNLIMITED_SHARE = 50
+"""A piece alone that is so many times faster than the device under load is not what limits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A device model, and how far it may be off."""
+
+    model: DeviceModel
+    read_spread: float
+    write_spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What one direction can do under full load, and how far its repetitions lie apart."""
+
+    bytes_per_sec: float
+    spread: float
+
+
+def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int) -> Fit:
+    """The model of a storage device behind lanes."""
+    reads, writes = (_limits(points, verb) for verb in (Verb.READ, Verb.WRITE))
+    figures: dict[str, Any] = {}
+    for verb, mine, other in ((Verb.READ, reads, writes), (Verb.WRITE, writes, reads)):
+        word = verb.value
+        piece_seconds, alone = _alone(points, verb, mine.bytes_per_sec)
+        figures[f"{word}_gib_per_sec"] = mine.bytes_per_sec / GIB
+        figures[f"{word}_open_us"] = _opening_seconds(points, verb) * 1e6
+        figures[f"{word}_piece_us"] = piece_seconds * 1e6
+        figures[f"{word}_alone_gib_per_sec"] = alone / GIB
+        figures[f"{word}_duplex"] = _duplex(points, verb, mine.bytes_per_sec, other.bytes_per_sec)
+        burst_bytes = _burst(points, verb, mine.bytes_per_sec)
+        burst_speed = _burst_speed(points, verb, piece_bytes)
+        slice_seconds = _slices(points, verb, mine.bytes_per_sec)
+        if slice_seconds:
+            figures[f"{word}_slice_ms"] = slice_seconds * 1000
+        elif burst_bytes:
+            figures[f"{word}_burst_mib"] = burst_bytes / MIB
+        if slice_seconds or burst_bytes:
+            figures[f"{word}_burst_gib_per_sec"] = burst_speed / GIB
+    deletes_ns = [delete_ns for point in points for delete_ns in point.delete_ns]
+    rounded: dict[str, Any] = {
+        name: _rounded(value) for name, value in figures.items() if math.isfinite(value)
+    }
+    delete_us = _rounded(float(np.median(deletes_ns)) / 1000) if deletes_ns else 0.0
+    limits = DeviceModel(rounded["read_gib_per_sec"], rounded["write_gib_per_sec"], lanes=lanes)
+    counts: dict[str, Any] = {
+        "write_lanes": write_lanes,
+        "piece_mib": piece_bytes / MIB,
+        "delete_latency_us": delete_us,
+    }
+    model = replace(limits, **counts, **rounded)
+    return Fit(model, reads.spread, writes.spread)
+
+
+def fit_memory(points: Sequence[Point], threads: int, pieces_per_lane: int, piece_bytes: int) -> Fit:
+    """The model of the DRAM tier: all threads may help with a large entry, and both ways share the memory."""
+    fitted = fit(points, threads, 0, piece_bytes)
+    model = fitted.model
+    # A moment of other work on the processors slows all threads at once, but never speeds one up.
+    reads, writes = (
+        _rounded(max(_limits(points, verb).bytes_per_sec, _paced(points, verb)) / GIB)
+        for verb in (Verb.READ, Verb.WRITE)
+    )
+    plain = DeviceModel(reads, writes)
+    names = [f"{word}_{name}" for word in ("read", "write") for name in _OF_MEMORY]
+    kept = replace(
+        plain,
+        **{name: getattr(model, name) for name in names},
+        lanes=threads,
+        lanes_per_entry=threads,
+        pieces_per_lane=pieces_per_lane,
+        piece_mib=piece_bytes / MIB,
+    )
+    return Fit(kept, fitted.read_spread, fitted.write_spread)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _seen(points: Iterable[Point], kind: str, verb: Verb) -> list[Seen]:
+    found = [point.of(verb) for point in points if point.cell.name.startswith(kind)]
+    return [seen for seen in found if seen.completions]
+
+
+def _with_pieces(seen: list[Seen]) -> list[Seen]:
+    """Those that tell when each piece was done."""
+    return [one for one in seen if one.completions[0].pieces]
+
+
+def _limits(points: Sequence[Point], verb: Verb) -> _Limits:
+    speeds = [seen.bytes_per_sec() for seen in _seen(points, LARGE, verb)]
+    middle = float(np.median(speeds))
+    if len(speeds) < 2:
+        return _Limits(middle, _SPREAD_OF_ONE)
+    spread = max(abs(speed / middle - 1) for speed in speeds)
+    return _Limits(middle, max(_SPREAD_MIN, spread))
+
+
+def _alone(points: Sequence[Point], verb: Verb, limit: float) -> tuple[float, float]:
+    """Seconds and bytes per second of a piece that is alone in flight: a line through the paced cells."""
+    found = [(seen.nbytes, seen.median_seconds("device_ns")) for seen in _seen(points, PACED, verb)]
+    if not found:
+        return 0.0, math.inf
+    sizes, seconds = (np.array(column, dtype=np.float64) for column in zip(*found, strict=True))
+    if len(found) == 1:
+        return 0.0, float(sizes[0] / seconds[0])
+    slope, start = np.polyfit(sizes, seconds, 1)
+    if slope <= 0:
+        # A busy machine answers late whatever the size: then the least of it is the device's.
+        return float(seconds.min()), math.inf
+    speed = 1 / slope
+    return max(0.0, float(start)), speed if speed < _UNLIMITED_SHARE * limit else math.inf
+
+
+def _paced(points: Sequence[Point], verb: Verb) -> float:
+    """The speed of one lane alone."""
+    return max(
+        (seen.nbytes / seen.median_seconds("device_ns") for seen in _seen(points, PACED, verb)), default=0.0
+    )
+
+
+def _opening_seconds(points: Sequence[Point], verb: Verb) -> float:
+    found = [seen.median_seconds("host_ns") for seen in _seen(points, PACED, verb)]
+    return float(np.median(found)) if found else 0.0
+
+
+def _duplex(points: Sequence[Point], verb: Verb, mine: float, other: float) -> float:
+    """How far a turn is longer than its own bytes need, in terms of the other direction's bytes in flight."""
+    above = below = 0.0
+    for point in points:
+        if not point.cell.name.startswith(MIXED):
+            continue
+        seen, against = (point.reads, point.writes) if verb is Verb.READ else (point.writes, point.reads)
+        lanes, turn_seconds = seen.in_flight()
+        other_lanes, _ = against.in_flight()
+        if not lanes or not other_lanes:
+            continue
+        piece_bytes = seen.bytes_per_sec() * turn_seconds / lanes
+        own_seconds, other_seconds = lanes * piece_bytes / mine, other_lanes * piece_bytes / other
+        above += other_seconds * (turn_seconds - own_seconds)
+        below += other_seconds**2
+    return min(1.0, max(-20.0, 1 - above / below)) if below else 0.0
+
+
+def _slices(points: Sequence[Point], verb: Verb, limit: float) -> float:
+    """Seconds of the slices in which a limit is dealt out: pieces end in crowds, each of a slice's bytes."""
+    crowds: list[float] = []
+    quick = 0
+    for seen in _with_pieces(_seen(points, LARGE, verb)):
+        seconds, moved = seen.curve()
+        gaps = np.diff(seconds)
+        breaks = np.flatnonzero(gaps > max(_GAP_SECONDS, 4 * float(np.mean(gaps)))) + 1
+        edges = [0, *breaks.tolist(), len(seconds)]
+        for first, after in pairwise(edges[1:-1]):
+            nbytes = float(moved[after - 1] - moved[first - 1])
+            crowds.append(nbytes)
+            quick += seconds[after - 1] - seconds[first] < nbytes / limit / 2
+    if len(crowds) < _CROWDS_MIN or quick < _CROWDED_SHARE * len(crowds):
+        return 0.0
+    return float(np.median(crowds)) / limit
+
+
+def _burst(points: Sequence[Point], verb: Verb, limit: float) -> float:
+    """Bytes that go at once after a pause."""
+    found = []
+    for seen in _with_pieces(_seen(points, BURST, verb)):
+        seconds, moved = seen.curve()
+        late = seconds >= seconds[-1] / 3
+        found.append(float(np.percentile(moved[late] - limit * seconds[late], 90)))
+    ahead = float(np.median(found)) if found else 0.0
+    return ahead if ahead >= _BURST_SECONDS_MIN * limit else 0.0
+
+
+def _burst_speed(points: Sequence[Point], verb: Verb, piece_bytes: int) -> float:
+    """How fast a burst is: how much longer pieces take together than one of them alone."""
+    alone = [seen for seen in _seen(points, PACED, verb) if seen.nbytes == piece_bytes]
+    together = _seen(points, TOGETHER, verb)
+    if not alone or not together:
+        return math.inf
+    one, all_of_them = (side[-1].median_seconds("device_ns") for side in (alone, together))
+    return together[-1].nbytes / all_of_them if all_of_them > one else math.inf

@@ -1,0 +1,142 @@
+"""What a simulation on a calibrated device predicts, how far it may be off, and where it extrapolates."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kvspill.config import Config
+from kvspill.config.fields import flag_of
+from kvspill.config.messages import shown
+from kvspill.result.cautions import EXTRAPOLATED
+from kvspill.result.schema import Caution, Result
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
+from kvspill.storage.profiles import Calibrated, load_calibration, load_profile, profile_document, scaled
+
+SEEDS = 2
+"""Other seeds that a prediction is tried with."""
+_SIZE_FACTOR = 4
+"""Entries beyond the measured ones by more than this are extrapolation: larger ones only have more pieces."""
+
+METRICS = (
+    "requests_per_second",
+    "avg_throughput_tokens_per_sec",
+    "tier_storage_read_bandwidth_gbps",
+    "tier_storage_write_bandwidth_gbps",
+    "storage_read_p50_ms",
+    "storage_read_p95_ms",
+    "end_to_end_p50_ms",
+    "end_to_end_p95_ms",
+    "cache_hit_rate",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A predicted figure, and between what it may lie."""
+
+    value: float
+    low: float
+    high: float
+
+
+def figures(result: Result) -> dict[str, float]:
+    """The figures that are predicted, by name; one that was not seen is absent."""
+    summary = result.document()["summary"]
+    stats = summary["cache_stats"]
+    end_to_end = summary["end_to_end_latency_ms"] or {}
+    found = {
+        **{name: summary.get(name, stats.get(name)) for name in METRICS},
+        "end_to_end_p50_ms": end_to_end.get("p50"),
+        "end_to_end_p95_ms": end_to_end.get("p95"),
+    }
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def predict(config: Config, result: Result, known: Calibrated) -> dict[str, Interval]:
+    """Intervals around a simulation's figures, from other seeds and from the calibration's spread (P2)."""
+    base = figures(result)
+    seeds = [_simulated(config.changed(seed=config.seed + number + 1)) for number in range(SEEDS)]
+    speeds = [_at_speed(config, known, sign) for sign in (-1, 1)]
+    intervals = {}
+    for name, value in base.items():
+        off = [_reach(value, [other.get(name, value) for other in others]) for others in (seeds, speeds)]
+        low, high = (sum(side**2 for side in sides) ** 0.5 for sides in zip(*off, strict=True))
+        intervals[name] = Interval(value, max(0.0, value - low), value + high)
+    return intervals
+
+
+def _reach(value: float, others: list[float]) -> tuple[float, float]:
+    """How far the others lie below and above."""
+    return max(0.0, value - min(others)), max(0.0, max(others) - value)
+
+
+def _simulated(config: Config) -> dict[str, float]:
+    plan = make_plan(config, simulated=True)
+    return figures(run_trials(plan, Progress(quiet=True)))
+
+
+def _at_speed(config: Config, known: Calibrated, sign: int) -> dict[str, float]:
+    """The same on a device that is faster or slower by the spread of its calibration."""
+    assert config.device_profile is not None
+    profile = load_profile(config.device_profile)
+    reads, writes = (1 + sign * spread for spread in (known.read_spread, known.write_spread))
+    with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
+        path = Path(folder) / "profile.yaml"
+        path.write_text(yaml.safe_dump(profile_document(scaled(profile, reads, writes))))
+        return _simulated(config.changed(device_profile=str(path)))
+
+
+def extrapolations(config: Config, result: Result, known: Calibrated) -> Iterator[str]:
+    """Where a simulation leaves what was measured."""
+    for name, measured in known.settings.items():
+        asked = getattr(config, name, measured)
+        if asked != measured:
+            yield f"{flag_of(name)} {shown(asked)} (calibrated with {shown(measured)})"
+    stats: dict[str, Any] = result.document()["summary"]["cache_stats"]
+    least, most = known.entry_bytes
+    for verb in ("read", "write"):
+        for share in ("p50", "p95"):
+            size = stats.get(f"storage_{verb}_entry_{share}_bytes")
+            if size and not least / _SIZE_FACTOR <= size <= most * 16 * _SIZE_FACTOR:
+                yield f"entries of {size:,.0f} bytes ({verb} {share}; calibrated with {least:,} to {most:,})"
+
+
+def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
+    """Add to a simulated result what is known of its certainty, where its profile was calibrated."""
+    known = load_calibration(config.device_profile)
+    if known is None or config.enable_autoscaling or result.incomplete:
+        return
+    say("simulating it again with other seeds, and on a slightly faster and slower device")
+    intervals = predict(config, result, known)
+    beyond = list(dict.fromkeys(extrapolations(config, result, known)))
+    result.prediction = {
+        "device": known.device,
+        "calibrated": known.date,
+        "spread": {"read": known.read_spread, "write": known.write_spread},
+        "seeds": SEEDS + 1,
+        "intervals": {
+            name: {"value": one.value, "low": one.low, "high": one.high} for name, one in intervals.items()
+        },
+        "extrapolates": beyond,
+    }
+    if beyond:
+        result.warnings.append(_caution(beyond))
+
+
+def _caution(beyond: list[str]) -> Caution:
+    return EXTRAPOLATED.of(what="; ".join(beyond))
+
+
+def lines(prediction: dict[str, Any]) -> Iterator[str]:
+    """The intervals for a person."""
+    yield "### PREDICTION ###"
+    yield f"  Calibrated on {prediction['device']}, {prediction['calibrated']}"
+    for name, one in prediction["intervals"].items():
+        yield f"  {name:<36} {one['value']:>10.4g}   {one['low']:.4g} to {one['high']:.4g}"
+    for text in prediction["extrapolates"]:
+        yield f"  extrapolates: {text}"

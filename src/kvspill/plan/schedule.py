@@ -1,0 +1,108 @@
+"""Which cells a calibration holds, in which order, and how long each takes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvspill.plan.cells import Cell
+from kvspill.plan.fit import BURST, DEPTH, LARGE, MIXED, PACED, TOGETHER
+from kvspill.records import GIB
+
+SLICE_SECONDS = 0.1
+"""What passes a limit in this time may pass it at once: an entry of such a size shows how fast that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long a calibration may take, and how much of that its parts take."""
+
+    total_seconds: float
+    cell_seconds: float
+    """Of a cell under full load."""
+    paced_seconds: float
+    bursts: int
+    rounds: int
+    """Repetitions of the cells under full load, time permitting."""
+    depths: tuple[int, ...]
+    """Pieces in flight at which speed is measured besides."""
+    write_bytes_max: int
+    large_pieces: int
+    """Pieces of an entry that keeps its lanes busy."""
+
+
+FULL = Length(105, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 32 * GIB, 8)
+QUICK = Length(17, 1.0, 0.4, 1, 3, (1, 8), 6 * GIB, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The cells of one device."""
+
+    lanes: int
+    write_lanes: int
+    piece_bytes: int
+    lanes_per_entry: int
+    length: Length
+
+    @property
+    def large_bytes(self) -> int:
+        """The entry that saturating cells read and write."""
+        return self.length.large_pieces * self.piece_bytes
+
+    @property
+    def small_bytes(self) -> int:
+        return max(4096, self.piece_bytes // 16)
+
+    def stored(self) -> list[tuple[int, int]]:
+        """Size and number of the entries that cells read."""
+        small = max(self.length.depths)
+        return [
+            (self.large_bytes, self._workers(self.lanes) + 1),
+            (self.piece_bytes, small),
+            (self.small_bytes, small),
+        ]
+
+    def held_bytes(self) -> int:
+        """What lies on the device at most."""
+        writers = 2 * self._workers(self.write_lanes or self.lanes)
+        return sum(size * count for size, count in self.stored()) + writers * self.large_bytes
+
+    def _workers(self, lanes: int) -> int:
+        """Enough entries for all lanes, and one that waits."""
+        return -(-lanes // self.lanes_per_entry) + 1
+
+    def round(self) -> Iterator[Cell]:
+        """The cells under full load, which are repeated."""
+        seconds, size = self.length.cell_seconds, self.large_bytes
+        readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
+        yield Cell(f"{LARGE} reads", size, readers=readers, seconds=seconds)
+        yield Cell(f"{LARGE} writes", size, writers=writers, seconds=seconds)
+        if self.write_lanes:
+            yield Cell(f"{MIXED} 1:1", size, readers, writers, seconds)
+            return
+        for name, share in (("1:1", 0.5), ("3:1", 0.75), ("1:3", 0.25)):
+            some = max(1, round(share * readers))
+            yield Cell(f"{MIXED} {name}", size, some, max(1, readers - some), seconds)
+
+    def once(self, read_speed: float, write_speed: float) -> Iterator[Cell]:
+        """The cells that are held once, given what the device does under full load in bytes per second."""
+        length, piece, small = self.length, self.piece_bytes, self.small_bytes
+        for size in (small, piece):
+            pauses = [max(0.02, 3 * size / speed) for speed in (read_speed, write_speed)]
+            yield Cell(f"{PACED} reads", size, 1, 0, length.paced_seconds, pauses[0], 0.3)
+            yield Cell(f"{PACED} writes", size, 0, 1, length.paced_seconds, pauses[1], 0.3)
+        for verb, speed in ((0, read_speed), (1, write_speed)):
+            pieces = max(1, min(self.lanes_per_entry, int(SLICE_SECONDS * speed / piece)))
+            counts, pause = (1 - verb, verb), 2 * SLICE_SECONDS
+            name = f"{TOGETHER} {('reads', 'writes')[verb]}"
+            yield Cell(name, pieces * piece, *counts, 2 * length.paced_seconds, pause, pause)
+        readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
+        for _ in range(length.bursts):
+            yield Cell(f"{BURST} reads", self.large_bytes, readers, rest_seconds=1.0, once=True)
+            yield Cell(f"{BURST} writes", self.large_bytes, 0, writers, rest_seconds=1.0, once=True)
+        for depth in length.depths:
+            if depth < self.lanes:
+                yield Cell(f"{DEPTH} reads, {depth} in flight", piece, depth, seconds=length.cell_seconds / 2)
+        for depth in length.depths[::2]:
+            if depth < (self.write_lanes or self.lanes):
+                seconds = length.cell_seconds / 2
+                yield Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, seconds)

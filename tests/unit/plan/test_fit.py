@@ -1,0 +1,123 @@
+"""Fitting: what a known device shows in the cells is what the fit finds (P1)."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kvspill.plan.calibrate import replay
+from kvspill.plan.cells import Cell, Point, Seen
+from kvspill.plan.fit import fit
+from kvspill.plan.schedule import FULL, QUICK, Schedule
+from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
+from kvspill.storage.profiles import DeviceModel
+
+SCHEDULE = Schedule(lanes=32, write_lanes=0, piece_bytes=4 * MIB, lanes_per_entry=4, length=FULL)
+
+
+def held(model: DeviceModel) -> list[Point]:
+    cells = [*SCHEDULE.round(), *SCHEDULE.once(GIB, GIB)]
+    return replay(model, cells, SCHEDULE.stored())
+
+
+def test_the_fit_finds_the_bandwidth_and_the_piece_alone() -> None:
+    model = DeviceModel(
+        2.0,
+        1.0,
+        lanes=32,
+        read_open_us=150,
+        read_piece_us=200,
+        read_alone_gib_per_sec=1.0,
+        write_alone_gib_per_sec=1.0,
+    )
+    found = fit(held(model), 32, 0, 4 * MIB).model
+    assert found.read_gib_per_sec == pytest.approx(2.0, rel=0.02)
+    assert found.write_gib_per_sec == pytest.approx(1.0, rel=0.02)
+    assert found.read_open_us == pytest.approx(150, rel=0.02)
+    assert found.read_piece_us == pytest.approx(200, rel=0.05)
+    assert found.read_alone_gib_per_sec == pytest.approx(1.0, rel=0.05)
+    assert found.read_slice_ms == found.read_burst_mib == 0
+
+
+def test_a_limit_in_slices_is_found_by_the_crowds_of_pieces() -> None:
+    point = sliced(400 * MIB, 0.1)
+    assert fit([point, writes_like(point)], 32, 0, 4 * MIB).model.read_slice_ms == pytest.approx(
+        100, rel=0.02
+    )
+
+
+def sliced(bytes_per_sec: float, slice_seconds: float) -> Point:
+    """Pieces of 4 MiB that end in crowds, as behind a limit in slices."""
+    rng = np.random.default_rng(1)
+    done, moved = [], 0
+    for number in range(30):
+        while moved < (number + 1) * bytes_per_sec * slice_seconds:
+            end_ns = round((number * slice_seconds + rng.uniform(0, 0.01)) * NS_PER_SEC)
+            done.append(Completion(0, 0, end_ns, end_ns, ((0, end_ns, 4 * MIB),)))
+            moved += 4 * MIB
+    length_ns = round(30 * slice_seconds * NS_PER_SEC)
+    return Point(Cell("saturated reads", 4 * MIB, 1), Seen(done, 4 * MIB, 0, length_ns), Seen())
+
+
+def writes_like(point: Point) -> Point:
+    return Point(Cell("saturated writes", 4 * MIB, 0, 1), Seen(), point.reads)
+
+
+def mixture(read_turn: float, write_turn: float) -> Point:
+    """Sixteen lanes each way, whose pieces take so many seconds."""
+
+    def seen(turn: float) -> Seen:
+        done = [
+            Completion(0, 0, 0, 0, ((start, start + round(turn * NS_PER_SEC), 4 * MIB),))
+            for number in range(round(10 / turn))
+            for start in [round(number * turn * NS_PER_SEC)]
+            for _lane in range(16)
+        ]
+        return Seen(done, 4 * MIB, 0, 10 * NS_PER_SEC)
+
+    return Point(Cell("mixed 1:1", 4 * MIB, 4, 4), seen(read_turn), seen(write_turn))
+
+
+@pytest.mark.parametrize(("turn", "duplex"), [(0.16, 1.0), (0.32, 0.0), (0.24, 0.5), (0.40, -0.5)])
+def test_duplex_is_how_far_a_turn_is_longer_than_its_own_bytes_need(turn: float, duplex: float) -> None:
+    """16 pieces of 4 MiB each way at 400 MiB/s: 0.16 s alone, twice that where both share one budget."""
+    reads = sliced(400 * MIB, 0.1)
+    model = fit([reads, writes_like(reads), mixture(turn, turn)], 32, 0, 4 * MIB).model
+    assert model.read_duplex == pytest.approx(duplex, abs=0.03)
+    assert model.write_duplex == pytest.approx(duplex, abs=0.03)
+
+
+def test_one_round_alone_has_an_assumed_spread() -> None:
+    reads = sliced(400 * MIB, 0.1)
+    one = fit([reads, writes_like(reads)], 32, 0, 4 * MIB)
+    two = fit([reads, reads, writes_like(reads)], 32, 0, 4 * MIB)
+    assert (one.read_spread, two.read_spread) == (0.05, 0.005)
+
+
+def test_a_busy_machine_that_answers_late_whatever_the_size_has_no_negative_speed() -> None:
+    reads = sliced(400 * MIB, 0.1)
+    slow = [
+        Point(Cell("paced reads", size, 1), Seen([Completion(0, 0, ms * 10**6, ms * 10**6)], size), Seen())
+        for size, ms in ((MIB // 4, 4), (4 * MIB, 2))
+    ]
+    model = fit([reads, writes_like(reads), *slow], 32, 0, 4 * MIB).model
+    assert model.read_piece_us == 2000
+    assert math.isinf(model.read_alone_gib_per_sec)
+
+
+def test_what_a_calibration_holds_and_writes_is_bounded() -> None:
+    for length in (FULL, QUICK):
+        schedule = Schedule(32, 0, 4 * MIB, 4, length)
+        assert schedule.held_bytes() < 2 * GIB
+        cells = [*schedule.round(), *schedule.once(GIB, GIB)]
+        assert (
+            sum(cell.rest_seconds + (not cell.once) * cell.seconds for cell in cells) < length.total_seconds
+        )
+
+
+def test_the_curve_of_a_modelled_transfer_lies_between_its_start_and_its_end() -> None:
+    seen = Seen([Completion(0, 0, NS_PER_SEC, NS_PER_SEC)], 8 * MIB, 0, NS_PER_SEC)
+    seconds, moved = seen.curve()
+    assert seconds.tolist() == pytest.approx([number / 8 for number in range(1, 9)])
+    assert moved[-1] == 8 * MIB
+    assert Point(Cell("x", 1), seen, Seen()).of(Verb.READ) is seen
