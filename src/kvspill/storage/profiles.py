@@ -150,13 +150,17 @@ def load_profile(name_or_path: str) -> Profile:
     """The preset of that name, or the profile in that YAML file."""
     if name_or_path in PRESETS:
         return PRESETS[name_or_path]
+    return _parse(_file_of(name_or_path))
+
+
+def _file_of(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if not path.is_file():
         raise UsageError(
             f"--device-profile {name_or_path}: neither a preset nor a file; "
             f"{did_you_mean(name_or_path, tuple(PRESETS))}use one of {', '.join(PRESETS)} or a YAML file"
         )
-    return _parse(path)
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ def load_calibration(name_or_path: str | None) -> Calibrated | None:
     """What the profile in that file was fitted on; None for a preset, and for figures that somebody wrote."""
     if name_or_path is None or name_or_path in PRESETS:
         return None
-    found = _document(Path(name_or_path)).get(CALIBRATION)
+    found = _document(_file_of(name_or_path)).get(CALIBRATION)
     if found is None:
         return None
     try:
