@@ -76,7 +76,7 @@ def test_two_ranks_divide_a_disk_and_take_each_other_for_no_stranger(tmp_path: P
 
 def test_a_run_of_its_own_leaves_another_its_room_and_is_not_called_a_stranger(tmp_path: Path) -> None:
     with file_system(tmp_path / "disk", "ext4", DISK_BYTES) as cache:
-        first = start(tmp_path, cache, 8.0)
+        first = start(tmp_path, cache, 16.0)
         wait_until(lambda: list(cache.glob("rank_0/kvspill-*/*/*")))
         second = start(tmp_path, cache, 2.5, PMI_RANK="1")
         results = [finish(process, tmp_path, rank) for rank, process in ((1, second), (0, first))]
@@ -85,3 +85,17 @@ def test_a_run_of_its_own_leaves_another_its_room_and_is_not_called_a_stranger(t
     for result in results:
         assert not result["faulty"]
         assert "device_excess" not in codes(result)
+
+
+def test_two_runs_of_their_own_that_start_together_both_end_well(tmp_path: Path) -> None:
+    for attempt in range(2):
+        where = tmp_path / str(attempt)
+        where.mkdir()
+        with file_system(where / "disk", "ext4", DISK_BYTES) as cache:
+            figures = os.statvfs(cache)
+            both = [start(where, cache, 3.0, SLURM_PROCID=str(rank)) for rank in range(2)]
+            results = [finish(process, where, rank) for rank, process in enumerate(both)]
+        limits = sorted(map(storage_limit, results))
+        assert sum(limits) <= figures.f_bavail * figures.f_frsize
+        assert limits[0] < 0.3 * limits[1], "80 % of what the first left"
+        assert not any(result["faulty"] for result in results)

@@ -13,6 +13,7 @@ from kvspill.machine.launcher import launched, placed
 from kvspill.plugins import Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
+from kvspill.run.preflight import claimed_bytes
 from kvspill.storage.addresses import choose_storage
 from kvspill.storage.base import VIRTUAL, Backend, BackendContext
 from kvspill.storage.base import Progress as Preparing
@@ -50,6 +51,7 @@ def open_backends(
             plane=plane,
             host_memory=tuple(memory for below in backends.values() for memory in below.host_memory()),
             options=config.options_of(plugin),
+            claimed_bytes=claimed_bytes(config, limit_bytes) if tier is Tier.STORAGE else None,
         )
         try:
             with blamed(config, tier, simulated):

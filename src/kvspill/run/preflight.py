@@ -28,6 +28,10 @@ UNLIMITED_BYTES = 1 << 60
 """Capacity of a storage tier without a device behind it, where none is given."""
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
+_CLAIM_MARGIN = 1.5
+"""What is offered is a mean; a few large entries in a short run are well above it."""
+_ONE_FILE_EACH = ("files", "tree")
+"""Layouts that take no more of the disk than the entries that are there."""
 PROCESS_BYTES = 384 * MIB
 """What the program itself takes beside tiers and I/O buffers, an ordinary load included."""
 ORDINARY_LOAD_BYTES = 64 * MIB
@@ -318,6 +322,18 @@ def offered_write_bytes(config: Config) -> int:
         offered = min(offered, served * tokens_per_sec / requests_per_sec)
     mean_tokens = max(1, round(tokens_per_sec / requests_per_sec))
     return min(limit, math.ceil(offered) * config.kv.of(mean_tokens) // mean_tokens)
+
+
+def claimed_bytes(config: Config, storage_bytes: int) -> int:
+    """What a run can come to hold on storage: all of its tier, or less where its users write less than that.
+
+    Other runs plan with the rest (R5), so a short one must not claim a whole disk.
+    """
+    unknown = config.recording is not None or config.enable_rag or config.decode_only or config.precondition
+    if unknown or config.layout not in _ONE_FILE_EACH:
+        return storage_bytes
+    written = offered_write_bytes(config) + len(config.prefix.prompts) * config.largest_entry_bytes
+    return min(storage_bytes, round(_CLAIM_MARGIN * written))
 
 
 def _mean_inverse(low: float, high: float) -> float:

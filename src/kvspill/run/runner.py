@@ -21,6 +21,7 @@ from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
+from kvspill.storage.neighbours import OvertakenError
 
 _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
@@ -100,7 +101,7 @@ def _run_trials(
             if number + 1 == trials:
                 plan = replace(plan, closing_seconds_max=closing_seconds_max)
             try:
-                results.append(run_trial(plan, progress, interrupts, ranks))
+                results.append(_run_trial(plan, progress, interrupts, ranks))
             except KeyboardInterrupt:
                 if not results:
                     raise
@@ -115,3 +116,16 @@ def _run_trials(
     if whole.incomplete:
         whole.interrupted = whole.interrupted or results[-1].interrupted or interrupts.stopped_by
     return whole
+
+
+def _run_trial(plan: Plan, progress: Progress, interrupts: Interrupts, ranks: Ranks | None) -> Result:
+    """Run once; planned again where a run that started at the same moment claimed the room first (R5)."""
+    try:
+        return run_trial(plan, progress, interrupts, ranks)
+    except OvertakenError as error:
+        if ranks is not None and ranks.size > 1:
+            raise
+        progress.say(f"planned again: {error}")
+    again = make_plan(plan.config, plan.simulated)
+    plan = replace(plan, storage_bytes=again.storage_bytes, announced=again.announced)
+    return run_trial(plan, progress, interrupts, ranks)

@@ -92,6 +92,8 @@ class BackendContext:
     """What the tiers below keep objects in, for one that must register it with a device."""
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """The plug-in's own options by name."""
+    claimed_bytes: int | None = None
+    """What the run can come to hold in the tier at most; None where that is all of it."""
 
 
 LEFT_BEHIND = "left_behind"

@@ -8,13 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kvspill.errors import UsageError
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched
 from kvspill.machine.processes import Counters, lock_holders, open_files, process_io
 from kvspill.storage.rundir import CLAIM, DIRECTORY, MARKER, RunDir, is_run_name, list_entries, run_names
 
 _CLAIM_BYTES_MAX = 4096
+_CLAIM_SLACK = 1.05
+"""What neighbours hold and what is free are not read at one moment."""
 _SECTOR_BYTES = 512
+
+
+class OvertakenError(UsageError):
+    """Another run, which planned at the same time, claimed the room first."""
 
 
 @dataclass(slots=True)
@@ -29,6 +36,8 @@ class Neighbour:
     """What it may hold at most, by file system (st_dev)."""
     held_bytes: dict[int, int] = field(default_factory=dict)
     """What it holds now, likewise."""
+    claimed_ns: int = 0
+    """When it made its claim, by the clock of the file system; 0 where it made none."""
     directories: int = 0
     inodes: set[tuple[int, int]] = field(default_factory=set)
 
@@ -48,6 +57,35 @@ def claim(run: RunDir, nbytes: int) -> None:
             os.write(fd, text.encode())
         finally:
             os.close(fd)
+
+
+def check_claim(run: RunDir, nbytes: int) -> None:
+    """Raise OvertakenError where earlier claims of others leave less free than was claimed here.
+
+    Runs that start at the same moment plan before they see each other; the later claim gives way.
+    """
+    here, status = launched(), os.fstat(run.fd)
+    mine = _claimed_ns(run.fd), os.getpid()
+    first = [
+        other
+        for other in neighbours([run.root])
+        if (other.claimed_ns, other.pid or 0) < mine and not (here is not None and other.job == here.job)
+    ]
+    missing = sum(other.missing_bytes(status.st_dev) for other in first)
+    figures = os.fstatvfs(run.fd)
+    left = max(0, figures.f_bavail * figures.f_frsize - missing)
+    if missing and nbytes > left * _CLAIM_SLACK:
+        raise OvertakenError(
+            f"cache directory {run.root}: a run that started at the same time may take {missing >> 20:,} MiB "
+            f"and leaves {left >> 20:,} MiB; give a smaller --storage-capacity-gb, or start them one by one"
+        )
+
+
+def _claimed_ns(run_fd: int) -> int:
+    try:
+        return os.stat(CLAIM, dir_fd=run_fd, follow_symlinks=False).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def neighbours(roots: Iterable[Path] = (), kernel: Kernel | None = None) -> list[Neighbour]:
@@ -97,6 +135,7 @@ def _add(neighbour: Neighbour, path: Path, seen: set[tuple[int, int]]) -> None:
         neighbour.directories += 1
         said = _claim_of(fd)
         neighbour.job = neighbour.job or str(said.get("job", ""))
+        neighbour.claimed_ns = max(neighbour.claimed_ns, _claimed_ns(fd))
         nbytes = said.get("claimed_bytes", 0)
         for total, more in (
             (neighbour.claimed_bytes, nbytes if isinstance(nbytes, int) else 0),

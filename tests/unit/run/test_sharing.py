@@ -11,7 +11,7 @@ from kvspill.machine.launcher import Launched
 from kvspill.machine.memory import Available
 from kvspill.records import GIB
 from kvspill.run import preflight, sharing
-from kvspill.run.preflight import cache_dirs, check_machine, free_bytes
+from kvspill.run.preflight import cache_dirs, check_machine, claimed_bytes, free_bytes, offered_write_bytes
 from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.storage.neighbours import Neighbour
 
@@ -113,3 +113,17 @@ def test_a_rank_finds_its_own_directory(disk: Path, monkeypatch: pytest.MonkeyPa
     assert str(caught.value) == (
         f"--cache-dir {disk}/rank_{{rank}}: does not exist; make it with: mkdir -p {disk}/rank_0"
     )
+
+
+def test_a_run_claims_no_more_than_its_users_can_write() -> None:
+    short = Config(model="tiny-1b", num_users=2, duration=10.0)
+    long = Config(model="tiny-1b", num_users=200, duration=3600.0)
+    assert offered_write_bytes(short) < claimed_bytes(short, 100 * GIB) < 3 * GIB
+    assert claimed_bytes(long, 100 * GIB) == 100 * GIB
+    for changes in (
+        {"precondition": True},
+        {"enable_rag": True},
+        {"layout": "slots"},
+        {"trace": "azure:sample"},
+    ):
+        assert claimed_bytes(short.changed(**changes), 100 * GIB) == 100 * GIB

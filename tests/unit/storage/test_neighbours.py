@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.records import MIB
-from kvspill.storage.neighbours import Traffic, claim, neighbours
+from kvspill.storage.neighbours import OvertakenError, Traffic, check_claim, claim, neighbours
 from kvspill.storage.rundir import RunDir, clean
 
 pytestmark = pytest.mark.real
@@ -103,8 +103,12 @@ def test_a_claim_that_cannot_be_read_claims_nothing(tmp_path: Path) -> None:
         assert found.missing_bytes(tmp_path.stat().st_dev) == 0
 
 
-def test_what_a_neighbour_writes_while_we_look_is_counted_and_nothing_before(tmp_path: Path) -> None:
+def test_what_a_neighbour_writes_while_we_look_is_counted_and_nothing_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with other_run(tmp_path) as process:
+        # Other runs of this machine, such as those of other tests, come and go.
+        monkeypatch.setattr("kvspill.storage.neighbours.lock_holders", lambda _kernel: [process.pid])
         traffic = Traffic([tmp_path])
         traffic.look()
         before = traffic.moved()
@@ -131,3 +135,42 @@ def test_a_run_elsewhere_is_no_neighbour_of_this_device(tmp_path: Path) -> None:
         (found,) = [one for one in neighbours() if one.pid == process.pid]
     assert traffic.moved()["written_bytes"] == 0
     assert found.missing_bytes(shared.stat().st_dev) == 0
+
+
+def test_the_later_of_two_claims_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small:
+        f_bavail, f_frsize = 6 * MIB, 1
+
+    monkeypatch.setattr(os, "fstatvfs", lambda _fd: Small)
+    early = RunDir(tmp_path)
+    claim(early, 4 * MIB)
+    os.utime(early.path / ".kvspill-claim", ns=(1, 1))
+    with other_run(tmp_path) as process:
+        monkeypatch.setattr("kvspill.storage.neighbours.lock_holders", lambda _kernel: [process.pid])
+        check_claim(early, 4 * MIB)
+        late = RunDir(tmp_path)
+        claim(late, 4 * MIB)
+        with pytest.raises(
+            OvertakenError, match=r"a run that started at the same time may take \d MiB and leaves"
+        ):
+            check_claim(late, 4 * MIB)
+        check_claim(late, 2 * MIB)
+        late.remove()
+    early.remove()
+
+
+def test_ranks_of_one_launch_do_not_overtake_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        f_bavail, f_frsize = 1, 1
+
+    for name, value in LAUNCH.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "fstatvfs", lambda _fd: Full)
+    with other_run(tmp_path, **LAUNCH) as process:
+        monkeypatch.setattr("kvspill.storage.neighbours.lock_holders", lambda _kernel: [process.pid])
+        run = RunDir(tmp_path)
+        claim(run, 4 * MIB)
+        check_claim(run, 4 * MIB)
+        run.remove()

@@ -18,6 +18,7 @@ def make(context: BackendContext) -> Backend:
         **{name: context.settings[name] for name in _SETTINGS},
         unit_bytes=context.unit_bytes,
         capacity_bytes=context.limit_bytes,
+        claimed_bytes=context.limit_bytes if context.claimed_bytes is None else context.claimed_bytes,
     )
     return FilesBackend(context.roots, options, context.clock_ns, context.plane)
 

@@ -26,7 +26,7 @@ from kvspill.storage.files.place import Shape
 from kvspill.storage.files.ring import RingError
 from kvspill.storage.files.site import Site, Tally
 from kvspill.storage.lanes import on_thread
-from kvspill.storage.neighbours import claim
+from kvspill.storage.neighbours import check_claim, claim
 from kvspill.storage.rundir import RunDir, clean
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
 
@@ -56,6 +56,8 @@ class FilesOptions:
     """The usual object, which a slot holds."""
     capacity_bytes: int = 0
     """What all slots take together."""
+    claimed_bytes: int = 0
+    """What the run can come to hold at most, for other runs to know."""
 
     def check(self) -> None:
         """Refuse what cannot work, naming the flag."""
@@ -171,7 +173,9 @@ class FilesBackend(Backend):
                     return
                 run = RunDir(root)
                 self._runs.append(run)
-            claim(run, self._options.capacity_bytes // len(self._roots))
+            share_bytes = self._options.claimed_bytes // len(self._roots)
+            claim(run, share_bytes)
+            check_claim(run, share_bytes)
             access = probe(run, self._options.direct)
             self._check_alignment(root, access)
             sync = self._options.sync == "data"
