@@ -1,5 +1,6 @@
 """The page in a real browser: drawn whole, in both themes, on a phone and on a desk, and nothing runs."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -168,6 +169,84 @@ def test_several_results_fit_side_by_side(
         assert visit.complaints == []
         assert visit.value(_EMPTY_PLOTS) == []
         assert visit.value("document.documentElement.scrollWidth") <= width
+
+
+def simulated(path: Path, *flags: str) -> Path:
+    command = [sys.executable, "-m", "kvspill.cli.main", "simulate", *flags, "--quiet", "--output", str(path)]
+    # A run in which nothing completed ends with status 1 and leaves its result.
+    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode in (0, 1)
+    return path
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory, ten_minutes: Path) -> dict[str, Path]:
+    """A page of each kind: a search, an idle run, a faulty one, and a suite of nine rows."""
+    folder = tmp_path_factory.mktemp("kinds")
+    search = ("--enable-autoscaling", "--autoscaler-mode", "qos", "--duration", "200", "--num-users", "4")
+    given = {
+        "search": simulated(folder / "search.json", *search, "--generation-mode", "fast"),
+        "idle": simulated(folder / "idle.json", "--num-users", "1", "--duration", "5", "--model", "tiny-1b"),
+        "suite": folder / "suite",
+    }
+    document = json.loads(ten_minutes.read_text())
+    document["faulty"] = True
+    document["faults"]["operations"] = [{"tier": "storage", "verb": "read", "kind": "EIO", "count": 12}]
+    given["faulty"] = folder / "faulty.json"
+    given["faulty"].write_text(json.dumps(document))
+    suite = ["suite", "--simulate", "--quick", "--quiet", "--output-dir", str(given["suite"])]
+    subprocess.run([sys.executable, "-m", "kvspill.cli.main", *suite], check=True, stdout=subprocess.DEVNULL)
+    pages = {name: folder / f"{name}.html" for name in given}
+    for name, path in given.items():
+        assert main(["report", str(path), "-o", str(pages[name])]) == 0
+    return pages
+
+
+@pytest.mark.parametrize("kind", ["search", "idle", "faulty", "suite"])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_every_kind_of_page_is_whole_and_fits(
+    browser: Any, kinds: dict[str, Path], kind: str, width: int, scheme: str
+) -> None:
+    with Visit(browser, kinds[kind], width, scheme) as visit:
+        assert visit.complaints == []
+        assert visit.value(_EMPTY_PLOTS) == []
+        assert visit.value(_OVERLAPPING_LABELS) == []
+        assert visit.value("document.documentElement.scrollWidth") <= width
+
+
+def test_the_knee_of_a_search_has_its_target_lines(browser: Any, kinds: dict[str, Path]) -> None:
+    with Visit(browser, kinds["search"], 1280, "light") as visit:
+        texts = visit.value(
+            "[...document.querySelectorAll('#fig-knee-0 .mark-text text')].map(t => t.textContent)"
+        )
+        assert "target 50 ms (interactive)" in texts
+        # The axes' grid is made of rules, too.
+        targets = "document.querySelectorAll('#fig-knee-0 .mark-rule.role-mark line').length"
+        assert visit.value(targets) == 3
+        first = visit.value("document.querySelector('figure').id")
+    assert first == "fig-load-curve-0"
+
+
+def test_a_badge_opens_the_fold_that_it_leads_to(browser: Any, page: Path) -> None:
+    with Visit(browser, page, 1280, "light") as visit:
+        assert visit.value("document.querySelector('details.fold.note').open") is False
+        visit.tab.click("a.doubt[href='#doubt-0-too_short'], .card a.doubt >> nth=0")
+        visit.tab.wait_for_function("document.querySelector('details.fold.note').open")
+
+
+def test_a_print_is_light_whole_and_without_controls(browser: Any, kinds: dict[str, Path]) -> None:
+    with Visit(browser, kinds["faulty"], 1280, "dark") as visit:
+        ground = "getComputedStyle(document.querySelector('section')).backgroundColor"
+        dark = visit.value(ground)
+        visit.tab.emulate_media(media="print")
+        visit.value("window.dispatchEvent(new Event('beforeprint'))")
+        assert visit.value(ground) != dark
+        for hidden in ("nav", "#theme", "figure details"):
+            assert not visit.tab.locator(hidden).first.is_visible()
+        assert visit.tab.locator("details.fold.note li").first.is_visible()
+        visit.value("window.dispatchEvent(new Event('afterprint'))")
+        visit.tab.emulate_media(media="screen")
+        assert visit.value(ground) == dark
+        assert visit.tab.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_the_page_of_ten_minutes_is_small_and_opens_within_two_seconds(browser: Any, page: Path) -> None:

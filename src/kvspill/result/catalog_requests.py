@@ -352,6 +352,7 @@ LATENCIES = (
         "Under overload it is the queue's. Prefill takes no time but with --prefill-us-per-token.",
         "lower",
         _console(6, "TTFT"),
+        headline(11, "TTFT, p95", stat="p95"),
     ),
     _latency(
         "tpot_ms",
@@ -362,6 +363,7 @@ LATENCIES = (
         "Mostly the generation mode's time per token: look at what is above that.",
         "lower",
         _console(7, "TPOT"),
+        headline(12, "TPOT, p95", stat="p95"),
     ),
     _latency(
         "added_latency_ms",

@@ -150,4 +150,5 @@ def named(labels: Sequence[str], count: int) -> str:
     names = list(dict.fromkeys(labels))
     if count == 1:
         return ""
-    return f"all {count} results" if len(names) == count else ", ".join(names)
+    everybody = "both results" if count == 2 else f"all {count} results"
+    return everybody if len(names) == count else ", ".join(names)

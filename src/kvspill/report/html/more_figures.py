@@ -140,11 +140,12 @@ def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
             if sla is None or sla.compliance is None:
                 continue
             row = _row(results, item, str(name))
-            rows.append({"row": row, "series": "within target", "value": sla.compliance, "rank": 0})
+            if sla.met is not None:
+                rows.append({"row": row, "series": "within target", "value": sla.compliance, "rank": 0})
             times = (number(value) for value in (sla.added_p95_ms, sla.actual_p95_ms, sla.target_p95_ms))
             table.append((row, f"{sla.compliance:.1%}", *times, sla.verdict))
-    # Bars without length show nothing; the verdict's table has the figures of each class.
-    if any(row["value"] for row in rows):
+    # Bars without length show nothing, and beside one result's verdict stands a table of its classes.
+    if len(results) > 1 and any(row["value"] for row in rows):
         spec = specs.bars(
             rows,
             "requests within target",

@@ -158,7 +158,8 @@ def _depth(results: Sequence[Labelled]) -> Iterator[Figure]:
 def _utilisation(results: Sequence[Labelled]) -> Iterator[Figure]:
     def percent(item: Labelled, column: str) -> list[tuple[float, float]]:
         share = 100 / MS_PER_SEC / device_count(item.result)
-        return [(at, share * value) for at, value in gauge(item.result, column)]
+        # The kernel counts in ticks of some milliseconds, so that a second may have more than one.
+        return [(at, min(100.0, share * value)) for at, value in gauge(item.result, column)]
 
     group = Group("utilisation", "Device utilisation", _one_per_result(results, "device_busy_ms_per_sec"))
     says = (

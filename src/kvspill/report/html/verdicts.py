@@ -7,6 +7,7 @@ from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
 from kvspill.result.answer import Status, answer
+from kvspill.result.cautions import counted
 from kvspill.result.schema import Criterion, Result
 
 MET, MISSED, OPEN = "met", "missed", "open"
@@ -97,7 +98,7 @@ def _classes(result: Result) -> Iterator[Judged]:
         sla = entry.sla
         if sla is None or sla.added_p95_ms is None:
             continue
-        note = f"{entry.total_requests:,} requests"
+        note = counted(entry.total_requests, "request")
         if sla.compliance is not None:
             note += f", {sla.compliance:.1%} within the target"
         actual, target = (f"{significant(value)} ms" for value in (sla.added_p95_ms, sla.target_p95_ms))

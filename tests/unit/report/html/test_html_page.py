@@ -181,7 +181,7 @@ def test_warnings_are_folded_by_severity_the_gravest_first() -> None:
         ("note", False),
     ]
     (doubt,) = found[0].doubts
-    assert (doubt.labels, doubt.anchors) == ("all 2 results", ("doubt-0-errors", "doubt-1-errors"))
+    assert (doubt.labels, doubt.anchors) == ("both results", ("doubt-0-errors", "doubt-1-errors"))
 
 
 def test_many_results_have_a_row_each_and_bars_instead_of_lines() -> None:
