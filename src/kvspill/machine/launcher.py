@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvspill.errors import UsageError
+from kvspill.machine.kernel import Kernel, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,9 @@ class _Names(NamedTuple):
 _OPEN_MPI = _Names(
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", ("PMIX_NAMESPACE",)
 )
-_HYDRA = _Names("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ("PMI_PORT", "PMI_ID"))
+_HYDRA = _Names("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ("PMI_PORT",))
+_HYDRA_PROXY = "hydra_pmi_proxy"
+"""Names no job, but all ranks of a launch on a machine are below one such process."""
 # A batch script has a rank too, but only srun starts a step of several tasks.
 _SLURM = _Names("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ("SLURM_JOB_ID", "SLURM_STEP_ID"))
 _REPEATED = re.compile(r"(\d+)(?:\(x(\d+)\))?")
@@ -61,7 +64,22 @@ def _launched(environ: Mapping[str, str], names: _Names) -> Launched:
     else:
         local_size = _number(environ, names.local_size) if environ.get(names.local_size) else None
     words = [environ[name] for name in names.job if environ.get(name)]
+    if not words:
+        words = _ancestor(_HYDRA_PROXY, Kernel())
     return Launched(rank, size, local_size, ".".join([names.rank, str(size), *words]))
+
+
+def _ancestor(name: str, kernel: Kernel) -> list[str]:
+    """The number of the nearest process above this one that has the name; none where there is no such."""
+    pid = os.getppid()
+    while pid > 1:
+        text = read_text(kernel.proc / str(pid) / "stat") or ""
+        # pid (name) state ppid …; the name may hold blanks and brackets.
+        if text[text.find("(") + 1 : text.rfind(")")] == name:
+            return [str(pid)]
+        after = text[text.rfind(")") + 1 :].split()
+        pid = int(after[1]) if len(after) > 1 else 0
+    return []
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

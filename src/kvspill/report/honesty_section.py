@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kvspill.report.parts import NONE, Part, duration, number, pairs, share, title, volume
 from kvspill.result.cautions import counted
-from kvspill.result.schema import CeilingShare, Honesty, Result
+from kvspill.result.schema import ByteCounts, CeilingShare, Honesty, Result
 
 
 def honesty_section(result: Result) -> Iterator[Part]:
@@ -17,6 +17,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
         (
             ("Asked of storage, read", _against(nbytes.asked_read_bytes, nbytes.device_read_bytes)),
             ("Asked of storage, written", _against(*written)),
+            *_neighbours(nbytes),
             ("Read from the page cache", share(nbytes.page_cache_read_share)),
             ("O_DIRECT", _opened_direct(block)),
             ("Every block verified", _yes_no(block.verified)),
@@ -31,6 +32,13 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Steady state", NONE if steady is None else steady.verdict),
         )
     )
+
+
+def _neighbours(nbytes: ByteCounts) -> Iterator[tuple[str, str]]:
+    """Other runs on the device, where there were some: their bytes are among the device's."""
+    if nbytes.neighbours:
+        read, written = volume(nbytes.neighbours_read_bytes), volume(nbytes.neighbours_written_bytes)
+        yield "Other runs on the device", f"{nbytes.neighbours}: read {read}, wrote {written}"
 
 
 def _in_flight(result: Result) -> str:

@@ -1,5 +1,10 @@
 """What launchers say of a process: rank, size and local size, by Open MPI, MPICH and Slurm (R6)."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from kvspill.errors import UsageError
@@ -72,3 +77,19 @@ def test_a_rank_that_cannot_be_is_refused(changes: dict[str, str], line: str) ->
 
 def test_a_path_may_name_rank_and_host_as_r5_says() -> None:
     assert placed("/mnt/{host}/nvme{rank}/{other}", 3, "node7") == "/mnt/node7/nvme3/{other}"
+
+
+def test_ranks_below_two_proxies_of_mpich_are_told_apart(tmp_path: Path) -> None:
+    """The process above them tells launches apart where the environment names no job."""
+    proxy = tmp_path / "hydra_pmi_proxy"
+    proxy.write_text('#!/bin/sh\n"$@"\n"$@"\n')
+    proxy.chmod(0o755)
+    rank = [sys.executable, "-c", "from kvspill.machine.launcher import launched; print(launched().job)"]
+    environ = {**os.environ, "PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
+    jobs = [
+        subprocess.run([str(proxy), *rank], env=environ, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    first, second = (set(text.split()) for text in jobs)
+    assert len(first) == len(second) == 1, "the ranks of a launch are of one job"
+    assert first != second

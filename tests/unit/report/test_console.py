@@ -188,3 +188,13 @@ def test_one_hit_is_no_hits() -> None:
     step = {"mode": "capacity", "users": 1, "reason": "Peak capacity found", "concluded": True}
     text = render_summary(built(autoscaling=[step], users=1))
     assert "Answer                          1 user\n" in text
+
+
+def test_other_runs_on_the_device_are_shown_where_there_were_some() -> None:
+    assert "Other runs on the device" not in render_summary(built())
+    found = built()
+    counted = found.honesty.bytes.model_copy(
+        update={"neighbours": 1, "neighbours_read_bytes": 3 << 30, "neighbours_written_bytes": 1 << 29}
+    )
+    shared = found.model_copy(update={"honesty": found.honesty.model_copy(update={"bytes": counted})})
+    assert "Other runs on the device        1: read 3.00 GiB, wrote 0.50 GiB\n" in render_summary(shared)
