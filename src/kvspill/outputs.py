@@ -17,7 +17,7 @@ StrPath = str | os.PathLike[str]
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 _NAME_PART_CHARACTERS = 100
-_READ_FROM_FOLDERS = re.compile(r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz)?$")
+_READ_FROM_FOLDERS = re.compile(r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz|\.zst)?$")
 """Files that may be read where their directory is named; pages and plain text are not."""
 
 

@@ -35,6 +35,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
     "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
     "report": Command("kvspill.cli.report", "one self-contained HTML page, CSV or XLSX of results"),
+    "curve": Command("kvspill.cli.curve", "what caches of every size would find of a load"),
     "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
     "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),
 }

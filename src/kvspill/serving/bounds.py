@@ -1,11 +1,14 @@
 """Bounds of the hit rate: unlimited cache, perfect foresight and plain LRU on the same lookups."""
 
 from array import array
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
+
+import numpy as np
+
+from kvspill.serving.stack import reuse_bytes
 
 ACCESSES_MAX = 1_000_000
 """Lookups that are kept: with their keys they take about a hundred megabytes at most."""
@@ -139,39 +142,35 @@ def _infinite_hit_bytes(log: AccessLog) -> int:
 
 
 def _lru_hit_bytes(log: AccessLog, capacity_bytes: int) -> int:
-    """A chain is touched from its last block to its first, so that it loses its end first."""
-    resident: OrderedDict[int, None] = OrderedDict()
-    used = hits = 0
-    for places in log.requests():
-        numbers = [log.numbers[place] for place in places]
-        for place, number in zip(places, numbers, strict=True):
-            if number in resident and log.counted[place]:
-                hits += log.sizes[number]
-        for number in reversed(numbers) if log.chained else numbers:
-            if number not in resident:
-                used += log.sizes[number]
-            resident[number] = None
-            resident.move_to_end(number)
-        while used > capacity_bytes:
-            number, _ = resident.popitem(last=False)
-            used -= log.sizes[number]
-    return hits
+    numbers = np.frombuffer(log.numbers, np.int32)
+    sizes = np.frombuffer(log.sizes, np.int64)
+    distances = reuse_bytes(numbers, np.array(log.ends, np.int64), sizes, log.chained)
+    found = (distances <= capacity_bytes) & np.frombuffer(log.counted, np.bool_)
+    return int(sizes[numbers[found]].sum())
 
 
 def _belady_hit_bytes(log: AccessLog, capacity_bytes: int) -> int:
-    """Furthest next use goes first, in part where that suffices; what has no next use is not kept.
+    following = next_uses(log.numbers, len(log.sizes))
+    found = belady_found_bytes(log.numbers, log.sizes, capacity_bytes, following)
+    return sum(nbytes for nbytes, counts in zip(found, log.counted, strict=True) if counts)
 
+
+def belady_found_bytes(
+    numbers: Sequence[int], sizes: Sequence[int], capacity_bytes: int, next_use: Sequence[int]
+) -> "array[int]":
+    """What each access finds of its object with perfect foresight.
+
+    Furthest next use goes first, in part where that suffices; what has no next use is not kept.
     In a chain a block is next used no later than those that continue it, so it is kept at least as long.
     """
-    next_use = _next_uses(log.numbers, len(log.sizes))
-    kept = array("q", bytes(8 * len(log.sizes)))
+    kept = array("q", bytes(8 * len(sizes)))
     due: list[tuple[int, int]] = []
-    when = array("q", bytes(8 * len(log.sizes)))
-    used = hits = 0
-    for place, number in enumerate(log.numbers):
-        size = log.sizes[number]
-        if log.counted[place]:
-            hits += kept[number]
+    when = array("q", bytes(8 * len(sizes)))
+    found = array("q", bytes(8 * len(numbers)))
+    used = 0
+    for place, number in enumerate(numbers):
+        size = sizes[number]
+        found[place] = kept[number]
         used -= kept[number]
         kept[number] = 0
         if next_use[place] == _NEVER:
@@ -188,10 +187,10 @@ def _belady_hit_bytes(log: AccessLog, capacity_bytes: int) -> int:
             taken = min(kept[victim], used - capacity_bytes)
             kept[victim] -= taken
             used -= taken
-    return hits
+    return found
 
 
-def _next_uses(numbers: "array[int]", objects: int) -> "array[int]":
+def next_uses(numbers: Sequence[int], objects: int) -> "array[int]":
     """For each access the place of the object's next one."""
     following = array("q", [_NEVER]) * len(numbers)
     last = array("q", [_NEVER]) * objects

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from kvspill.cli.main import main
 from kvspill.config import Config
@@ -263,3 +264,20 @@ def test_a_packed_file_that_breaks_off_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "t.json.gz" in error
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_a_file_packed_with_zstd_is_read_as_it_is(tmp_path: Path, frames: int) -> None:
+    packed = b"".join(zstandard.compress(MOONCAKE_ROW * 1000) for _ in range(frames))
+    path = write(tmp_path, "t.jsonl.zst", packed)
+    assert sum(1 for _ in trace_files.lines(path, "--trace", RowLog())) == 1000 * frames
+
+
+@pytest.mark.parametrize("cut", ["end", "middle", "garbage"])
+def test_a_broken_zstd_file_is_named(tmp_path: Path, cut: str) -> None:
+    packed = zstandard.compress(b"".join(MOONCAKE_ROW[:-1] + b" " * (n % 97) + b"\n" for n in range(5000)))
+    data = {"end": packed[:-5], "middle": packed[: len(packed) // 2], "garbage": b"no zstd at all" * 9}[cut]
+    path = write(tmp_path, "t.jsonl.zst", data)
+    with pytest.raises(UsageError, match=r"t\.jsonl\.zst:\d+: the compressed file ends or breaks"):
+        for _ in trace_files.lines(path, "--trace", RowLog()):
+            pass

@@ -1,5 +1,6 @@
 """First in, first out."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
@@ -13,7 +14,8 @@ class FifoPolicy:
     """Evicts what came first, however often it is used."""
 
     def __init__(self) -> None:
-        self._order: dict[str, None] = {}
+        # A plain dict is slow to find its first key once many before it are gone.
+        self._order: OrderedDict[str, None] = OrderedDict()
 
     def insert(self, key: str, nbytes: int, parent: str | None = None) -> None:  # noqa: ARG002 - order alone counts
         self._order[key] = None
@@ -25,7 +27,7 @@ class FifoPolicy:
         del self._order[key]
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
-        return next((key for key in self._order if evictable(key)), None)
+        return next(filter(evictable, self._order), None)
 
     def __len__(self) -> int:
         return len(self._order)

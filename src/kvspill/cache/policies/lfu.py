@@ -29,11 +29,8 @@ class LfuPolicy:
         self._take_out(key)
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
-        for uses in sorted(self._by_uses):
-            for key in self._by_uses[uses]:
-                if evictable(key):
-                    return key
-        return None
+        found = (next(filter(evictable, self._by_uses[uses]), None) for uses in sorted(self._by_uses))
+        return next((key for key in found if key is not None), None)
 
     def __len__(self) -> int:
         return len(self._uses)

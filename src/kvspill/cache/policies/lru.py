@@ -26,7 +26,7 @@ class LruPolicy:
         del self._order[key]
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
-        return next((key for key in self._order if evictable(key)), None)
+        return next(filter(evictable, self._order), None)
 
     def __len__(self) -> int:
         return len(self._order)

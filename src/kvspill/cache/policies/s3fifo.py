@@ -55,28 +55,19 @@ class S3FifoPolicy:
         return len(self._uses)
 
     def _small_victim(self, evictable: Callable[[str], bool]) -> str | None:
-        for key in list(self._small):
-            if not evictable(key):
-                continue
-            if self._uses[key] == 0:
-                return key
+        while (key := next(filter(evictable, self._small), None)) is not None and self._uses[key]:
             nbytes = self._small.pop(key)
             self._small_bytes -= nbytes
             self._main[key] = nbytes
             self._uses[key] = 0
-        return None
+        return key
 
     def _main_victim(self, evictable: Callable[[str], bool]) -> str | None:
-        """One lap at most per remaining use: a used entry goes back to the end with one use less."""
-        for _lap in range(_USES_MAX + 1):
-            for key in list(self._main):
-                if not evictable(key):
-                    continue
-                if self._uses[key] == 0:
-                    return key
-                self._uses[key] -= 1
-                self._main.move_to_end(key)
-        return None
+        """A used entry goes back to the end with one use less."""
+        while (key := next(filter(evictable, self._main), None)) is not None and self._uses[key]:
+            self._uses[key] -= 1
+            self._main.move_to_end(key)
+        return key
 
 
 def make(context: PolicyContext) -> EvictionPolicy:

@@ -179,6 +179,20 @@ def mooncake(rng: random.Random) -> str:
     )
 
 
+def kvcache(rng: random.Random) -> str:
+    return _chained(
+        rng,
+        64,
+        lambda _number, at, total, generated, blocks, _parent: {
+            "timestamp": round(at * 1000),
+            "block_size": 64,
+            "input_length": total,
+            "output_length": generated,
+            "hash_ids": blocks,
+        },
+    )
+
+
 def bailian(rng: random.Random) -> str:
     return _chained(
         rng,
@@ -250,6 +264,7 @@ def main() -> None:
         "burstgpt.csv": burstgpt,
         "mooncake.jsonl": mooncake,
         "bailian.jsonl": bailian,
+        "kvcache.jsonl": kvcache,
     }
     for name, make in makers.items():
         (here / name).write_text(make(random.Random(f"{SEED} {name}")))

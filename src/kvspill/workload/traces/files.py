@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 import math
 import zlib
@@ -24,6 +25,11 @@ from kvspill.inputs import (
 )
 
 T = TypeVar("T")
+
+
+class BrokenFrameError(EOFError):
+    """A zstd file whose bytes are cut off or altered."""
+
 
 BROKEN_PACKING = (EOFError, zlib.error)
 """What reading a packed file raises where its bytes are cut off or altered."""
@@ -91,13 +97,63 @@ class Idle:
 
 @contextmanager
 def open_bytes(path: Path, flag: str) -> Iterator[IO[bytes]]:
-    """The file's bytes, unpacked where its name ends in .gz."""
+    """The file's bytes, unpacked where its name ends in .gz or .zst."""
     try:
         file = open_input(path, streams=True)
     except OSError as error:
         unreadable(path, flag, error)
     with file:
-        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
+        if path.suffix == ".zst":
+            yield io.BufferedReader(_Frames(file, path, flag))
+        else:
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
+
+
+class _Frames(io.RawIOBase):
+    """Unpacks a zstd file, and says where it ends or breaks in the middle."""
+
+    def __init__(self, file: IO[bytes], path: Path, flag: str):
+        try:
+            import zstandard
+        except ImportError:
+            raise UsageError(
+                f"{flag} {path}: needs zstandard, not installed here; `pip install 'kvspill[zstd]'`, "
+                "or unpack the file"
+            ) from None
+        self._file = file
+        self._error = zstandard.ZstdError
+        self._new = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX).decompressobj
+        self._frame = self._new()
+        self._begun = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            packed = self._frame.unused_data or self._file.read(_PACKED_BYTES)
+            if not packed:
+                if self._begun and not self._frame.eof:
+                    raise BrokenFrameError("the file ends within a frame")
+                return 0
+            if self._frame.eof:
+                # One file may be made of several frames.
+                self._frame = self._new()
+            self._begun = True
+            try:
+                self._ready = self._frame.decompress(packed)
+            except self._error as error:
+                raise BrokenFrameError(str(error)) from error
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+
+_PACKED_BYTES = 1 << 16
+_ZSTD_WINDOW_MAX = 1 << 27
+"""More memory for unpacking than the format's own tools take without being asked is refused."""
 
 
 def unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
@@ -285,7 +341,7 @@ def content_ids_of(record: Mapping[str, Any], field: str = "hash_ids") -> tuple[
 
     The KV of a block depends on all before it, so equal content in a later place has its own.
     """
-    ids = [str(item) for item in _listed_ids(record, field)]
+    ids = [str(item) for item in id_items_of(record, field)]
     if len(set(ids)) == len(ids):
         return tuple(ids)
     counts: dict[str, int] = {}
@@ -301,12 +357,13 @@ def content_ids_of(record: Mapping[str, Any], field: str = "hash_ids") -> tuple[
 
 def id_list_of(record: Mapping[str, Any], name: str = "hash_ids") -> list[int | str]:
     """The listed block ids as they stand, each standing for all before it; none where none is listed."""
-    ids = _listed_ids(record, name)
+    ids = id_items_of(record, name)
     _check_distinct(ids, name)
     return ids
 
 
-def _listed_ids(record: Mapping[str, Any], name: str) -> list[int | str]:
+def id_items_of(record: Mapping[str, Any], name: str = "hash_ids") -> list[int | str]:
+    """The listed ids as they stand; none where none is listed."""
     ids = record.get(name)
     if ids is None:
         return []

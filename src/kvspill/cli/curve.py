@@ -1,0 +1,137 @@
+"""`kvspill curve`: hit rate against capacity for a trace or a synthetic load, without a run."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.config import Config
+from kvspill.config.config import gib_to_bytes
+from kvspill.errors import KvspillError, UsageError
+from kvspill.outputs import check_place, refuse_clashes, write_whole
+
+SUMMARY = (
+    "Says what caches of every size would find of a load: LRU at all capacities from one pass, other "
+    "eviction policies and perfect foresight at some. Contexts are cut into blocks as with --io-model "
+    "prefix. Nothing is run; flags of tiers and devices have no effect here."
+)
+EXAMPLES = """\
+examples:
+  the curve of a trace, as a table:
+    kvspill curve --trace mooncake:conversation_trace.jsonl --model llama3.1-70b-instruct
+  at capacities of your own, to a file and as a page with a picture:
+    kvspill curve --trace mooncake:sample --capacities-gib 1,10,100 --output curve.json --page curve.html
+  synthetic users:
+    kvspill curve --num-users 200 --duration 600 --block-tokens 256
+"""
+DEFAULTS = {"io_model": "prefix"}
+POLICIES = "fifo,lfu,s3-fifo,optimum"
+
+
+def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
+    """Parse, collect, compute and print; returns the exit code."""
+    asked = asks_for_help(argv)
+    full = asked == "--help-all"
+    parser = config_parser(prog, SUMMARY, EXAMPLES, full=full, defaults=DEFAULTS)
+    own = _own_parser(prog)
+    if asked is not None:
+        print(own.format_help() + "\n" + parser.format_help(), end="")
+        return 0
+    from kvspill.curve.view import text_of
+
+    options, rest = own.parse_known_args(list(argv))
+    config = parse_config(parser, rest, defaults=DEFAULTS)
+    outputs = {f"--output {config.output}": config.output, f"--page {options.page}": options.page}
+    refuse_clashes(outputs, config.input_files)
+    for flag, path in outputs.items():
+        if path is not None:
+            check_place(path, flag)
+    curve = _curve(config, options)
+    text = text_of(curve)
+    if not config.quiet:
+        print(text, end="")
+    if config.output is not None:
+        _write(config.output, json.dumps(curve, indent=1) + "\n", "--output")
+    if options.page is not None:
+        from kvspill.report.html.curves import page_of
+
+        _write(options.page, page_of(curve, text), "--page")
+    return 0
+
+
+def _own_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, usage=f"{prog} [FLAGS]", add_help=False, allow_abbrev=False)
+    section = parser.add_argument_group("Curve: what is computed")
+    section.add_argument(
+        "--capacities-gib", metavar="GIB,…", help="capacities at which policies are replayed [12 up to all]"
+    )
+    section.add_argument(
+        "--policies", metavar="NAME,…", default=POLICIES, help=f"eviction policies beside LRU [{POLICIES}]"
+    )
+    section.add_argument(
+        "--warmup-share", metavar="SHARE", default="0.5", help="part of the requests not measured [0.5]"
+    )
+    section.add_argument(
+        "--sample", metavar="SHARE", default="1", help="part of the blocks that is looked at [1]"
+    )
+    section.add_argument("--dram-gib", metavar="GIB,…", help="DRAM sizes of the map of two tiers [7]")
+    section.add_argument("--page", metavar="FILE", help="write a page with the picture (HTML)")
+    return parser
+
+
+def _curve(config: Config, options: argparse.Namespace) -> dict[str, Any]:
+    from kvspill.curve.accesses import collect
+    from kvspill.curve.curve import Asked, draw
+    from kvspill.curve.replay import replayable
+
+    policies = tuple(dict.fromkeys(word.strip() for word in options.policies.split(",") if word.strip()))
+    replayable(policies)
+    asked = Asked(
+        policies=tuple(name for name in policies if name != "lru"),
+        capacities=_gib_list(options.capacities_gib, "--capacities-gib"),
+        warmup_share=_share(options.warmup_share, "--warmup-share", 0.0, 0.99),
+        sample=_share(options.sample, "--sample", 1e-6, 1.0),
+        dram=_gib_list(options.dram_gib, "--dram-gib"),
+        recompute_us_per_token=config.recompute_us_per_token,
+    )
+    named = config.recording
+    return {
+        "kvspill_curve": 1,
+        "load": f"{named[0]}:{named[1]}" if named else f"{config.num_users} synthetic users",
+        "model": config.model,
+        "block_tokens": config.block_tokens,
+        "recompute_us_per_token": config.recompute_us_per_token,
+        "seed": config.seed,
+        **draw(collect(config), asked),
+    }
+
+
+def _gib_list(text: str | None, flag: str) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    try:
+        values = [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        values = []
+    if not values or not all(0 < value <= 1e9 for value in values) or len(values) > 1000:
+        raise UsageError(f"{flag} {text[:60]}: not a list of sizes in GiB; write it like 10,100,1000")
+    return tuple(sorted({gib_to_bytes(value) for value in values}))
+
+
+def _share(text: str, flag: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not low <= value <= high:
+        raise UsageError(f"{flag} {text[:60]}: not a share; give {low:g} to {high:g}")
+    return value
+
+
+def _write(path: str, text: str, flag: str) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise KvspillError(f"{flag} {path}: cannot be written ({reason}); name another file") from error

@@ -1,0 +1,112 @@
+"""A curve as text: rates by capacity and policy, where it bends, what more is worth, two tiers as a map."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvspill.config.checks import size_text
+
+_ROWS = 12
+
+
+def text_of(curve: Mapping[str, Any]) -> str:
+    """What is printed."""
+    parts = [_head(curve), _table(curve), _findings(curve), _tiers(curve)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(curve: Mapping[str, Any]) -> str:
+    ceiling = curve["ceiling"]
+    lines = [
+        f"{curve['load']}: {curve['requests']:,} requests, {curve['block_accesses']:,} blocks asked for, "
+        f"{curve['blocks']:,} different ones of {curve['model']}, "
+        f"{size_text(curve['footprint_bytes'])} in all.",
+        f"Measured: the last {curve['measured_requests']:,} requests; those before them warm the cache up "
+        f"(--warmup-share {curve['warmup_share']:g}).",
+        f"An unlimited cache finds {ceiling['tokens']:.1%} of the tokens, {ceiling['bytes']:.1%} of the "
+        f"blocks' bytes, and something for {ceiling['requests']:.1%} of the requests.",
+    ]
+    sampling = curve["sampling"]
+    if sampling is not None:
+        lines.append(
+            f"SAMPLED: LRU on {sampling['lru_share']:.1%} of the blocks, the others on "
+            f"{sampling['policies_share']:.1%}; error about {sampling['token_hit_rate_error']:.2%} of the "
+            f"tokens ({sampling['error_is']})."
+        )
+    return "\n".join(lines)
+
+
+def _table(curve: Mapping[str, Any]) -> str:
+    """Token hit rates at the capacities at which policies were replayed, or some of LRU's."""
+    policies = curve["policies"]
+    lru = {point["capacity_bytes"]: point for point in curve["lru"]}
+    wanted = [point["capacity_bytes"] for point in next(iter(policies.values()), [])]
+    wanted = wanted or list(lru)[:: max(1, len(lru) // _ROWS)]
+    worth = {row["capacity_bytes"]: row["prefill_seconds_saved"] for row in curve["next_tib"]}
+    rows = [
+        [
+            "CAPACITY",
+            *(f"LRU {what}" for what in ("requests", "bytes", "tokens")),
+            *policies,
+            "NEXT TiB SAVES",
+        ]
+    ]
+    for place, nbytes in enumerate(wanted):
+        point = lru[nbytes]
+        rows.append(
+            [
+                size_text(nbytes),
+                *(f"{point[what]:.1%}" for what in ("requests", "bytes", "tokens")),
+                *(f"{points[place]['tokens']:.1%}" for points in policies.values()),
+                f"{worth[nbytes]:,.0f} s" if nbytes in worth else "",
+            ]
+        )
+    return "Token hit rate by capacity (LRU also by requests and bytes):\n" + _aligned(rows)
+
+
+def _findings(curve: Mapping[str, Any]) -> str:
+    lines = []
+    bend = curve["bend"]
+    if bend is not None:
+        lines.append(
+            f"The curve bends at {size_text(bend['capacity_bytes'])}, where LRU finds {bend['tokens']:.1%} "
+            "of the tokens."
+        )
+    enough = [
+        f"{share} at {size_text(nbytes)}"
+        for share, nbytes in curve["capacity_for_share_of_ceiling"].items()
+        if nbytes is not None
+    ]
+    if enough:
+        lines.append(f"Of what can be found at all, LRU finds {', '.join(enough)}.")
+    first = curve["next_tib"][0]["prefill_seconds_saved"]
+    lines.append(
+        f"The first TiB saves {first:,.0f} s of prefill over the measured requests (modelled: "
+        f"{curve['recompute_us_per_token']:g} us per token, --recompute-us-per-token)."
+    )
+    return "\n".join(lines)
+
+
+def _tiers(curve: Mapping[str, Any]) -> str:
+    tiers = curve["two_tiers"]
+    storage = tiers["storage_bytes"]
+    some = list(range(0, len(storage), max(1, len(storage) // 6)))
+    rows = [["DRAM \\ STORAGE", "none", *(size_text(storage[at]) for at in some)]]
+    for nbytes, top, below in zip(
+        tiers["dram_bytes"], tiers["found_in_dram"], tiers["found_in_storage"], strict=True
+    ):
+        rows.append([size_text(nbytes), f"{top:.1%}", *(f"+{below[at]:.1%}" for at in some)])
+    return (
+        "Two tiers: tokens found in DRAM, and what storage adds (LRU over both, the coldest sink):\n"
+        + _aligned(rows)
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            f"{cell:>{width}}" if column else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

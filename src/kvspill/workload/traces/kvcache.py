@@ -1,0 +1,62 @@
+"""Traces of KVCache.AI's hit-rate simulator: JSON lines that name their block size; times are optional."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kvspill.workload.traces.files import RowError, RowLog, id_items_of, json_rows, time_ns_of, tokens_of
+from kvspill.workload.traces.format import SAMPLES, row_format
+from kvspill.workload.traces.replay import Row
+
+_NS_PER_MS = 1_000_000
+_BLOCK_TOKENS_MAX = 1_000_000
+
+
+def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
+    """The rows of the file in its own order; without times, each comes with the one before it."""
+    block_tokens = 0
+
+    def row(record: Mapping[str, Any]) -> Row | None:
+        nonlocal block_tokens
+        size = tokens_of(record, "block_size")
+        if not 1 <= size <= _BLOCK_TOKENS_MAX:
+            raise RowError(f"block_size {size} is not within 1 to {_BLOCK_TOKENS_MAX:,}")
+        if block_tokens not in (0, size):
+            raise RowError(f"block_size {size} differs from the {block_tokens} of the rows before")
+        block_tokens = size
+        return _row(record, size)
+
+    return json_rows(path, flag, log, row)
+
+
+def _row(record: Mapping[str, Any], block_tokens: int) -> Row | None:
+    context_tokens = tokens_of(record, "input_length")
+    timed = record.get("timestamp") is not None
+    row = Row(
+        at_ns=time_ns_of(record, "timestamp", _NS_PER_MS) if timed else 0,
+        context_tokens=context_tokens,
+        generate_tokens=tokens_of(record, "output_length") if "output_length" in record else 0,
+        blocks=_chained(id_items_of(record)),
+        block_tokens=block_tokens,
+    )
+    return row if context_tokens else None
+
+
+def _chained(ids: list[int | str]) -> tuple[str, ...]:
+    """Keys of blocks: an id names a block only behind all ids before it."""
+    keys = []
+    before = b""
+    for item in ids:
+        before = hashlib.blake2b(before + str(item).encode(), digest_size=12).digest()
+        keys.append(before.hex())
+    return tuple(keys)
+
+
+PLUGIN = row_format(
+    "kvcache",
+    "KVCache.AI's hit-rate simulator: JSON lines with block_size, hash_ids and input_length",
+    rows,
+    sample=SAMPLES / "kvcache.jsonl",
+    lists_blocks=True,
+)

@@ -1,0 +1,61 @@
+"""`kvspill curve`: table, JSON and page of a trace; errors in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+
+FLAGS = ["curve", "--trace", "mooncake:sample"]
+
+
+def test_the_table_names_every_policy_and_the_file_has_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, page = tmp_path / "curve.json", tmp_path / "curve.html"
+    flags = ["--capacities-gib", "1,10", "--output", str(out), "--page", str(page)]
+    assert main([*FLAGS, *flags]) == 0
+    text = capsys.readouterr().out
+    curve = json.loads(out.read_text())
+    assert list(curve["policies"]) == ["fifo", "lfu", "s3-fifo", "optimum"]
+    assert [point["capacity_bytes"] for point in curve["policies"]["fifo"]] == [1 << 30, 10 << 30]
+    for words in ("60 requests", "The curve bends at", "NEXT TiB SAVES", "Two tiers"):
+        assert words in text
+    drawn = page.read_text()
+    assert drawn.count("<svg") == 2
+    assert "<script" not in drawn
+
+
+def test_synthetic_users_have_a_curve_too(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--num-users", "10", "--duration", "30", "--block-tokens", "64", "--policies", "fifo"]
+    assert main(["curve", *flags, "--warmup-share", "0"]) == 0
+    assert "10 synthetic users" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--policies", "clock"], "--policies clock: unknown; choose from"),
+        (["--capacities-gib", "ten"], "--capacities-gib ten: not a list of sizes in GiB"),
+        (["--dram-gib", "-1"], "--dram-gib -1: not a list of sizes in GiB"),
+        (["--warmup-share", "1"], "--warmup-share 1: not a share; give 0 to 0.99"),
+        (["--sample", "0"], "--sample 0: not a share"),
+        (["--page", "/proc/x.html"], "--page /proc/x.html"),
+        (["--capacity-gib", "1"], "--capacity-gib: unknown flag"),
+        (["--block-tokens", "1000000", "--trace", "azure:sample"], "curve: no request has a whole block"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*FLAGS, *flags]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_help_names_the_flags_of_the_curve_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["curve", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.index("--capacities-gib") < text.index("--num-users")

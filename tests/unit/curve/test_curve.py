@@ -1,0 +1,183 @@
+"""The curve against caches that are simulated block by block, and against itself."""
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvspill.config import Config
+from kvspill.curve.accesses import Accesses, collect
+from kvspill.curve.curve import Asked, LruCurve, draw, grid
+from kvspill.curve.replay import OPTIMUM, Replayer, Window
+from kvspill.curve.view import text_of
+
+UNIT = 1000
+ASKED = Asked(
+    policies=("fifo", "lfu", "s3-fifo", OPTIMUM),
+    capacities=(),
+    warmup_share=0.5,
+    sample=1.0,
+    dram=(),
+    recompute_us_per_token=100.0,
+)
+
+
+@pytest.fixture(scope="module")
+def sample() -> Accesses:
+    return collect(Config(trace="mooncake:sample", io_model="prefix"))
+
+
+@pytest.fixture(scope="module")
+def users() -> Accesses:
+    return collect(Config(num_users=10, duration=30, io_model="prefix", block_tokens=256))
+
+
+def made(requests: list[list[int]]) -> Accesses:
+    """Accesses of chains: a block is a number and all before it."""
+    seen: dict[tuple[int, ...], int] = {}
+    numbers = [
+        seen.setdefault(tuple(request[: at + 1]), len(seen))
+        for request in requests
+        for at in range(len(request))
+    ]
+    each = np.array([len(request) for request in requests], np.int64)
+    return Accesses(
+        numbers=np.array(numbers, np.int32),
+        ends=np.cumsum(each),
+        tokens=np.full(len(numbers), 10),
+        context_tokens=each * 10,
+        sizes=np.full(len(seen), UNIT),
+        hashes=np.arange(len(seen), dtype=np.uint64),
+        seconds=1.0,
+    )
+
+
+def lru_by_hand(accesses: Accesses, first_request: int, capacity: int) -> int:
+    """Tokens found by a list of at most so many blocks, one request after the other."""
+    kept: OrderedDict[int, None] = OrderedDict()
+    start = tokens = 0
+    for number, end in enumerate(accesses.ends.tolist()):
+        chain = accesses.numbers[start:end].tolist()
+        for place, block in zip(range(start, end), chain, strict=True):
+            if block not in kept:
+                break
+            tokens += int(accesses.tokens[place]) if number >= first_request else 0
+        for block in reversed(chain):
+            kept[block] = None
+            kept.move_to_end(block)
+        while len(kept) > capacity:
+            kept.popitem(last=False)
+        start = end
+    return tokens
+
+
+@pytest.mark.parametrize("load", ["sample", "users"])
+def test_the_lru_curve_equals_brute_force_at_fifty_capacities(
+    load: str, request: pytest.FixtureRequest
+) -> None:
+    accesses: Accesses = request.getfixturevalue(load)
+    window = Window(accesses, accesses.requests // 2)
+    curve, unit = LruCurve(window), int(accesses.sizes[0])
+    for capacity in np.linspace(1, len(accesses.sizes) + 5, 50).astype(int).tolist():
+        assert curve.tokens_found(capacity * unit) == lru_by_hand(accesses, window.first_request, capacity)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=25),
+    st.integers(1, 12),
+)
+def test_no_policy_finds_more_than_foresight_and_lru_finds_what_a_list_does(
+    requests: list[list[int]], capacity: int
+) -> None:
+    accesses = made(requests)
+    window = Window(accesses, 0)
+    assert LruCurve(window).tokens_found(capacity * UNIT) == lru_by_hand(accesses, 0, capacity)
+    replayer = Replayer(window)
+    best = replayer.rates((OPTIMUM, capacity * UNIT)).tokens
+    longest = max(len(request) for request in requests)
+    for policy in ("fifo", "lfu", "s3-fifo", "lru"):
+        if capacity >= longest:
+            assert replayer.rates((policy, capacity * UNIT)).tokens <= best + 1e-9
+
+
+def test_with_room_for_everything_all_policies_find_the_same(sample: Accesses) -> None:
+    curve = draw(sample, ASKED)
+    ends = [curve["lru"][-1], *(points[-1] for points in curve["policies"].values())]
+    assert {(point["requests"], point["tokens"], point["bytes"]) for point in ends} == {
+        tuple(curve["ceiling"][what] for what in ("requests", "tokens", "bytes"))
+    }
+
+
+def test_more_capacity_finds_no_less_with_lru_and_with_foresight(users: Accesses) -> None:
+    curve = draw(users, ASKED)
+    for points in (curve["lru"], curve["policies"][OPTIMUM]):
+        rates = [point["tokens"] for point in points]
+        assert rates == sorted(rates)
+
+
+def test_the_warm_up_is_replayed_and_not_measured() -> None:
+    accesses = made([[1], [2], [1], [2]])
+    for first, rate in ((0, 0.5), (2, 1.0)):
+        assert LruCurve(Window(accesses, first)).rates(2 * UNIT).tokens == rate
+        assert Replayer(Window(accesses, first)).rates(("fifo", 2 * UNIT)).tokens == rate
+
+
+def test_a_block_behind_a_lost_beginning_is_not_found() -> None:
+    """FIFO loses the first block of the chain; the second is of no use without it."""
+    accesses = made([[1, 2], [3], [1, 2]])
+    assert Replayer(Window(accesses, 2)).rates(("fifo", 2 * UNIT)).tokens == 0
+
+
+def test_the_last_block_that_a_trace_lists_counts_its_own_tokens(sample: Accesses) -> None:
+    first = int(sample.ends[0])
+    assert int(sample.tokens[:first].sum()) == int(sample.context_tokens[0])
+    assert (sample.tokens[: first - 1] == 512).all()
+
+
+def test_the_next_tebibyte_is_worth_the_tokens_that_it_finds_more() -> None:
+    accesses = made([[1], [2], [1], [2]])
+    worth = draw(accesses, replace(ASKED, warmup_share=0.0, policies=()))["next_tib"]
+    assert worth[0] == {"capacity_bytes": 0, "prefill_seconds_saved": pytest.approx(20 * 100e-6)}
+    assert worth[-1]["prefill_seconds_saved"] == 0
+
+
+def test_two_tiers_find_together_what_one_of_their_size_finds(users: Accesses) -> None:
+    tiers = draw(users, replace(ASKED, policies=()))["two_tiers"]
+    curve = LruCurve(Window(users, users.requests // 2))
+    for dram, top, row in zip(
+        tiers["dram_bytes"], tiers["found_in_dram"], tiers["found_in_storage"], strict=True
+    ):
+        for storage, more in zip(tiers["storage_bytes"], row, strict=True):
+            assert top + more == pytest.approx(curve.rates(dram + storage).tokens)
+
+
+def test_a_sample_states_its_error_and_keeps_to_it(users: Accesses) -> None:
+    exact = draw(users, replace(ASKED, policies=()))
+    sampled = draw(users, replace(ASKED, policies=(), sample=0.2, capacities=tuple(grid(10**11, 6, 4))))
+    assert sampled["sampling"]["lru_share"] == 0.2
+    assert 0 < sampled["sampling"]["token_hit_rate_error"] < 0.1
+    apart = abs(sampled["ceiling"]["tokens"] - exact["ceiling"]["tokens"])
+    assert apart < 0.05
+    assert "SAMPLED: LRU on 20.0% of the blocks" in text_of({**HEAD, **sampled})
+
+
+def test_many_blocks_are_replayed_on_a_sample_whose_error_lru_tells(
+    users: Accesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvspill.curve.curve.OBJECTS_MAX", len(users.sizes) // 4)
+    curve = draw(users, replace(ASKED, policies=("fifo",)))
+    assert curve["sampling"]["lru_share"] == 1
+    assert curve["sampling"]["policies_share"] == pytest.approx(0.25, rel=0.01)
+    assert "LRU on all blocks" in curve["sampling"]["error_is"]
+
+
+HEAD: dict[str, Any] = {
+    "load": "mooncake:sample",
+    "model": "llama3.1-8b",
+    "recompute_us_per_token": 100.0,
+}
