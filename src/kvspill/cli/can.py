@@ -10,11 +10,11 @@ from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_conf
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 
-SUMMARY = (
-    "Answers whether so many users can be served within a latency target: exit status 0 yes, 3 no, 1 where "
-    "there was no verdict. Users wait for their answers and have a server each; storage, queue and memory "
-    "are what is judged, not generation."
-)
+SUMMARY = """\
+Answers whether so many users can be served within a latency target: exit status
+0 yes, 3 no, 1 without a verdict. Users wait for their answers and have a server
+each; what queue and storage add is judged, not generation. It takes --duration
+(5 minutes; 10 for fewer than 10 users) at most, and less where the answer is clear."""
 EXAMPLES = """\
 examples:
   is this drive good enough for 100 users of a 70B model?
@@ -24,7 +24,10 @@ examples:
   before buying one:
     kvspill can --model llama3.1-8b --users 40 --simulate --device-profile nvme-gen5
 """
-DEFAULTS = {"duration": 300.0, "cpu_mem_gb": 0.0}
+DEFAULTS = {"cpu_mem_gb": 0.0}
+SECONDS, SECONDS_OF_FEW = 300.0, 600.0
+FEW_USERS = 10
+"""Fewer users take longer to complete the requests that a verdict needs."""
 SHOWN = (
     *("num_users", "model", "tensor_parallel", "cache_dir", "cpu_mem_gb", "gpu_mem_gb"),
     *("storage_capacity_gb", "slo_target_ms", "slo_latency", "slo_percentile", "slo_classes"),
@@ -53,12 +56,15 @@ def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
     config = parse_config(parser, [word for word in argv if word not in switches], defaults=DEFAULTS)
     if "num_users" not in config.model_fields_set:
         raise UsageError("--users: missing; say how many users, as in --users 100")
+    if "duration" not in config.model_fields_set:
+        config = config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
     return _answer(config, simulated="--simulate" in argv, as_json="--json" in argv)
 
 
 def _parser(prog: str, full: bool) -> Parser:
     fixed = [name for name in FIXED if name in Config.model_fields]
-    parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, full, DEFAULTS, shown=SHOWN)
+    defaults = {**DEFAULTS, "duration": SECONDS}
+    parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, full, defaults, shown=SHOWN)
     add = parser.add_argument_group("the question").add_argument
     add("--simulate", action="store_true", default=argparse.SUPPRESS, help="on --device-profile, not a drive")
     add("--json", action="store_true", default=argparse.SUPPRESS, help="print the answer as JSON")

@@ -77,9 +77,8 @@ def _limit(reply: Reply) -> str:
     kind = "simulated" if reply.result.simulated else "measured"
     what = "This memory" if in_memory(reply.result) else "This storage"
     if found.passed is not None:
-        text = (
-            f"{what} holds about {counted(found.passed, 'user')} ({kind}; {found.failed:,} do not keep it)."
-        )
+        beyond = "" if found.failed is None else f"; {found.failed:,} do not keep the target"
+        text = f"{what} holds about {counted(found.passed, 'user')} ({kind}{beyond})."
     elif found.about == 0:
         text = f"{what} does not hold a single user ({kind})."
     else:

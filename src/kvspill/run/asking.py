@@ -11,6 +11,7 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.records import GIB, Tier
 from kvspill.result.answer import Status
+from kvspill.result.bottleneck import Binds, bottleneck
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.progress import Progress
@@ -105,7 +106,8 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     bracket = read_bracket(result.autoscaling_stats)
     status = judge(result, bracket, users)
     at_twice = None
-    if status is Status.NO and profile is not None and modelled and _agrees(bracket, modelled):
+    may_model = status is Status.NO and _device_binds(result)
+    if may_model and profile is not None and modelled and _agrees(bracket, modelled):
         faster = _limit(alike, at_speed(profile, TWICE), HEADROOM * modelled, round(TWICE * modelled))
         at_twice = _scaled(faster, modelled, bracket.about)
     return Reply(status, users, config, result, bracket, probe, modelled, at_twice)
@@ -120,11 +122,16 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     bracket = read_bracket(result.autoscaling_stats)
     status, limit = judge(result, bracket, users), bracket.about
     at_twice = None
-    if status is Status.NO:
+    if status is Status.NO and _device_binds(result):
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, limit or 1)
         at_twice = _limit(config, at_speed(profile, TWICE), HEADROOM * known, round(TWICE * known))
     return Reply(status, users, config, result, bracket, None, limit, at_twice)
+
+
+def _device_binds(result: Result) -> bool:
+    """Whether a faster device would be felt at all."""
+    return bottleneck(result).binds in (Binds.DEVICE, Binds.DEPTH)
 
 
 def _virtual_seconds(config: Config) -> float:
