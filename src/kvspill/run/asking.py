@@ -25,6 +25,8 @@ FIRST_USERS = 8
 """Where a simulated search begins: few users are simulated fast."""
 ABOVE = 1.5
 """A level this many times the modelled limit should fail clearly, and sooner than one far above it."""
+LEAST_FIRST = 20
+"""Fewer users complete too few requests to fail clearly in a short time."""
 TWICE = 2.0
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
@@ -142,7 +144,7 @@ def _start(users: int, modelled: int | None) -> int:
     """Where the search on the device begins: the users asked for, or what should fail clearly."""
     if modelled is None or modelled * 2 >= users:
         return users
-    return min(users, max(modelled + 2, math.ceil(ABOVE * modelled)))
+    return min(users, max(LEAST_FIRST, math.ceil(ABOVE * modelled)))
 
 
 def _agrees(bracket: Bracket, modelled: int) -> bool:

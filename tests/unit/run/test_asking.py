@@ -60,7 +60,8 @@ def test_a_run_that_did_not_get_to_its_end_answers_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "modelled", "start"), [(100, None, 100), (100, 60, 100), (100, 10, 15), (100, 0, 2), (1, 0, 1)]
+    ("users", "modelled", "start"),
+    [(100, None, 100), (100, 60, 100), (100, 30, 45), (100, 10, 20), (100, 0, 20), (1, 0, 1)],
 )
 def test_the_search_begins_where_it_soon_knows(users: int, modelled: int | None, start: int) -> None:
     assert _start(users, modelled) == start
