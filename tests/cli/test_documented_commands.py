@@ -1,0 +1,41 @@
+"""The commands of README, first run and questions: each parses, and none overloads by itself."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.can import _parser as can_parser
+from kvspill.cli.options import config_parser, parse_config
+from kvspill.config import Config
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/first-run.md", "docs/questions.md")
+COMMAND = re.compile(r"kvspill (run|simulate|can) [^`#\n]*--[^`#\n]*")
+
+
+def commands() -> list[str]:
+    found = [
+        match.group(0).strip()
+        for page in PAGES
+        for match in COMMAND.finditer((ROOT / page).read_text("utf-8"))
+    ]
+    return [command for command in dict.fromkeys(found) if "--help" not in command and "…" not in command]
+
+
+def parsed(command: str) -> Config:
+    _, name, *words = shlex.split(command)
+    parser = config_parser(name, "", "") if name != "can" else can_parser(name, full=False)
+    return parse_config(parser, [word for word in words if word not in ("--simulate", "--json")], {})
+
+
+def test_the_pages_have_commands() -> None:
+    assert len(commands()) >= 15
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_documented_command_parses_and_lets_users_wait_for_their_answers(command: str) -> None:
+    config = parsed(command)
+    searched = config.enable_autoscaling or command.startswith("kvspill can")
+    assert config.arrival == "closed" or searched or config.trace is not None
