@@ -4,7 +4,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,15 @@ from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.run.trial import Plan
-from kvspill.storage.profiles import DEFAULT_PRESET, PRESETS, DeviceModel, Profile, load_profile
+from kvspill.storage.profiles import (
+    DEFAULT_PRESET,
+    PRESETS,
+    DeviceModel,
+    Profile,
+    load_profile,
+    profile_document,
+    scaled,
+)
 
 SIMULATED_TIMES = 12
 """A simulated search may take so many times --duration: virtual time costs little."""
@@ -110,7 +118,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     at_twice = None
     may_model = status is Status.NO and _device_binds(result)
     if may_model and profile is not None and modelled and _agrees(bracket, modelled):
-        faster = _limit(alike, at_speed(profile, TWICE), HEADROOM * modelled, round(TWICE * modelled))
+        faster = _limit(alike, scaled(profile, TWICE, TWICE), HEADROOM * modelled, round(TWICE * modelled))
         at_twice = _scaled(faster, modelled, bracket.about)
     return Reply(status, users, config, result, bracket, probe, modelled, at_twice)
 
@@ -127,7 +135,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     if status is Status.NO and _device_binds(result):
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, limit or 1)
-        at_twice = _limit(config, at_speed(profile, TWICE), HEADROOM * known, round(TWICE * known))
+        at_twice = _limit(config, scaled(profile, TWICE, TWICE), HEADROOM * known, round(TWICE * known))
     return Reply(status, users, config, result, bracket, None, limit, at_twice)
 
 
@@ -207,19 +215,6 @@ def measured_profile(probe: Bandwidth, config: Config) -> Profile:
     return {**PRESETS[DEFAULT_PRESET], Tier.STORAGE: device}
 
 
-def at_speed(profile: Profile, factor: float) -> Profile:
-    """The same with a storage that many times as fast."""
-    device = profile[Tier.STORAGE]
-    faster = replace(
-        device,
-        read_gib_per_sec=device.read_gib_per_sec * factor,
-        write_gib_per_sec=device.write_gib_per_sec * factor,
-        read_latency_us=device.read_latency_us / factor,
-        write_latency_us=device.write_latency_us / factor,
-    )
-    return {**profile, Tier.STORAGE: faster}
-
-
 @contextmanager
 def _profile_file(profile: Profile) -> Iterator[Path]:
     """The profile where a configuration can name it."""
@@ -227,5 +222,5 @@ def _profile_file(profile: Profile) -> Iterator[Path]:
 
     with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
         path = Path(folder) / "profile.yaml"
-        path.write_text(yaml.safe_dump({tier.value: asdict(model) for tier, model in profile.items()}))
+        path.write_text(yaml.safe_dump(profile_document(profile)))
         yield path
