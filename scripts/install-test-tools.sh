@@ -3,6 +3,7 @@
 set -euo pipefail
 
 packages=()
+command -v mpirun >/dev/null || packages+=(openmpi-bin)
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || packages+=(chromium)
 
 if [ ${#packages[@]} -eq 0 ]; then

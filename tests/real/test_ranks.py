@@ -1,15 +1,17 @@
 """Several ranks under a real MPI launcher: one load, one result (R1-R4)."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from kvspill.measure.histograms import Histogram
 from real.mpi import KVSPILL, MPIRUN, NEEDS_MPI, done, ranks
-from real.rig import left_over
+from real.rig import left_over, start
 
 pytestmark = NEEDS_MPI
 
@@ -77,3 +79,53 @@ def test_what_is_wrong_everywhere_is_said_once(tmp_path: Path) -> None:
     assert finished.code == 2
     assert finished.err.count("kvspill: error") == 1
     assert "--storage-capacity-gb" in finished.err
+
+
+def test_ranks_that_cannot_see_each_others_files_make_one_result_r3(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    # Each rank has a name space of its own, with a disk in memory that no other one has.
+    words = 'mount -t tmpfs -o size=200m none "$0" && exec "$@"'
+    under = (MPIRUN, "-n", "2", "unshare", "--mount", "sh", "-c", words, str(cache))
+    work = ("--max-requests", "40", "--arrival", "open", "--storage-capacity-gb", "0.1")
+    finished = done(start(tmp_path, cache, *work, under=under))
+    assert finished.result["requests_completed"] == 40
+    assert [row["requests_completed"] > 0 for row in finished.result["ranks"]["rows"]] == [True, True]
+    limit_bytes = finished.result["tiers"][-1]["limit_bytes"]
+    assert limit_bytes == 2 * int(0.1 * (1 << 30)), "each has a file system of its own: nothing is divided"
+    assert not any(cache.iterdir())
+
+
+SUITE = """\
+scenarios:
+  - name: fixed
+    title: fixed work
+    config: {model: tiny-1b, num_users: 4, max_requests: 6, trials: 2, generation_mode: none, cpu_mem_gb: 0}
+  - name: search
+    title: search
+    config: {model: tiny-1b, num_users: 2, duration: 8, enable_autoscaling: true, autoscaler_mode: capacity,
+      max_users: 8, generation_mode: none, cpu_mem_gb: 0,
+      personas: {coding: {weight: 0}, document: {weight: 0},
+        chatbot: {context: [16, 48], generate: [20, 60], think: [0.002, 0.004]}}}
+"""
+
+
+def test_a_suite_with_trials_and_a_search_runs_on_all_ranks(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(SUITE)
+    (tmp_path / "cache").mkdir()
+    words = ["suite", "my.yaml", "--cache-dir", "cache", "--output-dir", "out"]
+    words += ["--storage-capacity-gb", "0.5"]
+    found = subprocess.run(
+        [MPIRUN, "-n", "2", *KVSPILL, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    fixed = json.loads((tmp_path / "out" / "01-fixed.json").read_text())
+    assert (fixed["ranks"]["size"], fixed["trials"]["complete"]) == (2, 2)
+    assert len({row["digest"] for row in fixed["trials"]["rows"]}) == 1
+    search = json.loads((tmp_path / "out" / "02-search.json").read_text())
+    assert search["ranks"]["size"] == 2
+    assert search["autoscaling_stats"][-1]["action"] == "stop"
+    assert any(step["users"] > 2 for step in search["autoscaling_stats"][:-1])
+    assert found.stdout.count("WHAT THIS MEANS") == 1

@@ -24,11 +24,11 @@ from kvspill.result.schema import Faults, Result
 from kvspill.result.validation import read_service
 from kvspill.run.checkpoint import checkpoint_path
 from kvspill.run.exporter import exporting
-from kvspill.run.meeting import Company, meet, raise_first
+from kvspill.run.meeting import Company
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import LeaderLost, Ranks, for_rank, join
-from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.ranks import LeaderLost, Ranks, join
+from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.run.trial import Plan
 from kvspill.storage.profiles import load_calibration
@@ -105,20 +105,12 @@ def serve(config: Config, ranks: Ranks) -> None:
 def prepare_together(
     config: Config, ranks: Ranks, *, simulated: bool, error: KvspillError | None = None
 ) -> Plan:
-    """The plan of this rank, once every rank has one: what is wrong on any ends all of them.
+    """The plan of this rank, once every rank has one."""
 
-    error: what went wrong on this rank before.
-    """
-    plan = None
-    company = meet(config, ranks)
-    if error is None:
-        try:
-            plan = prepare(for_rank(config, ranks), simulated=simulated, company=company)
-        except KvspillError as caught:
-            error = caught
-    ranks.agree(error, lambda errors: raise_first(dict(enumerate(errors)), ranks))
-    assert plan is not None, "an error of its own was raised"
-    return plan
+    def make(own: Config, company: Company | None) -> Plan:
+        return prepare(own, simulated=simulated, company=company)
+
+    return plan_together(config, ranks, make, error)
 
 
 def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool) -> int:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
-from kvspill.cli.suite import amount, count, new_folder
+from kvspill.cli.suite import amount, count, new_folder, on_all_ranks
 from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
+    from kvspill.run.ranks import Ranks
     from kvspill.suite.scenario import Scenario
 
 SUMMARY = "Runs a submission: fixed parameters, seed 42, three or more trials, and the closed/open check."
@@ -45,8 +46,12 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     facts = {"kind": SUBMISSION, "option": options.option}
     title = f"KV CACHE SUBMISSION, OPTION {option.name}: {option.title}"
     manifest = new_manifest(title, trials, (), simulated=options.simulate, quick=options.quick, facts=facts)
-    progress = Progress(options.quiet)
-    return run_folder(new_folder(options.output_dir, "mlperf"), manifest, progress, options.debug)
+
+    def lead(ranks: "Ranks") -> int:
+        folder = new_folder(options.output_dir, "mlperf")
+        return run_folder(folder, manifest, Progress(options.quiet), options.debug, ranks)
+
+    return on_all_ranks(lead, simulated=options.simulate)
 
 
 def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:

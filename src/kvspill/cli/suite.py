@@ -14,6 +14,9 @@ from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvspill.run.ranks import Ranks
     from kvspill.suite.order import Order, Prepared
     from kvspill.suite.scenario import Scenario
 
@@ -66,9 +69,22 @@ def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
 
         sys.stdout.write(builtin_text(options.show))
         return 0
-    if options.resume is not None:
-        return _resume(options)
-    return _start(options)
+    run = _start if options.resume is None else _resume
+    return on_all_ranks(lambda ranks: run(options, ranks), simulated=options.simulate or options.dry_run)
+
+
+def on_all_ranks(lead: "Callable[[Ranks], int]", *, simulated: bool) -> int:
+    """Run a suite on all ranks of a launch: rank 0 leads, the others do their part of its rows."""
+    from kvspill.config import Config
+    from kvspill.run.ranks import Alone, join
+
+    ranks = Alone() if simulated else join(Config(), simulated=False)
+    if ranks.index == 0:
+        return lead(ranks)
+    from kvspill.cli.measuring import follow
+    from kvspill.suite.campaign import follow_rows
+
+    return follow(ranks, lambda: follow_rows(ranks))
 
 
 def count(text: str) -> int:
@@ -182,7 +198,7 @@ def _order(options: argparse.Namespace) -> "Order":
     )
 
 
-def _start(options: argparse.Namespace) -> int:
+def _start(options: argparse.Namespace, ranks: "Ranks") -> int:
     """Derive, say how, and run."""
     from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
@@ -208,7 +224,8 @@ def _start(options: argparse.Namespace) -> int:
         facts={} if options.simulate else {PROBE: ready.sizes.bandwidth.read_gib_per_sec},
     )
     with exporting(None if options.simulate else options.prometheus, progress):
-        return run_folder(new_folder(options.output_dir, "suite"), manifest, progress, options.debug)
+        folder = new_folder(options.output_dir, "suite")
+        return run_folder(folder, manifest, progress, options.debug, ranks)
 
 
 def _title(rows: "Sequence[Scenario]") -> str:
@@ -295,7 +312,7 @@ def _refuse_taken(output_dir: str | None) -> None:
         )
 
 
-def _resume(options: argparse.Namespace) -> int:
+def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     """Continue an interrupted suite with its own parameters."""
     from kvspill.result.cautions import counted
     from kvspill.run.exporter import exporting
@@ -325,7 +342,7 @@ def _resume(options: argparse.Namespace) -> int:
     progress = Progress(options.quiet)
     progress.say(f"continuing in {folder}: {done}")
     with exporting(None if manifest.simulated else options.prometheus, progress):
-        return run_folder(folder, manifest, progress, options.debug)
+        return run_folder(folder, manifest, progress, options.debug, ranks)
 
 
 def _what_is_left(rows: "Sequence[Scenario]", simulated: bool) -> str:

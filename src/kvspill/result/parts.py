@@ -259,9 +259,11 @@ def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
     found = [part.probes for part in parts if part.probes is not None]
     if not found:
         return None
-    devices = {part.device: part.probes for part in parts if part.probes is not None}
-    hosts = {part.device[:1]: part.probes for part in parts if part.probes is not None}
-    shared = {device: [part for part in parts if part.device == device] for device in devices}
+    # The rank that measured longest saw all that went on: others may have been done before.
+    by_length = sorted(parts, key=lambda part: part.recorder.window_seconds)
+    devices = {part.device: part.probes for part in by_length if part.probes is not None}
+    hosts = {part.device[:1]: part.probes for part in by_length if part.probes is not None}
+    shared = {device: [part for part in by_length if part.device == device] for device in devices}
     lags = [probes["event_loop_lag_ms"] for probes in found if probes.get("event_loop_lag_ms")]
     return {
         "block_device": _added([probes.get("block_device") for probes in devices.values()]),
@@ -277,11 +279,11 @@ def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
 
 def _strangers(mates: Sequence[Part]) -> dict[str, int] | None:
     """What other runs moved on the device of these ranks: each of them counted the others, too."""
-    own = mates[0].probes or {}
+    own = mates[-1].probes or {}
     seen = own.get("neighbours")
     if seen is None:
         return None
-    others = [(part.probes or {}).get("process_io") or {} for part in mates[1:]]
+    others = [(part.probes or {}).get("process_io") or {} for part in mates[:-1]]
     runs = max(0, seen["runs"] - len(others))
     left = {
         name: max(0, seen[name] - sum(other.get(name, 0) for other in others)) if runs else 0

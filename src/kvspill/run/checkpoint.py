@@ -1,15 +1,21 @@
 """What is kept of a load that several ranks are at: a result of all that was measured so far (R4)."""
 
 import contextlib
+import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError
-from kvspill.result.parts import unpacked
+from kvspill.result.parts import Part, packed, unpacked
 from kvspill.result.result import write_result
+from kvspill.run.ranks import Ranks, share_of
+from kvspill.run.stages import Stages
 from kvspill.run.whole import whole_result
+from kvspill.serving.engine import Engine
+from kvspill.serving.servers import servers_for
+from kvspill.world import World
 
 UNDER_WAY = "it was still under way when this was written"
 _WRITING_SECONDS_MAX = 3.0
@@ -18,6 +24,19 @@ _WRITING_SECONDS_MAX = 3.0
 def checkpoint_path(result: Path) -> Path:
     """Where the checkpoint of a run stands, beside its result; gone once the result is there."""
     return result.with_name(f"{result.stem}.incomplete.json")
+
+
+def so_far(world: World, config: Config, ranks: Ranks, stages: Stages, engine: Engine) -> bytes | None:
+    """What this rank has measured by now, in a form that travels; None before its first window."""
+    found = stages.so_far(world.now_ns())
+    if found is None:
+        return None
+    recorder, facts = found
+    users = share_of(config, ranks).of(engine.users)
+    servers = servers_for(users, config.servers)
+    part = Part(recorder, facts, engine.planned, users, servers, origin_ns=engine.start_ns)
+    part.rank, part.host = ranks.index, socket.gethostname()
+    return packed(part)
 
 
 class Keeper:

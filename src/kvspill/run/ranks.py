@@ -64,12 +64,36 @@ class Ranks(Protocol):
         """
         ...
 
+    def anew(self) -> None:
+        """Another run begins: what ended the one before is over, but where a rank is gone."""
+        ...
+
     async def attend(self) -> None:
         """Stay in touch with the others until cancelled."""
         ...
 
+    async def others_ready(self) -> None:
+        """On rank 0: wait until every other rank has nothing left to do but to begin."""
+        ...
+
     async def begin(self, world: World) -> Start:
         """Wait until every rank is ready; all then begin at one instant."""
+        ...
+
+    def order(self, what: str, value: int = 0) -> None:
+        """On rank 0: have the other ranks do something with their load."""
+        ...
+
+    async def orders(self) -> list[tuple[str, int]]:
+        """On other ranks: what rank 0 wants next."""
+        ...
+
+    def report(self, content: Any) -> None:
+        """On other ranks: tell rank 0 what it asked for."""
+        ...
+
+    async def reports(self) -> dict[int, Any]:
+        """On rank 0: what the other ranks answer to the order `report`."""
         ...
 
     def load_begins(
@@ -111,11 +135,29 @@ class Alone:
     def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
         return decide([mine])
 
+    def anew(self) -> None:
+        """There is nothing to forget."""
+
     async def attend(self) -> None:
         """Nobody is there to stay in touch with."""
 
+    async def others_ready(self) -> None:
+        """There are no others."""
+
     async def begin(self, world: World) -> Start:
         return Start(world.now_ns())
+
+    def order(self, what: str, value: int = 0) -> None:
+        """There are no others."""
+
+    async def orders(self) -> list[tuple[str, int]]:
+        return []
+
+    def report(self, content: Any) -> None:
+        """There is nobody to tell."""
+
+    async def reports(self) -> dict[int, Any]:
+        return {}
 
     def load_begins(
         self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"

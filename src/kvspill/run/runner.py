@@ -1,6 +1,6 @@
 """From a configuration to a combined result: check the machine, run the trials."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from kvspill.config import Config
 from kvspill.config.checks import check_fit
 from kvspill.config.plugged import usable_plugins
 from kvspill.config.unused import unused_settings
+from kvspill.errors import KvspillError
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.result import cautions as kinds
@@ -15,10 +16,10 @@ from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.gpu import settle_gpu
-from kvspill.run.meeting import Company
+from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import Ranks
+from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
 from kvspill.storage.neighbours import OvertakenError
@@ -44,6 +45,28 @@ def make_plan(config: Config, simulated: bool, company: Company | None = None) -
     if company is not None:
         said, rank = said.replace("This run", f"Each of the {company.size} ranks", 1), company.rank
     return Plan(config, False, machine.storage_bytes, machine.cache_dirs, warnings, (said,), rank=rank)
+
+
+def plan_together(
+    config: Config,
+    ranks: Ranks,
+    make: Callable[[Config, Company | None], Plan],
+    error: KvspillError | None = None,
+) -> Plan:
+    """The plan of this rank, once every rank has one: what is wrong on any ends all of them.
+
+    error: what went wrong on this rank before.
+    """
+    plan = None
+    company = meet(config, ranks)
+    if error is None:
+        try:
+            plan = make(for_rank(config, ranks), company)
+        except KvspillError as caught:
+            error = caught
+    ranks.agree(error, lambda errors: raise_first(dict(enumerate(errors)), ranks))
+    assert plan is not None, "an error of its own was raised"
+    return plan
 
 
 def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:

@@ -63,6 +63,8 @@ class Together:
         self._start: Start | None = None
         self._ready: set[int] = set()
         self._goodbye = False
+        self._orders: list[tuple[str, int]] = []
+        self._reports: dict[int, Any] = {}
         self.lost: dict[int, str] = {}
         """Ranks that hang or are gone, and how they are known to be."""
         self.failures: dict[int, str] = {}
@@ -125,6 +127,10 @@ class Together:
             self._end(named(content, self.name(source)))
         elif kind == "end":
             self._end(content)
+        elif kind == "order":
+            self._orders.append(content)
+        elif kind == "report":
+            self._reports[source] = content
         elif kind == "ready":
             self._ready.add(source)
         elif kind == "ping":
@@ -145,6 +151,13 @@ class Together:
             self._tell("end", reason)
         if self._stop is not None:
             self._stop(reason)
+
+    def anew(self) -> None:
+        if not self.lost:
+            self.ended = None
+            self.failures.clear()
+            self._ready.clear()
+            self._orders.clear()
 
     async def attend(self) -> None:
         while True:
@@ -227,6 +240,32 @@ class Together:
         if self._goodbye or (self.ended is not None and not after_load):
             raise RankFailed(self.ended or f"{self.name(0)} has ended")
 
+    async def others_ready(self) -> None:
+        while self.index == 0 and len(self._ready) < self.size - 1:
+            self._turn_or_fail()
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def order(self, what: str, value: int = 0) -> None:
+        if self.index == 0:
+            self._tell("order", (what, value))
+
+    async def orders(self) -> list[tuple[str, int]]:
+        while not self._orders:
+            await asyncio.sleep(_POLL_SECONDS)
+        found, self._orders = self._orders, []
+        return found
+
+    def report(self, content: Any) -> None:
+        self._box.send(0, "report", content)
+
+    async def reports(self) -> dict[int, Any]:
+        self._reports.clear()
+        self.order("report")
+        while self.ended is None and len(self._reports) < self.size - 1:
+            self._turn()
+            await asyncio.sleep(_POLL_SECONDS)
+        return dict(self._reports)
+
     async def begin(self, world: World) -> Start:
         self._start, self._now_ns = None, world.now_ns
         if self.index != 0:
@@ -236,9 +275,7 @@ class Together:
                 # Pings are answered at once, or the clocks could not be compared.
                 await asyncio.sleep(0)
             return self._start
-        while len(self._ready) < self.size - 1:
-            self._turn_or_fail()
-            await asyncio.sleep(_POLL_SECONDS)
+        await self.others_ready()
         self._ready.clear()
         offsets_ns = {rank: await self._offset_ns(world, rank) for rank in self._peers}
         at_ns = world.now_ns() + _LEAD_NS + _LEAD_PER_RANK_NS * self.size

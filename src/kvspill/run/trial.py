@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +18,7 @@ from kvspill.machine.probes import Probe
 from kvspill.measure.iotrace import IoTrace, open_io_trace
 from kvspill.measure.oplog import OpLog, rank_path, trial_path
 from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
-from kvspill.result.parts import Part, packed, together
+from kvspill.result.parts import Part, together
 from kvspill.result.schema import Caution, Result
 from kvspill.run.backends import blamed, open_backends, prepare_storage
 from kvspill.run.build import (
@@ -30,7 +29,7 @@ from kvspill.run.build import (
     tier_limits,
 )
 from kvspill.run.ceiling import null_ceiling
-from kvspill.run.checkpoint import Keeper
+from kvspill.run.checkpoint import Keeper, so_far
 from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
 from kvspill.run.interpreter import rarer_collections, switch_interval
@@ -254,13 +253,13 @@ class Trial:
         stages.load_begins(engine, cache)
         await world.sleep_until_ns(start_ns)
         late_ns = world.now_ns() - start_ns
+        window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
+        policy: Policy = OneStage(stages, start_ns, window_start_ns)
         search = None
         if monitor is not None:
             from kvspill.run.search.build import make_search
 
-            search = make_search(config, world, workload, engine, stages, monitor)
-        window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
-        policy = OneStage(stages, start_ns, window_start_ns) if search is None else search
+            policy, search = make_search(config, world, workload, engine, stages, monitor, self.ranks)
         health = Health(world, config, cache)
         ended_ns = await self._drive(engine, cache, stages, policy, health)
         if engine.interrupted is not None:
@@ -271,7 +270,7 @@ class Trial:
         self.hangs = bool(stuck_ages_ns)
         health.count_unanswered(stages.answer.recorder)
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
-        part = await self._part(stages.answer, facts, engine, search is not None)
+        part = await self._part(stages.answer, facts, engine, monitor is not None)
         part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]
         part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
         return part, search
@@ -292,7 +291,7 @@ class Trial:
             return None
         from kvspill.run.search.build import make_monitor
 
-        return await make_monitor(self.config, self.backends.get(Tier.STORAGE), self.progress)
+        return await make_monitor(self.config, self.backends.get(Tier.STORAGE), self.progress, self.ranks)
 
     async def _drive(
         self, engine: Engine, cache: Cache, stages: Stages, policy: Policy, health: Health
@@ -307,9 +306,13 @@ class Trial:
             gc.freeze()
             stages.end(ended_ns)
 
+        def finish() -> None:
+            self.ranks.order("finish")
+            engine.finish()
+
         async def hold() -> None:
             try:
-                await policy.run(engine.finish)
+                await policy.run(finish)
             except BaseException:
                 engine.finish()
                 raise
@@ -320,7 +323,11 @@ class Trial:
         if self.progress.live is not None:
             seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
             beside.append(asyncio.ensure_future(seen))
-        self.ranks.load_begins(engine.interrupt, lambda: self._so_far(stages, engine), self._keeper())
+        told = partial(so_far, self.world, self.config, self.ranks, stages, engine)
+        keeper = None
+        if self.plan.checkpoint is not None:
+            keeper = Keeper(self.config, self.ranks.size, self.plan.checkpoint)
+        self.ranks.load_begins(engine.interrupt, told, keeper)
         try:
             await engine.run(end)
         finally:
@@ -329,23 +336,6 @@ class Trial:
         if holding.done() and not holding.cancelled():
             holding.result()
         return ended_ns
-
-    def _keeper(self) -> Keeper | None:
-        path = self.plan.checkpoint
-        return None if path is None else Keeper(self.config, self.ranks.size, path)
-
-    def _so_far(self, stages: Stages, engine: Engine) -> bytes | None:
-        """What this rank has measured by now, in a form that travels."""
-        found = stages.so_far(self.world.now_ns())
-        if found is None:
-            return None
-        recorder, facts = found
-        users = self.share.of(engine.users)
-        servers = servers_for(users, self.config.servers)
-        part = Part(recorder, facts, engine.planned, users, servers, origin_ns=engine.start_ns)
-        part.rank, part.host = self.ranks.index, socket.gethostname()
-        part.cautions = self.plan.warnings
-        return packed(part)
 
     def _facts(self, stage: Stage, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:
         """The stage's own counts, and what holds for the whole load."""

@@ -15,9 +15,11 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import mute, refuse_clashes
 from kvspill.result.cautions import LEFT_BEHIND, counted
 from kvspill.result.result import write_result
+from kvspill.result.schema import Result
 from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
-from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.ranks import Alone, RankFailed, Ranks
+from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import by_signal
 from kvspill.suite.advice import advise
 from kvspill.suite.facts import Figures, figures
@@ -48,7 +50,11 @@ PROBE = "probe_read_gib_per_sec"
 
 
 def run_rows(
-    folder: Path, manifest: Manifest, progress: Progress, debug: bool = False
+    folder: Path,
+    manifest: Manifest,
+    progress: Progress,
+    debug: bool = False,
+    ranks: Ranks | None = None,
 ) -> tuple[Manifest, bool]:
     """Run what is not finished. Returns the new state and whether the user stopped it."""
     for number, row in enumerate(manifest.rows):
@@ -61,7 +67,7 @@ def run_rows(
             manifest = manifest.with_row(number, status=RowStatus.UNAVAILABLE, reason=reason)
             save(folder, manifest)
             continue
-        changes = _run_row(folder, row, where, manifest.simulated, progress, debug)
+        changes = _run_row(folder, row, where, manifest.simulated, progress, debug, ranks or Alone())
         manifest = manifest.with_row(number, **changes)
         save(folder, manifest)
         if changes["status"] is RowStatus.INTERRUPTED:
@@ -70,14 +76,20 @@ def run_rows(
 
 
 def _run_row(
-    folder: Path, row: Row, where: str, simulated: bool, progress: Progress, debug: bool
+    folder: Path,
+    row: Row,
+    where: str,
+    simulated: bool,
+    progress: Progress,
+    debug: bool,
+    ranks: Ranks,
 ) -> dict[str, Any]:
     """Measure one row and keep its result; whatever goes wrong becomes its state, not the suite's end."""
     started = time.monotonic()
     try:
         config = to_config(row.scenario)
         progress.say(f"{where}: {describe(config)}")
-        result = run_trials(make_plan(config, simulated), progress)
+        result = _measured(config, simulated, progress, ranks)
         if result.incomplete:
             write_result(folder / _partial(row.file), result, named=False)
             reason = str(result.interrupted)
@@ -100,6 +112,35 @@ def _run_row(
         progress.say(f"{where}: internal error: {type(error).__name__}: {error}")
         return {"status": RowStatus.FAILED, "reason": f"internal error: {type(error).__name__}: {error}"}
     return {"status": RowStatus.DONE, "reason": "", "seconds": round(time.monotonic() - started, 1)}
+
+
+def _measured(config: Config, simulated: bool, progress: Progress, ranks: Ranks) -> Result:
+    """One row on all ranks, which are told what it is."""
+    ranks.anew()
+    row: Config | None = config
+    ranks.agree(row, _first)
+    plan = plan_together(config, ranks, lambda own, company: make_plan(own, simulated, company))
+    return run_trials(plan, progress, ranks=ranks)
+
+
+def follow_rows(ranks: Ranks) -> None:
+    """On other ranks than 0: do their part of every row that it runs, until it ends."""
+    while True:
+        ranks.anew()
+        config = ranks.agree(None, _first)
+        assert config is not None, "rank 0 says what the row is"
+        try:
+            plan = plan_together(config, ranks, lambda own, company: make_plan(own, False, company))
+            run_trials(plan, Progress(quiet=True), ranks=ranks)
+        except RankFailed:
+            raise
+        except KvspillError:
+            # Rank 0 has it, too, and goes on with its next row.
+            continue
+
+
+def _first(words: list[Config | None]) -> Config | None:
+    return words[0]
 
 
 def describe(config: Config) -> str:
@@ -197,12 +238,18 @@ def _close(
     return INTERRUPTED
 
 
-def run_folder(folder: Path, manifest: Manifest, progress: Progress, debug: bool = False) -> int:
+def run_folder(
+    folder: Path,
+    manifest: Manifest,
+    progress: Progress,
+    debug: bool = False,
+    ranks: Ranks | None = None,
+) -> int:
     """Run what is not finished in a directory of results and report on all of it; returns the exit code."""
     _refuse_clashes(folder, manifest)
     with locked(folder):
         save(folder, manifest)
-        manifest, interrupted = run_rows(folder, manifest, progress, debug)
+        manifest, interrupted = run_rows(folder, manifest, progress, debug, ranks)
         closing = finish_submission if manifest.facts.get("kind") == SUBMISSION else finish
         return closing(folder, manifest, interrupted)
 

@@ -37,11 +37,11 @@ def troubled(monkeypatch: pytest.MonkeyPatch, trouble: dict[int, Any]) -> None:
     """Let the n-th row raise, or change its result."""
     real, calls = run_trials, iter(range(100))
 
-    def run(*args: Any) -> Result:
+    def run(*args: Any, **more: Any) -> Result:
         bad = trouble.get(next(calls))
         if isinstance(bad, BaseException):
             raise bad
-        return real(*args).model_copy(update=bad or {})
+        return real(*args, **more).model_copy(update=bad or {})
 
     monkeypatch.setattr(campaign, "run_trials", run)
 

@@ -4,13 +4,15 @@ from kvspill.config import Config
 from kvspill.config.limits import interval_seconds, stage_intervals
 from kvspill.records import MIB, NS_PER_SEC, QoS
 from kvspill.run.progress import Progress
+from kvspill.run.ranks import Ranks
 from kvspill.run.search import make_mode
 from kvspill.run.search.baseline import probe_unloaded
 from kvspill.run.search.controller import Levels, Search
+from kvspill.run.search.everywhere import Everywhere, Follower
 from kvspill.run.search.lever import SPEED_STEPS, Lever, SpeedLever, UsersLever
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
-from kvspill.run.stages import Stages
+from kvspill.run.stages import Policy, Stages
 from kvspill.serving.engine import Engine
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
@@ -20,10 +22,16 @@ _UNKNOWN_ENTRY_BYTES = 64 * MIB
 _SPEED_LOWEST, _SPEED_HIGHEST = 1, 1000 * SPEED_STEPS
 
 
-async def make_monitor(config: Config, storage: Backend | None, progress: Progress) -> WindowMonitor:
-    """What a search decides by, with the speed of the storage tier measured while it is idle."""
+async def make_monitor(
+    config: Config, storage: Backend | None, progress: Progress, ranks: Ranks
+) -> WindowMonitor:
+    """What a search decides by, with the speed of the storage tier measured while it is idle.
+
+    Rank 0 alone measures it, once the others are ready and do nothing.
+    """
     unloaded = None
-    if storage is not None:
+    await ranks.others_ready()
+    if storage is not None and ranks.index == 0:
         progress.say("measuring the idle storage tier")
         unloaded = await probe_unloaded(storage, config.largest_entry_bytes or _UNKNOWN_ENTRY_BYTES)
         progress.say(f"a read on the idle storage tier takes {unloaded}")
@@ -31,15 +39,25 @@ async def make_monitor(config: Config, storage: Backend | None, progress: Progre
 
 
 def make_search(
-    config: Config, world: World, workload: Workload, engine: Engine, stages: Stages, monitor: WindowMonitor
-) -> Search:
-    """The search that the configuration asks for, over this load."""
+    config: Config,
+    world: World,
+    workload: Workload,
+    engine: Engine,
+    stages: Stages,
+    monitor: WindowMonitor,
+    ranks: Ranks,
+) -> tuple[Policy, Search | None]:
+    """The search that the configuration asks for, over this load; other ranks than 0 follow it."""
     lever = make_lever(config, workload, engine)
     options = search_options(config, lever, engine.start_ns)
     if config.arrival == "open":
         monitor.waiting = engine.unfinished
-    levels = Levels(world, lever, stages, monitor, options, engine)
-    return Search(make_mode(options), levels, lever, options)
+    if ranks.index != 0:
+        return Follower(world, lever, stages, monitor, engine, ranks), None
+    everywhere = Everywhere(lever, stages, monitor, engine, ranks)
+    levels = Levels(world, everywhere, everywhere, monitor, options, everywhere)
+    search = Search(make_mode(options), levels, everywhere, options)
+    return search, search
 
 
 def make_lever(config: Config, workload: Workload, engine: Engine) -> Lever:

@@ -12,7 +12,6 @@ from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.run.search.stage import StageMeasure
-from kvspill.run.stages import Stages
 from kvspill.world import World
 
 BATCHES = 10
@@ -79,6 +78,20 @@ class Gate(Protocol):
         """Arrivals go on where they were held back."""
         ...
 
+    async def caught_up(self) -> None:
+        """Wait until what all ranks have done by now is known here."""
+        ...
+
+
+class Windows(Protocol):
+    """Opens and closes the windows of the stages."""
+
+    def begin(self, at_ns: int) -> None: ...
+
+    def open(self, at_ns: int) -> None: ...
+
+    def close(self, at_ns: int) -> None: ...
+
 
 class Levels:
     """What a mode works with: one call holds a level until its window says enough."""
@@ -87,7 +100,7 @@ class Levels:
         self,
         world: World,
         lever: Lever,
-        stages: Stages,
+        stages: Windows,
         monitor: WindowMonitor,
         options: SearchOptions,
         gate: Gate,
@@ -227,6 +240,7 @@ class Levels:
         if not self._time_for_another():
             raise TimeUp
         await self._world.sleep_ns(self._pace.interval_ns)
+        await self._gate.caught_up()
 
     def _time_for_another(self) -> bool:
         """Whether another interval ends before the load does: what ends with it can't be closed any more."""

@@ -47,6 +47,25 @@ class _Requests:
     tokens: "array[int]" = field(default_factory=_longs)
     failed: int = 0
 
+    def add(self, other: "_Requests", clock_ns: int) -> None:
+        self.finished_ns.extend(at_ns - clock_ns for at_ns in other.finished_ns)
+        self.end_to_end_ns.extend(other.end_to_end_ns)
+        self.added_ns.extend(other.added_ns)
+        self.queue_ns.extend(other.queue_ns)
+        self.chosen_ns.extend(other.chosen_ns)
+        self.tokens.extend(other.tokens)
+        self.failed += other.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a rank saw of a window, as it travels."""
+
+    times: "tuple[array[int], ...]"
+    others: "tuple[array[int], ...]"
+    requests: dict[QoS, _Requests]
+    sums: tuple[int, int, int, int]
+
 
 class WindowMonitor:
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
@@ -64,6 +83,34 @@ class WindowMonitor:
         """Forget everything; a new window starts now."""
         self.started_ns = at_ns
         self._waiting_before = len(self.waiting(at_ns)[0])
+        self._clear()
+
+    def take(self) -> "Taken":
+        """What was seen in this window since the last time, for the rank that decides."""
+        times = (self._read_finished_ns, self._moved_finished_ns)
+        others = (self._read_ns, self._read_bytes, self._moved_bytes, self._moved_tokens)
+        sums = (self._served, self._thought_ns, self._served_ns, self._stayed_ns)
+        taken = Taken(times, others, self._requests, sums)
+        self._clear()
+        return taken
+
+    def add(self, taken: "Taken", clock_ns: int) -> None:
+        """Count what another rank saw; its clock shows so much more than ours."""
+        times = (self._read_finished_ns, self._moved_finished_ns)
+        for mine, theirs in zip(times, taken.times, strict=True):
+            mine.extend(at_ns - clock_ns for at_ns in theirs)
+        others = (self._read_ns, self._read_bytes, self._moved_bytes, self._moved_tokens)
+        for mine, theirs in zip(others, taken.others, strict=True):
+            mine.extend(theirs)
+        for qos, requests in taken.requests.items():
+            self._requests[qos].add(requests, clock_ns)
+        served, thought_ns, served_ns, stayed_ns = taken.sums
+        self._served += served
+        self._thought_ns += thought_ns
+        self._served_ns += served_ns
+        self._stayed_ns += stayed_ns
+
+    def _clear(self) -> None:
         self._read_finished_ns = _longs()
         self._read_ns = _longs()
         self._read_bytes = _longs()

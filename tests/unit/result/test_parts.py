@@ -1,0 +1,164 @@
+"""The parts of several ranks make the result that one process would have had (R1, R3, R5, S9)."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.records import GIB
+from kvspill.result.parts import Part, merged_io_facts, packed, together, unpacked, whole_of
+from kvspill.result.schema import Caution, Result
+from kvspill.run.progress import Progress
+from kvspill.run.ranks import Alone, Gathered
+from kvspill.run.trial import Plan, run_trial
+from kvspill.run.whole import whole_result
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Rank(Alone):
+    """One of several ranks by its numbers; what it hands in is kept."""
+
+    def __init__(self, index: int, size: int):
+        super().__init__()
+        self.index, self.size = index, size
+
+    async def gather(self, word: T, decide: Callable[[Gathered], R]) -> R:
+        assert self._part is not None
+        self.part = unpacked(packed(self._part))
+        self.part.rank, self.part.host = self.index, f"host{self.index}"
+        return await super().gather(word, decide)
+
+
+def simulated(**changes: Any) -> Config:
+    return Config(
+        model="tiny-1b",
+        num_users=9,
+        cpu_mem_gb=0,
+        storage_capacity_gb=64,
+        generation_mode="none",
+        device_profile="nvme-gen4",
+        quiet=True,
+        **changes,
+    )
+
+
+def ranks_of(config: Config, size: int) -> tuple[list[Part], Result]:
+    """What each rank measured, and the result of a single process."""
+    parts = []
+    for index in range(size):
+        rank = Rank(index, size)
+        run_trial(Plan(config, True, 64 * GIB), Progress(True), ranks=rank)
+        parts.append(rank.part)
+    return parts, run_trial(Plan(config, True, 64 * GIB), Progress(True))
+
+
+LOADS: dict[str, dict[str, Any]] = {
+    "so many requests": {"max_requests": 60},
+    "so many of closed users": {"max_requests": 60, "arrival": "closed"},
+    "a time": {"duration": 40.0, "warmup": 0.0},
+    "a rate": {"max_requests": 60, "request_rate": 12.5, "rate_process": "poisson"},
+    "a recording": {"trace": "azure:sample", "max_requests": 60},
+    "blocks": {"max_requests": 40, "io_model": "prefix"},
+}
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("load", LOADS)
+def test_the_same_work_is_done_whatever_the_number_of_ranks_r1_s9(load: str, size: int) -> None:
+    config = simulated(**LOADS[load])
+    parts, alone = ranks_of(config, size)
+    result = whole_result(config, parts, size=size)
+    assert result.digest == alone.digest
+    assert result.honesty.requests.arrived == alone.honesty.requests.arrived
+    if "max_requests" in LOADS[load]:
+        assert result.requests_completed == alone.requests_completed == config.max_requests
+        assert result.total_tokens_generated == alone.total_tokens_generated
+    assert result.ranks is not None
+    rows = result.ranks.rows
+    assert [row.rank for row in rows] == list(range(size))
+    assert sum(row.requests_completed for row in rows) == result.requests_completed
+    assert sum(row.users for row in rows) == 9
+    assert result.histograms["request_end_to_end"].count == result.requests_completed
+    assert result.command is not None
+    assert result.command.startswith(f"mpirun -n {size} kvspill simulate")
+
+
+def test_rates_are_of_the_whole_over_the_longest_window_r3() -> None:
+    parts, _alone = ranks_of(simulated(max_requests=60), 3)
+    seconds = max(part.recorder.window_seconds for part in parts)
+    tokens = sum(part.recorder.requests.tokens for part in parts)
+    result = whole_result(simulated(max_requests=60), parts, size=3)
+    assert result.number("avg_throughput_tokens_per_sec") == pytest.approx(tokens / seconds)
+    assert result.window.measured_seconds == pytest.approx(seconds)
+
+
+def test_a_slow_rank_is_named_r3() -> None:
+    config = simulated(max_requests=60)
+    parts, _alone = ranks_of(config, 4)
+    parts[2].recorder.cache_call_ns *= 10
+    result = whole_result(config, parts, size=4)
+    assert result.ranks is not None
+    assert result.ranks.stragglers == [2]
+    (warning,) = [item for item in result.warnings if item.code == "stragglers"]
+    assert "rank 2 (host2)" in warning.message
+
+
+def test_a_rank_without_a_part_has_a_row_that_says_why_r4() -> None:
+    config = simulated(max_requests=60)
+    parts, _alone = ranks_of(config, 3)
+    why = "has not answered for 60 s"
+    result = whole_result(config, parts[:2], size=3, missing={2: why}, ended=f"rank 2 on host2 {why}")
+    assert result.incomplete
+    assert result.ranks is not None
+    assert [row.problem for row in result.ranks.rows] == [None, None, why]
+
+
+def probes(read_bytes: int, own_bytes: int, neighbours: int) -> dict[str, Any]:
+    return {
+        "block_device": {"devices": ["sda"], "read_bytes": read_bytes, "written_bytes": 0},
+        "process_io": {"read_bytes": own_bytes, "written_bytes": 0},
+        "neighbours": {"runs": neighbours, "read_bytes": 1000 * neighbours, "written_bytes": 0},
+        "nfs": None,
+        "cpu_seconds": 1.5,
+        "peak_resident_bytes": own_bytes,
+        "event_loop_lag_ms": {"p99": float(own_bytes)},
+    }
+
+
+def test_a_device_is_counted_once_however_many_ranks_used_it_r5() -> None:
+    parts, _alone = ranks_of(simulated(max_requests=60), 3)
+    for part, device in zip(parts, [("m", "sda"), ("m", "sda"), ("other", "sda")], strict=True):
+        part.device = device
+        part.probes = probes(2000, 1000, 1 if device[0] == "m" else 0)
+    merged = whole_of(parts).probes
+    assert merged is not None
+    assert merged["block_device"]["read_bytes"] == 4000
+    assert merged["process_io"]["read_bytes"] == 3000
+    assert merged["neighbours"] == {"runs": 0, "read_bytes": 0, "written_bytes": 0}
+    assert merged["cpu_seconds"] == 4.5
+    assert merged["event_loop_lag_ms"] == {"p99": 1000.0}
+
+
+def test_shares_of_the_io_models_account_are_computed_anew() -> None:
+    def account(read: int, least: int, reused: int, looked_up: int) -> dict[str, Any]:
+        bounds = {"looked_up_bytes": looked_up, "infinite": 1.0, "belady": 0.5, "lru": 0.25}
+        rest = {"belady_exact": True, "requests": 2, "truncated": False}
+        shares = {"read_inflation": read / least, "byte_hit_rate": reused / looked_up, "break_even": None}
+        counts = {"read_bytes": read, "read_bytes_of_ideal": read, "least_read_bytes": least}
+        return {"name": "m", **counts, "reused_bytes": reused, "hit_rate_bounds": bounds | rest, **shares}
+
+    merged = merged_io_facts([account(100, 10, 30, 40), account(20, 20, 10, 160)])
+    assert merged["read_inflation"] == 120 / 30
+    assert merged["byte_hit_rate"] == 40 / 200
+    assert merged["hit_rate_bounds"]["looked_up_bytes"] == 200
+    assert merged["hit_rate_bounds"]["lru"] == pytest.approx(0.25)
+    assert merged["hit_rate_bounds"]["requests"] == 4
+
+
+def test_what_all_ranks_warn_of_is_said_once() -> None:
+    same, own = (Caution(code=word, message=word, remedy="Do.") for word in ("same", "own"))
+    found = together([(0, [same]), (1, [same, own]), (2, [same])])
+    assert [item.message for item in found] == ["same", "Rank 1: own"]
