@@ -1,21 +1,18 @@
 """What a simulation on a calibrated device predicts, how far it may be off, and where it extrapolates."""
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.config.messages import shown
 from kvspill.result.cautions import EXTRAPOLATED
 from kvspill.result.schema import Caution, Result
+from kvspill.run.asking import profile_file
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
-from kvspill.storage.profiles import Calibrated, load_calibration, load_profile, profile_document, scaled
+from kvspill.storage.profiles import Calibrated, load_calibration, load_profile, scaled
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""
@@ -85,9 +82,7 @@ def _at_speed(config: Config, known: Calibrated, sign: int) -> dict[str, float]:
     assert config.device_profile is not None
     profile = load_profile(config.device_profile)
     reads, writes = (1 + sign * spread for spread in (known.read_spread, known.write_spread))
-    with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
-        path = Path(folder) / "profile.yaml"
-        path.write_text(yaml.safe_dump(profile_document(scaled(profile, reads, writes))))
+    with profile_file(scaled(profile, reads, writes)) as path:
         return _simulated(config.changed(device_profile=str(path)))
 
 

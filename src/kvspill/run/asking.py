@@ -195,7 +195,7 @@ def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
 
 def _limit(config: Config, profile: Profile, most: int, start: int) -> int | None:
     """The most users that keep the target on that profile, by simulation; None where it did not find out."""
-    with _profile_file(profile) as path:
+    with profile_file(profile) as path:
         changed = config.changed(
             device_profile=str(path),
             num_users=min(most, max(1, start)),
@@ -216,7 +216,7 @@ def measured_profile(probe: Bandwidth, config: Config) -> Profile:
 
 
 @contextmanager
-def _profile_file(profile: Profile) -> Iterator[Path]:
+def profile_file(profile: Profile) -> Iterator[Path]:
     """The profile where a configuration can name it."""
     import yaml
 

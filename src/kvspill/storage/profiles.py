@@ -274,7 +274,7 @@ def _model(path: Path, tier: str, figures: Any) -> DeviceModel:
     missing = [name for name in ("read_gib_per_sec", "write_gib_per_sec") if name not in figures]
     if missing:
         raise UsageError(f"--device-profile {path}: {tier} lacks {', '.join(missing)}")
-    idle = [name for name in _OF_LANES if name in figures]
+    idle = [name for name in _OF_LANES if figures.get(name, known[name].default) != known[name].default]
     if idle and not figures.get("lanes"):
         raise UsageError(
             f"--device-profile {path}: {tier}.{idle[0]} counts only for a device with lanes; "
