@@ -97,3 +97,26 @@ def test_a_wrong_profile_is_refused_in_one_line(
     words = ["--device-profile", str(path), "--output", str(tmp_path / "o.json"), "--quiet"]
     assert main(["simulate", *LOAD.split(), *words]) == 2
     assert message in line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("flags", "profile", "said"),
+    [
+        ("--io-engine io_uring", "nvme-gen4", "--io-engine io_uring has no effect"),
+        ("--sync data", "nvme-gen4", "--sync data has no effect"),
+        ("--layout tree", "nvme-gen4", "--layout tree has no effect"),
+        ("--io-threads 8", "nvme-gen4", "--io-threads 8 has no effect"),
+        ("--io-threads 8", "", None),
+        ("--sync none", "", None),
+    ],
+)
+def test_flags_that_the_device_profile_does_not_know_say_so(
+    tmp_path: Path, flags: str, profile: str, said: str | None
+) -> None:
+    path, output = tmp_path / "drive.yaml", tmp_path / "result.json"
+    path.write_text(PROFILE.replace("write_threads: 0", "write_threads: 0, sync: none"))
+    words = f"{LOAD} {flags} --quiet --device-profile".split()
+    assert main(["simulate", *words, profile or str(path), "--output", str(output)]) == 0
+    messages = [caution["message"] for caution in json.loads(output.read_text())["warnings"]]
+    unused = [text for text in messages if "the device profile does not know it" in text]
+    assert [text.split(":")[0] for text in unused] == ([] if said is None else [said])

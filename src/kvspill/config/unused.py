@@ -22,7 +22,7 @@ def unused_settings(config: Config, declared: Declared) -> Iterator[Unused]:
     """The flags and variables that were given and have no effect; files and defaults give many such."""
     for name, info in Config.model_fields.items():
         label = config.sources.get(name, "")
-        if not _by_hand(label):
+        if not by_hand(label):
             continue
         for rule in extra_of(info).get("no_effect", ()):
             if rule.when(config, declared):
@@ -31,9 +31,10 @@ def unused_settings(config: Config, declared: Declared) -> Iterator[Unused]:
                 joint = " " if label.startswith("--") else "="
                 yield Unused(label if value is True else f"{label}{joint}{text}", rule.reason, rule.remedy)
     for key, reason in idle_options(config, declared):
-        if _by_hand(config.sources.get(key, "")):
+        if by_hand(config.sources.get(key, "")):
             yield Unused(config.sources[key], reason, "Choose that plug-in as well, or leave it out.")
 
 
-def _by_hand(label: str) -> bool:
+def by_hand(label: str) -> bool:
+    """Whether somebody gave a setting on the command line or in the environment."""
     return label.startswith(("--", "KVSPILL_"))

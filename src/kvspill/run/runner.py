@@ -6,11 +6,13 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.checks import check_fit
+from kvspill.config.messages import shown
 from kvspill.config.plugged import usable_plugins
-from kvspill.config.unused import unused_settings
+from kvspill.config.unused import by_hand, unused_settings
 from kvspill.errors import KvspillError
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
+from kvspill.records import Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
@@ -23,6 +25,7 @@ from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import Plan, run_trial
 from kvspill.storage.neighbours import OvertakenError
+from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
 
 _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
@@ -35,7 +38,8 @@ def make_plan(config: Config, simulated: bool, company: Company | None = None) -
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
         check_load(config)
-        return Plan(config, True, storage_bytes, warnings=[*_unused(config), *_unwatched(config)])
+        warnings = [*_unused(config), *_unwatched(config), *_not_modelled(config)]
+        return Plan(config, True, storage_bytes, warnings=warnings)
     if company is None:
         machine = check_machine(config)
     else:
@@ -82,6 +86,24 @@ def _unwatched(config: Config) -> Iterator[Caution]:
         yield kinds.UNUSED_SETTING.of(
             said="--prometheus", reason="virtual time passes in a moment", remedy="Leave it out."
         )
+
+
+_NOT_MODELLED = ("io_engine", "sync", "layout", "direct", "verify")
+_OF_LANES = ("io_threads", "write_threads", "io_size")
+
+
+def _not_modelled(config: Config) -> Iterator[Caution]:
+    """Flags of real I/O that a device model does not know; a calibration may have been made with them."""
+    known = load_calibration(config.device_profile)
+    measured = {} if known is None else known.settings
+    lanes = load_profile(config.device_profile or DEFAULT_PRESET)[Tier.STORAGE].lanes
+    remedy = "Name a profile that `kvspill calibrate` wrote with it, or leave it out."
+    for name in (*_NOT_MODELLED, *(() if lanes or config.engine is not None else _OF_LANES)):
+        value, label = getattr(config, name), config.sources.get(name, "")
+        if by_hand(label) and measured.get(name) != value:
+            said = f"{label} {shown(value)}" if label.startswith("--") else f"{label}={shown(value)}"
+            reason = "the device profile does not know it"
+            yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
 
 
 def _unused(config: Config) -> list[Caution]:
