@@ -87,7 +87,8 @@ def _limit(reply: Reply) -> str:
             text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
     faster = reply.modelled_users_at_twice
     if faster is not None:
-        text += f" Twice the speed would hold about {faster:,} (modelled)."
+        about = "at least" if reply.at_twice_is_a_bound else "about"
+        text += f" Twice the speed would hold {about} {faster:,} (modelled)."
     return text
 
 
@@ -174,6 +175,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "concluded": reply.bracket.concluded,
         "modelled_users": reply.modelled_users,
         "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
+        "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,
         "idle_read_gib_per_sec": None if reply.probe is None else reply.probe.read_gib_per_sec,
         "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
         "binds": found.bottleneck.binds.value,

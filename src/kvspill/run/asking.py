@@ -74,6 +74,8 @@ class Reply:
     """The limit by a simulation with the speeds of the probe."""
     modelled_users_at_twice: int | None
     """The limit on a device of twice the speed, by simulation and scaled to what was measured."""
+    at_twice_is_a_bound: bool = False
+    """More users than that were not simulated: it may hold more."""
 
 
 def question(config: Config) -> Config:
@@ -115,12 +117,13 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     result = run_trials(replace(plan, config=config.changed(num_users=start)), progress)
     bracket = read_bracket(result.autoscaling_stats)
     status = judge(result, bracket, users)
-    at_twice = None
+    at_twice, bound = None, False
     may_model = status is Status.NO and _device_binds(result)
     if may_model and profile is not None and modelled and _agrees(bracket, modelled):
-        faster = _limit(alike, scaled(profile, TWICE, TWICE), HEADROOM * modelled, round(TWICE * modelled))
-        at_twice = _scaled(faster, modelled, bracket.about)
-    return Reply(status, users, config, result, bracket, probe, modelled, at_twice)
+        most = HEADROOM * modelled
+        faster = _limit(alike, _faster(profile), most, round(TWICE * modelled))
+        at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
+    return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound)
 
 
 def _ask_model(plan: Plan, progress: Progress) -> Reply:
@@ -131,12 +134,14 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     result = run_trials(replace(plan, config=longer), Progress(quiet=True))
     bracket = read_bracket(result.autoscaling_stats)
     status, limit = judge(result, bracket, users), bracket.about
-    at_twice = None
+    at_twice, bound = None, False
     if status is Status.NO and _device_binds(result):
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, limit or 1)
-        at_twice = _limit(config, scaled(profile, TWICE, TWICE), HEADROOM * known, round(TWICE * known))
-    return Reply(status, users, config, result, bracket, None, limit, at_twice)
+        most = HEADROOM * known
+        at_twice = _limit(config, _faster(profile), most, round(TWICE * known))
+        bound = at_twice == most
+    return Reply(status, users, config, result, bracket, None, limit, at_twice, bound)
 
 
 def _device_binds(result: Result) -> bool:
@@ -213,6 +218,11 @@ def measured_profile(probe: Bandwidth, config: Config) -> Profile:
         probe.read_gib_per_sec, probe.write_gib_per_sec, concurrency=config.io_threads, read_latency_us=100
     )
     return {**PRESETS[DEFAULT_PRESET], Tier.STORAGE: device}
+
+
+def _faster(profile: Profile) -> Profile:
+    """The same with a storage of twice the speed."""
+    return {**profile, Tier.STORAGE: scaled(profile, TWICE, TWICE)[Tier.STORAGE]}
 
 
 @contextmanager
