@@ -86,6 +86,7 @@ class Replayer:
     def _replay(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         """A cache that gives up what the policy says, block by block, and keeps every new block that fits."""
         order = find_plugins(Kind.POLICY).get(policy, "--policies").make(PolicyContext(capacity_bytes))
+        # Nothing is in use here, and `bool` says so of every name at the least cost.
         insert, remove, victim, touch = order.insert, order.remove, order.victim, order.touch
         keys, size_of = self._keys, self._size_of
         resident: set[str] = set()
@@ -101,7 +102,7 @@ class Replayer:
             for key in keys[place:end]:
                 size = size_of[key]
                 if key not in resident and size <= capacity_bytes:
-                    while used + size > capacity_bytes and (gone := victim(_any)) is not None:
+                    while used + size > capacity_bytes and (gone := victim(bool)) is not None:
                         remove(gone, True)
                         resident.remove(gone)
                         used -= size_of[gone]
@@ -136,10 +137,6 @@ def _hold(replayer: Replayer) -> None:
 
 def _rates(task: Task) -> Rates:
     return _held[0].rates(task)
-
-
-def _any(_key: str) -> bool:
-    return True
 
 
 def replayable(names: Iterable[str]) -> None:

@@ -29,8 +29,11 @@ class LfuPolicy:
         self._take_out(key)
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
-        found = (next(filter(evictable, self._by_uses[uses]), None) for uses in sorted(self._by_uses))
-        return next((key for key in found if key is not None), None)
+        for uses in sorted(self._by_uses):
+            key = next(filter(evictable, self._by_uses[uses]), None)
+            if key is not None:
+                return key
+        return None
 
     def __len__(self) -> int:
         return len(self._uses)
