@@ -70,7 +70,7 @@ class _Flow:
     """Reads or writes in flight. In one turn the device moves every piece in flight once."""
 
     __slots__ = (
-        *("bursting", "credit_bytes", "lanes", "pool"),
+        *("bursting", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "pool"),
         *("ring", "slice_end_ns", "speed", "turn_ns"),
     )
 
@@ -83,6 +83,10 @@ class _Flow:
         self.credit_bytes = speed.burst_bytes
         self.bursting = speed.burst_bytes > 0
         self.slice_end_ns = 0.0
+        self.changed = False
+        """Whether anything is otherwise than when the times below were found."""
+        self.leave_ns = self.due_ns = math.inf
+        """When the next lanes leave, and when anything of this flow happens."""
 
     def riders(self) -> list[_Ride]:
         """Those who have lanes."""
@@ -102,13 +106,6 @@ class _Flow:
     def bytes_per_ns(self) -> float:
         return self.ring.nbytes / self.turn_ns if self.lanes else 0.0
 
-    def next_in_ns(self, at_ns: float) -> float:
-        """How long until a lane leaves, the allowance is used up, or a slice is over."""
-        slice_left_ns = self.slice_end_ns - at_ns if self.speed.slice_ns else math.inf
-        if self.stalled:
-            return slice_left_ns
-        return min(self.ring.ns_until_leave(), self._spent_in_ns(self.bytes_per_ns()), slice_left_ns)
-
     def _spent_in_ns(self, bytes_per_ns: float) -> float:
         """How long the burst allowance will last."""
         if not self.bursting:
@@ -116,19 +113,16 @@ class _Flow:
         excess = bytes_per_ns - (0.0 if self.speed.slice_ns else 1 / self.speed.ns_per_byte)
         return self.credit_bytes / excess if excess > 0 else math.inf
 
-    def exit_is_due(self) -> bool:
-        """Whether a lane has moved its last piece by now, but for what no clock can tell."""
-        return not self.stalled and self.ring.ns_until_leave() <= _NS_ROUNDING
-
     def renew(self, at_ns: float) -> None:
         """Earn the right to a burst: with a new slice, or little by little."""
         speed = self.speed
         if speed.slice_ns:
             if at_ns >= self.slice_end_ns - _NS_ROUNDING:
                 self.slice_end_ns = at_ns + speed.slice_ns
-                self.credit_bytes, self.bursting = speed.burst_bytes, True
-        elif speed.burst_bytes and self.credit_bytes >= _RESUME_SHARE * speed.burst_bytes:
-            self.bursting = True
+                self.credit_bytes = speed.burst_bytes
+                self.bursting = self.changed = True
+        elif not self.bursting and self.credit_bytes >= _RESUME_SHARE * speed.burst_bytes > 0:
+            self.bursting = self.changed = True
 
     @property
     def stalled(self) -> bool:
@@ -137,18 +131,25 @@ class _Flow:
 
     def drain_ns(self) -> float:
         """How long the device would take for the bytes in flight, had it nothing else to do."""
+        if self.stalled:
+            return 0.0
         return self.ring.nbytes * (self.speed.burst_ns_per_byte if self.bursting else self.speed.ns_per_byte)
 
-    def retime(self, others_ns: float) -> None:
-        """The length of a turn, where the bytes in flight the other way would take so long."""
-        speed = self.speed
+    def retime(self, at_ns: float, others_ns: float) -> None:
+        """When what happens, where the bytes in flight the other way would take so long."""
+        speed, self.changed = self.speed, False
+        slice_end_ns = self.slice_end_ns if speed.slice_ns else math.inf
         if self.stalled:
-            self.turn_ns = math.inf
+            self.turn_ns = self.leave_ns = math.inf
+            self.due_ns = slice_end_ns
             return
         shared_ns = self.drain_ns() + (1 - speed.duplex) * others_ns
         alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes
         self.ring.pace(max(shared_ns, 1e-3) / self.ring.nbytes, alone_ns)
         self.turn_ns = self.ring.turn_ns()
+        self.leave_ns = at_ns + self.ring.ns_until_leave()
+        spent_ns = at_ns + self._spent_in_ns(self.bytes_per_ns())
+        self.due_ns = min(self.leave_ns, spent_ns, slice_end_ns)
 
 
 class _Pool:
@@ -184,6 +185,8 @@ class LanedDevice:
         self._opening: list[tuple[float, int, _Ride]] = []
         self._sequence = 0
         self._at_ns = 0.0
+        self._due_ns = math.inf
+        """When the next thing happens."""
         self._request_ns = 0.0
         """When the next request may be made, where their rate is limited."""
         self._timer: asyncio.TimerHandle | None = None
@@ -207,6 +210,8 @@ class LanedDevice:
             for ride in flow.riders():
                 ride.transfer.finish(now_ns, "cancelled", ride.moved_bytes())
             flow.lanes, flow.ring = 0, Ring()
+            flow.leave_ns = flow.due_ns = math.inf
+        self._due_ns = math.inf
         not_begun = [ride for _ns, _number, ride in self._opening]
         self._opening.clear()
         for pool in self._pools:
@@ -287,6 +292,7 @@ class LanedDevice:
         ride.left -= lanes
         ride.places.append(flow.ring.join(ride, lanes, count * ride.piece_bytes))
         flow.lanes += count
+        flow.changed = True
 
     def _leave(self, place: Place[_Ride]) -> None:
         """Lanes that found no further piece leave; with the last one the entry is done."""
@@ -296,6 +302,7 @@ class LanedDevice:
         place.lanes -= leaving
         lanes = leaving * ride.transfer.count
         flow.lanes -= lanes
+        flow.changed = True
         flow.ring.leave(place, lanes * ride.piece_bytes)
         flow.pool.free += lanes
         ride.wanted = 0
@@ -305,27 +312,24 @@ class LanedDevice:
                 ride.transfer.finish(self._at_ns)
 
     def _retime(self) -> None:
-        reads, writes = self._reads, self._writes
-        for flow in self._flows:
-            if flow.lanes:
-                flow.renew(self._at_ns)
-        if reads.lanes:
-            reads.retime(writes.drain_ns())
-        if writes.lanes:
-            writes.retime(reads.drain_ns())
-
-    def _due_ns(self) -> float:
-        """When the next thing happens."""
+        """Find out when the next thing happens."""
         due_ns = self._opening[0][0] if self._opening else math.inf
         for flow in self._flows:
             if flow.lanes:
-                due_ns = min(due_ns, self._at_ns + flow.next_in_ns(self._at_ns))
-        return due_ns
+                flow.renew(self._at_ns)
+        either = self._reads.changed or self._writes.changed
+        for flow, other in ((self._reads, self._writes), (self._writes, self._reads)):
+            if not flow.lanes:
+                flow.leave_ns = flow.due_ns = math.inf
+            elif flow.changed or (either and flow.speed.duplex < 1):
+                flow.retime(self._at_ns, other.drain_ns())
+            due_ns = min(due_ns, flow.due_ns)
+        self._due_ns = due_ns
 
     def _advance(self, to_ns: float) -> None:
         """Bring the model to to_ns, and let happen what is due on the way."""
-        while (due_ns := self._due_ns()) <= to_ns:
-            self._move(due_ns)
+        while self._due_ns <= to_ns:
+            self._move(self._due_ns)
             self._happen()
         if to_ns > self._at_ns:
             self._move(to_ns)
@@ -338,10 +342,12 @@ class LanedDevice:
 
     def _happen(self) -> None:
         for flow in self._flows:
-            while flow.lanes and flow.exit_is_due():
+            if flow.leave_ns <= self._at_ns + _NS_ROUNDING:
                 self._leave(flow.ring.reach_leave())
+                while flow.lanes and flow.ring.ns_until_leave() <= _NS_ROUNDING:
+                    self._leave(flow.ring.reach_leave())
             if flow.bursting and flow.lanes and flow.credit_bytes <= _BYTES_ROUNDING:
-                flow.bursting = False
+                flow.bursting, flow.changed = False, True
         while self._opening and self._opening[0][0] <= self._at_ns:
             self._enter(heappop(self._opening)[2])
         for pool in self._pools:
@@ -350,12 +356,11 @@ class LanedDevice:
 
     def _arm(self) -> None:
         """Wake when the next thing is due. A timer that fires too early only arms again."""
-        due_ns = self._due_ns()
-        if math.isinf(due_ns):
+        if math.isinf(self._due_ns):
             return
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        when = self._loop.time() + max(0.0, due_ns - self._clock_ns()) / NS_PER_SEC
+        when = self._loop.time() + max(0.0, self._due_ns - self._clock_ns()) / NS_PER_SEC
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
