@@ -139,14 +139,12 @@ def _storage(result: Result, whole: str) -> _Service:
     """Storage I/O sets the pace: which tier, and what in it."""
     busy_ms = {tier.tier: _busy_ms(result, tier.tier) for tier in result.tiers}
     inside_ms, calls_ms = sum(busy_ms.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
-    crowded = CROWDED.code in {item.code for item in result.warnings}
-    if not inside_ms or crowded or inside_ms < _DOMINATES * calls_ms:
-        what = f"{whole}, mostly waiting for room in a tier or for an allocation slot"
-        return _Service(
-            Binds.ROOM,
-            what,
-            "Raise --storage-capacity-gb or --max-concurrent-allocs, or use fewer --servers.",
-        )
+    crowded = next((item for item in result.warnings if item.code == CROWDED.code), None)
+    if crowded is not None:
+        return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
+    if not inside_ms or inside_ms < _DOMINATES * calls_ms:
+        what = f"{whole}, most of it waiting for an allocation slot or for room"
+        return _Service(Binds.ROOM, what, "Raise --max-concurrent-allocs, or use fewer --servers.")
     slowest = max(busy_ms, key=lambda name: busy_ms[name])
     in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
     if slowest != "storage":
