@@ -9,14 +9,16 @@ Counters = dict[str, int]
 _DELETED = " (deleted)"
 
 
-def lock_holders(kernel: Kernel) -> list[int]:
-    """The processes, this one left out, that hold a lock by flock."""
-    found = set()
+def lock_holders(kernel: Kernel) -> dict[int, set[int]]:
+    """The processes, this one left out, that hold locks by flock, each with the inodes of what it locked."""
+    found: dict[int, set[int]] = {}
     for line in (read_text(kernel.proc / "locks") or "").splitlines():
         words = line.split()
-        if len(words) > 4 and words[1] == "FLOCK" and words[4].isdecimal():
-            found.add(int(words[4]))
-    return sorted(found - {os.getpid(), 0})
+        # 1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
+        if len(words) > 5 and words[1] == "FLOCK" and words[4].isdecimal():
+            inode = words[5].rpartition(":")[2]
+            found.setdefault(int(words[4]), set()).add(int(inode) if inode.isdecimal() else -1)
+    return {pid: inodes for pid, inodes in found.items() if pid not in (os.getpid(), 0)}
 
 
 def open_files(pid: int, kernel: Kernel) -> list[tuple[Path, str]]:

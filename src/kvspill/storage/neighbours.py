@@ -92,11 +92,10 @@ def neighbours(roots: Iterable[Path] = (), kernel: Kernel | None = None) -> list
     """The runs of other processes: those of this machine, and those with a held lock below these roots."""
     kernel = kernel or Kernel()
     found, seen = [], _own_directories(kernel)
-    for pid in lock_holders(kernel):
+    for pid, links in _runs(kernel):
         neighbour = Neighbour(pid)
-        for link, name in open_files(pid, kernel):
-            if is_run_name(os.path.basename(name)):
-                _add(neighbour, link, seen)
+        for link in links:
+            _add(neighbour, link, seen)
         if neighbour.directories:
             found.append(neighbour)
             seen |= neighbour.inodes
@@ -108,6 +107,22 @@ def neighbours(roots: Iterable[Path] = (), kernel: Kernel | None = None) -> list
                 found.append(neighbour)
                 seen |= neighbour.inodes
     return found
+
+
+def _runs(kernel: Kernel) -> Iterator[tuple[int, list[Path]]]:
+    """Processes with the run directories that they hold: open there, and locked by them.
+
+    Who only looks at another's directory has it open for a moment, too.
+    """
+    for pid, locked in lock_holders(kernel).items():
+        held = []
+        for link, name in open_files(pid, kernel):
+            if is_run_name(os.path.basename(name)):
+                with contextlib.suppress(OSError):
+                    if os.stat(link / MARKER).st_ino in locked:
+                        held.append(link)
+        if held:
+            yield pid, held
 
 
 def _own_directories(kernel: Kernel) -> set[tuple[int, int]]:
@@ -230,15 +245,19 @@ class Traffic:
 
     def _there(self) -> Iterator[tuple[int, float]]:
         """The other runs, each with the share of its directories that lie here."""
-        for pid in lock_holders(self._kernel) if self._devices else ():
-            found = {}
-            for link, name in open_files(pid, self._kernel):
-                if is_run_name(os.path.basename(name)):
-                    with contextlib.suppress(OSError):
-                        found[name] = os.stat(link).st_dev
-            here = sum(device in self._devices for device in found.values())
+        for pid, links in _runs(self._kernel) if self._devices else ():
+            found = []
+            for link in links:
+                with contextlib.suppress(OSError):
+                    found.append(os.stat(link).st_dev)
+            here = sum(device in self._devices for device in found)
             if here:
                 yield pid, here / len(found)
+
+    @property
+    def pids(self) -> set[int]:
+        """The runs that were seen."""
+        return set(self._last)
 
     def moved(self) -> dict[str, int]:
         """How many runs there were, and the bytes that they read and wrote."""

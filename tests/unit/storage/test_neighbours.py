@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.machine.processes import lock_holders
 from kvspill.records import MIB
 from kvspill.storage.neighbours import OvertakenError, Traffic, check_claim, claim, neighbours
 from kvspill.storage.rundir import RunDir, clean
@@ -51,6 +52,14 @@ def other_run(root: Path, **environ: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate(timeout=20)
 
 
+def only(process: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """See this process alone: other runs of the machine, such as those of other tests, come and go."""
+    monkeypatch.setattr(
+        "kvspill.storage.neighbours.lock_holders",
+        lambda kernel: {process.pid: lock_holders(kernel).get(process.pid, set())},
+    )
+
+
 def write(process: "subprocess.Popen[str]") -> None:
     assert process.stdin is not None
     assert process.stdout is not None
@@ -72,8 +81,8 @@ def test_a_run_of_another_process_is_seen_with_its_claim_and_what_it_holds(tmp_p
 
 
 def test_a_run_whose_process_is_not_seen_is_known_by_its_lock(tmp_path: Path) -> None:
-    def unseen(_kernel: object) -> list[int]:
-        return []
+    def unseen(_kernel: object) -> dict[int, set[int]]:
+        return {}
 
     with other_run(tmp_path), pytest.MonkeyPatch.context() as patch:
         patch.setattr("kvspill.storage.neighbours.lock_holders", unseen)
@@ -107,8 +116,7 @@ def test_what_a_neighbour_writes_while_we_look_is_counted_and_nothing_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with other_run(tmp_path) as process:
-        # Other runs of this machine, such as those of other tests, come and go.
-        monkeypatch.setattr("kvspill.storage.neighbours.lock_holders", lambda _kernel: [process.pid])
+        only(process, monkeypatch)
         traffic = Traffic([tmp_path])
         traffic.look()
         before = traffic.moved()
@@ -146,7 +154,7 @@ def test_the_later_of_two_claims_gives_way(tmp_path: Path, monkeypatch: pytest.M
     claim(early, 4 * MIB)
     os.utime(early.path / ".kvspill-claim", ns=(1, 1))
     with other_run(tmp_path) as process:
-        monkeypatch.setattr("kvspill.storage.neighbours.lock_holders", lambda _kernel: [process.pid])
+        only(process, monkeypatch)
         check_claim(early, 4 * MIB)
         late = RunDir(tmp_path)
         claim(late, 4 * MIB)
@@ -169,8 +177,33 @@ def test_ranks_of_one_launch_do_not_overtake_each_other(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "fstatvfs", lambda _fd: Full)
     with other_run(tmp_path, **LAUNCH) as process:
-        monkeypatch.setattr("kvspill.storage.neighbours.lock_holders", lambda _kernel: [process.pid])
+        only(process, monkeypatch)
         run = RunDir(tmp_path)
         claim(run, 4 * MIB)
         check_claim(run, 4 * MIB)
         run.remove()
+
+
+LOOKER = """
+import fcntl, os, sys
+lock = open(sys.argv[1], "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+seen = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECTORY)
+print("looking", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_who_only_looks_at_a_run_is_none(tmp_path: Path) -> None:
+    """It may hold a lock of its own and have the run's directory open."""
+    run = RunDir(tmp_path)
+    words = [sys.executable, "-c", LOOKER, str(tmp_path / "lock"), str(run.path)]
+    looker = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert looker.stdout is not None
+    assert looker.stdout.readline() == "looking\n"
+    traffic = Traffic([tmp_path])
+    traffic.look()
+    assert looker.pid not in traffic.pids
+    assert looker.pid not in [one.pid for one in neighbours()]
+    looker.communicate("\n", timeout=20)
+    run.remove()
