@@ -12,7 +12,7 @@ NOT_SETTINGS = frozenset(
     (
         *("sources", "ignored_keys", "output", "xlsx_output", "log_ops", "quiet", "verbose", "debug"),
         *("io_trace_log", "validation_trace", "log_level"),
-        *("seed", "trials", "ranks", "cache_dir", "max_errors", "max_stall", "prometheus"),
+        *("seed", "trials", "ranks", "ranks_timeout", "cache_dir", "max_errors", "max_stall", "prometheus"),
     )
 )
 """Where things are written, how often, and when to give up: none of it makes another configuration."""

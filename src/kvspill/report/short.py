@@ -48,10 +48,17 @@ def _how(result: Result) -> str:
     dirs = config.get("cache_dir")
     place = f" on {', '.join(dirs)}" if dirs and not result.simulated else ""
     kind = "Simulated" if result.simulated else "Measured"
+    if result.ranks is not None:
+        place += f" on {result.ranks.size} ranks{_slow(result)}"
     return (
         f"{kind} for {result.window.measured_seconds:,.0f} s{place}: {config.get('arrival')} arrivals, "
         f"generation {config.get('generation_mode')}, seed {result.seed}."
     )
+
+
+def _slow(result: Result) -> str:
+    slow = [] if result.ranks is None else result.ranks.stragglers
+    return f" ({', '.join(map(str, slow))} slow)" if slow else ""
 
 
 def _targets(result: Result) -> Iterator[Part]:

@@ -11,11 +11,14 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.machine.launcher import Launched
 from kvspill.run.together import Together
+from kvspill.storage.rundir import clean
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -49,6 +52,10 @@ class _Watchdog:
         os.write(self._pipe, pickle.dumps((seconds, text, launched)))
         faulthandler.dump_traceback_later(seconds + _SAID_SECONDS, exit=True, file=self._nowhere)
 
+    def clean_up(self, directories: Sequence[Path]) -> None:
+        """Should this process be killed, what it leaves in these directories is removed."""
+        os.write(self._pipe, pickle.dumps((None, "", tuple(directories))))
+
     def enough(self) -> None:
         faulthandler.cancel_dump_traceback_later()
         os.write(self._pipe, pickle.dumps((None, "", None)))
@@ -58,17 +65,33 @@ def _guard(orders: int, pid: int) -> NoReturn:
     """Follow orders until nobody gives them any more."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    os.setsid()
     seconds, text, launched = None, "", None
+    directories: tuple[Path, ...] = ()
     while select.select([orders], [], [], seconds)[0]:
         raw = os.read(orders, select.PIPE_BUF)
         if not raw:
+            _clean(directories)
             os._exit(0)
-        seconds, text, launched = pickle.loads(raw)
+        seconds, text, more = pickle.loads(raw)
+        if isinstance(more, tuple):
+            directories = more
+        else:
+            launched = more
     os.write(2, f"kvspill: error: {text.format(who=_missing(launched))}\n".encode())
     time.sleep(2 * _SAID_SECONDS)
     if os.getppid() == pid:
         os.kill(pid, signal.SIGKILL)
     os._exit(1)
+
+
+def _clean(directories: Sequence[Path]) -> None:
+    """Remove what the process left that is gone; nobody waits for the end of our output."""
+    for number in (1, 2):
+        os.close(number)
+    for directory in directories:
+        with contextlib.suppress(OSError, KvspillError):
+            clean(directory)
 
 
 def _name(launched: Launched, rank: int) -> str:
@@ -116,7 +139,7 @@ def join_mpi(launched: Launched, timeout_seconds: float) -> Together:
             f"{launched.size} ranks: so many were started, but MPI sees {comm.size}; use the launcher of the "
             f"library that mpi4py loads, which is {MPI.Get_library_version().split(',')[0]}"
         )
-    ranks = Together(Mailbox(comm), comm.rank, comm.size, timeout_seconds)
+    ranks = Together(Mailbox(comm, watchdog), comm.rank, comm.size, timeout_seconds)
     atexit.register(_leave, ranks, comm, watchdog)
     ranks.hosts = ranks.agree(socket.gethostname(), list)
     return ranks
@@ -138,8 +161,9 @@ def _leave(ranks: Together, comm: "MPI.Intracomm", watchdog: _Watchdog) -> None:
 class Mailbox:
     """Messages between ranks, of any size and in order, by calls that never wait."""
 
-    def __init__(self, comm: "MPI.Intracomm"):
+    def __init__(self, comm: "MPI.Intracomm", watchdog: _Watchdog):
         self._comm = comm
+        self.clean_up = watchdog.clean_up
         self._sending: list[Any] = []
         self._arriving: deque[tuple[int, Any]] = deque()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kvspill.config import Config
@@ -103,6 +104,10 @@ class Ranks(Protocol):
         ranks have measured so far, again and again."""
         ...
 
+    def uses(self, directories: Sequence[Path]) -> None:
+        """Where this rank has files: should a launcher kill it, they are removed."""
+        ...
+
     def stopped(self, reason: str) -> None:
         """This rank's load ended early: so does everybody's."""
         ...
@@ -163,6 +168,9 @@ class Alone:
         self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"
     ) -> None:
         """Nobody else can end the load, and nobody else can be killed."""
+
+    def uses(self, directories: Sequence[Path]) -> None:
+        """No launcher kills it."""
 
     def stopped(self, reason: str) -> None:
         """Nobody else has to know."""

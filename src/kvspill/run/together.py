@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kvspill.errors import KvspillError
@@ -39,6 +40,10 @@ class Box(Protocol):
 
     def poll(self) -> list[tuple[int, str, Any]]:
         """What has come since: from whom, its kind and its content."""
+        ...
+
+    def clean_up(self, directories: Sequence[Path]) -> None:
+        """Should this process be killed, what it leaves in these directories is removed."""
         ...
 
 
@@ -188,6 +193,9 @@ class Together:
         self._latest.clear()
         if self.ended is not None:
             stop(self.ended)
+
+    def uses(self, directories: Sequence[Path]) -> None:
+        self._box.clean_up(directories)
 
     def stopped(self, reason: str) -> None:
         if self.ended is not None:

@@ -130,6 +130,7 @@ def run_trial(
             workload = build_workload(plan.config, world, limits, share_of(plan.config, ranks))
         for text in plan.announced:
             progress.say(text)
+        ranks.uses(plan.cache_dirs)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
         opened.extend(backends.values())
         trial = None

@@ -1,13 +1,18 @@
 """The parts of several ranks make the result that one process would have had (R1, R3, R5, S9)."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from kvspill.config import Config
 from kvspill.records import GIB
+from kvspill.report.compare.runs import read_runs
+from kvspill.report.console import render_summary
+from kvspill.report.html.prose import setup_rows
 from kvspill.result.parts import Part, merged_io_facts, packed, together, unpacked, whole_of
+from kvspill.result.result import write_result
 from kvspill.result.schema import Caution, Result
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, Gathered
@@ -162,3 +167,20 @@ def test_what_all_ranks_warn_of_is_said_once() -> None:
     same, own = (Caution(code=word, message=word, remedy="Do.") for word in ("same", "own"))
     found = together([(0, [same]), (1, [same, own]), (2, [same])])
     assert [item.message for item in found] == ["same", "Rank 1: own"]
+
+
+def test_console_page_and_comparison_show_the_ranks_r3(tmp_path: Path) -> None:
+    config = simulated(max_requests=60)
+    parts, alone = ranks_of(config, 4)
+    parts[2].recorder.cache_call_ns *= 10
+    result = whole_result(config, parts, size=4)
+    verbose = render_summary(result, verbose=True)
+    assert "### RANKS: 4, the users divided ###" in verbose
+    assert len([line for line in verbose.splitlines() if "host2" in line and line.endswith("slow")]) == 1
+    assert "on 4 ranks (2 slow)" in render_summary(result, verbose=False)
+    rows = dict(setup_rows(result))
+    assert rows["Ranks"].startswith("4, the users divided")
+    assert "slow" in rows["Rank 2"]
+    paths = [write_result(tmp_path / f"{name}.json", item) for name, item in (("a", result), ("b", alone))]
+    facts = [next(iter(read_runs([path]))).facts for path in paths]
+    assert [item.get("ranks of the launch") for item in facts] == [4, None]

@@ -135,6 +135,8 @@ def _facts(result: Result) -> dict[str, Any]:
     users = result.window.users
     if users is not None and users != result.config.get("num_users"):
         flat["users in the measured window"] = users
+    if result.ranks is not None:
+        flat["ranks of the launch"] = result.ranks.size
     return {key: value for key, value in flat.items() if not key.startswith(_NOT_COMPARED)}
 
 

@@ -205,8 +205,26 @@ def setup_rows(result: Result) -> Iterator[Pair]:
         size = "no limit" if tier.limit_bytes >= _NO_LIMIT_BYTES else _gib(tier.limit_bytes)
         mark = ", modelled" if tier.modelled and tier.backend != "modelled" else ""
         yield f"Tier {tier.tier}", f"{size}, {tier.backend}{mark}; {tier.description}".rstrip("; ")
+    yield from _rank_rows(result)
     if result.command is not None:
         yield "Command to reproduce", result.command
+
+
+def _rank_rows(result: Result) -> Iterator[Pair]:
+    """The ranks of a run on several (R3)."""
+    table = result.ranks
+    if table is None:
+        return
+    how = "each with the whole load" if table.per_rank else "the users divided"
+    yield "Ranks", f"{table.size}, {how}; began within {table.start_skew_ms or 0.0:.1f} ms of each other"
+    for row in table.rows:
+        speeds = (row.storage_read_gib_per_sec, row.storage_write_gib_per_sec)
+        read, written = ("-" if speed is None else f"{speed:.3f}" for speed in speeds)
+        text = f"{row.host}: {row.users:,} users, {row.requests_completed:,} requests, "
+        text += f"storage {read} GiB/s read"
+        slow = ", slow (below 0.8 of the median)" if row.straggler else ""
+        problem = f"; {row.problem}" if row.problem is not None else ""
+        yield f"Rank {row.rank}", f"{text}, {written} written{slow}{problem}"
 
 
 def config_rows(result: Result) -> Iterator[Pair]:
