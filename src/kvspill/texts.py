@@ -28,13 +28,13 @@ def plain(text: object) -> str:
     return _ODD.sub("?", _BREAKS_WITHIN.sub(" ", str(text)))
 
 
-def near(word: str, known: Iterable[str], count: int = 1) -> list[str]:
+def near(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.5) -> list[str]:
     """Known names that a mistyped one may mean, the likeliest first: those that begin with it."""
     from difflib import get_close_matches
 
     lowered, names = word.lower(), list(known)
     begun = [name for name in names if lowered and name.lower().startswith(lowered)]
-    alike = get_close_matches(lowered, names, n=count, cutoff=0.5)
+    alike = get_close_matches(lowered, names, n=count, cutoff=cutoff)
     return list(dict.fromkeys([*sorted(begun, key=len), *alike]))[:count]
 
 

@@ -1,7 +1,6 @@
 """Flags made from Config's fields, so that no flag can differ from what the configuration knows."""
 
 import argparse
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -25,6 +24,7 @@ from kvspill.config.plugged import (
 from kvspill.errors import UsageError
 from kvspill.outputs import StrPath, refuse_clashes
 from kvspill.plugins import Declared, Option, Plugin
+from kvspill.texts import near
 
 _UNRECOGNIZED = "unrecognized arguments: "
 """How argparse begins its message about flags that it does not know."""
@@ -243,6 +243,6 @@ def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     flags = [
         flag for action in parser._actions for flag in action.option_strings if flag not in FOREIGN_FLAGS
     ]
-    near = difflib.get_close_matches(word.replace("_", "-"), flags, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"`{parser.prog} --help` lists all flags"
+    meant = near(word.replace("_", "-"), flags, cutoff=0.6)
+    hint = f"did you mean {meant[0]}?" if meant else f"`{parser.prog} --help` lists all flags"
     return f"{shown(word)}: unknown flag; {hint}"

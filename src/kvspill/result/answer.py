@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
-from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, Severity, counted, kind_of
+from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, Severity, counted
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Caution, QosClass, Result
 
@@ -52,8 +52,8 @@ def answer(result: Result) -> Answer:
     """The answer of this result."""
     status, text = _verdict(result)
     label = _label(result)
-    grave = [item for item in result.warnings if kind_of(item.code).severity is not Severity.NOTE]
-    grave.sort(key=lambda item: kind_of(item.code).severity is not Severity.INVALID)
+    grave = [item for item in result.warnings if item.severity != Severity.NOTE]
+    grave.sort(key=lambda item: item.severity != Severity.INVALID)
     return Answer(
         status=status,
         verdict=f"{status.value.upper()}{label}: {text}",
