@@ -29,6 +29,10 @@ class LfuPolicy:
         self._take_out(key)
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
+        # What is new has one use, so that there is rarely a reason to put all counts in order.
+        key = next(filter(evictable, self._by_uses.get(1, ())), None)
+        if key is not None:
+            return key
         for uses in sorted(self._by_uses):
             key = next(filter(evictable, self._by_uses[uses]), None)
             if key is not None:
@@ -40,7 +44,10 @@ class LfuPolicy:
 
     def _place(self, key: str, uses: int) -> None:
         self._uses[key] = uses
-        self._by_uses.setdefault(uses, OrderedDict())[key] = None
+        same = self._by_uses.get(uses)
+        if same is None:
+            same = self._by_uses[uses] = OrderedDict()
+        same[key] = None
 
     def _take_out(self, key: str) -> None:
         uses = self._uses.pop(key)

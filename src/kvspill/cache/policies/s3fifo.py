@@ -42,7 +42,7 @@ class S3FifoPolicy:
         if evicted:
             self._ghost[key] = None
             # The ghost remembers about as many keys as the tier holds.
-            while len(self._ghost) > max(16, len(self)):
+            while len(self._ghost) > max(16, len(self._uses)):
                 self._ghost.popitem(last=False)
 
     def victim(self, evictable: Callable[[str], bool]) -> str | None:
