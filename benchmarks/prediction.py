@@ -51,14 +51,14 @@ LOADS: dict[str, str] = {
     "16 I/O threads": f"{TINY} --num-users 20 --arrival closed --io-threads 16",
     "1 MiB pieces": f"{TINY} --num-users 20 --arrival closed --io-size 1MiB",
     "8 write threads": f"{TINY} --num-users 20 --arrival closed --write-threads 8",
-    "behind DRAM": f"{TINY} --num-users 20 --arrival closed --cpu-mem-gb 1",
-    "behind DRAM, open": f"{TINY} --num-users 30 --cpu-mem-gb 1",
+    "behind DRAM": f"{TINY} --num-users 20 --arrival closed --cpu-mem-gb 0.25",
+    "behind DRAM, open": f"{TINY} --num-users 30 --cpu-mem-gb 0.25",
     "llama, 2 users": f"{LLAMA} --num-users 2 --arrival closed --cpu-mem-gb 0",
     "llama, 5 users": f"{LLAMA} --num-users 5 --arrival closed --cpu-mem-gb 0 --generation-mode none",
-    "llama, 10 users, DRAM": f"{LLAMA} --num-users 10 --arrival closed --cpu-mem-gb 2",
+    "llama, 6 users, DRAM": f"{LLAMA} --num-users 6 --arrival closed --cpu-mem-gb 4",
     "prefix": "--model tiny-1b --io-model prefix --num-users 20 --arrival closed --cpu-mem-gb 0",
     "prefix, DRAM": "--model tiny-1b --io-model prefix --num-users 30 --arrival closed --cpu-mem-gb 1",
-    "lmcache": "--model tiny-1b --engine lmcache --num-users 20 --arrival closed --cpu-mem-gb 1",
+    "llm-d": "--model tiny-1b --engine llm-d --num-users 20 --arrival closed --cpu-mem-gb 1",
     "vllm-fs": "--model tiny-1b --engine vllm-fs --num-users 20 --arrival closed --cpu-mem-gb 1",
 }
 COMMON = "--seed 42 --storage-capacity-gb 6 --quiet"
@@ -72,7 +72,6 @@ class Case:
     load: str
     predicted: dict[str, float] = field(default_factory=dict)
     measured: list[dict[str, float]] = field(default_factory=list)
-    same_work: bool | None = None
 
     def middle(self, name: str) -> float:
         return median(one[name] for one in self.measured)
@@ -158,7 +157,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--speeds", default="120,230,400,200:100", help="MiB/s; READ:WRITE where they differ")
     parser.add_argument("--loads", default="", help="only loads whose name has this text")
     parser.add_argument("--rounds", type=int, default=1, help="real runs of each load [1]")
-    parser.add_argument("--duration", type=float, default=40, help="seconds of a timed run [40]")
+    parser.add_argument("--duration", type=float, default=60, help="seconds of a timed run [60]")
     parser.add_argument("--quick", action="store_true", help="calibrate for 20 s instead of two minutes")
     parser.add_argument("--patience", type=float, default=10, help="seconds to wait for a quiet machine [10]")
     parser.add_argument("--json", type=Path, help="write every case here")

@@ -52,12 +52,8 @@ class _Ride:
         ring.planned()
 
     def split(self, count: int) -> "_Ride":
-        """Keep the first `count` entries; the others ride on their own, in the same state."""
-        others = _Ride(self.transfer.split(count), self.flow, 1)
-        others.left, others.piece_bytes, others.wanted = self.left, self.piece_bytes, self.wanted
-        share = others.transfer.count / (count + others.transfer.count)
-        others.places = [self.flow.ring.divide(place, others, share) for place in self.places]
-        return others
+        """Keep the first `count` entries; the others wait on, as another ride."""
+        return _Ride(self.transfer.split(count), self.flow, self.left)
 
     def moved_bytes(self) -> int:
         """What one of the entries has moved by now."""
@@ -237,8 +233,10 @@ class LanedDevice:
     def _take_up(self, ride: _Ride) -> None:
         """One lane for each entry; the others wait on."""
         transfer, pool, speed = ride.transfer, ride.flow.pool, ride.flow.speed
-        if transfer.count > pool.free:
-            pool.waiting.appendleft(ride.split(pool.free))
+        # Entries of one piece go in step; larger ones may get different numbers of lanes.
+        together = pool.free if ride.left == 1 else 1
+        if transfer.count > together:
+            pool.waiting.appendleft(ride.split(together))
         pool.free -= transfer.count
         transfer.started_ns, transfer.host_ns = round(self._at_ns), round(speed.open_ns)
         opened_ns = self._at_ns + speed.open_ns + transfer.latency_ns
@@ -257,31 +255,25 @@ class LanedDevice:
         """The entry is open: its first lane begins, others may join."""
         model, pool = self._model, ride.flow.pool
         ride.wanted = max(0, min(model.lanes_per_entry, ride.left // model.pieces_per_lane) - 1)
-        count = ride.transfer.count
-        joining = min(ride.wanted, pool.free // count)
+        joining = min(ride.wanted, pool.free)
         ride.wanted -= joining
-        pool.free -= joining * count
+        pool.free -= joining
         self._add_lanes(ride, 1 + joining)
         ride.plan()
         if ride.wanted:
             pool.wanting.append(ride)
 
     def _join(self, ride: _Ride) -> None:
-        """Give free lanes to a ride that could do with more, to one entry after the other."""
+        """Give free lanes to an entry that could do with more."""
         pool = ride.flow.pool
         if ride.wanted:
             ride.settle()
         wanted = min(ride.wanted, ride.left)
         if not wanted:
             return
-        whole = max(1, pool.free // wanted)
-        if whole < ride.transfer.count:
-            others = ride.split(whole)
-            others.plan()
-            pool.wanting.append(others)
         joining = min(wanted, pool.free)
         ride.wanted -= joining
-        pool.free -= joining * ride.transfer.count
+        pool.free -= joining
         self._add_lanes(ride, joining)
         ride.plan()
         if ride.wanted and ride.left:

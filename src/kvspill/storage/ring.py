@@ -90,18 +90,6 @@ class Ring(Generic[Rider]):
         elif self._head == len(self._places):
             self._wrap()
 
-    def divide(self, place: Place[Rider], rider: Rider, share: float) -> Place[Rider]:
-        """That share of the bytes at a place is another rider's from now on, who stands right behind it."""
-        others = Place(rider, place.lanes, place.nbytes * share, place.since, place.taken_ns)
-        others.leaving = list(place.leaving)
-        place.nbytes -= others.nbytes
-        index = self._places.index(place)
-        self._places.insert(index + 1, others)
-        if index < self._head:
-            self._head += 1
-        self._next = None
-        return others
-
     def planned(self) -> None:
         """Somebody's last turn has changed."""
         self._next = None

@@ -169,6 +169,24 @@ def test_blocks_of_one_batch_that_are_alike_cost_few_events() -> None:
     assert done[-1].finished_ns == pytest.approx(NS_PER_SEC, rel=1e-6)
 
 
+@pytest.mark.parametrize("pieces", [2, 4, 9])
+def test_blocks_that_are_alike_go_as_if_they_were_asked_for_one_by_one(pieces: int) -> None:
+    """A batch of equal entries of several pieces: each is done when its turn comes."""
+    nbytes = pieces * 4 * MIB
+
+    async def main(world: World) -> list[Completion]:
+        backend = ModelledBackend("modelled", lanes(32, write_open_us=200), world.now_ns)
+        return await backend.write([WriteItem(ObjectRef(str(n), 0, nbytes)) for n in range(100)])
+
+    together = run_virtual(main, seed=1)
+    apart = served(lanes(32, write_open_us=200), [(Verb.WRITE, nbytes, 1) for _ in range(100)])
+    last = max(one.finished_ns for one in together)
+    assert last == pytest.approx(max(one.finished_ns for one in apart), rel=0.02)
+    assert last >= 100 * nbytes / GIB * NS_PER_SEC
+    mean, mean_apart = (sum(one.finished_ns for one in done) / 100 for done in (together, apart))
+    assert mean == pytest.approx(mean_apart, rel=0.02)
+
+
 LOADS = st.lists(
     st.tuples(
         st.sampled_from([Verb.READ, Verb.WRITE]),
