@@ -147,6 +147,10 @@ class Stages:
             self._abandon()
         self._over = True
 
+    def hear_no_more(self) -> None:
+        """What was measured is made into a result: nothing that closing does belongs to it."""
+        self.observer.observers = ()
+
     def _abandon(self) -> None:
         for task in () if self._open is None else self._open.beside:
             task.cancel()

@@ -274,6 +274,7 @@ class Trial:
         part = await self._part(stages.answer, facts, engine, monitor is not None)
         part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]
         part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
+        stages.hear_no_more()
         return part, search
 
     def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | ClosedArrivals:

@@ -9,7 +9,7 @@ import pytest
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
-from kvspill.records import Tier
+from kvspill.records import Eviction, Tier
 from kvspill.run import trial as trial_module
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.progress import Progress
@@ -109,3 +109,23 @@ def test_nothing_is_measured_after_an_interrupt(
     stage = SimpleNamespace(users=3, recorder=SimpleNamespace(lanes=list), probes=None)
     asyncio.run(trial._part(stage, facts, SimpleNamespace(planned=None), searching))
     assert measured == ([] if reason else ["ceiling"])
+
+
+def test_what_closing_does_is_in_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages_made: list[Stages] = []
+    real = Stages
+
+    def made(*arguments: Any) -> Stages:
+        stages_made.append(real(*arguments))
+        return stages_made[-1]
+
+    monkeypatch.setattr(trial_module, "Stages", made)
+    config = Config(model="tiny-1b", num_users=3, max_requests=9, cpu_mem_gb=0, quiet=True)
+    result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
+    assert result.requests_completed == 9
+    (stages,) = stages_made
+    counted = stages.answer.recorder.evictions.total()
+    # A tier that is closed at the very end of the window drops entries at a time that is still inside of it.
+    at_ns = stages.answer.recorder.window_end_ns
+    stages.observer.eviction(Eviction(at_ns, Tier.STORAGE, None, 1))
+    assert stages.answer.recorder.evictions.total() == counted
