@@ -201,14 +201,14 @@ def join(config: Config, *, simulated: bool) -> Ranks:
     launch = None if config.ranks == "off" else launched()
     if launch is None or launch.size == 1:
         return Alone()
-    if simulated:
-        raise UsageError(
-            f"{launch.size} ranks: a simulation is one process; start it without mpirun or srun, or give "
-            "--ranks off"
-        )
-    from kvspill.run.mpi import join_mpi
-
     try:
+        if simulated:
+            raise UsageError(
+                f"{launch.size} ranks: a simulation is one process; start it without mpirun or srun, or give "
+                "--ranks off"
+            )
+        from kvspill.run.mpi import join_mpi
+
         return join_mpi(launch, config.ranks_timeout)
     except UsageError as error:
         if launch.rank == 0:
