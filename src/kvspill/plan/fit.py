@@ -23,6 +23,9 @@ _BURST_SECONDS_MIN = 0.02
 _GAP_SECONDS = 0.008
 _CROWDS_MIN = 6
 _CROWDED_SHARE = 0.7
+_UNEVEN_SHARE = 0.25
+_QUICK_SHARE = 0.25
+_LANES_SHARE = 0.6
 _UNLIMITED_SHARE = 50
 """A piece alone that is so many times faster than the device under load is not what limits it."""
 
@@ -58,14 +61,16 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
         figures[f"{word}_duplex"] = _duplex(points, verb, mine.bytes_per_sec, other.bytes_per_sec)
         burst_bytes = _burst(points, verb, mine.bytes_per_sec)
         burst_speed = _burst_speed(points, verb, piece_bytes)
-        slice_seconds = _slices(points, verb, mine.bytes_per_sec)
+        slice_seconds = _slices(points, verb, mine.bytes_per_sec, lanes, piece_bytes)
         if slice_seconds:
             figures[f"{word}_slice_ms"] = slice_seconds * 1000
         elif burst_bytes:
             figures[f"{word}_burst_mib"] = burst_bytes / MIB
-        if slice_seconds or burst_bytes:
+        if (slice_seconds or burst_bytes) and burst_speed > mine.bytes_per_sec:
             figures[f"{word}_burst_gib_per_sec"] = burst_speed / GIB
-    deletes_ns = [delete_ns for point in points for delete_ns in point.delete_ns]
+    # Among many others a delete waits for the journal's lock, which is not its own time.
+    paced = [point for point in points if point.cell.name.startswith(PACED)]
+    deletes_ns = [delete_ns for point in paced for delete_ns in point.delete_ns]
     rounded: dict[str, Any] = {
         name: _rounded(value) for name, value in figures.items() if math.isfinite(value)
     }
@@ -171,22 +176,28 @@ def _duplex(points: Sequence[Point], verb: Verb, mine: float, other: float) -> f
     return min(1.0, max(-20.0, 1 - above / below)) if below else 0.0
 
 
-def _slices(points: Sequence[Point], verb: Verb, limit: float) -> float:
+def _slices(points: Sequence[Point], verb: Verb, limit: float, lanes: int, piece_bytes: int) -> float:
     """Seconds of the slices in which a limit is dealt out: pieces end in crowds, each of a slice's bytes."""
     crowds: list[float] = []
     quick = 0
     for seen in _with_pieces(_seen(points, LARGE, verb)):
         seconds, moved = seen.curve()
         gaps = np.diff(seconds)
-        breaks = np.flatnonzero(gaps > max(_GAP_SECONDS, 4 * float(np.mean(gaps)))) + 1
+        breaks = np.flatnonzero(gaps > max(_GAP_SECONDS, 1.5 * float(np.mean(gaps)))) + 1
         edges = [0, *breaks.tolist(), len(seconds)]
         for first, after in pairwise(edges[1:-1]):
             nbytes = float(moved[after - 1] - moved[first - 1])
             crowds.append(nbytes)
-            quick += seconds[after - 1] - seconds[first] < nbytes / limit / 2
+            quick += seconds[after - 1] - seconds[first] < _QUICK_SHARE * nbytes / limit
     if len(crowds) < _CROWDS_MIN or quick < _CROWDED_SHARE * len(crowds):
         return 0.0
-    return float(np.median(crowds)) / limit
+    low, middle, high = np.percentile(crowds, (25, 50, 75))
+    if high - low > _UNEVEN_SHARE * middle + piece_bytes or middle > _LANES_SHARE * lanes * piece_bytes:
+        # A busy machine makes crowds as well, but not of one size; and lanes may all come back at once.
+        return 0.0
+    # Where a slice holds no whole number of pieces, the rest goes with the next.
+    usual = [crowd for crowd in crowds if low - piece_bytes <= crowd <= high + piece_bytes]
+    return float(np.mean(usual)) / limit
 
 
 def _burst(points: Sequence[Point], verb: Verb, limit: float) -> float:

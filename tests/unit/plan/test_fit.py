@@ -39,11 +39,23 @@ def test_the_fit_finds_the_bandwidth_and_the_piece_alone() -> None:
     assert found.read_slice_ms == found.read_burst_mib == 0
 
 
-def test_a_limit_in_slices_is_found_by_the_crowds_of_pieces() -> None:
-    point = sliced(400 * MIB, 0.1)
-    assert fit([point, writes_like(point)], 32, 0, 4 * MIB).model.read_slice_ms == pytest.approx(
-        100, rel=0.02
-    )
+@pytest.mark.parametrize("mib_per_sec", [100, 120, 230, 400, 700])
+def test_a_limit_in_slices_is_found_by_the_crowds_of_pieces(mib_per_sec: int) -> None:
+    point = sliced(mib_per_sec * MIB, 0.1)
+    model = fit([point, writes_like(point)], 32, 0, 4 * MIB).model
+    assert model.read_slice_ms == pytest.approx(100, rel=0.05)
+
+
+def test_crowds_of_different_sizes_are_a_busy_machine_and_no_limit_in_slices() -> None:
+    rng = np.random.default_rng(2)
+    done, at_ns = [], 0.0
+    for _ in range(40):
+        at_ns += rng.uniform(0.02, 0.2) * NS_PER_SEC
+        for piece in range(int(rng.integers(1, 30))):
+            end_ns = round(at_ns + piece * 1e5)
+            done.append(Completion(0, 0, end_ns, end_ns, ((0, end_ns, 4 * MIB),)))
+    point = Point(Cell("saturated reads", 4 * MIB, 1), Seen(done, 4 * MIB, 0, round(at_ns)), Seen())
+    assert fit([point, writes_like(point)], 32, 0, 4 * MIB).model.read_slice_ms == 0
 
 
 def sliced(bytes_per_sec: float, slice_seconds: float) -> Point:
