@@ -135,6 +135,6 @@ def test_zero_means_no_limit_where_the_drop_in_command_says_so() -> None:
 def test_help_and_refusal_say_what_zero_means(flag: str) -> None:
     with pytest.raises(UsageError, match=r"out of range; give .*, or 0 for the default$"):
         parse(f"{flag}=-1")
-    text = config_parser("kv-cache.py", "", "").format_help()
+    text = config_parser("kv-cache.py", "", "", full=True).format_help()
     described = " ".join(text[text.index(f"\n  {flag} ") + 1 :].split("\n  --")[0].split())
     assert re.search(r"\b(; 0:|with 0:) ", described), described

@@ -23,7 +23,7 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
-from kvspill.run import stages, trial
+from kvspill.run import stages, trial, whole
 from kvspill.run.build import build_cache as real_build_cache
 from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
@@ -216,8 +216,12 @@ def run_scenario(scenario: Scenario) -> Outcome:
         )
 
     plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
-    parts: dict[str, Any] = {"open_backends": open_devices, "build_cache": build_cache, "build_result": judge}
-    with mock.patch.multiple(trial, **parts), mock.patch.object(stages, "Recorder", make_auditor):
+    parts: dict[str, Any] = {"open_backends": open_devices, "build_cache": build_cache}
+    with (
+        mock.patch.multiple(trial, **parts),
+        mock.patch.object(whole, "build_result", judge),
+        mock.patch.object(stages, "Recorder", make_auditor),
+    ):
         try:
             result: Any = trial.run_trial(plan, Progress(quiet=True))
         except KeyboardInterrupt:

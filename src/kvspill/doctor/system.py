@@ -25,6 +25,7 @@ EXTRAS = {
     "report": (("jinja2", "openpyxl", "vl_convert"), "HTML pages and XLSX files"),
     "log": (("pyarrow", "zstandard"), "--log-ops and --io-trace-log"),
     "metrics": (("prometheus_client",), "--prometheus"),
+    "zstd": (("zstandard",), "traces that end in .zst"),
     "uring": (("liburing",), "--io-engine io_uring"),
     "mpi": (("mpi4py",), "several ranks"),
     "gpu": (("cuda",), "a GPU tier in a card's memory"),

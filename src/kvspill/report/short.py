@@ -10,7 +10,7 @@ from kvspill.report.parts import Part, duration, grid, indent, number, pairs, sh
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.cautions import SIMULATED, counted
+from kvspill.result.cautions import SIMULATED, UNUSED_SETTING, counted
 from kvspill.result.schema import Caution, QosClass, Result, StorageHealth
 
 _STYLES = {
@@ -147,8 +147,14 @@ def _warnings(found: Answer) -> Iterator[Part]:
     left = grave[_GRAVE_MAX:]
     if left:
         yield Text(f"! {counted(len(left), 'more grave warning')}: {_codes(left)}")
-    if found.notes:
-        yield Text(f"{counted(len(found.notes), 'note')}: {_codes(found.notes)}")
+    for item in found.notes:
+        # What was asked for and changed nothing is the first thing to know.
+        if item.code == UNUSED_SETTING.code:
+            yield Text(f"- {item.message}")
+            yield indent(Text(f"-> {item.remedy}"), 4)
+    others = [item for item in found.notes if item.code != UNUSED_SETTING.code]
+    if others:
+        yield Text(f"{counted(len(others), 'note')}: {_codes(others)}")
 
 
 def _codes(items: Sequence[Caution]) -> str:

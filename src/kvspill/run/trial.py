@@ -5,6 +5,7 @@ import gc
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -222,7 +223,8 @@ class Trial:
     async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
         """What this rank measured, and the search that was held, if one was."""
         log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
-        begun_seconds = time.time() - self.world.now_ns() / NS_PER_SEC
+        # As the original's trace has it: a time of day, which stands in the file and measures nothing.
+        begun_seconds = datetime.now(UTC).timestamp() - self.world.now_ns() / NS_PER_SEC
         trace = open_io_trace(self.config.io_trace_log, self.plan.trial, begun_seconds)
         try:
             return await self._measure(workload, interrupts, log, trace)
