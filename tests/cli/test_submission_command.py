@@ -1,6 +1,7 @@
 """kvspill submission: judges the folders that the MLPerf harness leaves, by the ranks' own files."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.result.result import write_result
-from kvspill.result.schema import MetricValue, Result
+from kvspill.result.schema import MetricValue, Result, Window
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.submission import OPTIONS
@@ -35,6 +36,7 @@ def write_rank(folder: Path, base: Result, read: float, p95: float | None, **cha
             "config": config.model_dump(mode="json"),
             "workload": {"kind": "synthetic", "personas": config.persona_preset},
             "metrics": {**base.metrics, **metrics},
+            "window": Window(measured_seconds=270.0),
         }
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,6 +114,57 @@ def test_a_rank_served_from_dram_breaks_nothing(
 ) -> None:
     write_rank(run / "option_1" / "trial_0" / "rank_0", simulated, 0.0, None)
     assert judged(run, capsys)[0] == 0
+
+
+def test_copies_of_a_result_are_no_ranks_and_no_trials(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (first,) = (run / "option_1" / "trial_0" / "rank_0").iterdir()
+    for place in ("trial_0/rank_1", "trial_2/rank_0"):
+        (copy,) = (run / "option_1" / place).iterdir()
+        copy.write_bytes(first.read_bytes())
+    code, said = judged(run, capsys)
+    assert (code, "Division: INVALID" in said, "aggregate_bandwidth_gbps" in said) == (1, True, False)
+    assert "copy: option 1, trial 1, rank 2 is the same result as option 1, trial 1, rank 1\n" in said
+    assert "copy: option 1, trial 3, rank 1 is the same result as option 1, trial 1, rank 1\n" in said
+
+
+def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the file of the first rank of the first trial."""
+    (path,) = (run / "option_1" / "trial_0" / "rank_0").iterdir()
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_a_trial_that_measured_a_part_of_its_duration_is_not_complete(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(run, lambda document: document["window"].update(measured_seconds=12.5))
+    _, said = judged(run, capsys)
+    assert "deviation: trial 1: measured 12.5 of 270 seconds\n" in said
+    assert "deviation: 2 complete trials: at least 3 are required\n" in said
+    assert "Division: CLOSED" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda document: document["honesty"].update(
+                errors=[{"tier": "storage", "verb": "read", "kind": "EIO", "count": 7}]
+            ),
+            "7 storage read EIO",
+        ),
+        (lambda document: document["honesty"]["requests"].update(failed=3), "3 failed requests"),
+        (lambda document: document["faults"].update(failed_requests=2), "2 failed requests"),
+    ],
+)
+def test_counts_of_failures_outweigh_a_word_that_denies_them(
+    run: Path, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    edited(run, change)
+    code, said = judged(run, capsys)
+    assert (code, "Division: INVALID" in said) == (1, True)
+    assert f"trial 1 is faulty: {says}" in said
 
 
 def test_bad_input_is_one_line(

@@ -381,7 +381,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         """Seconds that are not measured (S3); none by default where there is no duration."""
         if self.warmup is not None:
             return self.warmup
-        return 0.0 if self.duration is None else min(self.duration * 0.1, 30.0)
+        return 0.0 if self.duration is None else warmup_of(self.duration)
 
     @property
     def gpu_bytes(self) -> int:
@@ -408,6 +408,11 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
     @property
     def generation_us_per_prefill_token(self) -> float:
         return self.prefill_us_per_token if self.generation_mode == "deterministic" else 0.0
+
+
+def warmup_of(duration_seconds: float) -> float:
+    """The default warm-up of a load of that length (S3)."""
+    return min(duration_seconds * 0.1, 30.0)
 
 
 def gib_to_bytes(gib: float) -> int:

@@ -117,13 +117,16 @@ def our_result(document: dict[str, Any], path: Path) -> Result:
             f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again"
         ) from None
     if "faulty" in document:
-        return result
+        # Counts in the file outweigh a word that denies them.
+        if result.faults.any_found:
+            return result.model_copy(update={"faulty": True})
+        return result if result.faulty else _with_faults(result)
     warnings = [noted(item.code, item.message, item.remedy) for item in result.warnings]
     return _with_faults(result.model_copy(update={"warnings": warnings}))
 
 
 def _with_faults(result: Result) -> Result:
-    """The first version counted what failed, but had no word for a faulty result."""
+    """Judged by the counts: the first version had no word for a faulty result."""
     honesty = result.honesty
     counts: Counter[tuple[str, str, str]] = Counter()
     for row in (*honesty.errors, *honesty.errors_outside_window):

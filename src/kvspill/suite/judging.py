@@ -1,5 +1,6 @@
 """What a run of the MLPerf harness is worth: each option judged as a submission."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from pydantic import ValidationError
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
+from kvspill.result.result import result_text
 from kvspill.result.schema import Result
-from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, differences, run_summary
+from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, Trials, differences, run_summary
 from kvspill.suite.manifest import write_json
 from kvspill.suite.submission import OPTIONS, render, summarize
 
@@ -29,12 +31,13 @@ def judge(folder: Path, run: HarnessRun) -> Judged:
     """Judge every option; where the run has no summary as the harness writes it, one is written."""
     own = run_summary(run.options, folder.resolve().name, run.missing)
     documents, lines, invalid = {}, [], False
+    seen: dict[str, str] = {}
     for name, trials in run.options.items():
         if name not in OPTIONS:
             raise UsageError(f"{folder}/option_{name}: no such option; there are {', '.join(OPTIONS)}")
         results = [result for ranks in trials for result in ranks]
         if results:
-            summary = summarize(OPTIONS[name], _config(results[0]), trials)
+            summary = summarize(OPTIONS[name], _config(results[0]), trials, _copies(name, trials, seen))
             documents[name] = summary
             lines += [*render(summary).splitlines(), ""]
             invalid |= summary["division"] == "invalid"
@@ -50,6 +53,18 @@ def judge(folder: Path, run: HarnessRun) -> Judged:
         write_json(folder / SUMMARY_FILE, own)
         lines.append(f"{SUMMARY_FILE}: written, for there was none.")
     return Judged({"options": documents, "missing": run.missing, "summary": own}, lines, invalid)
+
+
+def _copies(option: str, trials: Trials, seen: dict[str, str]) -> list[str]:
+    """Which results stand in the run twice, all options together. Equal simulations are no copies."""
+    found = []
+    for trial, ranks in enumerate(trials, start=1):
+        for rank, result in enumerate(ranks, start=1):
+            place = f"option {option}, trial {trial}, rank {rank}"
+            key = hashlib.sha256(result_text(result).encode()).hexdigest()
+            if not result.simulated and seen.setdefault(key, place) != place:
+                found.append(f"{place} is the same result as {seen[key]}")
+    return found
 
 
 def _config(result: Result) -> Config:

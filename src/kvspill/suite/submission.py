@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kvspill.config import Config
+from kvspill.config.config import warmup_of
 from kvspill.config.fields import flag_of
 from kvspill.result.cautions import FEW_TRIALS, KINDS, Severity, Spoils, counted
 from kvspill.result.ranking import faults_text
@@ -15,6 +16,8 @@ from kvspill.suite.mixture import mixture, workload_text
 
 SEED: Final = 42
 TRIALS_MIN: Final = 3
+WINDOW_SHARE_MIN: Final = 0.9
+"""Of the duration less the warm-up: a trial that measured less is not complete."""
 
 CLOSED_DIVISION: Final = {"workload_preset": "2026-02", "sync": "data"}
 """What the closed division's workload is beside its options: the personas that the harness prints, and writes
@@ -206,14 +209,25 @@ def _told(option: Option, config: Config) -> set[str]:
 
 def complete_trials(trials: Sequence[Sequence[Result]]) -> list[Sequence[Result]]:
     """Trials of which every rank ran to the end."""
-    return [ranks for ranks in trials if ranks and all(incomplete_reason(result) is None for result in ranks)]
+    return [ranks for ranks in trials if ranks and all(_incomplete(result) is None for result in ranks)]
+
+
+def _incomplete(result: Result) -> str | None:
+    """Why a trial counts as incomplete: it ended early, or measured far less than its duration."""
+    duration, warmup = result.config.get("duration"), result.config.get("warmup")
+    if not isinstance(duration, int | float) or result.config.get("max_requests") is not None:
+        return incomplete_reason(result)
+    asked = duration - (warmup if isinstance(warmup, int | float) else warmup_of(duration))
+    measured = result.window.measured_seconds
+    short = f"measured {measured:g} of {asked:g} seconds" if measured < WINDOW_SHARE_MIN * asked else None
+    return incomplete_reason(result) or short
 
 
 def _flaws(result: Result) -> list[str]:
     flaws = []
     if result.simulated:
         flaws.append("simulated, no byte moved")
-    reason = incomplete_reason(result)
+    reason = _incomplete(result)
     if reason is not None:
         flaws.append(reason)
     modelled = result.honesty.modelled_tiers
@@ -227,11 +241,13 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]) -> dict[str, Any]:
-    """The whole submission as plain data."""
+def summarize(
+    option: Option, config: Config, trials: Sequence[Sequence[Result]], copies: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The whole submission as plain data; copies: results that are no runs of their own, as lines."""
     faulty = faulty_trials(trials)
     mixed = mixture(trials, FREE_FIELDS)
-    complete = [] if faulty or mixed else complete_trials(trials)
+    complete = [] if faulty or mixed or copies else complete_trials(trials)
     found = deviations(option, config, trials)
     choice = metric_choice(config.cpu_mem_gb, option)
     digests = {result.digest for ranks in complete for result in ranks}
@@ -243,6 +259,7 @@ def summarize(option: Option, config: Config, trials: Sequence[Sequence[Result]]
         "deviations": found,
         "faulty": faulty,
         "mixed": mixed,
+        "copies": list(copies),
         "workload": sorted({workload_text(result) for ranks in trials for result in ranks}),
         "allocs": allocs_text(option, config.max_concurrent_allocs),
         "trials": {
@@ -297,6 +314,9 @@ def render(summary: Mapping[str, Any]) -> str:
     lines += [f"mixture: {text}" for text in summary["mixed"]]
     if summary["mixed"]:
         lines.append("Trials of different workloads have no figures together: run them all again.")
+    lines += [f"copy: {text}" for text in summary["copies"]]
+    if summary["copies"]:
+        lines.append("A copy is no second run: put every rank's own result in its place, or run again.")
     if summary["workload"]:
         sync = summary["parameters"].get("sync")
         lines.append(f"Workload: {', '.join(summary['workload'])}, --sync {sync}.")
