@@ -47,7 +47,7 @@ def test_a_manifest_names_no_file_but_those_of_its_rows(folder: Path, file: str)
     assert sorted(folder.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize("setting", ["output", "log_ops", "xlsx_output"])
+@pytest.mark.parametrize("setting", ["output", "log_ops", "xlsx_output", "io_trace_log"])
 def test_a_manifest_sets_no_output(folder: Path, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
     outside = folder.parent / "outside.parquet"
     change(folder, **{setting: str(outside)})
@@ -89,9 +89,12 @@ def test_entries_are_stored_where_the_command_line_says(
     assert (folder / "01-one.json").exists()
 
 
-def test_no_output_can_be_set_for_every_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*SIMULATED[:-1], "other", "--set", "log_ops=x.parquet"]) == 2
-    assert "log_ops belongs to the whole suite" in capsys.readouterr().err
+@pytest.mark.parametrize("setting", ["log_ops", "io_trace_log"])
+def test_no_output_can_be_set_for_every_row(
+    folder: Path, setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SIMULATED[:-1], "other", "--set", f"{setting}=x.parquet"]) == 2
+    assert f"{setting} belongs to the whole suite" in capsys.readouterr().err
     assert not (folder.parent / "other").exists()
 
 

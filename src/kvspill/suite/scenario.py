@@ -29,7 +29,7 @@ BY_DEFAULT, WITH_ALL, BY_NAME = "by default", "with all", "by name"
 """When a built-in file runs: without a name, with `all`, or only by its name."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
-OWN_KEYS = ("output", "quiet", "debug", "log_ops", "xlsx_output", "prometheus")
+OWN_KEYS = ("output", "quiet", "debug", "log_ops", "xlsx_output", "io_trace_log", "prometheus")
 """Settings that belong to the suite and not to one of its rows."""
 
 

@@ -134,6 +134,7 @@ def test_the_shown_text_is_a_file_that_loads_again(tmp_path: Path) -> None:
         ("scenarios: [{name: a, konfig: {}}]", "'konfig'|konfig: unknown key"),
         ("scenarios: [{name: a, config: {num_user: 3}}]", "did you mean num_users"),
         ("scenarios: [{name: a, config: {output: x}}]", "belongs to the whole suite"),
+        ("scenarios: [{name: a, config: {io_trace_log: x}}]", "belongs to the whole suite"),
         ("scenarios: [{name: a, config: [1]}]", "config is not a mapping"),
         ("scenarios: [{name: a}, {name: a}]", "stands twice"),
         ("scenarios: [{name: a, config: {num_users: '${nope}'}}]", "nope.*unknown; use one of"),
