@@ -1,4 +1,4 @@
-"""Files that a user names for results: a file is replaced whole, a device or a pipe is written through."""
+"""Files that a user names for results: replaced whole; devices and open pipes are written through."""
 
 import contextlib
 import errno
@@ -25,8 +25,9 @@ def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path
     """Write a file whole or not at all, through links to where they lead; returns the path as given.
 
     A file that is replaced keeps its mode, and the new one survives a crash. What is no regular file
-    (/dev/null, /dev/stdout, a FIFO) is written through and never replaced. Where nobody named the file,
-    only its directory, a link or a pipe of that name is replaced: it might lead anywhere.
+    (/dev/null, /dev/stdout, a pipe that is open already) is written through and never replaced. Where
+    nobody named the file, only its directory, a link or a pipe of that name is replaced: it might lead
+    anywhere.
     """
     given = Path(path)
     raw = data.encode() if isinstance(data, str) else data
@@ -103,24 +104,31 @@ def file_name(text: str) -> str:
     return _NOT_IN_NAMES.sub("_", text)[:_NAME_PART_CHARACTERS]
 
 
-def refuse_clashes(outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None]) -> None:
+def refuse_clashes(
+    outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None], *, named: bool = True
+) -> None:
     """Refuse, before anything is written, an output that is an input or another output, by whatever path.
 
     Outputs stand under the words that name them to the user. What lies in a directory that is read is an
-    input where it looks like one. Pipes and devices such as /dev/null can be named any number of times.
+    input where it looks like one. Open pipes and devices such as /dev/null can be named any number of
+    times. `named` is as for write_whole.
     """
     targets = {label: Path(path) for label, path in outputs.items() if path is not None}
     sources = [Path(path) for path in inputs if path is not None]
-    try:
-        named = [(label, target) for label, target in targets.items() if not _is_stream(target)]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{next(iter(targets))}: cannot be reached ({_reason(error)})") from error
-    for place, (label, target) in enumerate(named):
+    files = [(label, path) for label, path in targets.items() if not (named and _streams(path, label))]
+    for place, (label, target) in enumerate(files):
         if any(_is_read(target, source) for source in sources):
             raise UsageError(f"{label}: is one of the inputs and would be lost; write to another file")
-        other = next((words for words, path in named[:place] if _same_file(target, path)), None)
+        other = next((words for words, path in files[:place] if _same_file(target, path)), None)
         if other is not None:
             raise UsageError(f"{label}: is the same file as {other}; name another")
+
+
+def _streams(path: Path, label: str) -> bool:
+    try:
+        return _is_stream(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{label}: cannot be written ({_reason(error)}); name a file") from error
 
 
 def _is_read(target: Path, source: Path) -> bool:
@@ -152,7 +160,6 @@ def check_place(path: StrPath, label: str) -> None:
         if given.exists() and not os.access(given, os.W_OK):
             raise UsageError(f"{label}: is not writable; {remedy}")
         if _is_stream(given):
-            # Not opened before its time: a FIFO would wait for its reader.
             return
         target = _real(given)
         folder = next(above for above in target.parents if above.exists())
@@ -178,11 +185,14 @@ def _is_stream(path: Path) -> bool:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    if _own_output(found) is not None or stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode):
+    if _own_output(found) is not None or stat.S_ISCHR(found.st_mode):
+        return True
+    # A pipe that we were handed, such as /dev/fd/63, has no name; to open one with a name waits for a reader.
+    if stat.S_ISFIFO(found.st_mode) and not _real(path).exists():
         return True
     if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
         return False
-    raise OSError("a disk or a socket, and no file")
+    raise OSError("a named pipe, a disk or a socket, and no file")
 
 
 def _open_stream(path: Path) -> int:

@@ -126,6 +126,19 @@ def test_nothing_can_be_lost_in_a_device(tmp_path: Path) -> None:
     assert main([*RUN, "--output", "/dev/null", "--xlsx-output", "null.csv"]) == 0
 
 
+@pytest.mark.parametrize("flag", ["--output", "--xlsx-output", "--log-ops", "--io-trace-log"])
+def test_a_run_never_waits_for_the_reader_of_a_named_pipe(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ending = {"--xlsx-output": ".csv", "--log-ops": ".parquet"}.get(flag, "")
+    pipe = tmp_path / f"ff{ending}"
+    os.mkfifo(pipe)
+    assert main([*RUN, flag, str(pipe)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"kvspill: error: {flag} {pipe}: cannot be written (a named pipe")
+    assert error.count("\n") == 1
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     folder = tmp_path / "results"
@@ -152,6 +165,18 @@ def test_reports_and_comparisons_never_write_over_results(results: Path, another
     ):
         assert main(command) == 2, command
     assert contents(results) == before
+
+
+def test_reports_and_comparisons_never_wait_for_the_reader_of_a_named_pipe(results: Path) -> None:
+    os.mkfifo("ff")
+    one, two = str(results / "a.json"), str(results / "b.json")
+    for command in (
+        ["compare", one, two, "-o", "ff"],
+        ["report", one, "-o", "ff"],
+        ["report", one, "--csv", "ff"],
+        ["report", one, "--xlsx", "ff"],
+    ):
+        assert main(command) == 2, command
 
 
 def test_a_result_that_is_the_default_page_is_not_replaced(results: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.errors import UsageError
-from kvspill.outputs import check_place, write_new, write_whole
+from kvspill.outputs import check_place, refuse_clashes, write_new, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
 from unit.result import sample
@@ -40,17 +40,35 @@ def test_a_link_that_leads_nowhere_yet_gets_its_file(tmp_path: Path) -> None:
     assert (tmp_path / "new.json").read_text() == "text"
 
 
-def test_a_pipe_is_written_through_and_stays_a_pipe(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    check_place(pipe, "--output pipe")  # returns though nobody reads yet
-    read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
-    reader.start()
+def test_an_open_pipe_is_written_through() -> None:
+    """As a shell hands one over in `--output >(gzip)`."""
+    reader, writer = os.pipe()
+    pipe = Path(f"/dev/fd/{writer}")
+    read: list[bytes] = []
+
+    def drain() -> None:
+        with open(reader, "rb") as stream:
+            read.append(stream.read())
+
+    draining = threading.Thread(target=drain)
+    draining.start()
+    check_place(pipe, f"--output {pipe}")
     write_result(pipe, sample.built())
-    reader.join(10)
+    os.close(writer)
+    draining.join(10)
     assert [json.loads(text) for text in read] == [sample.result()]
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_named_pipe_is_refused_and_never_opened(tmp_path: Path) -> None:
+    """Opening one waits for a reader, and no signal of ours ends that."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("pipe")
+    for path in (pipe, link):
+        with pytest.raises(UsageError, match=r"^--output ff: .*a named pipe.*; name a file"):
+            check_place(path, "--output ff")
+        with pytest.raises(UsageError, match=r"^-o ff: .*a named pipe.*; name a file"):
+            refuse_clashes({"--csv none": None, "--csv x": tmp_path / "x", "-o ff": path}, [])
 
 
 def test_a_character_device_stays_one_whatever_is_written(tmp_path: Path) -> None:

@@ -265,7 +265,8 @@ def _refuse_clashes(folder: Path, manifest: Manifest) -> None:
     closing = (f"{name}.{kind}" for name in ("summary", SUBMISSION) for kind in ("json", "txt"))
     own = [name for row in manifest.rows for name in (row.file, _partial(row.file))]
     for name in (MANIFEST_NAME, *closing, *own):
-        refuse_clashes({f"--output-dir {folder}: its {name}": folder / name}, dict.fromkeys(inputs))
+        own_file = {f"--output-dir {folder}: its {name}": folder / name}
+        refuse_clashes(own_file, dict.fromkeys(inputs), named=False)
 
 
 def _partial(file: str) -> str:
