@@ -1,12 +1,16 @@
 """`kvspill calibrate` and what `simulate` says of a calibrated profile."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvspill.cli.main import main
+from kvspill.cli.main import COMMANDS, main
+from kvspill.plan.calibrate import Row, misfits
+from kvspill.plan.predict import lines
+from kvspill.records import MIB, Tier, Verb
 
 PROFILE = """\
 storage: {read_gib_per_sec: 0.4, write_gib_per_sec: 0.4, lanes: 32, read_duplex: 1, write_duplex: 1}
@@ -69,6 +73,60 @@ def test_settings_beyond_the_calibration_are_said_to_extrapolate(tmp_path: Path)
     assert "extrapolated" in {caution["code"] for caution in result["warnings"]}
 
 
+def test_a_device_that_was_not_steady_at_all_still_has_an_interval(tmp_path: Path) -> None:
+    """P2: a spread of all its speed leaves a slow device, not one without speed."""
+    prediction = simulated(tmp_path, PROFILE.replace("read: 0.02", "read: 1.5"))["prediction"]
+    bandwidth = prediction["intervals"]["tier_storage_read_bandwidth_gbps"]
+    assert bandwidth["low"] < bandwidth["value"]
+
+
+def test_what_the_calibration_doubted_stands_beside_the_prediction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doubt = "measured once only: the spread is assumed to be 5 %"
+    result = simulated(tmp_path, PROFILE + f"  warnings: ['{doubt}']\n")
+    assert result["prediction"]["calibration_warnings"] == [doubt]
+    assert [item["message"] for item in result["warnings"] if item["code"] == "calibration_doubted"] == [
+        f"The calibration of its device profile had warnings: {doubt}."
+    ]
+    assert f"calibration: {doubt}" in capsys.readouterr().out
+
+
+def test_a_value_that_is_an_end_of_its_interval_is_said_to_be_one() -> None:
+    values = {"a": (2.0, 2.0, 3.0), "b": (2.0, 1.0, 2.0), "c": (2.0, 2.0, 2.0), "d": (2.0, 1.0, 3.0)}
+    intervals = {
+        name: {"value": value, "low": low, "high": high} for name, (value, low, high) in values.items()
+    }
+    known = {"device": "d", "calibrated": "today", "extrapolates": [], "calibration_warnings": []}
+    _title, _device, *rows = lines({**known, "intervals": intervals})
+    assert [row.partition(" to ")[2] for row in rows] == [
+        "3, none was lower",
+        "2, none was higher",
+        "2, the same in all simulations",
+        "3",
+    ]
+
+
+def test_cells_that_the_model_does_not_fit_are_named() -> None:
+    rows = [
+        Row(Tier.STORAGE, "saturated reads", Verb.READ, 32 * MIB, 100.0, 110.0, 1.0, 9.0),
+        Row(Tier.STORAGE, "depth 4", Verb.READ, 4 * MIB, 100.0, 150.0, 1.0, 1.0),
+        Row(Tier.STORAGE, "depth 4", Verb.READ, 4 * MIB, 100.0, 187.0, 1.0, 1.0),
+        Row(Tier.CPU, "paced writes", Verb.WRITE, MIB, 100.0, 100.0, 2.0, 1.0),
+    ]
+    assert misfits(rows) == [
+        "the model does not fit: storage reads of 4 MiB, depth 4, are off by +87% (speed)",
+        "the model does not fit: cpu writes of 1 MiB, paced writes, are off by -50% (p50)",
+    ]
+
+
+def test_the_help_names_only_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    named = set(re.findall(r"kvspill ([a-z]+)", text)) - {"--help"}
+    assert named <= set(COMMANDS)
+
+
 def test_figures_that_somebody_wrote_have_no_interval(tmp_path: Path) -> None:
     assert simulated(tmp_path, PROFILE.split("calibration:")[0])["prediction"] is None
 
@@ -83,6 +141,14 @@ def test_figures_that_somebody_wrote_have_no_interval(tmp_path: Path) -> None:
         ("storage: {read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: 8, read_duplex: 2}", "from -20 to 1"),
         ("storage: {read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: 8, piece_mib: 0}", "piece_mib is 0"),
         (PROFILE.replace("spread", "spred"), "its calibration block is damaged"),
+        (
+            PROFILE.replace("read: 0.02", "read: .nan"),
+            "drive.yaml: its calibration block is damaged (spread.read",
+        ),
+        (
+            PROFILE.replace("write: 0.03", "write: -2"),
+            "drive.yaml: its calibration block is damaged (spread.write",
+        ),
         (
             PROFILE.replace("entry_bytes: [262144, 33554432]", "entry_bytes: 3"),
             "block is damaged",

@@ -19,7 +19,7 @@ FLAGS = (
 )
 SUMMARY = (
     "Measures the device behind a directory for about two minutes, with the same files, threads and pieces "
-    "as a run, and writes a profile for `kvspill simulate --device-profile` and `kvspill plan`."
+    "as a run, and writes a profile for --device-profile of `kvspill simulate` and `kvspill can --simulate`."
 )
 EXAMPLES = """\
 examples:

@@ -31,6 +31,8 @@ _UNLIMITED_BYTES = 1 << 60
 _UNSTEADY = 0.05
 _FADING = 0.85
 _OTHER_TRAFFIC = 1.10
+_MISFIT = 0.20
+"""A cell in which the model is off by more is named."""
 _MEMORY_BYTES = 256 * MIB
 Say = Callable[[str], None]
 
@@ -49,9 +51,14 @@ class Row:
     fitted_p50_ms: float
 
     @property
+    def judged(self) -> str:
+        """What the model is held to: speed, or time where pauses set the speed."""
+        return "p50" if self.cell.startswith(PACED) else "speed"
+
+    @property
     def residual(self) -> float:
-        """How far the model is off: in speed, or in time where pauses set the speed."""
-        if self.cell.startswith(PACED):
+        """How far the model is off."""
+        if self.judged == "p50":
             return self.fitted_p50_ms / self.p50_ms - 1 if self.p50_ms else 0.0
         return self.fitted_bytes_per_sec / self.bytes_per_sec - 1 if self.bytes_per_sec else 0.0
 
@@ -112,7 +119,7 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, say: Say)
     return Calibration(
         fits={Tier.STORAGE: stored, Tier.CPU: copied},
         rows=rows,
-        warnings=_warnings(seen.points, stored, seen.traffic, budget, seen.rounds),
+        warnings=[*_warnings(seen.points, stored, seen.traffic, budget, seen.rounds), *misfits(rows)],
         device=device,
         seconds=seen.seconds,
         written_bytes=budget.written_bytes,
@@ -259,6 +266,21 @@ def _warnings(
                 f"{(asked + stored_bytes) / GIB:.1f} GiB"
             )
     return said
+
+
+def misfits(rows: Sequence[Row]) -> list[str]:
+    """The cells that the model does not fit, the worst of each kind."""
+    worst: dict[tuple[Tier, str, Verb], Row] = {}
+    for row in rows:
+        known = worst.setdefault((row.tier, row.cell, row.verb), row)
+        if abs(row.residual) > abs(known.residual):
+            worst[row.tier, row.cell, row.verb] = row
+    return [
+        f"the model does not fit: {row.tier.value} {row.verb.value}s of {row.entry_bytes / MIB:g} MiB, "
+        f"{row.cell}, are off by {row.residual:+.0%} ({row.judged})"
+        for row in worst.values()
+        if abs(row.residual) > _MISFIT
+    ]
 
 
 def _fades(point: Point) -> bool:

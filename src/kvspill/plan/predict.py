@@ -7,8 +7,8 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.config.messages import shown
-from kvspill.result.cautions import EXTRAPOLATED
-from kvspill.result.schema import Caution, Result
+from kvspill.result.cautions import CALIBRATION_DOUBTED, EXTRAPOLATED
+from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
@@ -18,6 +18,8 @@ SEEDS = 2
 """Other seeds that a prediction is tried with."""
 _SIZE_FACTOR = 4
 """Entries beyond the measured ones by more than this are extrapolation: larger ones only have more pieces."""
+_SLOWEST = 0.05
+"""A device that is slower by all of its speed would never end."""
 
 METRICS = (
     "requests_per_second",
@@ -81,7 +83,8 @@ def _at_speed(config: Config, known: Calibrated, sign: int) -> dict[str, float]:
     """The same on a device that is faster or slower by the spread of its calibration."""
     assert config.device_profile is not None
     profile = load_profile(config.device_profile)
-    reads, writes = (1 + sign * spread for spread in (known.read_spread, known.write_spread))
+    spreads = known.read_spread, known.write_spread
+    reads, writes = (max(_SLOWEST, 1 + sign * spread) for spread in spreads)
     with profile_file(scaled(profile, reads, writes)) as path:
         return _simulated(config.changed(device_profile=str(path)))
 
@@ -118,13 +121,12 @@ def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
             name: {"value": one.value, "low": one.low, "high": one.high} for name, one in intervals.items()
         },
         "extrapolates": beyond,
+        "calibration_warnings": list(known.warnings),
     }
     if beyond:
-        result.warnings.append(_caution(beyond))
-
-
-def _caution(beyond: list[str]) -> Caution:
-    return EXTRAPOLATED.of(what="; ".join(beyond))
+        result.warnings.append(EXTRAPOLATED.of(what="; ".join(beyond)))
+    if known.warnings:
+        result.warnings.append(CALIBRATION_DOUBTED.of(what="; ".join(known.warnings)))
 
 
 def lines(prediction: dict[str, Any]) -> Iterator[str]:
@@ -132,6 +134,17 @@ def lines(prediction: dict[str, Any]) -> Iterator[str]:
     yield "### PREDICTION ###"
     yield f"  Calibrated on {prediction['device']}, {prediction['calibrated']}"
     for name, one in prediction["intervals"].items():
-        yield f"  {name:<36} {one['value']:>10.4g}   {one['low']:.4g} to {one['high']:.4g}"
+        yield f"  {name:<36} {one['value']:>10.4g}   {one['low']:.4g} to {one['high']:.4g}{_end(one)}"
     for text in prediction["extrapolates"]:
         yield f"  extrapolates: {text}"
+    for text in prediction["calibration_warnings"]:
+        yield f"  calibration: {text}"
+
+
+def _end(one: dict[str, float]) -> str:
+    """Says where the value is itself an end: no other simulation went beyond it there."""
+    if one["low"] == one["high"]:
+        return ", the same in all simulations"
+    if one["value"] == one["low"]:
+        return ", none was lower"
+    return ", none was higher" if one["value"] == one["high"] else ""

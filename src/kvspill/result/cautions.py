@@ -383,6 +383,14 @@ EXTRAPOLATED = Kind(
     spoils=(Spoils.CERTAINTY,),
     means="its device profile was calibrated with other settings",
 )
+CALIBRATION_DOUBTED = Kind(
+    "calibration_doubted",
+    Severity.NOTE,
+    "The calibration of its device profile had warnings: {what}.",
+    "Calibrate again on an idle machine and without --quick, or take the figures as a rough guide.",
+    spoils=(Spoils.CERTAINTY,),
+    means="the calibration of its device profile had warnings",
+)
 UNUSED_SETTING = Kind(
     "unused_setting", Severity.NOTE, "{said} has no effect: {reason}.", "{remedy}", touches=NOTHING
 )

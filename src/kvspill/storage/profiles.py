@@ -174,6 +174,8 @@ class Calibrated:
     settings: dict[str, Any]
     entry_bytes: tuple[int, int]
     """The smallest and the largest entry that was measured."""
+    warnings: tuple[str, ...]
+    """What the calibration doubted."""
 
 
 def load_calibration(name_or_path: str | None) -> Calibrated | None:
@@ -188,16 +190,24 @@ def load_calibration(name_or_path: str | None) -> Calibrated | None:
         return Calibrated(
             str(found["device"]),
             str(found["date"]),
-            float(spread["read"]),
-            float(spread["write"]),
+            _spread("read", spread["read"]),
+            _spread("write", spread["write"]),
             dict(found["settings"]),
             (int(sizes[0]), int(sizes[1])),
+            tuple(str(one) for one in found.get("warnings") or ()),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
         raise UsageError(
-            f"--device-profile {name_or_path}: its calibration block is damaged ({shown(error)}); "
+            f"--device-profile {name_or_path}: its calibration block is damaged ({shown(str(error))}); "
             "write it again with `kvspill calibrate`, or remove the block"
         ) from error
+
+
+def _spread(name: str, value: Any) -> float:
+    share = float(value)
+    if not 0 <= share < math.inf:
+        raise ValueError(f"spread.{name} is {share:g}, no share from 0 on")
+    return share
 
 
 def profile_document(profile: Profile) -> dict[str, dict[str, float]]:
