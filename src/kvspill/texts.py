@@ -12,6 +12,7 @@ _TURNS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """What turns the direction of writing round, so that a name reads as another."""
 _HIDDEN = f"\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff{_TURNS}\ud800-\udfff\ufffe\uffff"
 _ODD = re.compile(f"[{_HIDDEN}]")
+_HALF = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile(r"[\t\n\x0b\x0c\r\x85\u2028\u2029]+")
 _BREAKS_WITHIN = re.compile(r"[\x0b\x0c\r\x85\u2028\u2029]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -26,6 +27,20 @@ def one_line(text: object) -> str:
 def plain(text: object) -> str:
     """For a terminal or a page: as one_line, but lines stay lines."""
     return _ODD.sub("?", _BREAKS_WITHIN.sub(" ", str(text)))
+
+
+def without_half_characters(value: Any) -> Any:
+    """The same data, with bytes that are no UTF-8 (as Python reads them in names) written as \\xNN."""
+    if isinstance(value, str):
+        return _HALF.sub(_byte, value)
+    if isinstance(value, dict):
+        return {without_half_characters(key): without_half_characters(item) for key, item in value.items()}
+    return [without_half_characters(item) for item in value] if isinstance(value, list) else value
+
+
+def _byte(half: re.Match[str]) -> str:
+    code = ord(half[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def near(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.5) -> list[str]:

@@ -126,3 +126,15 @@ def test_the_doctor_drives_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert "evil" in stream.getvalue()
     assert obeyed(stream.getvalue()) <= {"\n"}
     assert capsys.readouterr().out == ""
+
+
+def test_a_name_that_is_no_utf_8_leaves_a_result_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = os.fsdecode(b"caf\xe9.json")
+    words = "simulate --model tiny-1b --num-users 1 --max-requests 2 --output"
+    assert main([*words.split(), path]) == 0
+    assert json.loads(Path(path).read_text())["config"]["output"] == r"caf\xe9.json"
+    assert main(["compare", path]) == 0, capsys.readouterr().err
+    assert main(["report", path, "-o", "page.html"]) == 0, capsys.readouterr().err

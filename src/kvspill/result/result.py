@@ -39,6 +39,7 @@ from kvspill.result.schema import (
 )
 from kvspill.result.summary import multi_turn, summary_block
 from kvspill.result.warnings import cautions
+from kvspill.texts import without_half_characters
 
 
 def build_result(
@@ -204,7 +205,11 @@ def _latency_maps(recorder: Recorder) -> dict[str, LatencyMap]:
 
 def result_text(result: Result) -> str:
     """The result as it stands in its file."""
-    return json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
+    document = result.document()
+    text = json.dumps(document, indent=1, allow_nan=False)
+    if "\\ud" in text:
+        text = json.dumps(without_half_characters(document), indent=1, allow_nan=False)
+    return text + "\n"
 
 
 def write_result(path: str | os.PathLike[str], result: Result, *, named: bool = True) -> Path:
