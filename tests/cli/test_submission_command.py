@@ -167,6 +167,24 @@ def test_counts_of_failures_outweigh_a_word_that_denies_them(
     assert f"trial 1 is faulty: {says}" in said
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda document: document["config"].clear(), "not a whole kvspill result (config: empty)"),
+        (
+            lambda document: document["config"].pop("num_users"),
+            "option 1: not a whole kvspill result (config has no num_users)",
+        ),
+    ],
+)
+def test_settings_that_a_result_does_not_state_are_not_assumed(
+    run: Path, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    edited(run, change)
+    assert main(["submission", str(run)]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_bad_input_is_one_line(
     run: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,8 @@ def our_result(document: dict[str, Any], path: Path) -> Result:
         raise UsageError(
             f"{path}: not a whole kvspill result ({place}: {first['msg']}); run it again"
         ) from None
+    if not result.config:
+        raise UsageError(f"{path}: not a whole kvspill result (config: empty); run it again")
     if "faulty" in document:
         # Counts in the file outweigh a word that denies them.
         if result.faults.any_found:

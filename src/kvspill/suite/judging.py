@@ -1,6 +1,7 @@
 """What a run of the MLPerf harness is worth: each option judged as a submission."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def judge(folder: Path, run: HarnessRun) -> Judged:
             raise UsageError(f"{folder}/option_{name}: no such option; there are {', '.join(OPTIONS)}")
         results = [result for ranks in trials for result in ranks]
         if results:
-            summary = summarize(OPTIONS[name], _config(results[0]), trials, _copies(name, trials, seen))
+            summary = summarize(OPTIONS[name], _config(name, results), trials, _copies(name, trials, seen))
             documents[name] = summary
             lines += [*render(summary).splitlines(), ""]
             invalid |= summary["division"] == "invalid"
@@ -67,8 +68,15 @@ def _copies(option: str, trials: Trials, seen: dict[str, str]) -> list[str]:
     return found
 
 
-def _config(result: Result) -> Config:
-    """The configuration that a result is of."""
+def _config(option: str, results: Sequence[Result]) -> Config:
+    """The configuration that the first result is of; what a result does not state is not assumed."""
+    for result in results:
+        lacking = [name for name in OPTIONS[option].settings if name not in result.config]
+        if lacking:
+            raise UsageError(
+                f"option {option}: not a whole kvspill result (config has no {lacking[0]}); run it again"
+            )
+    result = results[0]
     settings = {name: value for name, value in result.config.items() if name not in _INTERNAL}
     try:
         return Config.model_validate(settings)
