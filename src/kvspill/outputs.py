@@ -17,8 +17,10 @@ StrPath = str | os.PathLike[str]
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 _NAME_PART_CHARACTERS = 100
-_READ_FROM_FOLDERS = re.compile(r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz|\.zst)?$")
-"""Files that may be read where their directory is named; pages and plain text are not."""
+_READ_FROM_FOLDERS = re.compile(
+    r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz|\.zst)?$|^(summary|submission)\.txt$"
+)
+"""What belongs to a directory that is named as an input; pages and other plain text do not."""
 
 
 def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path:
@@ -135,8 +137,9 @@ def _is_read(target: Path, source: Path) -> bool:
     if _same_file(target, source):
         return True
     with contextlib.suppress(OSError):
-        if target.exists() and source.is_dir() and _READ_FROM_FOLDERS.search(target.name.lower()):
-            return _real(source) in _real(target).parents
+        real = _real(target)
+        if real.exists() and source.is_dir() and _READ_FROM_FOLDERS.search(real.name.lower()):
+            return _real(source) in real.parents
     return False
 
 

@@ -192,6 +192,19 @@ scenarios:
 """
 
 
+def test_reports_never_write_over_what_a_suite_says_of_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(SUITE_ROW)
+    assert main(["suite", "mine.yaml", "--simulate", "--quiet", "--output-dir", "out"]) == 0
+    (tmp_path / "page.html").symlink_to("out/01-one.json")
+    before = contents(tmp_path)
+    for words in (["--csv", "out/summary.txt"], ["-o", "out/summary.txt"], ["-o", "page.html"]):
+        assert main(["report", "out", *words]) == 2, words
+        assert "is one of the inputs and would be lost" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize("another", [itself, with_dots, hard_link])
 @pytest.mark.parametrize(
     "name", ["01-one.json", "01-one.incomplete.json", "manifest.json", "summary.json", "summary.txt"]
