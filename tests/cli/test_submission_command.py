@@ -1,6 +1,7 @@
 """kvspill submission: judges the folders that the MLPerf harness leaves, by the ranks' own files."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -205,3 +206,31 @@ def test_bad_input_is_one_line(
     (place / "kvcache_results_2.json").unlink()
     (run / "kvcache_run_summary_x.json").write_text("[]")
     assert "is no summary of the harness" in refused(str(run))
+
+
+RANK = "option_1/trial_0/rank_0/kvcache_results_20260101_000000.json"
+
+
+@pytest.mark.parametrize("name", [RANK, "kvcache_run_summary.json", "link", "hard"])
+@pytest.mark.parametrize("summed", [False, True])
+def test_the_judgement_never_replaces_what_it_is_read_from(
+    run: Path, name: str, summed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if summed:
+        judged(run, capsys)
+    (run / "link").symlink_to(RANK)
+    os.link(run / RANK, run / "hard")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert main(["submission", str(run), "-o", str(run / name)]) == 2
+    assert "is one of the inputs and would be lost" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_judgement_may_replace_an_earlier_one_and_goes_through_a_device(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "null").symlink_to("/dev/null")
+    for name in ("submission.json", "submission.json", "null"):
+        assert judged(run, capsys, "-o", str(run / name))[0] == 0
+    assert "options" in json.loads((run / "submission.json").read_text())
+    assert (run / "null").is_char_device()

@@ -1,6 +1,7 @@
 """`kvspill submission`: judges what a run of the MLPerf harness left, and writes a summary where none is."""
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,17 +29,24 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     options = parser.parse_args(list(argv))
     if options.run is None:
         raise UsageError(f"no run given; `{prog} --help` shows how to call it")
-    from kvspill.suite.harness import read_run
+    from kvspill.outputs import check_place, refuse_clashes, write_whole
+    from kvspill.result.result import unwritable
+    from kvspill.suite.harness import read_run, run_files
     from kvspill.suite.judging import judge
 
     folder = Path(options.run)
+    if options.output is not None:
+        label = f"-o {options.output}"
+        refuse_clashes({label: options.output}, run_files(folder))
+        check_place(options.output, label)
     judged = judge(folder, read_run(folder))
     for line in judged.lines:
         put(one_line(line), sys.stdout)
     if options.output is not None:
-        from kvspill.suite.manifest import write_json
-
-        write_json(Path(options.output), judged.document)
+        try:
+            write_whole(options.output, json.dumps(judged.document, indent=1, allow_nan=False) + "\n")
+        except OSError as error:
+            raise unwritable(Path(options.output), error) from error
         put(f"\nWritten: {one_line(options.output)}", sys.stdout)
     return 1 if judged.is_invalid else 0
 

@@ -12,6 +12,8 @@ from kvspill.result.reading import load_result, read_json
 from kvspill.result.schema import Result
 
 SUMMARY_FILE: Final = "kvcache_run_summary.json"
+_SUMMARIES: Final = "kvcache_run_summary*.json"
+_RESULTS: Final = "kvcache_results_*.json"
 HARNESS_OPTIONS: Final = ("1", "2", "3")
 _NUMBERED: Final = re.compile(r"(?:option|trial|rank)_(\d+)")
 _SUMMED: Final[Mapping[str, str]] = {
@@ -40,9 +42,15 @@ class HarnessRun:
     """The harness's own summaries of it."""
 
 
+def run_files(folder: Path) -> list[Path]:
+    """Every file that a run's judgement is read from, and the summary that it may write."""
+    ranks = folder.glob(f"option_*/trial_*/rank_*/{_RESULTS}")
+    return [*ranks, *folder.glob(_SUMMARIES), folder / SUMMARY_FILE]
+
+
 def read_run(folder: Path) -> HarnessRun:
     """Read a run's folder; every rank that any trial has is expected in each."""
-    run = HarnessRun(summaries=sorted(folder.glob("kvcache_run_summary*.json")))
+    run = HarnessRun(summaries=sorted(folder.glob(_SUMMARIES)))
     for option, place in _numbered(folder, "option_*"):
         trials = [dict(_numbered(trial, "rank_*")) for _, trial in _numbered(place, "trial_*")]
         ranks = sorted({rank for trial in trials for rank in trial}, key=int)
@@ -70,7 +78,7 @@ def _numbered(folder: Path, pattern: str) -> Iterator[tuple[str, Path]]:
 
 
 def _result(rank: Path) -> Result | None:
-    files = sorted(rank.glob("kvcache_results_*.json"))
+    files = sorted(rank.glob(_RESULTS))
     if len(files) > 1:
         raise UsageError(f"{rank}: holds {len(files)} results; keep the one that belongs to this trial")
     return load_result(files[0]) if files else None
