@@ -82,6 +82,27 @@ def test_a_resumed_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
     assert all(row["status"] == "done" for row in manifest(folder)["rows"])
 
 
+def test_compare_names_the_rows_of_a_suite_that_it_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suite", *SMALL, "cpu-only", "storage-only", "--output-dir", "out"]) == 0
+    folder = tmp_path / "out"
+    state = manifest(folder)
+    state["rows"][0] |= {"status": "failed", "reason": "Out of memory."}
+    (folder / "manifest.json").write_text(json.dumps(state))
+    capsys.readouterr()
+    assert main(["compare", "out"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "out: cpu-only is left out: failed. Out of memory.\n"
+    assert "cpu-only" not in said.out
+    (folder / "02-storage-only.json").unlink()
+    (folder / "03-extra.json").write_bytes((folder / "01-cpu-only.json").read_bytes())
+    state["rows"].append({**state["rows"][1], "file": "03-extra.json"})
+    (folder / "manifest.json").write_text(json.dumps(state))
+    assert main(["compare", "out"]) == 2
+    assert "out/02-storage-only.json: lost or damaged, but its row is done" in capsys.readouterr().err
+
+
 def test_a_result_written_just_before_the_kill_is_not_run_again(tmp_path: Path) -> None:
     assert main(["suite", *SMALL, "cpu-only", "--output-dir", "out"]) == 0
     path = tmp_path / "out" / "manifest.json"

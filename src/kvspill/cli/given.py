@@ -1,11 +1,13 @@
 """What report and compare were given: results, directories of results, and suites with their advice."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvspill.errors import UsageError
+from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
     from kvspill.report.html.facts import Labelled
@@ -15,13 +17,25 @@ if TYPE_CHECKING:
 
 
 def with_rows(words: Sequence[str]) -> list[str]:
-    """The same words, with the results of its rows in place of each suite's directory."""
-    from kvspill.suite.manifest import is_suite
+    """The same words, with the results of its rows in place of each suite's directory.
+
+    A row without a result is named on stderr; one whose result is lost is refused.
+    """
+    from kvspill.suite.manifest import is_suite, load
 
     found: list[str] = []
     for word in words:
         if is_suite(word):
             folder, manifest = _suite(word)
+            for row, marked in zip(manifest.rows, load(folder, flag="").rows, strict=True):
+                if marked.finished and not row.finished:
+                    raise UsageError(
+                        f"{folder / row.file}: lost or damaged, but its row is done; run "
+                        f"`kvspill suite --resume {word}`, or name the results one by one"
+                    )
+                if not row.finished:
+                    why = f"{row.status.value}. {row.reason}".strip()
+                    put(one_line(f"{word}: {row.scenario.name} is left out: {why}"), sys.stderr)
             found += [str(folder / row.file) for row in manifest.rows if row.finished]
         else:
             found.append(word)

@@ -189,12 +189,15 @@ def read_result(folder: Path, row: Row) -> Result | None:
 
 
 def settle(folder: Path, manifest: Manifest) -> Manifest:
-    """Bring the rows in line with the files: a result counts even if the kill came before its mark."""
+    """Bring the rows in line with the files: a result counts even if the kill came before its mark.
+
+    A row that failed stays so, whatever file lies there.
+    """
     for number, row in enumerate(manifest.rows):
         complete = read_result(folder, row) is not None
         if row.finished and not complete:
             manifest = manifest.with_row(number, status=RowStatus.PENDING, reason="", seconds=None)
-        elif not row.finished and complete:
+        elif row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) and complete:
             manifest = manifest.with_row(number, status=RowStatus.DONE, reason="")
     return manifest
 
