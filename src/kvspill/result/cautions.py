@@ -267,6 +267,15 @@ EVENT_LOOP_LAG = Kind(
     spoils=(Spoils.CERTAINTY,),
     means="this program lagged, so host and queue times include that",
 )
+STALLED = Kind(
+    "stalled",
+    Severity.SERIOUS,
+    "The client stood still for {seconds:.1f} s at once, of {window:.1f} s measured: it was stopped, or had "
+    "no processor, and asked nothing of the devices in that time.",
+    "Run it again on a machine that is not suspended or overloaded.",
+    spoils=_DEVICE,
+    means="this program stood still for a part of the run",
+)
 OVERLOAD = Kind(
     "overload",
     Severity.NOTE,

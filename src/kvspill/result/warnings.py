@@ -11,6 +11,9 @@ from kvspill.result.schema import Caution, Honesty, SteadyState
 
 LATE_MS = 10.0
 LAG_MS = 10.0
+STALL_SECONDS = 1.0
+STALL_SHARE = 0.05
+"""Standing still for so long at once, and for such a share of the window, is no measurement of a device."""
 PAGE_CACHE_SHARE = 0.05
 DEVICE_EXCESS = 1.25
 """Device traffic above this multiple of what was asked comes from somebody else, or from amplification."""
@@ -38,6 +41,7 @@ def cautions(
         _capacity(measured),
         _device(honesty),
         _client(honesty),
+        _stalls(honesty, measured.wall_seconds),
         _load(measured, honesty),
         _repeatability(measured, steady, trials),
     ):
@@ -136,6 +140,13 @@ def _client(honesty: Honesty) -> Iterator[Caution]:
     lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
         yield kinds.EVENT_LOOP_LAG.of(lag_ms=lag["p99"])
+
+
+def _stalls(honesty: Honesty, window_seconds: float) -> Iterator[Caution]:
+    """The longest lag: one stop is in no p99."""
+    seconds = (honesty.event_loop_lag_ms or {}).get("max", 0.0) / 1000
+    if seconds > max(STALL_SECONDS, STALL_SHARE * window_seconds):
+        yield kinds.STALLED.of(seconds=seconds, window=window_seconds)
 
 
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:

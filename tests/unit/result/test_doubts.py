@@ -294,6 +294,15 @@ def test_a_lagging_loop_is_said() -> None:
     assert "event_loop_lag" in codes(result(probes={**PROBES, "event_loop_lag_ms": {"p99": 40.0}}))
 
 
+def test_a_client_that_was_stopped_is_said_although_its_p99_is_good() -> None:
+    lag = {"p99": 0.5, "max": 5988.0}
+    found = result(probes={**PROBES, "event_loop_lag_ms": lag})
+    stalled = next(item for item in found["warnings"] if item["code"] == "stalled")
+    assert stalled["severity"] == "serious"
+    assert "stood still for 6.0 s at once" in stalled["message"]
+    assert "stalled" not in codes(result(probes={**PROBES, "event_loop_lag_ms": {**lag, "max": 900.0}}))
+
+
 def test_few_trials_are_said_except_in_a_simulation() -> None:
     assert "few_trials" in codes(result())
     assert "few_trials" not in codes(result(trials=3))
