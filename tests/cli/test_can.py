@@ -62,6 +62,14 @@ def test_a_question_without_users_is_refused(capsys: pytest.CaptureFixture[str])
     assert "--users: missing; say how many users" in capsys.readouterr().err
 
 
+def test_memory_alone_is_not_called_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--storage-tier", "off", "--quiet")
+    can(*asked, "--cpu-mem-gb", "8", "--json", "--output", str(tmp_path / "r.json"))
+    found = json.loads(capsys.readouterr().out)
+    assert found["storage"] == "memory alone (--storage-tier off)"
+    assert "on memory alone" in found["text"][0]
+
+
 def ask_for_real(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
     settings = folder / "hasty.yaml"
     settings.write_text(HASTY)
@@ -102,3 +110,15 @@ def test_a_directory_in_memory_is_answered_as_memory(capsys: pytest.CaptureFixtu
     assert code == 0
     assert found["in_memory"]
     assert found["text"][0].startswith("YES (in memory, not a drive): 3 users of tiny-1b keep")
+
+
+@pytest.mark.real
+def test_a_backend_without_a_directory_is_asked_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSPILL_STORAGE_BACKEND", "null")
+    settings = tmp_path / "hasty.yaml"
+    settings.write_text(HASTY)
+    words = "--model tiny-1b --generation-mode none --users 3 --slo-target-ms 60000 --duration 20 --quiet"
+    assert can("--config", str(settings), *words.split(), "--output", str(tmp_path / "r.json")) == 0
+    assert capsys.readouterr().out.startswith("YES")

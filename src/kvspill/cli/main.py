@@ -15,6 +15,7 @@ from kvspill.imports import importing
 from kvspill.texts import one_line, put
 
 INTERRUPTED: Final = 130
+_STDOUT, _STDERR = 1, 2
 
 
 class Command(NamedTuple):
@@ -144,6 +145,10 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             return _fail(f"{str(error.filename)[:60]}…: {error.strerror}; name another path", 2, debug)
+        refusal = _refusal_of_stdout() if isinstance(error, OSError) else None
+        if refusal is not None:
+            remedy = "send it where there is room; files already written are kept"
+            return _fail(f"standard output: {refusal}; {remedy}", 1, debug)
         text = f"{type(error).__name__}: {error}"
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
     finally:
@@ -164,6 +169,18 @@ def _unread(debug: bool) -> int:
     if interrupts is not None and interrupts.Interrupts.came:
         return _fail("interrupted; the reader of the output is gone, the result is kept", INTERRUPTED, debug)
     return 1
+
+
+def _refusal_of_stdout() -> str | None:
+    """Why stdout takes no further line; None where it does."""
+    from kvspill.outputs import mute
+
+    try:
+        print(flush=True)
+    except OSError as error:
+        mute(sys.stdout)
+        return error.strerror or str(error)
+    return None
 
 
 def _fail(text: str, code: int, debug: bool) -> int:
@@ -190,10 +207,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def as_program(call: Callable[[Sequence[str]], int]) -> int:
     """Run the command line of this process, which ends afterwards."""
+    _open_closed_streams()
     code = guarded(call, sys.argv[1:])
     # What a large load leaves is not looked through once more.
     gc.freeze()
     return code
+
+
+def _open_closed_streams() -> None:
+    """What the caller closed (`2>&-`) leads nowhere: no file of ours may take its number."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    sys.stdout = sys.stdout or os.fdopen(_STDOUT, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(_STDERR, "w", closefd=False)
 
 
 if __name__ == "__main__":

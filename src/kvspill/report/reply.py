@@ -52,6 +52,8 @@ def label(reply: Reply) -> str:
 
 
 def place(reply: Reply) -> str:
+    if reply.config.storage_tier == "off":
+        return "memory alone (--storage-tier off)"
     if reply.result.simulated:
         return f"device profile {reply.config.device_profile or 'nvme-gen4'}"
     dirs = reply.config.cache_dir
@@ -75,7 +77,8 @@ def _limit(reply: Reply) -> str:
     if status is not Status.NO:
         return ""
     kind = "simulated" if reply.result.simulated else "measured"
-    what = "This memory" if in_memory(reply.result) else "This storage"
+    memory = in_memory(reply.result) or reply.config.storage_tier == "off"
+    what = "This memory" if memory else "This storage"
     if found.passed is not None:
         beyond = "" if found.failed is None else f"; {found.failed:,} do not keep the target"
         text = f"{what} holds about {counted(found.passed, 'user')} ({kind}{beyond})."

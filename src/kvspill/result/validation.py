@@ -10,6 +10,8 @@ from kvspill.result.schema import Result
 
 _FLAG = "--validation-trace"
 _ROWS: Final = Kind("rows of a service", 256 << 20, streams=True)
+_NUMBER_MAX: Final = 1e18
+"""More bytes or tokens than any request has; sums of such numbers stay finite."""
 WITHIN_PERCENT = 5.0
 _METRICS: Final[Mapping[str, str]] = {
     "cache_hit_rate": "cache_hit_rate",
@@ -59,10 +61,10 @@ def _column(path: str, rows: Sequence[Mapping[str, Any]], name: str) -> list[flo
         return []
     for number, row in enumerate(rows, start=1):
         value = row.get(name)
-        if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        if not isinstance(value, int | float) or not 0 <= value <= _NUMBER_MAX:
             raise UsageError(
-                f"{_FLAG} {path}: row {number}: {name} is {str(value)[:40]!r}; give a number from 0 on in "
-                "every row"
+                f"{_FLAG} {path}: row {number}: {name} is {str(value)[:40]!r}; give a number from 0 on, at "
+                f"most {_NUMBER_MAX:g}, in every row"
             )
     return [float(row[name]) for row in rows]
 

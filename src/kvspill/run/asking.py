@@ -106,8 +106,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         progress.say("measuring how fast the directory reads and writes")
         probe = measure_bandwidth(plan.cache_dirs)
     profile = None if probe is None else measured_profile(probe, config)
-    # The model has the room that the directory has.
-    alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if plan.storage_bytes else config
+    # The model has the room that the directory has; without a directory nothing is modelled.
+    bounded = profile is not None and plan.storage_bytes
+    alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
     modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:

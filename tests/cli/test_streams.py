@@ -1,0 +1,47 @@
+"""Standard output and error that are closed or full: one line, and the result is kept."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+
+LOAD = "--model tiny-1b --num-users 2 --duration 5 --cpu-mem-gb 0 --seed 1"
+
+
+def simulate(folder: Path, redirected: str) -> subprocess.CompletedProcess[str]:
+    command = f"{shlex.quote(sys.executable)} -m kvspill simulate {LOAD} --output r.json {redirected}"
+    return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("redirected", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_leads_nowhere(tmp_path: Path, redirected: str) -> None:
+    done = simulate(tmp_path, redirected)
+    assert done.returncode == 0
+    assert "error" not in done.stdout + done.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["simulated"]
+
+
+def test_a_full_standard_output_is_named_and_the_result_kept(tmp_path: Path) -> None:
+    done = simulate(tmp_path, ">/dev/full")
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(
+        "kvspill: error: standard output: No space left on device; send it where there is room"
+    )
+    assert json.loads((tmp_path / "r.json").read_text())["simulated"]
+
+
+@pytest.mark.parametrize("tokens", ["1e308", "1" + "0" * 20])
+def test_numbers_that_no_service_has_are_refused(
+    tmp_path: Path, tokens: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.json"
+    rows.write_text(f'[{{"context_tokens": {tokens}}}, {{"context_tokens": {tokens}}}]')
+    words = ["--validation-trace", str(rows), "--output", str(tmp_path / "r.json"), "--quiet"]
+    assert main(["simulate", *LOAD.split(), *words]) == 2
+    assert "row 1: context_tokens is" in capsys.readouterr().err
