@@ -273,8 +273,15 @@ def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
         "cpu_seconds": sum(probes["cpu_seconds"] for probes in found),
         "resident_bytes": max(probes.get("resident_bytes") or 0 for probes in found) or None,
         "peak_resident_bytes": max(probes.get("peak_resident_bytes") or 0 for probes in found) or None,
-        "event_loop_lag_ms": max(lags, key=lambda lag: lag["p99"], default=None),
+        "event_loop_lag_ms": _worst_lag(lags),
     }
+
+
+def _worst_lag(lags: Sequence[dict[str, float]]) -> dict[str, float] | None:
+    """That of the rank that lagged most, with the longest stop of any rank."""
+    if not lags:
+        return None
+    return {**max(lags, key=lambda lag: lag["p99"]), "max": max(lag["max"] for lag in lags)}
 
 
 def _strangers(mates: Sequence[Part]) -> dict[str, int] | None:

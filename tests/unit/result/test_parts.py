@@ -129,7 +129,7 @@ def probes(read_bytes: int, own_bytes: int, neighbours: int) -> dict[str, Any]:
         "nfs": None,
         "cpu_seconds": 1.5,
         "peak_resident_bytes": own_bytes,
-        "event_loop_lag_ms": {"p99": float(own_bytes)},
+        "event_loop_lag_ms": {"p99": float(own_bytes), "max": 2.0 * own_bytes},
     }
 
 
@@ -144,7 +144,16 @@ def test_a_device_is_counted_once_however_many_ranks_used_it_r5() -> None:
     assert merged["process_io"]["read_bytes"] == 3000
     assert merged["neighbours"] == {"runs": 0, "read_bytes": 0, "written_bytes": 0}
     assert merged["cpu_seconds"] == 4.5
-    assert merged["event_loop_lag_ms"] == {"p99": 1000.0}
+    assert merged["event_loop_lag_ms"] == {"p99": 1000.0, "max": 2000.0}
+
+
+def test_a_rank_that_stood_still_once_is_seen_among_others_that_lag_more() -> None:
+    parts, _alone = ranks_of(simulated(max_requests=60), 2)
+    for part, lag in zip(parts, [{"p99": 9.0, "max": 12.0}, {"p99": 1.0, "max": 5988.0}], strict=True):
+        part.probes = {**probes(2000, 1000, 0), "event_loop_lag_ms": lag}
+    merged = whole_of(parts).probes
+    assert merged is not None
+    assert merged["event_loop_lag_ms"] == {"p99": 9.0, "max": 5988.0}
 
 
 def test_shares_of_the_io_models_account_are_computed_anew() -> None:
