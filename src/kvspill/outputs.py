@@ -63,20 +63,59 @@ def write_new(paths: Iterable[Path], data: str) -> Path:
 def _written(target: Path, raw: bytes) -> Iterator[Path]:
     """The data in a synced file beside the target, under a name that nobody can foresee; gone afterwards."""
     temporary = _temporary(target)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    file = _open_new(temporary, target)
     try:
-        with open(fd, "wb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                found = target.lstat()
-                if stat.S_ISREG(found.st_mode):
-                    os.fchmod(fd, stat.S_IMODE(found.st_mode))
+        with file:
             file.write(raw)
             file.flush()
-            os.fsync(fd)
+            os.fsync(file.fileno())
         yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _open_new(temporary: Path, target: Path) -> IO[bytes]:
+    """A new file with the mode of the one that it will replace, if any."""
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    with contextlib.suppress(FileNotFoundError):
+        found = target.lstat()
+        if stat.S_ISREG(found.st_mode):
+            os.fchmod(fd, stat.S_IMODE(found.st_mode))
+    return open(fd, "wb")
+
+
+class Growing:
+    """A file that a user names and that grows during a run: it gets its name once it is whole."""
+
+    def __init__(self, path: StrPath):
+        given = Path(path)
+        self._target = _real(given)
+        self._temporary: Path | None = None
+        if _is_stream(given):
+            self.file: IO[bytes] = os.fdopen(_open_stream(given), "wb")
+            return
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._temporary = _temporary(self._target)
+        self.file = _open_new(self._temporary, self._target)
+
+    def keep(self) -> None:
+        """Give the file its name."""
+        self.file.flush()
+        if self._temporary is not None:
+            os.fsync(self.file.fileno())
+            os.replace(self._temporary, self._target)
+            self._temporary = None
+            _sync_folder(self._target.parent)
+        self.file.close()
+
+    def drop(self) -> None:
+        """Leave nothing of it, unless it is kept already."""
+        with contextlib.suppress(OSError):
+            self.file.close()
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                self._temporary.unlink(missing_ok=True)
 
 
 def _give_name(temporary: Path, path: Path) -> None:

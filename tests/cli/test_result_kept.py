@@ -15,6 +15,8 @@ import pytest
 
 from kvspill.cli import measuring
 from kvspill.cli.main import main
+from kvspill.errors import KvspillError
+from kvspill.measure.iotrace import IoTrace
 from kvspill.run.runner import run_trials
 
 RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode", "none", "--quiet"]
@@ -94,6 +96,45 @@ def test_a_log_that_fails_leaves_result_summary_and_a_warning(
     assert result["requests_completed"] == 3
     assert not result["faulty"]
     assert "op_log_failed" in [item["code"] for item in result["warnings"]]
+
+
+@pytest.mark.parametrize("name", ["trace.csv", "trace.csv.zst"])
+def test_a_trace_that_fails_leaves_result_summary_and_a_warning(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name.endswith(".zst"):
+        pytest.importorskip("zstandard")
+    trace, output = tmp_path / name, tmp_path / "r.json"
+    trace.symlink_to("/dev/full")
+    run = [word for word in RUN if word != "--quiet"]
+    assert main([*run, "--output", str(output), "--io-trace-log", str(trace)]) == 1
+    captured = capsys.readouterr()
+    lost = f"--io-trace-log {trace}: rows are missing (No space left on device)"
+    assert lost in captured.err.splitlines()[-1]
+    assert str(output) in captured.out
+    result = json.loads(output.read_text())
+    assert result["requests_completed"] == 3
+    assert not result["faulty"]
+    assert "op_log_failed" in [item["code"] for item in result["warnings"]]
+
+
+def test_a_trace_gets_its_name_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that breaks off leaves the trace of the run before, and no part of its own."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("of the run before")
+    run = [*RUN, "--output", str(tmp_path / "r.json"), "--io-trace-log", str(trace)]
+
+    def broken(*_arguments: object) -> None:
+        assert trace.read_text() == "of the run before"
+        raise KvspillError("broken off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IoTrace, "op", broken)
+        assert main(run) != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.csv"]
+    assert trace.read_text() == "of the run before"
+    assert main(run) == 0
+    assert trace.read_text().startswith("Timestamp,Operation,")
 
 
 @pytest.mark.parametrize("name", ["m" * 300, "../../../outside", "a/b c", ".."])

@@ -14,7 +14,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
-from kvspill.measure.oplog import log_paths
+from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import check_place, file_name, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
@@ -51,7 +51,8 @@ def prepare(config: Config, *, simulated: bool, company: Company | None = None) 
         _check_log(Path(config.log_ops), config.trials, plan.rank)
     if config.io_trace_log is not None:
         check_packing(Path(config.io_trace_log))
-        check_place(config.io_trace_log, f"--io-trace-log {config.io_trace_log}")
+        for file in trial_paths(Path(config.io_trace_log), config.trials):
+            check_place(file, f"--io-trace-log {file}")
     if config.validation_trace is not None:
         read_service(config.validation_trace)
     if config.xlsx_output is not None:

@@ -224,7 +224,11 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
         f"--output {config.output}": config.output,
         f"--xlsx-output {config.xlsx_output}": config.xlsx_output,
     }
-    outputs[f"--io-trace-log {config.io_trace_log}"] = config.io_trace_log
+    if config.io_trace_log is not None:
+        from kvspill.measure.oplog import trial_paths
+
+        for path in trial_paths(Path(config.io_trace_log), config.trials):
+            outputs[f"--io-trace-log {path}"] = path
     if config.log_ops is not None:
         from kvspill.measure.oplog import log_paths
 

@@ -5,8 +5,9 @@ import io
 from pathlib import Path
 from typing import IO, Any, Final
 
-from kvspill.errors import KvspillError, UsageError
-from kvspill.measure.oplog import trial_path
+from kvspill.errors import UsageError
+from kvspill.measure.oplog import cause, trial_path
+from kvspill.outputs import Growing
 from kvspill.records import NS_PER_SEC, Eviction, Lookup, OpRecord, Purpose, RequestRecord, Tier, Verb
 
 COLUMNS: Final = ("Timestamp", "Operation", "Object_Size_Bytes", "Tier", "Key", "Phase")
@@ -21,16 +22,20 @@ class IoTrace:
     def __init__(self, path: Path, epoch_seconds: float):
         """The clock of the operations begins at epoch_seconds."""
         self.path = path
+        self.failure: str | None = None
+        """Why there is no whole trace; the run goes on without it."""
         self._epoch_seconds = epoch_seconds
+        self._growing: Growing | None = None
         try:
-            self._file = _opened(path)
-            self._rows = csv.writer(self._file, lineterminator="\n")
+            self._growing = Growing(path)
+            self._text = _encoder(self._growing.file, packed=path.suffix == PACKED)
+            self._rows = csv.writer(self._text, lineterminator="\n")
             self._rows.writerow(COLUMNS)
         except OSError as error:
-            raise self._failed(error) from error
+            self._fail(error)
 
     def op(self, record: OpRecord) -> None:
-        if record.completion.error is not None:
+        if record.completion.error is not None or self._growing is None:
             return
         at_seconds = self._epoch_seconds + record.completion.submitted_ns / NS_PER_SEC
         head = (f"{at_seconds:.6f}", _VERBS[record.verb], record.nbytes, _TIERS[record.tier])
@@ -39,7 +44,7 @@ class IoTrace:
             for key in (record.key, *(key for key, _ in record.twins)):
                 self._rows.writerow((*head, key, phase))
         except OSError as error:
-            raise self._failed(error) from error
+            self._fail(error)
 
     def request(self, record: RequestRecord) -> None:
         """Requests are not in the trace."""
@@ -54,15 +59,28 @@ class IoTrace:
         """An eviction is seen by its operations."""
 
     def close(self) -> None:
-        """Finish the file; safe to call twice."""
+        """Finish the file and give it its name; `failure` says why it has none."""
+        if self._growing is None:
+            return
         try:
-            self._file.close()
+            self._text.flush()
+            if self.path.suffix == PACKED:
+                # Only this ends the packed data; the file below stays open.
+                self._text.close()
+            self._growing.keep()
+            self._growing = None
         except OSError as error:
-            raise self._failed(error) from error
+            self._fail(error)
 
-    def _failed(self, error: OSError) -> KvspillError:
-        reason = error.strerror or error
-        return KvspillError(f"--io-trace-log {self.path}: {reason}; name a file on a disk with room")
+    def drop(self) -> None:
+        """Leave nothing of a trace that was not closed: its run has failed."""
+        if self._growing is not None:
+            self._growing.drop()
+            self._growing = None
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = cause(error)
+        self.drop()
 
 
 def open_io_trace(path: str | None, trial: int | None, epoch_seconds: float) -> IoTrace | None:
@@ -81,14 +99,13 @@ def check_packing(path: Path) -> None:
         )
 
 
-def _opened(path: Path) -> IO[str]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix != PACKED:
-        return path.open("w", encoding="utf-8", newline="")
-    import zstandard
+def _encoder(file: IO[bytes], *, packed: bool) -> IO[str]:
+    target: Any = file
+    if packed:
+        import zstandard
 
-    packed: Any = zstandard.open(path, "wb")
-    return io.TextIOWrapper(packed, encoding="utf-8", newline="", write_through=False)
+        target = zstandard.open(target, "wb")
+    return io.TextIOWrapper(target, encoding="utf-8", newline="")
 
 
 def _phase(record: OpRecord) -> str:

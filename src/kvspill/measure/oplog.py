@@ -61,10 +61,14 @@ def rank_path(path: Path, rank: int | None) -> Path:
     return path if rank is None else path.with_name(f"{path.stem}-rank{rank}{path.suffix}")
 
 
+def trial_paths(path: Path, trials: int) -> list[Path]:
+    """Where each of so many trials has its operations."""
+    return [trial_path(path, number) for number in ([None] if trials == 1 else range(1, trials + 1))]
+
+
 def log_paths(path: Path, trials: int, rank: int | None = None) -> list[Path]:
     """Every file that a run of so many trials writes, or one of its ranks."""
-    numbers = [None] if trials == 1 else range(1, trials + 1)
-    own = [rank_path(trial_path(path, number), rank) for number in numbers]
+    own = [rank_path(file, rank) for file in trial_paths(path, trials)]
     return [file for ops in own for file in (ops, requests_path(ops))]
 
 
@@ -179,15 +183,16 @@ class OpLog:
                 table.write(rows)
                 self._written += 1
         except Exception as error:  # said at the end: a log that fails costs no measurement
-            self.failure = _cause(error)
+            self.failure = cause(error)
         for table in self._tables:
             try:
                 table.close()
             except Exception as error:
-                self.failure = self.failure or _cause(error)
+                self.failure = self.failure or cause(error)
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
+    """Why rows could not be written, in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

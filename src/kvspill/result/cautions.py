@@ -380,7 +380,7 @@ LEFT_BEHIND = Kind("left_behind", Severity.NOTE, "{message}", "{remedy}", touche
 OP_LOG = Kind(
     "op_log_failed",
     Severity.NOTE,
-    "--log-ops {path}: rows are missing ({reason}).",
+    "{flag} {path}: rows are missing ({reason}).",
     "Give a file on a disk with room; the figures of the result stand.",
     touches=NOTHING,
 )

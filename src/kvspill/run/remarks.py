@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kvspill.measure.iotrace import IoTrace
 from kvspill.measure.oplog import OpLog
 from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
 from kvspill.result.schema import Caution
@@ -11,12 +12,12 @@ from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend
 
 
-def log_cautions(log: OpLog | None, path: Path | None) -> list[Caution]:
-    """The warning that the log of operations lacks rows, where it does."""
+def log_cautions(log: OpLog | IoTrace | None, flag: str, path: Path | None) -> list[Caution]:
+    """The warning that a log of operations lacks rows, where it does; closes the log."""
     if log is None:
         return []
     log.close()
-    return [] if log.failure is None else [OP_LOG.of(path=path, reason=log.failure)]
+    return [] if log.failure is None else [OP_LOG.of(flag=flag, path=path, reason=log.failure)]
 
 
 def skipped_rows(workload: Mapping[str, Any]) -> list[Caution]:

@@ -232,7 +232,7 @@ class Trial:
             if log is not None:
                 log.close()
             if trace is not None:
-                trace.close()
+                trace.drop()
 
     async def _measure(
         self, workload: Workload, interrupts: Interrupts, log: OpLog | None, trace: IoTrace | None
@@ -267,13 +267,14 @@ class Trial:
         ended_ns = await self._drive(engine, cache, stages, policy, health)
         if engine.interrupted is not None:
             self.ranks.stopped(engine.interrupted)
-        lost = log_cautions(log, self.plan.log_ops)
+        lost = log_cautions(log, "--log-ops", self.plan.log_ops)
         facts = self._facts(stages.answer, engine, workload, accountant)
         stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
         self.hangs = bool(stuck_ages_ns)
         health.count_unanswered(stages.answer.recorder)
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
         part = await self._part(stages.answer, facts, engine, monitor is not None)
+        lost += log_cautions(trace, "--io-trace-log", None if trace is None else trace.path)
         part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]
         part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
         stages.hear_no_more()
