@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -13,7 +14,7 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, Final
 
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 
 
 class Kind(StrEnum):
@@ -152,6 +153,31 @@ class Plugin:
         if reason is not None:
             raise UsageError(f"{said}: {self.name} from {self.origin} is not ready: {reason}")
 
+    def start(self, context: object, wanted: type, where: str = "") -> Any:
+        """Make the thing; one of another package must have all that the wanted kind has."""
+        with self.blamed(where):
+            made = self.make(context)
+            names = [] if self.is_ours else [name for name in vars(wanted) if not name.startswith("_")]
+            for name in names:
+                if not hasattr(type(made), name) and not hasattr(made, name):
+                    raise TypeError(f"made a {type(made).__name__}, which has no {name}")
+        return made
+
+    @contextmanager
+    def blamed(self, where: str = "") -> Iterator[None]:
+        """What a plug-in of another package raises is said to be its error, not ours."""
+        try:
+            yield
+        except (KvspillError, MemoryError):
+            raise
+        except (Exception, SystemExit) as error:
+            if self.is_ours:
+                raise
+            raise KvspillError(
+                f"plug-in {self.name} of {self.origin} failed{where}: {type(error).__name__}: {error}; "
+                "see its documentation, or --debug for the traceback"
+            ) from error
+
     def filled(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """All options by name: as given, else their defaults."""
         return MappingProxyType(
@@ -249,7 +275,8 @@ def _load(entry: EntryPoint) -> Plugin | Broken:
     origin = "an unknown package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
     try:
         plugin = entry.load()
-    except (Exception, SystemExit) as error:  # What another package does wrong must not end every command.
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        # What another package does wrong must not end every command. A signal raises nothing in an import.
         return Broken(entry.name, origin, f"{type(error).__name__}: {error}")
     if not isinstance(plugin, Plugin):
         return Broken(entry.name, origin, f"{entry.value} is a {type(plugin).__name__}, not a Plugin")

@@ -102,6 +102,8 @@ def test_a_name_that_contradicts_the_address_is_refused(
     ("make", "reason"),
     [
         ("fail", "LookupError: no such shelf"),
+        ("lambda context: exit(0)", "SystemExit: 0"),
+        ("lambda context: 3", "TypeError: made a int, which has no capabilities"),
         ("lambda context: Refuses(NULL.make(context))", "ConnectionRefusedError: nobody listens"),
     ],
 )

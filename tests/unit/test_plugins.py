@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kvspill import plugins
-from kvspill.errors import UsageError
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.errors import KvspillError, UsageError
 from kvspill.plugins import Kind, Option, Plugin, find_all, find_plugins
 
 
@@ -56,12 +57,31 @@ def test_a_plug_in_of_another_package_is_found_with_its_version(
 
 
 @pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        ("dict", "TypeError: 'PolicyContext' object is not iterable"),
+        ("lambda context: 3", "TypeError: made a int, which has no insert"),
+        ("lambda context: exit(0)", "SystemExit: 0"),
+    ],
+)
+def test_what_it_makes_wrongly_is_said_to_be_its_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: str, reason: str
+) -> None:
+    install(tmp_path, monkeypatch, Kind.POLICY, GOOD.replace("make=dict", f"make={make}"))
+    plugin = find_plugins(Kind.POLICY).get("mru", "--eviction-policy")
+    with pytest.raises(KvspillError, match=r"plug-in mru of vendor-package 2\.5 failed: ") as caught:
+        plugin.start(PolicyContext(1), EvictionPolicy)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("import no_such_module_here", "ModuleNotFoundError: No module named 'no_such_module_here'"),
         ("PLUGIN = 3", "vendor_package:PLUGIN is a int, not a Plugin"),
         (GOOD.replace("mru", "M R U"), "'M R U' is no name for a plug-in or an option"),
         ("raise SystemExit(3)", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     ],
 )
 def test_one_that_cannot_be_loaded_is_said_when_it_is_asked_for_and_breaks_nothing(

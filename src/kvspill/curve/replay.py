@@ -8,7 +8,7 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from kvspill.cache.policies import PolicyContext
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.curve.accesses import Accesses
 from kvspill.machine.processors import usable_processors
 from kvspill.plugins import Kind, find_plugins
@@ -85,7 +85,11 @@ class Replayer:
 
     def _replay(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         """A cache that gives up what the policy says, block by block, and keeps every new block that fits."""
-        order = find_plugins(Kind.POLICY).get(policy, "--policies").make(PolicyContext(capacity_bytes))
+        order = (
+            find_plugins(Kind.POLICY)
+            .get(policy, "--policies")
+            .start(PolicyContext(capacity_bytes), EvictionPolicy)
+        )
         # Nothing is in use here, and `bool` says so of every name at the least cost.
         insert, remove, victim, touch = order.insert, order.remove, order.victim, order.touch
         keys, size_of = self._keys, self._size_of

@@ -54,8 +54,7 @@ def open_backends(
             claimed_bytes=claimed_bytes(config, limit_bytes) if tier is Tier.STORAGE else None,
         )
         try:
-            with blamed(config, tier, simulated):
-                backends[tier] = plugin.make(context)
+            backends[tier] = plugin.start(context, Backend, _where(config))
         except BaseException:
             for made in backends.values():
                 made.close_now()
@@ -69,22 +68,16 @@ def _addresses(config: Config) -> tuple[str, ...]:
     return tuple(placed(text, rank) for text in config.cache_dir or ())
 
 
+def _where(config: Config) -> str:
+    return f" at {' '.join(config.cache_dir)}" if config.cache_dir else ""
+
+
 @contextmanager
 def blamed(config: Config, tier: Tier, simulated: bool) -> Iterator[None]:
     """What a backend of another package raises is said to be its error, not ours."""
-    try:
+    plugin = _plugin(usable_plugins()[Kind.BACKEND], config, tier, simulated)
+    with plugin.blamed(_where(config)):
         yield
-    except (KvspillError, MemoryError):
-        raise
-    except Exception as error:
-        plugin = _plugin(usable_plugins()[Kind.BACKEND], config, tier, simulated)
-        if plugin.is_ours:
-            raise
-        where = f" at {' '.join(config.cache_dir)}" if config.cache_dir else ""
-        raise KvspillError(
-            f"plug-in {plugin.name} of {plugin.origin} failed{where}: {type(error).__name__}: {error}; "
-            "see its documentation, or --debug for the traceback"
-        ) from error
 
 
 async def prepare_storage(backend: Backend, preparing: Preparing, max_stall_seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
-from kvspill.cache.policies import PolicyContext
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.cache.tier import TierState
 from kvspill.config import Config
 from kvspill.config.plugged import check_blocks, usable_plugins
@@ -51,7 +51,7 @@ def build_cache(
     for tier, backend in backends.items():
         usable = _usable_bytes(config, tier, limits[tier])
         plugin = _policy(config, tier)
-        policy = plugin.make(PolicyContext(usable, in_blocks, config.options_of(plugin)))
+        policy = plugin.start(PolicyContext(usable, in_blocks, config.options_of(plugin)), EvictionPolicy)
         evicts = KEEPS_ALL not in plugin.can
         tiers.append(TierState(tier, backend, limits[tier], usable, policy, evicts))
     options = CacheOptions(

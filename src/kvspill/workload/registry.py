@@ -71,5 +71,5 @@ def _replay(config: Config, world: World, replayed: Recording) -> Workload:
 
     plugin, path, flag = replayed
     context = TraceContext(config, world, path, flag, config.options_of(plugin))
-    workload: Workload = plugin.make(context)
+    workload: Workload = plugin.start(context, Workload)
     return workload

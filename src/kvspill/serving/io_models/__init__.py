@@ -152,7 +152,7 @@ class InTheOpen:
 
 def make_io_model(name: str, options: IoOptions) -> IoModel:
     """The model of that name; on a decode node what is stored is read as often as that model would."""
-    model: IoModel = find_plugins(Kind.IO_MODEL).get(name, "--io-model").make(options)
+    model: IoModel = find_plugins(Kind.IO_MODEL).get(name, "--io-model").start(options, IoModel)
     if not options.decode_only:
         return model
     from kvspill.serving.io_models.decode_node import DecodeNodeModel
