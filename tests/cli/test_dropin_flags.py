@@ -170,8 +170,11 @@ def test_a_service_like_the_run_passes_and_fields_that_rows_lack_are_left_out(tm
             "is no JSON (Expecting property name enclosed in double quotes: line 1 column 2",
         ),
         ("[1]", "row 1 is no object; give fields such as cache_hit"),
-        ('[{"read_bytes": 1}, {}]', "row 2: read_bytes is 'None'; give a number from 0 on in every row"),
-        ('[{"cache_hit": "yes"}]', "row 1: cache_hit is 'yes'; give a number from 0 on in every row"),
+        (
+            '[{"read_bytes": 1}, {}]',
+            "row 2: read_bytes is 'None'; give a number from 0 to 1e+18 in every row",
+        ),
+        ('[{"cache_hit": "yes"}]', "row 1: cache_hit is 'yes'; give a number from 0 to 1e+18 in every row"),
     ],
 )
 def test_rows_that_cannot_be_compared_with_are_refused(

@@ -63,8 +63,8 @@ def _column(path: str, rows: Sequence[Mapping[str, Any]], name: str) -> list[flo
         value = row.get(name)
         if not isinstance(value, int | float) or not 0 <= value <= _NUMBER_MAX:
             raise UsageError(
-                f"{_FLAG} {path}: row {number}: {name} is {str(value)[:40]!r}; give a number from 0 on, at "
-                f"most {_NUMBER_MAX:g}, in every row"
+                f"{_FLAG} {path}: row {number}: {name} is {str(value)[:40]!r}; give a number from 0 "
+                f"to {_NUMBER_MAX:g} in every row"
             )
     return [float(row[name]) for row in rows]
 
