@@ -11,12 +11,13 @@ test: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/pytest -n 2 -m "not real"
+	$(VENV)/bin/pytest -n 2 -m "not real and not slow"
 	# What uses the real clock, disk and signals may be disturbed by other load on the machine.
-	$(VENV)/bin/pytest -n 2 -m real --reruns 2
+	$(VENV)/bin/pytest -n 2 -m "real and not slow" --reruns 2
 
-# The same and what takes longer: every cell of the tables in docs/reliability.md.
+# The same and what takes longer: tests marked slow, and every cell of the tables in docs/reliability.md.
 test-all: test
+	$(VENV)/bin/pytest -n 2 -m slow --reruns 2
 	$(VENV)/bin/python tests/sim/sweep.py 0:1000
 	$(VENV)/bin/python tests/real/faulting.py .
 	$(VENV)/bin/python tests/real/faulting.py . --share 0.3

@@ -53,7 +53,9 @@ def mean(samples: Any, column: Any) -> Any:
     return sum(sample[column] for sample in samples) / len(samples)
 
 
-@pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])
+@pytest.mark.parametrize(
+    "io_model", ["mlperf", *(pytest.param(name, marks=pytest.mark.slow) for name in ("prefix", "stream"))]
+)
 def test_twenty_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_objects(io_model: str) -> None:
     patient = {name: {"think": [20, 40]} for name in ("chatbot", "coding", "document")}
     config = Config(

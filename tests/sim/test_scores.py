@@ -58,7 +58,7 @@ LOADS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     load=LOADS,
     small=st.floats(0.3, 1.0),

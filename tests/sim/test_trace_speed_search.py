@@ -58,7 +58,15 @@ def at_fixed_speed(config: Config, speed: float) -> StageMeasure:
     return run_virtual(main, config.seed)
 
 
-@pytest.mark.parametrize(("cpu_mem_gb", "start_speed"), [(0, 50.0), (0, 0.2), (4, 1.0), (4, 5.0)])
+@pytest.mark.parametrize(
+    ("cpu_mem_gb", "start_speed"),
+    [
+        (0, 50.0),
+        (4, 1.0),
+        pytest.param(0, 0.2, marks=pytest.mark.slow),
+        pytest.param(4, 5.0, marks=pytest.mark.slow),
+    ],
+)
 def test_the_speed_found_is_the_limit_of_runs_at_fixed_speeds(
     tmp_path: Path, cpu_mem_gb: int, start_speed: float
 ) -> None:
