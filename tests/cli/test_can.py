@@ -57,6 +57,28 @@ def test_too_many_are_a_no_with_the_limit_its_reason_and_what_twice_the_speed_gi
     assert found["files"] == [str(tmp_path / "r.json")]
 
 
+def test_where_twice_the_speed_holds_no_more_no_faster_device_is_advised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "--model",
+        "llama3.1-8b",
+        "--users",
+        "40",
+        "--simulate",
+        "--device-profile",
+        "nvme-gen5",
+        "--quiet",
+        "--json",
+    ]
+    assert can(*words, "--output", str(tmp_path / "r.json")) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["modelled_users_at_twice_the_speed"] <= found["holds_users"]
+    text = " ".join(found["text"])
+    assert "Twice the speed would hold no more (modelled)." in text
+    assert "faster device" not in text
+
+
 def test_a_question_without_users_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert can("--model", "tiny-1b") == 2
     assert "--users: missing; say how many users" in capsys.readouterr().err

@@ -44,8 +44,9 @@ COMMANDS: Final[dict[str, Command]] = {
 EXAMPLES: Final = """\
 examples:
   kvspill quick
-  kvspill run --model llama3.1-8b --num-users 50 --duration 60 --cpu-mem-gb 0.5 --cache-dir /mnt/nvme
-  kvspill simulate --num-users 150 --duration 600 --cpu-mem-gb 2 --device-profile nvme-gen4
+  kvspill can --model llama3.1-70b-instruct --users 100 --cache-dir /mnt/nvme
+  kvspill run --num-users 20 --arrival closed --duration 120 --cpu-mem-gb 8 --cache-dir /mnt/nvme
+  kvspill simulate --num-users 20 --arrival closed --duration 600 --cpu-mem-gb 8 --device-profile nvme-gen5
 """
 
 

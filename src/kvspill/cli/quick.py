@@ -12,7 +12,7 @@ from kvspill.records import GIB
 CAPACITY_GB_MAX = 4.0
 FREE_SHARE_MAX = 0.1
 DEFAULTS = {
-    "num_users": 10,
+    "num_users": 4,
     "duration": 30.0,
     "arrival": "closed",
     "cpu_mem_gb": 0.5,
@@ -27,7 +27,7 @@ SUMMARY = (
 EXAMPLES = """\
 examples:
   kvspill quick
-  kvspill quick --cache-dir /mnt/nvme --num-users 20
+  kvspill quick --cache-dir /mnt/nvme --num-users 6
 """
 
 

@@ -245,14 +245,18 @@ class Recorder:
         lane.bytes_by_entry[record.tokens, record.nbytes] += nbytes
         self.timeline.add(lane.column, at_ns, nbytes)
 
+    def _decided_inside(self, at_ns: int) -> bool:
+        """At the very end requests are cut off in no certain order: what they decide then counts for none."""
+        return at_ns < self.window_end_ns and self._inside(at_ns)
+
     def lookup(self, lookup: Lookup) -> None:
-        if not self._inside(lookup.at_ns):
+        if not self._decided_inside(lookup.at_ns):
             return
         self.lookups[lookup.outcome, lookup.purpose, lookup.hit_type, lookup.tier] += lookup.times
         self.timeline.add(_LOOKUP_COLUMNS[lookup.outcome], lookup.at_ns, lookup.times)
 
     def eviction(self, eviction: Eviction) -> None:
-        if not self._inside(eviction.at_ns):
+        if not self._decided_inside(eviction.at_ns):
             return
         self.evictions[eviction.tier, eviction.below] += eviction.times
         self.evicted_bytes[eviction.tier, eviction.below] += eviction.times * eviction.nbytes

@@ -33,7 +33,7 @@ def lines(reply: Reply) -> Iterator[str]:
         found = answer(reply.result)
         yield f"What binds: {found.because}"
         if reply.status is Status.NO:
-            yield f"What would help: {found.helps.replace('--num-users', '--users')}"
+            yield f"What would help: {_helps(reply, found.helps)}"
     yield f"Target: {target_text(reply.config)}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
@@ -89,9 +89,24 @@ def _limit(reply: Reply) -> str:
         if reply.modelled_users and reply.modelled_users < (found.failed or 0):
             text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
     faster = reply.modelled_users_at_twice
-    if faster is not None:
+    if _no_gain(reply):
+        text += " Twice the speed would hold no more (modelled)."
+    elif faster is not None:
         about = "at least" if reply.at_twice_is_a_bound else "about"
         text += f" Twice the speed would hold {about} {faster:,} (modelled)."
+    return text
+
+
+def _no_gain(reply: Reply) -> bool:
+    """True where even an idle device of twice the speed is too slow for the next user's entries."""
+    holds, at_twice = reply.bracket.passed, reply.modelled_users_at_twice
+    return bool(holds) and at_twice is not None and at_twice <= (holds or 0)
+
+
+def _helps(reply: Reply, helps: str) -> str:
+    text = helps.replace("--num-users", "--users")
+    if _no_gain(reply):
+        return text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
     return text
 
 
