@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,18 @@ RUN += ["--storage-capacity-gb", "1", "--generation-mode", "fast", "--quiet"]
 
 @pytest.fixture
 def simulate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs a command line on a storage tier with hazards; returns its exit code and its result."""
+    """Runs a command line on a storage tier with hazards; returns its exit code and its result.
+
+    The trials after the first one have the hazards named last.
+    """
     real_open = open_backends
 
-    def run(hazards: Any, *argv: Any) -> Any:
+    def run(hazards: Hazards, *argv: str, afterwards: Hazards | None = None) -> Any:
+        of_trials = chain([hazards], repeat(afterwards or hazards))
+
         def open_hazardous(config: Config, world: World, *rest: Any) -> Any:
             backends = real_open(config, world, *rest)
-            device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
+            device = HazardousDevice(backends[Tier.STORAGE], next(of_trials), random.Random(1), world.now_ns)
             return {**backends, Tier.STORAGE: device}
 
         monkeypatch.setattr(trial, "open_backends", open_hazardous)
@@ -84,6 +90,16 @@ def test_trials_after_a_failed_one_are_not_run_and_the_reason_survives(
     assert code == 1
     assert result["trials"]["count"] == 1
     assert "10 operations failed" in capsys.readouterr().err
+
+
+def test_what_failed_in_a_trial_is_named_although_the_trial_that_is_shown_is_sound(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, result = simulate(
+        Hazards(fail={"write": 0.1}), "--warmup", "0", "--trials", "3", afterwards=Hazards()
+    )
+    assert (code, result["faulty"], result["faults"]["operations"]) == (1, True, [])
+    assert "has no rank: trial 1: " in capsys.readouterr().err
 
 
 def test_a_run_in_which_every_request_fails_says_that_none_was_completed(

@@ -5,7 +5,7 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
@@ -19,8 +19,9 @@ from kvspill.outputs import check_place, file_name, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
+from kvspill.result.ranking import faults_text
 from kvspill.result.result import result_text, unwritable, write_result
-from kvspill.result.schema import Faults, Result
+from kvspill.result.schema import Result
 from kvspill.result.validation import read_service
 from kvspill.run.checkpoint import checkpoint_path
 from kvspill.run.exporter import exporting
@@ -36,7 +37,6 @@ from kvspill.texts import put
 
 INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
-_KINDS_NAMED = 3
 _CLOSED_AFTER_SECONDS = 3.8
 """A run ends by its duration and five seconds (S3); starting and writing the result take a part of those."""
 
@@ -187,12 +187,9 @@ def whats_wrong(result: Result) -> str | None:
         return f"the run ended early: {result.interrupted}"
     if result.faulty:
         nothing = "" if result.requests_completed else "no request was completed, and "
-        texts, of_device = (
-            fault_texts(result.faults),
-            result.faults.operations or result.faults.stuck_io.threads,
-        )
+        of_device = result.faults.operations or result.faults.stuck_io.threads
         remedy = "check the device, its free space and the kernel log" if of_device else "see its warnings"
-        return f"{nothing}the result is faulty and has no rank: {', '.join(texts)}; {remedy}"
+        return f"{nothing}the result is faulty and has no rank: {faults_text(result)}; {remedy}"
     lost = next((item for item in result.warnings if item.code == OP_LOG.code), None)
     if lost is not None:
         return f"{lost.message} {lost.remedy}"
@@ -203,23 +200,6 @@ def whats_wrong(result: Result) -> str | None:
             f"{requests.unfinished:,} unfinished at the end); give a longer --duration, or a lighter load"
         )
     return None
-
-
-def fault_texts(faults: Faults) -> Iterator[str]:
-    """What failed, in words."""
-    if faults.operations:
-        worst = sorted(faults.operations, key=lambda row: -row.count)[:_KINDS_NAMED]
-        kinds = ", ".join(f"{row.tier} {row.verb} {row.kind}: {row.count:,}" for row in worst)
-        yield f"{_counted(faults.failed_operations, 'operation')} failed ({kinds})"
-    if faults.failed_requests:
-        yield f"{_counted(faults.failed_requests, 'request')} failed"
-    if faults.stuck_io.threads:
-        calls = _counted(faults.stuck_io.threads, "system call")
-        yield f"{calls} did not return, the oldest for {faults.stuck_io.oldest_seconds:.1f} s"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def write_new_result(path: Path, result: Result) -> Path:

@@ -19,15 +19,9 @@ def faults_text(result: Result) -> str | None:
     parts = [f"{row.count:,} {row.tier} {row.verb} {row.kind}" for row in worst[:_NAMED]]
     parts += [f"{counted(len(worst) - _NAMED, 'more kind')} of failures"] if len(worst) > _NAMED else []
     parts += [counted(found.failed_requests, "failed request")] if found.failed_requests else []
-    parts += (
-        [
-            counted(
-                found.stuck_io.threads, "system call that did not return", "system calls that did not return"
-            )
-        ]
-        if found.stuck_io.threads
-        else []
-    )
+    if found.stuck_io.threads:
+        calls = counted(found.stuck_io.threads, "system call")
+        parts.append(f"{calls} did not return, the oldest for {found.stuck_io.oldest_seconds:.1f} s")
     for row in result.trials.rows if result.trials else ():
         counts = {"failed operation": row.failed_operations, "failed request": row.failed_requests}
         in_trial = ", ".join(counted(count, what) for what, count in counts.items() if count)
