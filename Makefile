@@ -31,10 +31,10 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml $(wildcard src/kvspill/storage/*.c) | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml $(wildcard src/kvspill/*/*.c) | $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --editable '.[report]'
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml $(wildcard src/kvspill/storage/*.c) | $(VENV)/bin/python
+$(VENV)/.installed-dev: pyproject.toml $(wildcard src/kvspill/*/*.c) | $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.installed

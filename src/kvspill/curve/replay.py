@@ -9,10 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.cache.policies.s3fifo import SMALL_SHARE
 from kvspill.curve.accesses import Accesses
 from kvspill.machine.processors import usable_processors
 from kvspill.plugins import Kind, find_plugins
 from kvspill.serving.bounds import belady_found_bytes, next_uses
+
+try:
+    from kvspill.curve import _replay as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
+_VERSION = 1
+if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
+    # Built from other sources than these: a checkout that was updated and not installed again.
+    _compiled = None  # type: ignore[assignment]
+
+COMPILED = frozenset({"fifo", "lfu", "s3-fifo"}) if _compiled is not None else frozenset[str]()
+"""Policies that the compiled helper replays; it decides as they do."""
 
 OPTIMUM = "optimum"
 """Perfect foresight: what is needed furthest in the future goes first, or is not kept at all."""
@@ -70,11 +84,17 @@ class Replayer:
         self._next_uses = next_uses(self._numbers, len(self._sizes))
 
     def rates(self, task: Task) -> Rates:
-        policy, capacity_bytes = task
-        found = self._optimum if policy == OPTIMUM else self._replay
-        return self._window.rates(found(policy, capacity_bytes))
+        return self._window.rates(self.found(*task))
 
-    def _optimum(self, _policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
+    def found(self, policy: str, capacity_bytes: int, compiled: bool = True) -> NDArray[np.bool_]:
+        """For each access, whether a cache of that size finds it."""
+        if policy == OPTIMUM:
+            return self._optimum(capacity_bytes)
+        if compiled and policy in COMPILED:
+            return self._compiled(policy, capacity_bytes)
+        return self._replay(policy, capacity_bytes)
+
+    def _optimum(self, capacity_bytes: int) -> NDArray[np.bool_]:
         sizes = self._sizes
         # Of blocks of one size no part is kept, as no cache could use it.
         whole = capacity_bytes - capacity_bytes % sizes[0]
@@ -82,6 +102,13 @@ class Replayer:
         accesses = self._window.accesses
         found: NDArray[np.bool_] = kept == accesses.sizes[accesses.numbers]
         return found
+
+    def _compiled(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
+        accesses, small_bytes = self._window.accesses, int(capacity_bytes * SMALL_SHARE)
+        load = (
+            np.ascontiguousarray(part, np.int64) for part in (accesses.numbers, accesses.sizes, accesses.ends)
+        )
+        return np.frombuffer(_compiled.replay(policy, *load, capacity_bytes, small_bytes), np.bool_)
 
     def _replay(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         """A cache that gives up what the policy says, block by block, and keeps every new block that fits."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kvspill.config import Config
 from kvspill.curve.accesses import Accesses, collect
 from kvspill.curve.curve import Asked, LruCurve, draw, grid
-from kvspill.curve.replay import OPTIMUM, Replayer, Window
+from kvspill.curve.replay import COMPILED, OPTIMUM, Replayer, Window
 from kvspill.curve.view import text_of
 
 UNIT = 1000
@@ -103,6 +103,35 @@ def test_no_policy_finds_more_than_foresight_and_lru_finds_what_a_list_does(
     for policy in ("fifo", "lfu", "s3-fifo", "lru"):
         if capacity >= longest:
             assert replayer.rates((policy, capacity * UNIT)).tokens <= best + 1e-9
+
+
+@pytest.mark.skipif(not COMPILED, reason="the compiled helper was not built")
+@settings(max_examples=300)
+@given(
+    st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=40),
+    st.lists(st.integers(1, 4 * UNIT), min_size=1, max_size=5),
+    st.integers(1, 30 * UNIT),
+)
+def test_the_compiled_replay_finds_what_the_policies_in_python_find(
+    requests: list[list[int]], sizes: list[int], capacity_bytes: int
+) -> None:
+    accesses = made(requests)
+    accesses = replace(accesses, sizes=np.resize(np.array(sizes, np.int64), len(accesses.sizes)))
+    replayer = Replayer(Window(accesses, 0))
+    for policy in sorted(COMPILED):
+        found = replayer.found(policy, capacity_bytes)
+        assert found.tolist() == replayer.found(policy, capacity_bytes, compiled=False).tolist(), policy
+
+
+@pytest.mark.skipif(not COMPILED, reason="the compiled helper was not built")
+@pytest.mark.parametrize("policy", sorted(COMPILED))
+def test_the_compiled_replay_of_a_real_load_is_the_same(users: Accesses, policy: str) -> None:
+    replayer = Replayer(Window(users, 0))
+    for share in (0.02, 0.1, 0.4):
+        capacity_bytes = int(users.footprint_bytes * share)
+        found = replayer.found(policy, capacity_bytes)
+        assert found.any()
+        assert (found == replayer.found(policy, capacity_bytes, compiled=False)).all()
 
 
 def test_with_room_for_everything_all_policies_find_the_same(sample: Accesses) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.plugins import Plugin
 
-_SMALL_SHARE = 0.1
+SMALL_SHARE = 0.1
 _USES_MAX = 3
 
 
@@ -14,7 +14,7 @@ class S3FifoPolicy:
     """New entries prove themselves in a tenth of the space; what returns soon goes straight to main."""
 
     def __init__(self, capacity_bytes: int):
-        self._small_limit_bytes = int(capacity_bytes * _SMALL_SHARE)
+        self._small_limit_bytes = int(capacity_bytes * SMALL_SHARE)
         self._small: OrderedDict[str, int] = OrderedDict()
         self._main: OrderedDict[str, int] = OrderedDict()
         self._ghost: OrderedDict[str, None] = OrderedDict()
