@@ -105,10 +105,11 @@ class Replayer:
 
     def _compiled(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         accesses, small_bytes = self._window.accesses, int(capacity_bytes * SMALL_SHARE)
-        load = (
+        numbers, sizes, ends = (
             np.ascontiguousarray(part, np.int64) for part in (accesses.numbers, accesses.sizes, accesses.ends)
         )
-        return np.frombuffer(_compiled.replay(policy, *load, capacity_bytes, small_bytes), np.bool_)
+        found = _compiled.replay(policy, numbers, sizes, ends, capacity_bytes, small_bytes)
+        return np.frombuffer(found, np.bool_)
 
     def _replay(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         """A cache that gives up what the policy says, block by block, and keeps every new block that fits."""
