@@ -13,6 +13,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import unquote
 
 from kvspill.errors import KvspillError, UsageError
 
@@ -131,6 +132,8 @@ class Plugin:
     """Further abilities, by the names that its kind defines."""
     ready: Callable[[], str | None] = lambda: None
     """Why it cannot be used here (a package or a driver is missing, and the remedy), or None."""
+    clean: Callable[[str, Mapping[str, Any]], Any] | None = None
+    """Removes what killed runs left at an address, given the options: returns a storage.lease.Cleaned."""
     sample: Path | None = None
     """A small recording in this format that comes with it, which --trace NAME:sample replays."""
     origin: str = OURS
@@ -223,6 +226,17 @@ class Found:
     @property
     def schemes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(scheme for plugin in self.plugins.values() for scheme in plugin.schemes))
+
+
+def without_password(address: str) -> tuple[str, str | None]:
+    """An address such as my://user:password@host without its password, and the password where it has one."""
+    scheme, slashes, rest = address.partition("://")
+    place, slash, path = rest.partition("/")
+    who, at, host = place.rpartition("@")
+    user, colon, password = who.partition(":")
+    if not slashes or not at or not colon:
+        return address, None
+    return f"{scheme}://{user}{'@' if user else ''}{host}{slash}{path}", unquote(password)
 
 
 Declared = Mapping[Kind, Found]

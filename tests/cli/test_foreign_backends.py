@@ -1,7 +1,10 @@
 """What a backend of another package declares is kept to: readiness, addresses, schemes and flags."""
 
 import json
+import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +15,9 @@ from kvspill.plugins import find_plugins
 
 SMALL = ["--model", "tiny-1b", "--num-users", "2", "--max-requests", "3", "--output", "result.json"]
 SHELF = """
+from pathlib import Path
 from kvspill.plugins import Need, Option, Plugin
+from kvspill.storage.lease import Cleaned
 from kvspill.storage.backends.null import PLUGIN as NULL
 
 class Refuses:
@@ -25,6 +30,13 @@ class Refuses:
 
 def fail(context):
     raise LookupError("no such shelf")
+
+def clear(address, options):
+    (Path(__file__).parents[1] / "cleared").write_text(f"{address} {options}")
+    return Cleaned(removed=("kvspill-1-00000000",), running=("kvspill-2-00000000",))
+
+def stuck(address, options):
+    return Cleaned(kept=("kvspill-1-00000000 (no permission)",))
 
 PLUGIN = Plugin("shelf", "a shelf", make=NULL.make, needs=frozenset({Need.ADDRESS}), schemes=("shelf",))
 """
@@ -138,3 +150,59 @@ def test_doctor_finds_a_problem_where_the_backend_of_an_address_is_not_ready(
 def test_doctor_refuses_an_unknown_scheme_as_a_run_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--cache-dir", "odd://h/x"]) == 2
     assert "--cache-dir odd://h/x: no backend for odd://; known are file://" in capsys.readouterr().err
+
+
+CLEANS = '"a shelf", clean=clear, options=(Option("door", ""), Option("password", "", secret=True)),'
+
+
+def test_clean_asks_the_backend_of_an_address_with_its_options(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install('"a shelf",', CLEANS)
+    assert main(["clean", "shelf://me:sesame@h/x", "--shelf-door", "left"]) == 0
+    assert Path("cleared").read_text() == "shelf://me@h/x {'door': 'left', 'password': 'sesame'}"
+    assert capsys.readouterr().out.splitlines() == [
+        "removed kvspill-1-00000000",
+        "left alone kvspill-2-00000000: its run has not ended, or did so less than two minutes ago",
+        "1 left-over run removed from shelf://me@h/x",
+    ]
+
+
+def test_clean_fails_where_something_stays(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install('"a shelf",', '"a shelf", clean=stuck,')
+    assert main(["clean", "shelf://h/x"]) == 1
+    said = capsys.readouterr()
+    assert "kept kvspill-1-00000000 (no permission)" in said.out
+    assert "shelf://h/x: 1 things of killed runs stay" in said.err
+
+
+def test_clean_refuses_an_address_whose_backend_leaves_nothing_to_find(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install()
+    assert main(["clean", "shelf://h/x"]) == 2
+    assert "shelf://h/x: the backend shelf leaves nothing" in capsys.readouterr().err
+    assert main(["clean", "odd://h/x"]) == 2
+    assert "no backend for odd://" in capsys.readouterr().err
+
+
+@pytest.mark.real
+def test_another_process_cleans_an_address_once_this_one_has_ended(install: Install, tmp_path: Path) -> None:
+    install('"a shelf",', CLEANS)
+    program = (
+        "from kvspill.config.load import load_config\n"
+        "from kvspill.config.plugged import usable_plugins\n"
+        "from kvspill.run.cleaner import start_address_cleaner\n"
+        "flags = {'cache_dir': ('', ['shelf://:sesame@h/x']), 'plugins.shelf.door': ('', 'left')}\n"
+        "config = load_config(flags, {}, declared=usable_plugins())\n"
+        "print(start_address_cleaner(config, 'shelf://h/x'))\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "None\n"
+    cleared, until = tmp_path / "cleared", time.monotonic() + 20
+    while not (cleared.exists() and cleared.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert cleared.read_text() == "shelf://h/x {'door': 'left', 'password': 'sesame'}"

@@ -1,21 +1,25 @@
-"""`kvspill clean`: remove what killed runs left in a directory, and nothing else."""
+"""`kvspill clean`: remove what killed runs left in a directory or at an address, and nothing else."""
 
 import os
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser
+from kvspill.cli.options import Parser, add_options
+from kvspill.config.plugged import PREFIX, usable_plugins
 from kvspill.errors import KvspillError, UsageError
+from kvspill.plugins import Declared, Kind
 from kvspill.records import MIB
+from kvspill.storage.addresses import FILE_SCHEME, directory_of, scheme_of
 from kvspill.texts import one_line, put
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
-    """Remove stale run directories; returns the exit code."""
+    """Remove what killed runs left; returns the exit code."""
     parser = Parser(
-        prog=prog, description="Removes the directories of killed runs; running ones are left alone."
+        prog=prog, description="Removes what killed runs left behind; running ones are left alone."
     )
-    parser.add_argument("directory", metavar="DIR", help="where the runs kept their files")
+    parser.add_argument("directory", metavar="DIR", help="where the runs stored: a directory or an address")
     parser.add_argument(
         "--after", metavar="PID", type=int, help="wait until the process of that number has ended"
     )
@@ -23,32 +27,63 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         "--yes", action="store_true", help="also remove directories of runs that have lost their marker"
     )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    parser.declared = usable_plugins()
+    for plugin in parser.declared[Kind.BACKEND].plugins.values():
+        if plugin.clean is not None:
+            add_options(parser, plugin, plugin.options)
     options = parser.parse_args(list(argv))
+    if options.after is not None:
+        from kvspill.run.cleaner import wait_for_end
+
+        wait_for_end(options.after)
+    if scheme_of(options.directory) != FILE_SCHEME:
+        return _clean_address(options, parser.declared)
     # Path("") would be the current directory, and an unset variable of a script is an empty word.
-    directory = Path(options.directory or "/nonexistent")
+    return _clean_directory(Path(directory_of(options.directory) or "/nonexistent"), options)
+
+
+def _clean_directory(directory: Path, options: Namespace) -> int:
     if not os.path.isdir(directory):
         shown = options.directory[:200] or "an empty name"
         raise UsageError(f"{shown}: is not a directory; name the one that a --cache-dir named")
     from kvspill.storage.rundir import clean
 
-    if options.after is not None:
-        from kvspill.run.cleaner import wait_for_end
-
-        wait_for_end(options.after)
     kept: list[str] = []
     removed = clean(directory, kept)
     _see_to_leftovers(directory, options.yes, removed, kept)
-    for path in removed:
-        put(f"removed {one_line(path)}")
-    for text in kept:
-        put(f"kept {one_line(text)}")
-    put(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {one_line(directory)}")
+    _say(removed, (), kept, directory)
     if kept:
         raise KvspillError(
             f"{directory}: {len(kept)} files of killed runs stay, named above; "
             "make the file system writable, or move what is yours out of the way, and run it again"
         )
     return 0
+
+
+def _clean_address(options: Namespace, declared: Declared) -> int:
+    """Runs at an address have a lease; those whose lease is over are removed."""
+    from kvspill.config.load import load_config
+    from kvspill.run.cleaner import clean_address
+
+    given = {name: noted for name, noted in vars(options).items() if name.startswith(PREFIX)}
+    flags = {**given, "cache_dir": ("kvspill clean", [options.directory])}
+    config = load_config(flags, os.environ, declared=declared)
+    (address,) = config.cache_dir or ()
+    cleaned = clean_address(config)
+    _say(cleaned.removed, cleaned.running, cleaned.kept, address)
+    if cleaned.kept:
+        raise KvspillError(f"{address}: {len(cleaned.kept)} things of killed runs stay, named above")
+    return 0
+
+
+def _say(removed: Sequence[object], running: Sequence[str], kept: Sequence[str], place: object) -> None:
+    for path in removed:
+        put(f"removed {one_line(path)}")
+    for text in running:
+        put(f"left alone {one_line(text)}: its run has not ended, or did so less than two minutes ago")
+    for text in kept:
+        put(f"kept {one_line(text)}")
+    put(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {one_line(place)}")
 
 
 def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: list[str]) -> None:

@@ -112,7 +112,7 @@ def config_parser(
             rare = _extra(name)["advanced"] if shown is None else name not in shown
             _add_flag(sections[_section(name)], name, default, rare and not full, parser.declared)
     for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
-        _add_options(parser, plugin, [option for _, option in options])
+        add_options(parser, plugin, [option for _, option in options])
     for flag, foreign in FOREIGN_FLAGS.items():
         nargs = None if foreign.takes_value else 0
         parser.add_argument(
@@ -129,7 +129,7 @@ def _extra(name: str) -> dict[str, Any]:
     return extra_of(Config.model_fields[name])
 
 
-def _add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> None:
+def add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> None:
     """A section of --help for the options of one plug-in."""
     section = parser.add_argument_group(f"Plug-in {plugin.name}, from {plugin.origin}: {plugin.help}")
     for option in options:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -25,7 +25,7 @@ from kvspill.config.plugged import (
     wrong_name,
 )
 from kvspill.errors import UsageError
-from kvspill.plugins import Declared, Kind
+from kvspill.plugins import Declared, Kind, Option, Plugin, without_password
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
@@ -69,6 +69,7 @@ def load_config(
     given = _from_file(file, translation) if file else {}
     given |= _from_environment(environ, declared)
     given |= {name: Given(value, "flag", label) for name, (label, value) in (flags or {}).items()}
+    _keep_passwords_apart(given, declared)
     _refuse_preset_over_personas(given)
     _refuse_unknown_names(given, declared)
     _choose_backend(given, declared)
@@ -108,6 +109,37 @@ def _plugin_options(given: Mapping[str, Given], declared: Declared) -> dict[str,
             said = item.label if is_secret(declared, key) else item.says()
             raise UsageError(f"{said}: {error}") from None
     return options
+
+
+def _keep_passwords_apart(given: dict[str, Given], declared: Declared) -> None:
+    """A password in an address becomes its backend's own secret option, so that no address shows it."""
+    place = given.get("cache_dir")
+    if place is None:
+        return
+    texts = [place.value] if isinstance(place.value, str) else place.value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        return
+    split = [without_password(text) for text in texts]
+    if all(password is None for _, password in split):
+        return
+    given["cache_dir"] = replace(place, value=[text for text, _ in split])
+    found = declared.get(Kind.BACKEND)
+    for text, password in split:
+        plugin = None if found is None else found.by_address(text)
+        if password is not None:
+            key = None if plugin is None else _password_key(plugin)
+            if key is None:
+                raise UsageError(
+                    f"{place.label} {shown(text)}: was given with a password, which has no use there; give "
+                    "credentials by the environment or the files that the backend's page names"
+                )
+            given[key] = Given(password, place.source, place.label)
+
+
+def _password_key(plugin: Plugin) -> str | None:
+    """Where a plug-in takes a password, if it takes one."""
+    secrets = (option for option in plugin.options if option.secret and option.name == "password")
+    return next((option_key(plugin, option) for option in secrets), None)
 
 
 def _choose_backend(given: dict[str, Given], declared: Declared) -> None:
@@ -207,11 +239,15 @@ def _near(key: str, known: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else "config.yaml beside kv-cache.py shows all keys"
 
 
+def option_variable(plugin: Plugin, option: Option) -> str:
+    """The environment variable that gives an option."""
+    return ENVIRONMENT_PREFIX + option_flag(plugin, option)[2:].replace("-", "_").upper()
+
+
 def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[str, Given]:
     names: dict[str, str] = {}
     for plugin, option in options_of(declared):
-        variable = option_flag(plugin, option)[2:].replace("-", "_").upper()
-        names[ENVIRONMENT_PREFIX + variable] = option_key(plugin, option)
+        names[option_variable(plugin, option)] = option_key(plugin, option)
     for field, info in flag_fields().items():
         for flag in (*reversed(extra_of(info)["alias_flags"]), flag_of(field)):
             names[ENVIRONMENT_PREFIX + flag[2:].replace("-", "_").upper()] = field
@@ -220,7 +256,8 @@ def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[st
         if name in environ:
             value: Any = environ[name]
             if field == "cache_dir":
-                value = value.split(":")
+                # Addresses hold colons of their own: several of them are separated by blanks.
+                value = value.split() if "://" in value else value.split(":")
             given[field] = Given(value, "environment", name)
     for name in environ:
         if name.startswith(ENVIRONMENT_PREFIX) and name not in names and name != "KVSPILL_CONFIG":

@@ -47,7 +47,7 @@ def open_backends(
             unit_bytes=config.kv.block(config.block_tokens),
             settings=settings,
             roots=tuple(roots) if tier is Tier.STORAGE else (),
-            addresses=_addresses(config) if tier is Tier.STORAGE else (),
+            addresses=own_addresses(config) if tier is Tier.STORAGE else (),
             plane=plane,
             host_memory=tuple(memory for below in backends.values() for memory in below.host_memory()),
             options=config.options_of(plugin),
@@ -62,7 +62,8 @@ def open_backends(
     return {tier: backends[tier] for tier in limits}
 
 
-def _addresses(config: Config) -> tuple[str, ...]:
+def own_addresses(config: Config) -> tuple[str, ...]:
+    """What --cache-dir names for this rank."""
     launch = launched()
     rank = 0 if launch is None else launch.rank
     return tuple(placed(text, rank) for text in config.cache_dir or ())

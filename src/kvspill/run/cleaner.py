@@ -1,6 +1,7 @@
-"""Removes a run's files once its process has ended, in a process of its own that needs only Python.
+"""Removes what a run stored once its process has ended, in a process of its own.
 
-It runs in isolated mode (-I -S): neither the current directory nor the environment can give it a module.
+For a directory it needs only Python, in isolated mode (-I -S): neither the current directory nor the
+environment can give it a module. An address needs the client of its backend, and so the installed packages.
 """
 
 import os
@@ -8,13 +9,20 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvspill.config import Config
+    from kvspill.storage.lease import Cleaned
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
 _CODE = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from kvspill.run.cleaner import main; sys.exit(main(int(sys.argv[2]), sys.argv[3]))"
 )
+_ADDRESS_CODE = _CODE.replace("main", "main_address")
 _READY = b"ready"
 _READY_SECONDS_MAX = 3.0
 _LOOK_SECONDS = 0.05
@@ -22,11 +30,20 @@ _LOOK_SECONDS = 0.05
 
 def start_cleaner(directory: Path) -> str | None:
     """Have the runs that this process leaves in a directory removed after its end; returns why not."""
-    words = [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGES, str(os.getpid()), os.path.abspath(directory)]
+    return _start(["-I", "-S", "-c", _CODE], os.path.abspath(directory), None)
+
+
+def start_address_cleaner(config: "Config", address: str) -> str | None:
+    """The same at an address; the options of its backend go by the environment, where nobody else reads."""
+    return _start(["-P", "-c", _ADDRESS_CODE], address, {**os.environ, **_option_variables(config)})
+
+
+def _start(how: Sequence[str], place: str, environ: Mapping[str, str] | None) -> str | None:
     try:
         child = subprocess.Popen(
-            words,
+            [sys.executable, *how, _PACKAGES, str(os.getpid()), place],
             cwd="/",
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -55,15 +72,64 @@ def main(pid: int, directory: str) -> int:
     """Wait for the end of the process and remove what it left."""
     from kvspill.storage.rundir import clean
 
-    os.write(1, _READY + b"\n")
-    # A reader of our output must not wait for the end of the removal.
-    silent = os.open(os.devnull, os.O_RDWR)
-    for number in (1, 2):
-        os.dup2(silent, number)
+    _fall_silent()
     wait_for_end(pid)
     kept: list[str] = []
     clean(Path(directory), kept)
     return 1 if kept else 0
+
+
+def main_address(pid: int, address: str) -> int:
+    """The same at an address."""
+    from kvspill.config.load import load_config
+    from kvspill.config.plugged import usable_plugins
+
+    config = load_config({"cache_dir": ("--cache-dir", [address])}, os.environ, declared=usable_plugins())
+    _fall_silent()
+    wait_for_end(pid)
+    return 1 if clean_address(config).kept else 0
+
+
+def _fall_silent() -> None:
+    """Say that we are ready and nothing more: a reader of our output must not wait for the removal."""
+    os.write(1, _READY + b"\n")
+    silent = os.open(os.devnull, os.O_RDWR)
+    for number in (1, 2):
+        os.dup2(silent, number)
+
+
+def clean_address(config: "Config") -> "Cleaned":
+    """Remove what killed runs left at the address that a configuration names."""
+    from kvspill.config.plugged import usable_plugins
+    from kvspill.errors import UsageError
+    from kvspill.plugins import Kind
+    from kvspill.storage.addresses import backend_of
+    from kvspill.storage.lease import Cleaned
+
+    (address,) = config.cache_dir or ()
+    plugin = backend_of(usable_plugins()[Kind.BACKEND], address)
+    if plugin.clean is None:
+        raise UsageError(
+            f"{address}: the backend {plugin.name} leaves nothing that `kvspill clean` could find; "
+            "see its documentation"
+        )
+    plugin.check_ready(address)
+    with plugin.blamed(f" at {address}"):
+        cleaned = plugin.clean(address, config.options_of(plugin))
+    assert isinstance(cleaned, Cleaned), f"{plugin.name}: clean returns a Cleaned"
+    return cleaned
+
+
+def _option_variables(config: "Config") -> dict[str, str]:
+    """The options of the storage backend as the variables that give them again."""
+    from kvspill.config.load import option_variable
+    from kvspill.config.plugged import usable_plugins
+    from kvspill.plugins import Kind
+
+    plugin = usable_plugins()[Kind.BACKEND].get(config.storage_backend, "--storage-backend")
+    given, values = config.plugins.get(plugin.name, {}), config.options_of(plugin)
+    options = (option for option in plugin.options if option.name in given)
+    return {option_variable(plugin, option): str(values[option.name]) for option in options}
 
 
 def wait_for_end(pid: int) -> None:

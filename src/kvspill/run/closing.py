@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.result.cautions import noted
 from kvspill.result.schema import Caution
-from kvspill.run.cleaner import start_cleaner
+from kvspill.run.backends import own_addresses
+from kvspill.run.cleaner import start_address_cleaner, start_cleaner
 from kvspill.run.progress import Progress
 from kvspill.storage.base import LEFT_BEHIND, Backend
 
@@ -18,33 +20,39 @@ async def close_within(
     directories: Sequence[Path],
     progress: Progress,
     hangs: bool = False,
+    at_addresses: Config | None = None,
 ) -> list[Caution]:
     """Close every backend, but let no user wait long for the removal of much data.
 
     Where it takes longer than that, another process does it once this one has ended. Where no other can be
     started, the removal is waited for after all, unless the device hangs.
+    at_addresses: the configuration whose --cache-dir names addresses, where it does.
     """
     closing = asyncio.ensure_future(close_all(backends, progress))
     try:
         return await asyncio.wait_for(asyncio.shield(closing), seconds)
     except TimeoutError:
         pass
-    reasons = {directory: start_cleaner(directory) for directory in directories}
+    reasons = {f"files in {directory}": start_cleaner(directory) for directory in directories}
+    if at_addresses is not None:
+        for address in own_addresses(at_addresses):
+            reasons[f"objects at {address}"] = start_address_cleaner(at_addresses, address)
     why = next((reason for reason in reasons.values() if reason is not None), None)
     if why is not None and not hangs:
         progress.say(f"waiting for the removal of files: no other process can do it ({why})")
         return await closing
     backends.clear()
     left: list[Caution] = []
-    for directory, reason in reasons.items():
+    for what, reason in reasons.items():
+        place = what.split(" ", 2)[2]
         if reason is None:
             progress.say(
-                f"The run's files in {directory} are removed in the background; should any be left, "
-                f"`kvspill clean {directory}` removes them."
+                f"The run's {what} are removed in the background; should any be left, "
+                f"`kvspill clean {place}` removes them."
             )
         else:
-            message = f"The run's files in {directory} stay: no other process can remove them ({reason})."
-            left.append(noted(LEFT_BEHIND, message, f"Run `kvspill clean {directory}` later."))
+            message = f"The run's {what} stay: no other process can remove them ({reason})."
+            left.append(noted(LEFT_BEHIND, message, f"Run `kvspill clean {place}` later."))
     _say(left, progress)
     return left
 

@@ -20,7 +20,7 @@ from kvspill.outputs import check_place
 from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB
 from kvspill.run.sharing import Sharing, find_sharing
-from kvspill.storage.addresses import choose_storage, directory_of
+from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, scheme_of
 from kvspill.storage.rundir import clean
 
 FREE_SPACE_SHARE = 0.8
@@ -169,6 +169,11 @@ def needs_directories(config: Config) -> bool:
     return Need.DIRECTORY in chosen.needs
 
 
+def addresses(config: Config) -> list[str]:
+    """The addresses that --cache-dir names in place of directories."""
+    return [text for text in config.cache_dir or () if scheme_of(text) != FILE_SCHEME]
+
+
 def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
     """The directories that the storage tier may use, each checked."""
     if config.cache_dir is None:
@@ -269,20 +274,22 @@ def check_output(output: str | None) -> None:
 def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str:
     """What a run may hold and write at most, in one sentence (L7)."""
     holds = []
-    if dirs:
-        holds.append(f"{size_text(storage_bytes)} in {', '.join(map(str, dirs))}")
+    places = [*map(str, dirs), *addresses(config)]
+    if places:
+        much = size_text(storage_bytes) if storage_bytes < UNLIMITED_BYTES else "what it writes"
+        holds.append(f"{much} in {', '.join(places)}")
     if config.cpu_bytes:
         holds.append(f"{size_text(config.cpu_bytes)} of memory")
     if not holds:
         return "This run holds nothing on a device."
     text = f"This run holds at most {' and '.join(holds)}"
-    if dirs and config.precondition:
+    if places and config.precondition:
         text += (
             f", writes {_precondition_text(config, storage_bytes)} before the load to precondition the device"
         )
-    if dirs and config.recording is not None:
+    if places and config.recording is not None:
         return f"{text}, and writes what the recording asks for; entries too large for that fail."
-    if not dirs:
+    if not places:
         return f"{text}."
     text += f", and writes at most about {size_text(offered_write_bytes(config))}"
     if config.enable_autoscaling:

@@ -35,6 +35,7 @@ from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.health import Health
 from kvspill.run.interpreter import rarer_collections, switch_interval
 from kvspill.run.precondition import precondition, preconditioning_cautions
+from kvspill.run.preflight import addresses
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, Gathered, Ranks, share_of
 from kvspill.run.remarks import backend_warnings, log_cautions, skipped_rows
@@ -82,6 +83,11 @@ class Plan:
     """Which of several ranks this is."""
     checkpoint: Path | None = None
     """Where rank 0 keeps what all ranks have measured so far."""
+
+    @property
+    def at_addresses(self) -> bool:
+        """Whether the storage tier lies at addresses, not in directories."""
+        return not self.simulated and not self.cache_dirs and bool(addresses(self.config))
 
     @property
     def log_ops(self) -> Path | None:
@@ -156,7 +162,8 @@ def run_trial(
             seconds = _interrupted_seconds(ranks) if interrupts.reason else plan.closing_seconds()
             hangs = trial is not None and trial.hangs
             seconds = _HANGING_CLOSING_SECONDS if hangs else seconds
-            left = await close_within(seconds, opened, plan.cache_dirs, progress, hangs)
+            remote = plan.config if plan.at_addresses else None
+            left = await close_within(seconds, opened, plan.cache_dirs, progress, hangs, remote)
 
         def whole(gathered: Gathered) -> Result:
             result = _whole(plan.config, gathered, ranks, search)

@@ -35,7 +35,7 @@ class RunDir:
 
     def __init__(self, root: Path):
         self.root = root
-        self.name = f"kvspill-{os.getpid()}-{secrets.token_hex(4)}"
+        self.name = new_run_name()
         with usage_errors(root), contextlib.ExitStack() as undo:
             # The root stays open: its path may lead elsewhere by the end of the run, or nowhere.
             self._root_fd = _open_until(undo, root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -114,6 +114,11 @@ def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
 def run_names(root_fd: int) -> list[str]:
     """The directories under a root that are named as those of runs."""
     return sorted(name for name, is_dir in list_entries(root_fd) if is_dir and is_run_name(name))
+
+
+def new_run_name() -> str:
+    """The name under which one run keeps all that it stores."""
+    return f"kvspill-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def is_run_name(name: str) -> bool:

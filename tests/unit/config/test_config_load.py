@@ -49,6 +49,12 @@ def test_environment_takes_several_directories() -> None:
     assert load_config({}, {"KVSPILL_CACHE_DIR": "/a:/b"}).cache_dir == ("/a", "/b")
 
 
+def test_addresses_in_the_environment_keep_their_colons() -> None:
+    texts = "s3://bucket/a s3://bucket/b"
+    assert load_config({}, {"KVSPILL_CACHE_DIR": texts}).cache_dir == ("s3://bucket/a", "s3://bucket/b")
+    assert load_config({}, {"KVSPILL_CACHE_DIR": "my://host:80"}).cache_dir == ("my://host:80",)
+
+
 def test_environment_can_name_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "c.yaml", "num_users: 3\n")
     assert load_config({}, {"KVSPILL_CONFIG": path}).num_users == 3

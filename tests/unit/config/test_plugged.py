@@ -1,6 +1,7 @@
 """What plug-ins add to the configuration: names, options as flags, variables and keys, and secrets kept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,8 @@ from kvspill.config.load import echo, load_config, to_yaml
 from kvspill.config.plugged import without_clashes
 from kvspill.config.unused import unused_settings
 from kvspill.errors import UsageError
-from kvspill.plugins import Broken, Declared, Found, Kind, Need, Option, Plugin, find_all
+from kvspill.plugins import Broken, Declared, Found, Kind, Need, Option, Plugin, find_all, without_password
+from kvspill.result.command import command_of
 
 STORE = Plugin(
     "mystore",
@@ -173,3 +175,48 @@ def test_help_has_the_names_and_a_section_of_options(monkeypatch: pytest.MonkeyP
 
 def test_a_bare_configuration_knows_no_plug_ins() -> None:
     assert Config(io_model="of-another-package").io_model == "of-another-package"
+
+
+WITH_PASSWORD = replace(
+    STORE, name="vault", schemes=("vault",), options=(Option("password", "to get in", secret=True),)
+)
+
+
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+def test_a_password_in_an_address_becomes_a_secret_option(tmp_path: Path, source: str) -> None:
+    address, known = "vault://me:s3%40same@host:80/x", declared((Kind.BACKEND, WITH_PASSWORD))
+    file = tmp_path / "c.yaml"
+    file.write_text(f"cache_dir: ['{address}']")
+    config = load_config(
+        {"cache_dir": ("--cache-dir", [address])} if source == "flag" else {},
+        {"KVSPILL_CACHE_DIR": address} if source == "environment" else {},
+        str(file) if source == "file" else None,
+        declared=known,
+    )
+    assert config.cache_dir == ("vault://me@host:80/x",)
+    assert config.options_of(WITH_PASSWORD) == {"password": "s3@same"}
+    shown = json.dumps(echo(config)) + to_yaml(config) + command_of(config, simulated=False)
+    assert "same" not in shown
+
+
+def test_a_password_that_nobody_takes_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="--cache-dir mystore://me@host/x: was given with a password") as e:
+        load_config({"cache_dir": ("--cache-dir", ["mystore://me:sesame@host/x"])}, declared=declared())
+    assert "sesame" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "plain", "password"),
+    [
+        ("s3://bucket/prefix", "s3://bucket/prefix", None),
+        ("s3://bucket/a:b@c", "s3://bucket/a:b@c", None),
+        ("redis://:pw@host:6379/0", "redis://host:6379/0", "pw"),
+        ("redis://user@host", "redis://user@host", None),
+        ("redis://user:a:b@c@host", "redis://user@host", "a:b@c"),
+        ("/mnt/a:b@c", "/mnt/a:b@c", None),
+    ],
+)
+def test_a_password_is_what_stands_between_colon_and_at(
+    address: str, plain: str, password: str | None
+) -> None:
+    assert without_password(address) == (plain, password)
