@@ -37,6 +37,8 @@ class Verb(StrEnum):
 
 CANCELLED = "cancelled"
 """The error of an operation that the end of the run cut off: no fault, and no lookup or eviction either."""
+DROPPED = "dropped"
+"""The error of a read whose object the store itself gave up to make room: a miss that the store caused."""
 
 
 class Purpose(StrEnum):

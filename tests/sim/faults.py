@@ -19,8 +19,10 @@ class FaultyBackend(Backend):
         read: float = 0.0,
         write: float = 0.0,
         delete: float = 0.0,
+        error: str = "EIO",
     ) -> None:
         self.inner = inner
+        self.error = error
         self.rng = rng
         self.probability = {"read": read, "write": write, "delete": delete}
         self.injected = {"read": 0, "write": 0, "delete": 0}
@@ -58,7 +60,7 @@ class FaultyBackend(Backend):
     def _maybe_fail(self, verb: str, completion: Completion) -> Completion:
         if completion.error is None and self.rng.random() < self.probability[verb]:
             self.injected[verb] += 1
-            return replace(completion, error="EIO")
+            return replace(completion, error=self.error)
         return completion
 
     def lend(self, ref: ObjectRef) -> Source | None:

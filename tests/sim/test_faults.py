@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import Outcome, Purpose, Tier, Verb
+from kvspill.records import DROPPED, Outcome, Purpose, Tier, Verb
 from kvspill.run import trial
 from kvspill.run.backends import open_backends
 from kvspill.run.progress import Progress
@@ -26,7 +26,7 @@ def failing(**shares: float) -> Callable[[ModelledBackend], Backend]:
     return lambda backend: FaultyBackend(backend, random.Random(3), **shares)
 
 
-def simulated(shares: dict[str, float], **settings: Any) -> dict[str, Any]:
+def simulated(shares: dict[str, Any], **settings: Any) -> dict[str, Any]:
     usual = {"model": "tiny-1b", "num_users": 12, "cpu_mem_gb": 0, "duration": 60, "generation_mode": "fast"}
     config = Config(**usual | settings)
     real_open = open_backends
@@ -123,3 +123,15 @@ def test_a_device_that_keeps_nothing_fails_almost_every_request() -> None:
     assert requests["failed"] > 9 * requests["completed"]
     assert result["io_model"]["blocks_written"] == 0
     assert "block_writes_failed" in [warning["code"] for warning in result["warnings"]]
+
+
+@pytest.mark.parametrize("io_model", ["mlperf", "prefix", "stream"])
+def test_what_the_store_itself_drops_is_a_miss_that_is_written_again_and_no_fault(io_model: str) -> None:
+    settings: dict[str, Any] = {"io_model": io_model, "arrival": "closed", "num_users": 3}
+    whole = simulated({}, **settings)
+    found = simulated({"read": 0.1, "error": DROPPED}, **settings)
+    assert not found["faulty"]
+    assert found["honesty"]["requests"]["failed"] == 0
+    assert found["honesty"]["errors"] == found["honesty"]["errors_outside_window"] == []
+    rates = [result["metrics"]["cache_hit_rate"]["value"] for result in (whole, found)]
+    assert rates[1] < rates[0]

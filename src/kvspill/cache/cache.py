@@ -10,7 +10,7 @@ from kvspill.cache.flight import Unanswered
 from kvspill.cache.gathering import gather
 from kvspill.cache.options import CacheOptions, Put
 from kvspill.cache.promotion import Promotion
-from kvspill.cache.reports import Reports
+from kvspill.cache.reports import Reports, outcome_of
 from kvspill.cache.room import Room
 from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State, TierState
@@ -88,7 +88,7 @@ class Cache:
     async def load(self, entries: Sequence[Entry], kinds: Sequence[LookupKind]) -> list[Outcome]:
         """Read entries, each once, as one batch per tier. They must be READY now; of a chain, parents first.
 
-        A read that fails is an error and loses the entry.
+        A read that fails is an error and loses the entry; one whose object the store has dropped is a miss.
         """
         for entry in entries:
             if entry.claim is not None:
@@ -97,7 +97,7 @@ class Cache:
         try:
             completions = await self._read(entries)
             self._loaded(entries, kinds, completions)
-            return [Outcome.HIT if done.error is None else Outcome.ERROR for done in completions]
+            return [outcome_of(done) for done in completions]
         finally:
             self.release(entries)
 

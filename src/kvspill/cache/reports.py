@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kvspill.cache.tier import Entry, TierState
 from kvspill.records import (
     CANCELLED,
+    DROPPED,
     Completion,
     Eviction,
     Lookup,
@@ -17,7 +18,14 @@ from kvspill.records import (
     Verb,
 )
 
-_HIT, _ERROR = Outcome.HIT, Outcome.ERROR
+_HIT, _MISS, _ERROR = Outcome.HIT, Outcome.MISS, Outcome.ERROR
+
+
+def outcome_of(completion: Completion) -> Outcome:
+    """What the read of an entry means for those who asked for it."""
+    if completion.error is None:
+        return _HIT
+    return _MISS if completion.error == DROPPED else _ERROR
 
 
 class Reports:
@@ -51,11 +59,14 @@ class Reports:
         purpose, hit_type = kind
         for at, end in _alike(entries, completions):
             completion = completions[at]
-            self._op(tier, Verb.READ, purpose, entries, completion, at, end)
+            outcome = outcome_of(completion)
+            # What the store has dropped was not read: a miss, as if it had never been there.
+            home = None if outcome is _MISS else tier.name
+            if home is not None:
+                self._op(tier, Verb.READ, purpose, entries, completion, at, end)
             if completion.error != CANCELLED:
-                outcome = _HIT if completion.error is None else _ERROR
                 self._observer.lookup(
-                    Lookup(completion.finished_ns, purpose, hit_type, outcome, tier.name, end - at)
+                    Lookup(completion.finished_ns, purpose, hit_type, outcome, home, end - at)
                 )
 
     def misses(self, kinds: Sequence[LookupKind]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from kvspill.cache.cache import Cache
+from kvspill.cache.options import Put
 from kvspill.cache.tier import Entry
 from kvspill.records import HitType, Outcome, Purpose
 from kvspill.serving.io_models import Service
@@ -27,7 +28,15 @@ async def serve_own(
             (outcome,) = await service.decode(cache.load(put.entries, _DECODE))
             if outcome is Outcome.HIT:
                 service.read_bytes += nbytes
-            else:
+            elif outcome is Outcome.ERROR:
                 service.fail("decode read")
+            else:
+                # The store itself dropped it: like any miss it is written again.
+                give_up(put.entries)
+                put = Put()
+                put = await service.decode(cache.put([key], nbytes, Purpose.PREFILL, tokens=tokens, pin=True))
+                if put.failure is not None:
+                    service.fail(f"rebuild: {put.failure}")
+                    return
     finally:
         give_up(put.entries)

@@ -134,14 +134,16 @@ class PrefixModel:
         below = [entry.ref.key for entry in entries if entry.tier.name is Tier.STORAGE]
         ends_below = [entry.ref.key for entry in ends if entry.tier.name is Tier.STORAGE]
         answers = await service.prefill(cache.load([*entries, *ends], [*kinds, *kinds[-1:] * len(ends)]))
-        outcomes, broken = answers[: len(entries)], Outcome.ERROR in answers[len(entries) :]
-        errors = sum(outcome is not Outcome.HIT for outcome in outcomes)
-        self.counts.loaded += len(entries) - errors
+        outcomes, end_outcomes = answers[: len(entries)], answers[len(entries) :]
+        # A block that the store has dropped is a miss: it is computed again, and nothing failed.
+        loaded, errors = outcomes.count(Outcome.HIT), outcomes.count(Outcome.ERROR)
+        broken = any(outcome is not Outcome.HIT for outcome in end_outcomes)
+        self.counts.loaded += loaded
         self.counts.load_errors += errors
         block_bytes = self._options.kv.block(chain.block_tokens)
-        service.reuse((len(entries) - errors) * block_bytes)
+        service.reuse(loaded * block_bytes)
         service.read_bytes += 0 if broken else sum(entry.ref.nbytes for entry in ends)
-        if errors or broken:
+        if errors or Outcome.ERROR in end_outcomes:
             service.fail("block read")
         writer.promote(below)
         writer.promote(ends_below)
