@@ -134,6 +134,8 @@ class Plugin:
     """Why it cannot be used here (a package or a driver is missing, and the remedy), or None."""
     clean: Callable[[str, Mapping[str, Any]], Any] | None = None
     """Removes what killed runs left at an address, given the options: returns a storage.lease.Cleaned."""
+    room: Callable[[str, Mapping[str, Any]], int | None] | None = None
+    """Bytes that entries could take at an address, given the options; None where nobody can tell."""
     sample: Path | None = None
     """A small recording in this format that comes with it, which --trace NAME:sample replays."""
     origin: str = OURS

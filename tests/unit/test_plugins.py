@@ -110,7 +110,8 @@ def test_of_two_with_the_same_scheme_the_second_counts_as_broken(
     found = find_plugins(Kind.BACKEND)
     assert [broken.reason for broken in found.broken] == ["files of kvspill has the scheme file://"]
     assert found.by_scheme("mru") is None
-    assert found.schemes == ("file",)
+    assert "file" in found.schemes
+    assert "mru" not in found.schemes
 
 
 def test_one_that_needs_an_address_must_declare_its_scheme(

@@ -112,7 +112,7 @@ def config_parser(
             rare = _extra(name)["advanced"] if shown is None else name not in shown
             _add_flag(sections[_section(name)], name, default, rare and not full, parser.declared)
     for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
-        add_options(parser, plugin, [option for _, option in options])
+        add_options(parser, plugin, [option for _, option in options], hidden=plugin.is_ours and not full)
     for flag, foreign in FOREIGN_FLAGS.items():
         nargs = None if foreign.takes_value else 0
         parser.add_argument(
@@ -129,9 +129,10 @@ def _extra(name: str) -> dict[str, Any]:
     return extra_of(Config.model_fields[name])
 
 
-def add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> None:
-    """A section of --help for the options of one plug-in."""
-    section = parser.add_argument_group(f"Plug-in {plugin.name}, from {plugin.origin}: {plugin.help}")
+def add_options(parser: Parser, plugin: Plugin, options: Sequence[Option], hidden: bool = False) -> None:
+    """A section of --help for the options of one plug-in; hidden options are taken, but not shown."""
+    title = None if hidden else f"Plug-in {plugin.name}, from {plugin.origin}: {plugin.help}"
+    section = parser.add_argument_group(title)
     for option in options:
         shown_default = "" if option.default is None or option.secret else f" [{option.default}]"
         kinds = {int: "N", float: "N", bool: "true|false"}
@@ -141,7 +142,7 @@ def add_options(parser: Parser, plugin: Plugin, options: Sequence[Option]) -> No
             action=_Note,
             default=argparse.SUPPRESS,
             metavar="|".join(option.choices) or kinds.get(option.kind, "TEXT"),
-            help=f"{option.help}{shown_default}".replace("%", "%%"),
+            help=argparse.SUPPRESS if hidden else f"{option.help}{shown_default}".replace("%", "%%"),
         )
 
 

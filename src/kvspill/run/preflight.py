@@ -89,6 +89,8 @@ def check_machine(
         storage_bytes = _check_space(config, dirs, free_bytes(dirs, left_bytes, sharing), sharing)
         if config.storage_bytes is None:
             _check_disk(config, dirs, storage_bytes, sharing)
+    elif config.storage_bytes is None:
+        storage_bytes = _room_at_addresses(config)
     check_fit(config, storage_bytes)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
 
@@ -172,6 +174,27 @@ def needs_directories(config: Config) -> bool:
 def addresses(config: Config) -> list[str]:
     """The addresses that --cache-dir names in place of directories."""
     return [text for text in config.cache_dir or () if scheme_of(text) != FILE_SCHEME]
+
+
+def _room_at_addresses(config: Config) -> int:
+    """The default capacity of a tier without directories: 80 % of what its stores have room for (L7)."""
+    places = addresses(config) if config.storage_tier == "on" else []
+    if not places:
+        return UNLIMITED_BYTES
+    plugin = choose_storage(usable_plugins()[Kind.BACKEND], config.storage_backend, config.cache_dir)
+    if plugin.room is None:
+        return UNLIMITED_BYTES
+    with plugin.blamed(f" at {' '.join(places)}"):
+        rooms = [plugin.room(place, config.options_of(plugin)) for place in places]
+    known = [room for room in rooms if room is not None]
+    if not known:
+        return UNLIMITED_BYTES
+    launch = launched()
+    ranks = 1 if launch is None else launch.size
+    storage_bytes = int(min(known) * len(places) * FREE_SPACE_SHARE) // ranks
+    if storage_bytes <= 0:
+        raise UsageError(f"--cache-dir {' '.join(places)}: has no room left; free some, or raise its limit")
+    return storage_bytes
 
 
 def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
