@@ -75,7 +75,7 @@ class Finished:
 
 def start(
     where: Path,
-    cache_dir: Path,
+    cache_dir: Path | str,
     *argv: str,
     program: Sequence[str] = (sys.executable, "-m", "kvspill.cli.main"),
     under: Sequence[str] = (),

@@ -29,6 +29,7 @@ EXTRAS = {
     "uring": (("liburing",), "--io-engine io_uring"),
     "mpi": (("mpi4py",), "several ranks"),
     "gpu": (("cuda",), "a GPU tier in a card's memory"),
+    "redis": (("redis",), "--cache-dir redis://…"),
     "tokens": (("tiktoken",), "exact token counts of ShareGPT texts"),
 }
 """What may be installed besides: the modules of each extra, and what needs them."""

@@ -231,6 +231,15 @@ CAPACITY_BOUND = Kind(
     "Raise {flag}, or compare only with runs of the same capacity.",
     spoils=(Spoils.SUBMISSION,),
 )
+STORE_DROPPED = Kind(
+    "store_dropped",
+    Severity.NOTE,
+    "The store itself dropped {entries} ({restarts} of the server): each lookup of one was a miss that "
+    "the store caused.",
+    "Lower --storage-capacity-gb below what the server may hold, or raise its limit (maxmemory).",
+    spoils=(Spoils.SUBMISSION,),
+)
+STORE_MEMORY = Kind("store_memory", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
 BLOCKS_REFUSED = Kind(
     "blocks_refused",
     Severity.NOTE,

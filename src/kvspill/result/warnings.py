@@ -8,6 +8,7 @@ from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Caution, Honesty, SteadyState
+from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 
 LATE_MS = 10.0
 LAG_MS = 10.0
@@ -90,6 +91,11 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
         yield kinds.CROWDED.of(tier=last.value, puts=crowded, flag=flag)
     if dropped:
         yield kinds.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
+    counters = measured.facts.tiers[-1].counters
+    lost = int(counters.get(DROPPED_ENTRIES, 0))
+    if lost:
+        restarts = kinds.counted(int(counters.get(STORE_RESTARTS, 0)), "restart")
+        yield kinds.STORE_DROPPED.of(entries=kinds.counted(lost, "entry", "entries"), restarts=restarts)
 
 
 def _device(honesty: Honesty) -> Iterator[Caution]:

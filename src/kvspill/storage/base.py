@@ -19,6 +19,11 @@ Progress = Callable[[str, int, int], None]
 VIRTUAL: Final = "virtual"
 """Ability of a backend that keeps model time: it may stand in a simulated run."""
 
+DROPPED_ENTRIES: Final = "store_dropped_entries"
+"""Fact of a backend: objects that the store gave up by itself, and whose reads ended as DROPPED."""
+STORE_RESTARTS: Final = "store_restarts"
+"""Fact of a backend: how often servers were started anew during the run."""
+
 
 class ObjectRef(NamedTuple):
     """One stored version of one entry. Its content follows from it, so every block can be checked."""

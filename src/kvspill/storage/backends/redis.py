@@ -1,0 +1,114 @@
+"""The redis backend as a plug-in: values on a Redis or Valkey server or cluster."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from kvspill.plugins import Need, Option, Plugin
+from kvspill.records import MIB
+from kvspill.storage.base import Backend, BackendContext
+
+if TYPE_CHECKING:
+    from kvspill.storage.lease import Cleaned
+    from kvspill.storage.redis.server import Access
+
+_VALUE_MIB_MAX = 64
+
+
+def make(context: BackendContext) -> Backend:
+    """Values on the server of the address."""
+    from kvspill.errors import UsageError
+    from kvspill.storage.redis.backend import RedisBackend, RedisOptions
+
+    if len(context.addresses) > 1:
+        one, other = context.addresses[:2]
+        raise UsageError(f"--cache-dir {one} and {other}: redis takes one address; name one, or a cluster")
+    settings, options = context.settings, context.options
+    assert context.plane is not None, "values are real"
+    return RedisBackend(
+        _access(context.addresses[0], options),
+        RedisOptions(
+            io_threads=settings["io_threads"],
+            write_threads=settings["write_threads"],
+            verify=settings["verify"],
+            value_bytes=round(options["value-mib"] * MIB),
+            depth=options["pipeline"],
+        ),
+        context.plane,
+        context.limit_bytes,
+        context.clock_ns,
+    )
+
+
+def _access(address: str, options: Mapping[str, Any]) -> "Access":
+    from kvspill.errors import UsageError
+    from kvspill.storage.redis.server import Access
+
+    place, _, query = address.partition("?")
+    if any(word.partition("=")[0] in ("password", "username") for word in query.split("&")):
+        raise UsageError(
+            f"--cache-dir {place}: credentials in its query would be shown; "
+            "give them with --redis-username and --redis-password, or KVSPILL_REDIS_PASSWORD"
+        )
+    return Access(address, options["username"], options["password"], options["timeout"])
+
+
+def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
+    """Remove what killed runs left at an address."""
+    from kvspill.storage.redis.runs import clean_address
+
+    return clean_address(_access(address, options))
+
+
+def room(address: str, options: Mapping[str, Any]) -> int | None:
+    """What the server can hold besides what it holds now."""
+    from kvspill.storage.redis.server import said_at
+
+    said = said_at(_access(address, options))
+    return said.room_bytes if said.maxmemory_bytes or said.system_bytes else None
+
+
+def _why_not() -> str | None:
+    if find_spec("redis") is None:
+        return "the package redis is not installed; pip install 'kvspill[redis]'"
+    return None
+
+
+PLUGIN = Plugin(
+    name="redis",
+    help="values on a Redis or Valkey server or cluster, read and written in pipelines",
+    make=make,
+    options=(
+        Option("password", "password of the server", secret=True),
+        Option("username", "user of the server, where it has users"),
+        Option(
+            "value-mib",
+            "largest value in MiB; a longer entry is stored as several",
+            default=4.0,
+            kind=float,
+            minimum=1 / 256,
+            maximum=_VALUE_MIB_MAX,
+        ),
+        Option(
+            "pipeline",
+            "values under way on each connection before the first is answered",
+            default=2,
+            kind=int,
+            minimum=1,
+            maximum=64,
+        ),
+        Option(
+            "timeout",
+            "seconds without a byte after which an operation fails",
+            default=30.0,
+            kind=float,
+            minimum=0.1,
+            maximum=3600,
+        ),
+    ),
+    needs=frozenset({Need.ADDRESS}),
+    schemes=("redis", "rediss", "unix", "valkey", "valkeys"),
+    ready=_why_not,
+    clean=clean,
+    room=room,
+)

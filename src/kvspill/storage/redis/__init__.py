@@ -1,0 +1,1 @@
+"""Redis and Valkey: objects as string values on a server or a cluster."""

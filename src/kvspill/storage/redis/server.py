@@ -1,0 +1,257 @@
+"""The server or the cluster at an address: how it is reached, and what it says of itself."""
+
+import errno
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kvspill.errors import UsageError
+from kvspill.records import GIB
+from kvspill.storage.redis.link import Link
+
+_OTHER_NAMES = {"valkey": "redis", "valkeys": "rediss"}
+_CLUSTER = "cluster"
+_SHORT_SECONDS = 5.0
+"""What connecting, and anything but a value, may take: nobody waits longer at the end of a run."""
+
+Node = tuple[str, int]
+"""Host and port; empty where there is but one server."""
+_ONE: Node = ("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a server is reached."""
+
+    address: str
+    """Without a password, so that it can be shown."""
+    username: str | None = None
+    password: str | None = None
+    timeout_seconds: float = 30.0
+
+    @property
+    def url(self) -> str:
+        scheme, colon, rest = self.address.partition(":")
+        return f"{_OTHER_NAMES.get(scheme.lower(), scheme.lower())}{colon}{rest}"
+
+    def words(self) -> dict[str, Any]:
+        """What redis-py wants to know besides the address."""
+        given = {"username": self.username, "password": self.password}
+        seconds = min(self.timeout_seconds, _SHORT_SECONDS)
+        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
+        # Protocol 3 lets the server send what nobody asked for.
+        return {**{name: word for name, word in given.items() if word}, **limits, "protocol": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the servers say of themselves, all of a cluster together."""
+
+    version: str
+    mode: str
+    servers: int
+    maxmemory_bytes: int
+    """0 where the server keeps no limit."""
+    policy: str
+    used_bytes: int
+    system_bytes: int
+    evicted_keys: int
+    boots: frozenset[str]
+    """One name for each start of each server."""
+
+    @property
+    def evicts(self) -> bool:
+        return bool(self.maxmemory_bytes) and self.policy != "noeviction"
+
+    @property
+    def room_bytes(self) -> int:
+        """What entries could take: up to its limit, or half of its machine's memory where it has none."""
+        limit_bytes = self.maxmemory_bytes or self.system_bytes // 2
+        return max(0, limit_bytes - self.used_bytes)
+
+    def describe(self) -> str:
+        limit = f"maxmemory {self.maxmemory_bytes / GIB:.2f} GiB, {self.policy}"
+        many = f" of {self.servers} servers" if self.mode == _CLUSTER else ""
+        return f"{self.version}, {self.mode}{many}, {limit if self.maxmemory_bytes else 'no maxmemory'}"
+
+
+class Servers:
+    """Links to the server, or to the servers of a cluster, and a client for all but the values."""
+
+    def __init__(self, access: Access):
+        import redis
+
+        self._access = access
+        with refusals(access.address):
+            alone = redis.Redis.from_url(access.url, **access.words())
+            mode = _mode(alone.info("server"))
+            if mode == _CLUSTER:
+                alone.close()
+                self.client: Any = redis.RedisCluster.from_url(access.url, **access.words())
+            else:
+                self.client = alone
+        self._clustered = mode == _CLUSTER
+        self._idle: dict[Node, deque[Link]] = {}
+        self._links: set[Link] = set()
+        self._lock = threading.Lock()
+        self._over = False
+        self.links_made = 0
+
+    def ask(self) -> Said:
+        """What the servers say now."""
+        if self._clustered:
+            nodes = self.client.get_primaries()
+            return _said([self.client.get_redis_connection(node).info() for node in nodes])
+        return _said([self.client.info()])
+
+    def now_seconds(self) -> float:
+        """The time of day of the first server, by which leases go."""
+        node = self.client.get_primaries()[0] if self._clustered else None
+        client = self.client if node is None else self.client.get_redis_connection(node)
+        seconds, micros = client.time()
+        return float(seconds) + float(micros) / 1e6
+
+    def keys(self, pattern: str) -> Iterator[str]:
+        """The keys of that pattern, without keeping the server from its work."""
+        for key in self.client.scan_iter(match=pattern, count=1000):
+            yield key.decode(errors="replace")
+
+    @contextmanager
+    def link(self, key: str) -> Iterator[Link]:
+        """A link to the server of a key, for one thread; one whose use fails is closed."""
+        node = self._node_of(key)
+        link = self._take(node)
+        try:
+            yield link
+        except BaseException:
+            # Others that wait are as old, and the server that they led to may be gone.
+            self._close_all(node, link)
+            raise
+        with self._lock:
+            self._idle.setdefault(node, deque()).append(link)
+
+    def find_again(self) -> None:
+        """Servers of a cluster have changed places: ask where keys are now."""
+        if self._clustered:
+            with refusals(self._access.address):
+                self.client.nodes_manager.initialize()
+
+    def wake(self) -> None:
+        """End the calls that threads are in: nobody waits for their answers any more."""
+        with self._lock:
+            self._over, links = True, list(self._links)
+        for link in links:
+            link.wake()
+
+    def close(self) -> None:
+        self.client.close()
+        with self._lock:
+            links, self._links, self._idle = self._links, set(), {}
+        for link in links:
+            link.close()
+
+    def _node_of(self, key: str) -> Node:
+        if not self._clustered:
+            return _ONE
+        node = self.client.get_node_from_key(key)
+        return node.host, node.port
+
+    def _take(self, node: Node) -> Link:
+        with self._lock:
+            if self._over:
+                raise OSError(errno.ECANCELED, "the run is over")
+            idle = self._idle.get(node)
+            if idle:
+                return idle.pop()
+        with os_errors():
+            link = Link(self._connection(node), self._access.timeout_seconds)
+        with self._lock:
+            self._links.add(link)
+            self.links_made += 1
+        return link
+
+    def _connection(self, node: Node) -> Any:
+        from redis.connection import Connection, parse_url
+
+        words = {**parse_url(self._access.url), **self._access.words()}  # type: ignore[no-untyped-call]
+        kind = words.pop("connection_class", Connection)
+        if node != _ONE:
+            words["host"], words["port"] = node
+        return kind(**words)
+
+    def _close_all(self, node: Node, link: Link) -> None:
+        with self._lock:
+            links = [link, *self._idle.pop(node, ())]
+            self._links.difference_update(links)
+        for one in links:
+            one.close()
+
+
+def said_at(access: Access) -> Said:
+    """What the server at an address says of itself."""
+    servers = Servers(access)
+    try:
+        with refusals(access.address):
+            return servers.ask()
+    finally:
+        servers.close()
+
+
+def _mode(info: Mapping[str, Any]) -> str:
+    return str(info.get("redis_mode") or info.get("server_mode") or "standalone")
+
+
+def _said(infos: list[Mapping[str, Any]]) -> Said:
+    first = infos[0]
+    name = str(first.get("server_name") or "redis")
+    version = first.get(f"{name}_version") or first.get("redis_version", "unknown")
+    return Said(
+        version=f"{name} {version}",
+        mode=_mode(first),
+        servers=len(infos),
+        maxmemory_bytes=sum(int(info.get("maxmemory", 0)) for info in infos),
+        policy=str(first.get("maxmemory_policy", "noeviction")),
+        used_bytes=sum(int(info.get("used_memory", 0)) for info in infos),
+        system_bytes=sum(int(info.get("total_system_memory", 0)) for info in infos),
+        evicted_keys=sum(int(info.get("evicted_keys", 0)) for info in infos),
+        boots=frozenset(str(info.get("run_id", "")) for info in infos),
+    )
+
+
+@contextmanager
+def os_errors() -> Iterator[None]:
+    """What redis-py raises, as the error of the system that caused it."""
+    import redis.exceptions as kinds
+
+    try:
+        yield
+    except kinds.AuthenticationError as error:
+        raise PermissionError(errno.EACCES, str(error)) from error
+    except kinds.TimeoutError as error:
+        raise TimeoutError(errno.ETIMEDOUT, str(error)) from error
+    except (kinds.RedisError, ValueError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not (isinstance(cause, OSError) and cause.errno):
+            cause = cause.__cause__ or cause.__context__
+        number = cause.errno if isinstance(cause, OSError) and cause.errno else errno.EIO
+        raise OSError(number, str(error)) from error
+
+
+@contextmanager
+def refusals(shown: str) -> Iterator[None]:
+    """What a server refuses before the load begins, in one line."""
+    try:
+        with os_errors():
+            yield
+    except PermissionError as error:
+        raise UsageError(
+            f"--cache-dir {shown}: the server refuses the password or the user ({error.strerror}); "
+            "give the right one with --redis-password or KVSPILL_REDIS_PASSWORD"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"--cache-dir {shown}: {error.strerror}; start the server, or correct the address"
+        ) from error

@@ -1,0 +1,61 @@
+"""The redis backend keeps the contract of backends on a real server."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import pytest
+
+from kvspill.records import MIB
+from kvspill.storage.backends import redis
+from kvspill.storage.base import Backend, ObjectRef
+from kvspill.storage.redis.backend import RedisBackend
+from kvspill.storage.stamps import identify
+from kvspill.testing.backends import BackendSuite, shared_plane
+from real.redis_server import RedisServer, redis_server
+
+
+@pytest.mark.real
+class TestRedis(BackendSuite):
+    plugin = redis.PLUGIN
+    server: ClassVar[RedisServer]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _server(cls) -> Iterator[None]:
+        with redis_server() as server:
+            cls.server, cls.addresses = server, (server.address,)
+            yield
+
+    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+        del tmp_path
+        assert isinstance(backend, RedisBackend)
+        store = backend.store
+        identity = identify(ref.key, ref.generation, shared_plane().salt)
+        key = store.names.value(identity.name, identity.generation, 0)
+        with self.server.client() as client:
+            client.setrange(key, MIB // 2, bytes(4096))
+        return True
+
+    def leftovers(self, tmp_path: Path) -> Sequence[object]:
+        del tmp_path
+        with self.server.client() as client:
+            found: list[object] = client.keys()
+            return found
+
+
+class TestRedisInLongValues(TestRedis):
+    """Values of several pieces each."""
+
+    options = MappingProxyType({"value-mib": 8.0, "pipeline": 1})
+
+    @pytest.fixture
+    def settings(self) -> Mapping[str, Any]:
+        return {"verify": "full"}
+
+
+class TestRedisInShortValues(TestRedis):
+    """Many values under way on a connection."""
+
+    options = MappingProxyType({"value-mib": 1 / 16, "pipeline": 16})

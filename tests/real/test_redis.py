@@ -1,0 +1,334 @@
+"""A real Redis server in trouble: what it drops is a miss, what fails is counted, and runs end in time."""
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.records import DROPPED, MIB, Tier
+from kvspill.storage.backends.redis import PLUGIN
+from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
+from kvspill.storage.redis.backend import RedisBackend
+from kvspill.testing.backends import errors, items, shared_plane
+from kvspill.world import World, run_real
+from real.redis_server import RedisServer, free_port, redis_server
+from real.rig import start, wait_until
+
+pytestmark = pytest.mark.real
+REFS = [ObjectRef(f"k{index}", 1, 3 * MIB) for index in range(8)]
+FIXED = ("--servers", "1", "--max-requests", "24", "--num-users", "3", "--storage-capacity-gb", "0.01")
+Scenario = Callable[[RedisBackend], Coroutine[Any, Any, None]]
+
+
+def on(address: str, scenario: Scenario, **options: Any) -> None:
+    """Run a scenario on one prepared backend and close it."""
+
+    async def go(world: World) -> None:
+        context = BackendContext(
+            tier=Tier.STORAGE,
+            clock_ns=world.now_ns,
+            limit_bytes=1 << 30,
+            usable_bytes=1 << 30,
+            unit_bytes=MIB,
+            settings={"io_threads": 2, "write_threads": 0, "verify": "stamp"},
+            addresses=(address,),
+            plane=shared_plane(),
+            options=PLUGIN.filled(options),
+        )
+        backend: Backend = PLUGIN.make(context)
+        assert isinstance(backend, RedisBackend)
+        try:
+            await backend.prepare(lambda _what, _done, _total: None)
+            await scenario(backend)
+        finally:
+            await backend.close()
+
+    run_real(go, seed=1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+def keys(server: RedisServer) -> list[bytes]:
+    with server.client() as client:
+        found: list[bytes] = client.keys()
+        return found
+
+
+def test_with_one_server_it_finds_and_moves_what_files_do(tmp_path: Path) -> None:
+    """S9, C7: the same load gives the same digest, hits, evictions and bytes on every backend."""
+    (tmp_path / "files").mkdir()
+    seen = []
+    with redis_server("--requirepass", "geheim") as locked:
+        for place in (str(tmp_path / "files"), locked.address.replace("unix://", "unix://:geheim@")):
+            finished = start(tmp_path, place, *FIXED).finish()
+            assert finished.code == 0, finished.err
+            assert "geheim" not in json.dumps(finished.result) + finished.out + finished.err
+            result = finished.result
+            asked = result["honesty"]["bytes"]
+            seen.append(
+                {
+                    "digest": result["digest"],
+                    "hit rate": result["metrics"]["cache_hit_rate"],
+                    "read, written": (asked["asked_read_bytes"], asked["asked_written_bytes"]),
+                    "evictions": [w["message"] for w in result["warnings"] if w["code"] == "capacity_bound"],
+                }
+            )
+        with locked.client(password="geheim") as client:
+            assert client.keys() == []
+    assert seen[0] == seen[1]
+    assert seen[0]["evictions"]
+
+
+def test_what_the_server_drops_is_a_miss_and_no_fault(tmp_path: Path) -> None:
+    with redis_server("--maxmemory", "12mb", "--maxmemory-policy", "allkeys-lru") as small:
+        finished = start(
+            tmp_path, small.address, "--max-requests", "80", "--storage-capacity-gb", "1"
+        ).finish()
+        assert finished.code == 0, finished.err
+        result = finished.result
+        codes = [warning["code"] for warning in result["warnings"]]
+        assert "store_dropped" in codes
+        assert "store_memory" in codes
+        assert finished.errors == {}
+        (counters,) = (tier["counters"] for tier in result["tiers"] if tier["tier"] == "storage")
+        assert counters["store_dropped_entries"] > 0
+        assert result["metrics"]["cache_hit_rate"]["value"] < 1
+        assert keys(small) == []
+
+
+def test_a_server_that_is_full_and_drops_nothing_answers_enospc() -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        found = errors(await backend.write(items(REFS)))
+        assert set(found) == {None, "ENOSPC"}
+        written = [ref for ref, error in zip(REFS, found, strict=True) if error is None]
+        assert errors(await backend.read(written)) == [None] * len(written)
+        assert "store_memory" in [note.code for note in backend.notes()]
+
+    with redis_server("--maxmemory", "12mb") as small:
+        on(small.address, scenario)
+        assert keys(small) == []
+
+
+def test_a_server_that_was_started_anew_has_dropped_all_and_is_used_again() -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        assert errors(await backend.write(items(REFS))) == [None] * len(REFS)
+        again.kill()
+        assert set(errors(await backend.read(REFS[:2]))) <= {"ECONNREFUSED", "ECONNRESET", "ENOENT"}
+        again.start()
+        assert errors(await backend.read(REFS)) == [DROPPED] * len(REFS)
+        assert errors(await backend.write(items(REFS[:2]))) == [None] * 2
+        assert errors(await backend.read(REFS[:2])) == [None] * 2
+        # Removing what the server has dropped already is no error.
+        assert errors(await backend.delete(REFS)) == [None] * len(REFS)
+        assert backend.facts()["store_dropped_entries"] == len(REFS)
+
+    with redis_server() as again:
+        on(again.address, scenario)
+        assert keys(again) == []
+
+
+def test_a_connection_that_is_lost_between_operations_is_made_anew_and_counted(server: RedisServer) -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        assert errors(await backend.write(items(REFS))) == [None] * len(REFS)
+        with server.client() as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        assert errors(await backend.read(REFS)) == [None] * len(REFS)
+        assert 0 < int(backend.facts()["retries"]) <= 2
+
+    on(server.address, scenario)
+
+
+def test_a_server_that_stands_still_fails_operations_in_time(server: RedisServer) -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        assert errors(await backend.write(items(REFS[:2]))) == [None, None]
+        server.stop()
+        try:
+            began = time.monotonic()
+            assert errors(await backend.read(REFS[:2])) == ["ETIMEDOUT", "ETIMEDOUT"]
+            assert time.monotonic() - began < 2.0
+        finally:
+            server.go_on()
+
+    on(server.address, scenario, timeout=0.3)
+
+
+def test_closing_does_not_wait_for_a_server_that_stands_still() -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        assert errors(await backend.write(items(REFS[:2]))) == [None, None]
+        still.stop()
+        under_way = asyncio.ensure_future(backend.read(REFS[:2]))
+        await asyncio.sleep(0.05)
+        assert backend.stuck(time.monotonic_ns(), 0)
+        backend.cancel()
+        began = time.monotonic()
+        await backend.close()
+        assert time.monotonic() - began < 5.0
+        assert set(errors(await under_way)) <= {"cancelled", "ECONNRESET"}
+        (note,) = backend.notes()
+        assert note.code == "left_behind"
+        assert f"kvspill clean {still.address}" in note.remedy
+
+    with redis_server() as still:
+        on(still.address, scenario)
+
+
+def test_a_run_whose_server_is_killed_ends_in_time_with_errors_by_kind(tmp_path: Path) -> None:
+    with redis_server() as doomed:
+        run = start(tmp_path, doomed.address, "--duration", "2", "--max-errors", "100000")
+        wait_until(lambda: len(keys(doomed)) > 10)
+        doomed.kill()
+        finished = run.finish(20.0)
+        assert finished.code == 1
+        assert finished.result["faulty"]
+        assert any("ECONNREFUSED" in name for name in finished.errors)
+        assert "left_behind" in [warning["code"] for warning in finished.result["warnings"]]
+
+
+def test_what_a_killed_run_left_is_removed_by_clean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with redis_server("--requirepass", "geheim") as kept:
+        address = kept.address.replace("unix://", "unix://:geheim@")
+
+        def there() -> list[bytes]:
+            with kept.client(password="geheim") as client:
+                found: list[bytes] = client.keys()
+                return found
+
+        with kept.client(password="geheim") as client:
+            client.set("kvspill:not-a-run:1", "mine")
+        run = start(tmp_path, address, "--duration", "30")
+        wait_until(lambda: len(there()) > 10)
+        assert main(["clean", address]) == 0
+        assert "left alone kvspill-" in capsys.readouterr().out
+        run.send(signal.SIGKILL)
+        run.finish()
+        assert len(there()) > 3
+        assert main(["clean", address]) == 0
+        said = capsys.readouterr().out
+        assert "1 left-over run removed" in said
+        assert "geheim" not in said
+        assert there() == [b"kvspill:not-a-run:1"]
+
+
+@pytest.mark.parametrize("secret", ["", "falsch"])
+def test_a_wrong_password_is_refused_in_one_line_that_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], secret: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with redis_server("--requirepass", "geheim") as locked:
+        address = locked.address.replace("unix://", f"unix://:{secret}@" if secret else "unix://")
+        assert main(["run", "--cache-dir", address, "--duration", "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the server refuses the password or the user" in said
+    assert "falsch" not in said
+
+
+def test_a_server_that_is_not_there_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = f"redis://127.0.0.1:{free_port()}"
+    assert main(["run", "--cache-dir", address, "--duration", "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"--cache-dir {address}: " in said
+    assert "Connection refused" in said
+
+
+def test_values_of_a_cluster_lie_on_all_of_its_servers_and_are_found_when_they_move() -> None:
+    flags = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+    with redis_server(*flags, port=free_port()) as one, redis_server(*flags, port=free_port()) as two:
+        nodes = _make_cluster(one, two)
+
+        async def scenario(backend: RedisBackend) -> None:
+            assert errors(await backend.write(items(REFS))) == [None] * len(REFS)
+            assert errors(await backend.read(REFS)) == [None] * len(REFS)
+            assert min(len(keys(one)), len(keys(two))) > 1
+            assert errors(await backend.delete(REFS)) == [None] * len(REFS)
+            _give_all_slots(one, two, nodes[0])
+            again = [WriteItem(ref._replace(generation=2)) for ref in REFS]
+            assert errors(await backend.write(again)) == [None] * len(REFS)
+            assert errors(await backend.read([ref for ref, _ in again])) == [None] * len(REFS)
+            assert int(backend.facts()["retries"]) > 0
+            assert "cluster of 2 servers" in backend.capabilities.description
+
+        on(one.address, scenario)
+        assert keys(one) == keys(two) == []
+
+
+def _make_cluster(one: RedisServer, two: RedisServer) -> list[str]:
+    names = []
+    for server, first, last in ((one, 0, 8191), (two, 8192, 16383)):
+        with server.client() as client:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
+            names.append(client.execute_command("CLUSTER MYID").decode())
+    with one.client() as client:
+        client.execute_command("CLUSTER MEET", "127.0.0.1", two.port)
+
+    def joined() -> bool:
+        found = []
+        for server in (one, two):
+            with server.client() as client:
+                info = client.execute_command("CLUSTER INFO")
+                found.append((info["cluster_state"], info["cluster_known_nodes"], info["cluster_slots_ok"]))
+        return found == [("ok", "2", "16384")] * 2
+
+    wait_until(joined)
+    return names
+
+
+def _give_all_slots(one: RedisServer, two: RedisServer, owner: str) -> None:
+    """Let the first server own every slot that has no key, behind the backend's back."""
+    empty = list(range(8192, 16384))
+    for server in (two, one):
+        with server.client() as client, client.pipeline(transaction=False) as together:
+            for slot in empty:
+                together.execute_command("CLUSTER SETSLOT", slot, "NODE", owner)
+            answers = together.execute(raise_on_error=False)
+        empty = [
+            slot for slot, answer in zip(empty, answers, strict=True) if answer is True or answer == b"OK"
+        ]
+
+
+def test_tls_carries_values_like_a_plain_connection(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-days",
+        "2",
+    ]
+    subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    port = free_port()
+    flags = ["--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
+    flags += ["--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"]
+
+    async def scenario(backend: RedisBackend) -> None:
+        assert errors(await backend.write(items(REFS))) == [None] * len(REFS)
+        assert errors(await backend.read(REFS)) == [None] * len(REFS)
+
+    with redis_server(*flags) as secured:
+        on(f"rediss://localhost:{port}?ssl_ca_certs={certificate}", scenario)
+        assert keys(secured) == []
