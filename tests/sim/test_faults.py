@@ -22,7 +22,7 @@ LATE = Generation(1_000_000_000)
 """A second per token: a request is not over while its blocks are written."""
 
 
-def failing(**shares: float) -> Callable[[ModelledBackend], Backend]:
+def failing(**shares: Any) -> Callable[[ModelledBackend], Backend]:
     return lambda backend: FaultyBackend(backend, random.Random(3), **shares)
 
 
