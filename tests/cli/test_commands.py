@@ -32,7 +32,7 @@ def test_quick_takes_a_small_model_where_there_is_little_space(
     monkeypatch.setattr("kvspill.run.preflight.free_bytes", lambda _dirs: int(free_gib * GIB))
     flags = {"cache_dir": ("--cache-dir", [str(tmp_path)])}
     config = capped(load_config(flags, defaults=DEFAULTS))
-    assert (config.model, config.num_users, config.duration, config.cpu_mem_gb) == (model, 10, 30, 0.5)
+    assert (config.model, config.num_users, config.duration, config.cpu_mem_gb) == (model, 4, 30, 0.5)
 
 
 def test_quick_refuses_a_nearly_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
