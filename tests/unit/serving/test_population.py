@@ -66,19 +66,19 @@ def test_more_arrivals_than_can_be_taken_in_at_once_do_not_keep_others_from_thei
         beside = asyncio.ensure_future(others())
         population = OpenPopulation(
             cast(World, BusyClock(world)),
-            cast(Workload, AllAtOnce(1000)),
+            cast(Workload, AllAtOnce(20_000)),
             LoadLimits(0, None, None),
             lambda request, _intended_ns: _noted(arrived, request),
             idle,
         )
         population.take_in(0)
-        assert 0 < len(arrived) < 1000
+        assert 0 < len(arrived) < 20_000
         await asyncio.wait_for(population.run(), 60)
         beside.cancel()
         return population
 
     population = run_virtual(main, 1)
-    assert len(arrived) == 1000
+    assert len(arrived) == 20_000
     assert len(set(turns)) > 2
     assert max(population.lateness_ns) > 10 * MS
 
