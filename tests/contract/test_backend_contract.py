@@ -26,6 +26,12 @@ MOVERS: dict[str, dict[str, Any]] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"{layout}-{mover}": {"layout": layout, **MOVERS[mover]} for layout in LAYOUTS for mover in MOVERS},
     "files-synced": {"sync": "data"},
+    "flat-in-place": {"layout": "flat", "rename": "off", "preallocate": "off"},
+    "flat-kept-pages": {"layout": "flat", "direct": "off", "page_cache": "keep", "rename": "off"},
+    "files-in-turn": {"load_jobs": "request", "store_jobs": "request", "io_threads": 2},
+    "files-ring-in-turn": {"load_jobs": "request", "store_jobs": "request", "io_engine": "io_uring"},
+    "tree-alone": {"layout": "tree", "load_jobs": "block", "store_jobs": "block"},
+    "slots-sparse": {"layout": "slots", "preallocate": "off"},
     "buckets-full-verification": {"layout": "buckets", "verify": "full"},
     "slots-ring-full-verification": {"layout": "slots", "verify": "full", "io_engine": "io_uring"},
 }

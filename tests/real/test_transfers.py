@@ -103,7 +103,7 @@ def test_files_that_may_not_grow_are_efbig_and_cost_requests(tmp_path: Path) -> 
     assert left_over(tmp_path) == []
 
 
-@pytest.mark.parametrize("layout", ["tree", "slots", "buckets"])
+@pytest.mark.parametrize("layout", ["flat", "tree", "slots", "buckets"])
 def test_killed_runs_of_other_layouts_are_cleaned_too(tmp_path: Path, layout: str) -> None:
     blocks = ("--io-model", "prefix", "--block-tokens", "8", "--layout", layout)
     run = start(tmp_path / "out", tmp_path, "--duration", "30", "--storage-capacity-gb", "0.06", *blocks)

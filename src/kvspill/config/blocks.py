@@ -1,17 +1,24 @@
 """The settings of blocks: how engines cut, find, write, admit and evict them, and what recomputing costs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from kvspill.config.effects import LISTED_BLOCKS, NO_BLOCK_SIZE, NO_BLOCKS, NO_DRAM, NOT_STREAM
-from kvspill.config.fields import DEFAULT_IO_SIZE, Choices, Group, OnOff, PluginName, opt
+from kvspill.config.effects import (
+    DIRECT_ON,
+    LISTED_BLOCKS,
+    NO_BLOCK_SIZE,
+    NO_BLOCKS,
+    NO_DRAM,
+    NOT_STREAM,
+)
+from kvspill.config.fields import DEFAULT_IO_SIZE, IO_SIZE_MAX, Choices, Group, OnOff, PluginName, opt
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind
-from kvspill.records import GIB
 
 PREFILL_SECONDS_OF_64K = 12.0
 """Published: a prompt of 65,536 tokens takes 12 s to recompute with an 8B model."""
@@ -33,14 +40,53 @@ def _known_engine(name: str) -> str:
 EngineName = Annotated[str, AfterValidator(_known_engine), Choices(ENGINES)]
 
 
+WHOLE_BLOCK: Final = "block"
+"""What io_size says in the file of an engine that moves a block by one call."""
+_ABOUT: Final = "preset"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What a preset reproduces, and how that was checked."""
+
+    engine: str
+    version: str
+    date: str
+    checked: str
+    """Held against the engine itself, or only read from its source."""
+    differs: tuple[str, ...] = ()
+    """What the engine does otherwise, each in a phrase."""
+
+
 def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a named engine sets, from its YAML file, beside what is given."""
-    import yaml
-
-    settings: dict[str, Any] = yaml.safe_load((_ENGINES / f"{name}.yaml").read_text(encoding="utf-8"))
-    if settings.get("io_size") == "block":
+    settings = {key: value for key, value in _engine_file(name).items() if key != _ABOUT}
+    if settings.get("io_size") == WHOLE_BLOCK:
         settings["io_size"] = _block_io_size({**settings, **(given or {})})
     return settings
+
+
+def engine_preset(name: str) -> Preset:
+    """What the file of a named engine says about itself."""
+    about = dict(_engine_file(name)[_ABOUT])
+    return Preset(**{**about, "date": str(about["date"]), "differs": tuple(about.get("differs", ()))})
+
+
+def moves_whole_blocks(name: str | None) -> bool:
+    """Whether a named engine moves a block by one call, however large it is."""
+    return name is not None and _engine_file(name).get("io_size") == WHOLE_BLOCK
+
+
+def _engine_file(name: str) -> dict[str, Any]:
+    import yaml
+
+    found: dict[str, Any] = yaml.safe_load((_ENGINES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def whole_block_io_size(block_bytes: int) -> int:
+    """The --io-size that moves a block of so many bytes by one call, as far as one is allowed to."""
+    return min(max(1, -(-block_bytes // _ALIGNMENT)) * _ALIGNMENT, IO_SIZE_MAX)
 
 
 def _block_io_size(data: Mapping[str, Any]) -> int:
@@ -59,7 +105,7 @@ def _block_io_size(data: Mapping[str, Any]) -> int:
     except (ValueError, TypeError, AttributeError, UsageError):
         # What is wrong with them is said where they are checked.
         return DEFAULT_IO_SIZE
-    return min(max(1, -(-block_bytes // _ALIGNMENT)) * _ALIGNMENT, GIB)
+    return whole_block_io_size(block_bytes)
 
 
 def with_engine(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,11 +125,35 @@ class BlockFields(Group):
         "beside it wins",
         group="blocks",
     )
-    layout: Literal["files", "tree", "slots", "buckets"] = opt(
+    layout: Literal["files", "flat", "tree", "slots", "buckets"] = opt(
         "files",
-        "a file per entry, the same under two levels of directories, slots of a block in one preallocated "
-        "file, or files of many blocks",
+        "a file per entry in 256 directories, the same in one directory or under two levels of them, slots "
+        "of a block in one file, or files of many blocks",
         group="io",
+        advanced=True,
+    )
+    load_jobs: Literal["piece", "block", "request"] = opt(
+        "piece",
+        "what a thread takes up at a time: a piece of --io-size, so that up to 4 share an entry, a whole "
+        "entry or block, or all blocks that a request loads, one after another",
+        group="io",
+        advanced=True,
+    )
+    store_jobs: Literal["piece", "block", "request"] = opt(
+        "piece", "the same for what a request stores", group="io", advanced=True
+    )
+    preallocate: Annotated[Literal["on", "off"], OnOff] = opt(
+        "on", "reserve a file's room before it is written", group="io", advanced=True
+    )
+    rename: Annotated[Literal["on", "off"], OnOff] = opt(
+        "on", "write a file under a temporary name and rename it when it is whole", group="io", advanced=True
+    )
+    page_cache: Literal["drop", "keep"] = opt(
+        "drop",
+        "what becomes of the pages that buffered I/O leaves in memory: drop syncs and drops them, so that "
+        "the device is measured; keep leaves them to the kernel, as engines do",
+        group="io",
+        no_effect=(DIRECT_ON,),
         advanced=True,
     )
     write_threads: Annotated[int, Field(ge=0, le=1024)] = opt(

@@ -16,6 +16,7 @@ from kvspill.config.effects import (
 )
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
+    IO_SIZE_MAX,
     MAX_GB,
     Count,
     Listed,
@@ -41,7 +42,7 @@ from kvspill.config.workload import WorkloadFields
 from kvspill.models import ModelSpec, find_model
 from kvspill.models.groups import KvSize
 from kvspill.plugins import Kind, Plugin
-from kvspill.records import GIB, MIB
+from kvspill.records import GIB
 
 WEEK_SECONDS = 604_800
 GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "realistic": 30.0}
@@ -206,7 +207,7 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
     io_engine: Literal["threads", "io_uring"] = opt(
         "threads", "how I/O reaches the kernel", group="io", advanced=True
     )
-    io_size: Annotated[Size, Field(ge=4096, le=256 * MIB, multiple_of=4096)] = opt(
+    io_size: Annotated[Size, Field(ge=4096, le=IO_SIZE_MAX, multiple_of=4096)] = opt(
         DEFAULT_IO_SIZE,
         "bytes per system call, such as 4MiB, 1M or 65536",
         group="io",

@@ -120,6 +120,7 @@ LISTED_BLOCKS: Final = NoEffect(
     "rows keep the blocks that they list; it counts for rows without a list only",
     "Leave it out.",
 )
+DIRECT_ON: Final = _beside("O_DIRECT leaves no pages", lambda config: config.direct == "on")
 NO_BLOCKS: Final = _only("prefix", "only --io-model prefix has blocks")
 NO_DRAM: Final = _needs(
     "--cpu-mem-gb",

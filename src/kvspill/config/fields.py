@@ -201,3 +201,4 @@ Positive = Annotated[float, Field(gt=0, le=1e12)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 DEFAULT_IO_SIZE: Final = 4 * MIB
+IO_SIZE_MAX: Final = 256 * MIB

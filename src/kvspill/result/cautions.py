@@ -154,6 +154,15 @@ PAGE_CACHE = Kind(
     spoils=_DEVICE,
     means="the page cache served reads, so the device looks faster than it is",
 )
+PAGE_CACHE_KEPT = Kind(
+    "page_cache_kept",
+    Severity.SERIOUS,
+    "{message}",
+    "{remedy}",
+    touches=(Area.STORAGE,),
+    spoils=_DEVICE,
+    means="the page cache took part as it does in that engine, so its figures are not the device's alone",
+)
 NOT_WRITTEN = Kind(
     "not_written",
     Severity.SERIOUS,

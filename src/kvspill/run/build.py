@@ -13,7 +13,7 @@ from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model
-from kvspill.serving.write_behind import WriteBehindOptions
+from kvspill.serving.write_behind import BATCH_BLOCKS, WriteBehindOptions
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
 from kvspill.workload.divided import ALL_USERS, DividedWorkload, Share
@@ -158,6 +158,7 @@ def _write_behind(config: Config) -> WriteBehindOptions:
     return WriteBehindOptions(
         queue_blocks=config.write_queue_blocks,
         workers=config.write_workers,
+        batch_blocks=config.write_queue_blocks if config.store_jobs == "request" else BATCH_BLOCKS,
         max_wait_ns=None if wait is None else round(wait * NS_PER_SEC),
         through=config.write_policy == "through",
         promote=config.promote == "on",

@@ -30,7 +30,7 @@ PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
 _CLAIM_MARGIN = 1.5
 """What is offered is a mean; a few large entries in a short run are well above it."""
-_ONE_FILE_EACH = ("files", "tree")
+_ONE_FILE_EACH = ("files", "flat", "tree")
 """Layouts that take no more of the disk than the entries that are there."""
 PROCESS_BYTES = 384 * MIB
 """What the program itself takes beside tiers and I/O buffers, an ordinary load included."""

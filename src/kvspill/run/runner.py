@@ -18,6 +18,7 @@ from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.gpu import settle_gpu
+from kvspill.run.listed import settle_io_size
 from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
@@ -32,7 +33,7 @@ _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
     """Check that the run can be done here, before anything is written, beside the ranks that are there."""
-    config = settle_gpu(config, simulated)
+    config = settle_io_size(settle_gpu(config, simulated))
     if simulated:
         given = config.storage_bytes
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
@@ -88,7 +89,7 @@ def _unwatched(config: Config) -> Iterator[Caution]:
         )
 
 
-_NOT_MODELLED = ("io_engine", "sync", "layout", "direct", "verify")
+_NOT_MODELLED = ("io_engine", "sync", "layout", "direct", "verify", "preallocate", "rename", "page_cache")
 _OF_LANES = ("io_threads", "write_threads", "io_size")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
+from kvspill.config.blocks import engine_preset
 from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.kernel import boot_id
@@ -359,6 +360,8 @@ class Trial:
             "storage_ttft_ms": stage.recorder.storage_ttft.statistics_ms(),
             **engine.io_facts,
         }
+        if self.config.engine is not None:
+            io_facts["preset"] = asdict(engine_preset(self.config.engine))
         return replace(
             stage.facts,
             finished_ns=self.world.now_ns(),

@@ -9,6 +9,9 @@ from kvspill.cache.cache import Cache
 from kvspill.cache.options import Put
 from kvspill.records import Purpose, Tier
 
+BATCH_BLOCKS = 64
+"""Blocks that are written by one call of the backend, where an engine does not say otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteBehindOptions:
@@ -18,7 +21,7 @@ class WriteBehindOptions:
     """Most blocks that may wait; more are dropped and counted."""
     workers: int = 4
     """Batches under way at once: the share of the device that writes may take from reads."""
-    batch_blocks: int = 64
+    batch_blocks: int = BATCH_BLOCKS
     max_wait_ns: int | None = None
     """Blocks that waited longer are dropped and counted."""
     through: bool = False

@@ -38,9 +38,11 @@ class Access:
     preallocates: bool
     """False for memory: there, reserving room costs as much as writing and parallelises worse."""
     description: str
+    keeps_pages: bool = False
+    """True where what buffered I/O leaves in memory is left to the kernel."""
 
 
-def probe(run: RunDir, wanted: str) -> Access:
+def probe(run: RunDir, wanted: str, keep_pages: bool = False) -> Access:
     """Find out by trying whether files in the run directory can be opened with O_DIRECT."""
     filesystem = file_system(run.path) or "unknown"
     if filesystem in MEMORY_FILE_SYSTEMS:
@@ -53,7 +55,7 @@ def probe(run: RunDir, wanted: str) -> Access:
             filesystem, False, _ALIGNMENT_DEFAULT, False, False, f"{filesystem}: memory, not a device"
         )
     if wanted == "off":
-        return _buffered(filesystem, "--direct off")
+        return _buffered(filesystem, "--direct off", keep_pages)
     try:
         alignment = _try_direct(run)
     except OSError as error:
@@ -65,15 +67,16 @@ def probe(run: RunDir, wanted: str) -> Access:
             raise UsageError(
                 f"--direct on: {filesystem} at {run.root} refuses O_DIRECT; use --direct auto"
             ) from error
-        return _buffered(filesystem, f"{filesystem} refuses O_DIRECT")
+        return _buffered(filesystem, f"{filesystem} refuses O_DIRECT", keep_pages)
     return Access(
         filesystem, True, alignment, False, True, f"{filesystem}, O_DIRECT, {alignment}-byte alignment"
     )
 
 
-def _buffered(filesystem: str, why: str) -> Access:
-    text = f"{filesystem}, buffered with fdatasync and POSIX_FADV_DONTNEED ({why})"
-    return Access(filesystem, False, _ALIGNMENT_DEFAULT, True, True, text)
+def _buffered(filesystem: str, why: str, keep_pages: bool) -> Access:
+    how = "through the page cache" if keep_pages else "with fdatasync and POSIX_FADV_DONTNEED"
+    text = f"{filesystem}, buffered {how} ({why})"
+    return Access(filesystem, False, _ALIGNMENT_DEFAULT, not keep_pages, True, text, keep_pages)
 
 
 def _try_direct(run: RunDir) -> int:

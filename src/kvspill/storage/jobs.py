@@ -42,7 +42,10 @@ class Worker:
 class Job:
     """One entry on its way. Subclasses say how it begins, how a lane moves its pieces and how it ends."""
 
-    __slots__ = ("active", "batch", "closed", "detail", "error", "lock", "started_ns", "submitted_ns")
+    __slots__ = (
+        *("active", "alone", "batch", "closed", "detail", "error", "lock", "next"),
+        *("started_ns", "submitted_ns"),
+    )
 
     def __init__(self) -> None:
         self.submitted_ns = 0
@@ -53,6 +56,10 @@ class Job:
         self.detail = ""
         self.lock = threading.Lock()
         self.batch: Batch | None = None
+        self.alone = False
+        """True where no other thread may help with it."""
+        self.next: Job | None = None
+        """What its thread takes up afterwards."""
 
     def begin(self) -> int:
         """On the first lane: open what is needed; returns how many more lanes may help."""

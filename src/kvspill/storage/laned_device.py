@@ -238,8 +238,9 @@ class LanedDevice:
         if transfer.count > together:
             pool.waiting.appendleft(ride.split(together))
         pool.free -= transfer.count
-        transfer.started_ns, transfer.host_ns = round(self._at_ns), round(speed.open_ns)
-        opened_ns = self._at_ns + speed.open_ns + transfer.latency_ns
+        open_ns = speed.open_ns * transfer.chained
+        transfer.started_ns, transfer.host_ns = round(self._at_ns), round(open_ns)
+        opened_ns = self._at_ns + open_ns + transfer.latency_ns
         if self._model.requests_per_sec:
             begin_ns = max(self._at_ns, self._request_ns)
             opened_ns += begin_ns - self._at_ns
@@ -254,7 +255,8 @@ class LanedDevice:
     def _enter(self, ride: _Ride) -> None:
         """The entry is open: its first lane begins, others may join."""
         model, pool = self._model, ride.flow.pool
-        ride.wanted = max(0, min(model.lanes_per_entry, ride.left // model.pieces_per_lane) - 1)
+        lanes_max = 1 if ride.transfer.alone else model.lanes_per_entry
+        ride.wanted = max(0, min(lanes_max, ride.left // model.pieces_per_lane) - 1)
         joining = min(ride.wanted, pool.free)
         ride.wanted -= joining
         pool.free -= joining

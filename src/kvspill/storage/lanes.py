@@ -5,6 +5,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -48,8 +49,12 @@ class Lanes:
         self._posted = False
         self._stopping = False
 
-    def submit(self, jobs: Sequence[Job]) -> "asyncio.Future[list[Completion]]":
-        """Queue the jobs; the future gets their completions, in order. Cancelling it stops the jobs."""
+    def submit(self, jobs: Sequence[Job], taken_up: str = "piece") -> "asyncio.Future[list[Completion]]":
+        """Queue the jobs; the future gets their completions, in order. Cancelling it stops the jobs.
+
+        taken_up: several threads may share a job (piece), one moves it alone (block), or one moves all of
+        them, one after another (request).
+        """
         future: asyncio.Future[list[Completion]] = asyncio.get_running_loop().create_future()
         now_ns = self._clock_ns()
         if self._stopping or not jobs:
@@ -63,7 +68,11 @@ class Lanes:
         for job in jobs:
             job.submitted_ns = now_ns
             job.batch = batch
-        self._enqueue(jobs)
+            job.alone = taken_up != "piece"
+        if taken_up == "request":
+            for job, following in pairwise(jobs):
+                job.next = following
+        self._enqueue(jobs[:1] if taken_up == "request" else jobs)
         return future
 
     def _enqueue(self, jobs: Sequence[Job]) -> None:
@@ -128,14 +137,16 @@ class Lanes:
             job = self._tickets.popleft()
             if job is None:
                 return
-            worker.busy_since_ns = self._clock_ns()
-            self._ride(job, worker)
+            while job is not None:
+                worker.busy_since_ns = self._clock_ns()
+                job = self._ride(job, worker)
             worker.busy_since_ns = 0
 
-    def _ride(self, job: Job, worker: Worker) -> None:
+    def _ride(self, job: Job, worker: Worker) -> Job | None:
+        """Help with a job, or do it alone; returns the one that this thread takes up next, if any."""
         with job.lock:
             if job.closed:
-                return
+                return None
             job.active += 1
         try:
             if not job.started_ns:
@@ -158,6 +169,7 @@ class Lanes:
             last = job.closed = job.active == 0
         if last:
             self._end(job)
+        return job.next
 
     def _begin(self, job: Job, now_ns: int) -> None:
         job.started_ns = now_ns
@@ -166,7 +178,8 @@ class Lanes:
         if job.error is not None:
             return
         # Only now may others join: until here there was but one ticket, so nobody waits for the opening.
-        for _ in range(job.begin()):
+        helpers = job.begin()
+        for _ in range(0 if job.alone else helpers):
             self._tickets.appendleft(job)
             self._tokens.put(None)
 

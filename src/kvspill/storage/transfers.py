@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 
 from kvspill.records import Completion
 
@@ -14,7 +15,9 @@ class Transfer:
     """
 
     __slots__ = (
+        "alone",
         "batch",
+        "chained",
         "completion",
         "count",
         "host_ns",
@@ -38,6 +41,10 @@ class Transfer:
     ):
         self.batch = batch
         self.count = 1
+        self.alone = False
+        """True where each entry has one lane at most."""
+        self.chained = 1
+        """Entries that one lane moves one after another; they have the transfer's bytes together."""
         self.submitted_ns = submitted_ns
         self.work_ns = work_ns
         self.latency_ns = latency_ns
@@ -63,7 +70,7 @@ class Transfer:
     def split(self, count: int) -> "Transfer":
         """Keep the first `count` entries; the others become a transfer of their own, behind this one."""
         others = Transfer(self.batch, self.submitted_ns, self.work_ns, self.latency_ns, self.nbytes)
-        others.count = self.count - count
+        others.count, others.alone = self.count - count, self.alone
         others.started_ns, others.host_ns = self.started_ns, self.host_ns
         self.count = count
         transfers = self.batch.transfers
@@ -74,12 +81,18 @@ class Transfer:
 class Batch:
     """Transfers that were asked for together and are answered together."""
 
-    __slots__ = ("_done", "_left", "transfers")
+    __slots__ = ("_done", "_left", "chain", "transfers")
 
     def __init__(self, size: int) -> None:
         self.transfers: list[Transfer] = []
+        self.chain: Sequence[int] = ()
+        """Bytes of the entries that move one after another, as one transfer."""
         self._left = size
         self._done: asyncio.Future[None] | None = None
+
+    def join_as_one(self) -> None:
+        """One transfer stands for all of them."""
+        self._left = 1
 
     def done(self, count: int) -> None:
         self._left -= count

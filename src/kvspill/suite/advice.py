@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kvspill.result.cautions import MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, TOO_SHORT, counted
+from kvspill.result.cautions import (
+    MEMORY_DIRECTORY,
+    NOT_DIRECT,
+    NOT_WRITTEN,
+    PAGE_CACHE,
+    PAGE_CACHE_KEPT,
+    TOO_SHORT,
+    counted,
+)
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, mean, time_text
@@ -15,7 +23,9 @@ _ENGINE = "engine-"
 _NOTABLE = 0.1
 _PRESSED = 0.5
 """A device that fills half of the service time or more is near its limit."""
-_CACHED = (MEMORY_DIRECTORY.code, NOT_DIRECT.code, PAGE_CACHE.code)
+_CACHED = tuple(
+    kind.code for kind in (MEMORY_DIRECTORY, NOT_DIRECT, PAGE_CACHE, PAGE_CACHE_KEPT, NOT_WRITTEN)
+)
 
 
 def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:

@@ -1,5 +1,6 @@
 """Which workload a configuration asks for."""
 
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from kvspill.errors import UsageError
 from kvspill.plugins import Kind, Plugin, find_plugins
 from kvspill.workload.base import Workload
 from kvspill.world import World
+
+_ROWS_LOOKED_AT = 1_000
 
 
 class Recording(NamedTuple):
@@ -32,6 +35,12 @@ def recording(config: Config) -> Recording | None:
             raise UsageError(f"{flag} {kind}:sample: the format {kind} comes without one; name a file")
         path = plugin.sample
     return Recording(plugin, path, flag)
+
+
+def listed_block_tokens(config: Config, replayed: Recording) -> int | None:
+    """Tokens of the blocks that a recording lists, by its first request that lists any."""
+    rows = _replay(config, World(config.seed), replayed).session(0)
+    return next((row.block_tokens for row in islice(rows, _ROWS_LOOKED_AT) if row.blocks), None)
 
 
 def make_workload(config: Config, world: World, hold_bytes: int) -> Workload:

@@ -1,5 +1,6 @@
 """Engine presets: one YAML each, valid, weaker than what is given beside them."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 import kvspill
 from kvspill.config import Config
-from kvspill.config.blocks import ENGINES, engine_settings
+from kvspill.config.blocks import ENGINES, engine_preset, engine_settings
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.plugins import find_all
@@ -26,6 +27,20 @@ def test_a_preset_is_the_configuration_that_its_file_says(name: Any) -> None:
     settings = Config(**engine_settings(name))
     assert config.io_model == "prefix"
     assert config.model_dump(exclude={"engine"}) == settings.model_dump(exclude={"engine"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_says_which_version_it_reproduces_and_how_that_was_checked(name: str) -> None:
+    preset = engine_preset(name)
+    assert preset.engine
+    assert preset.version
+    assert date.fromisoformat(preset.date) >= date(2026, 11, 1)
+    assert preset.checked in ("from reading", "held against the engine by `kvspill validate`")
+
+
+def test_lmcache_with_direct_io_is_an_option_beside_its_preset() -> None:
+    config = Config(engine="lmcache", direct="on")
+    assert (config.direct, config.io_size, config.load_jobs) == ("on", 32 << 20, "request")
 
 
 def test_what_is_given_beside_an_engine_wins() -> None:
@@ -54,7 +69,20 @@ def test_an_unknown_engine_is_refused() -> None:
         ("vllm-slot", "write_threads", 1),
         ("llm-d", "write_max_wait", 30),
         ("llm-d", "io_threads", 64),
+        ("llm-d", "direct", "off"),
+        ("llm-d", "load_jobs", "block"),
         ("lmcache", "io_threads", 4),
+        ("lmcache", "load_jobs", "request"),
+        ("lmcache", "store_jobs", "block"),
+        ("lmcache", "page_cache", "keep"),
+        ("lmcache", "preallocate", "off"),
+        ("lmcache", "rename", "off"),
+        ("lmcache-mp", "rename", "on"),
+        ("sglang", "io_threads", 1),
+        ("vllm-fs", "load_jobs", "request"),
+        ("vllm-fs", "direct", "auto"),
+        ("vllm-fs", "rename", "on"),
+        ("vllm-slot", "preallocate", "off"),
         ("sglang", "prefetch_min_tokens", 256),
         ("mooncake-bucket", "layout", "buckets"),
         ("kvbm", "admit_uses", 2),

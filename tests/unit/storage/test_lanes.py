@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -213,3 +214,55 @@ def test_a_thread_that_dies_before_it_begins_keeps_nobody_waiting(monkeypatch: p
     monkeypatch.setattr("kvspill.storage.lanes._thread.start_new_thread", lambda *_: 0)
     monkeypatch.setattr("kvspill.storage.lanes._BEGIN_SECONDS_MAX", 0.01)
     assert asyncio.run(on_thread("t", threading.get_ident)) == threading.get_ident()
+
+
+def test_the_jobs_of_a_request_are_moved_one_after_another_by_one_thread() -> None:
+    lanes, seen, most = Lanes("test", 4, time.monotonic_ns), [], 0
+    inside, lock = 0, threading.Lock()
+
+    class Counted(Note):
+        """A job that others would help with, if they might."""
+
+        __slots__ = ()
+
+        def begin(self) -> int:
+            return 3
+
+        def move(self, worker: Worker) -> None:
+            nonlocal inside, most
+            with lock:
+                inside += 1
+                most = max(most, inside)
+            super().move(worker)
+            seen.append(threading.current_thread().name)
+            with lock:
+                inside -= 1
+
+    async def main() -> list[str]:
+        names: list[str] = []
+        jobs = [Counted(str(number), names) for number in range(6)]
+        done = await lanes.submit(jobs, "request")
+        assert [completion.error for completion in done] == [None] * 6
+        starts = [completion.started_ns for completion in done]
+        assert all(later.started_ns >= sooner.finished_ns for sooner, later in pairwise(done)), starts
+        return names
+
+    names = asyncio.run(main())
+    lanes.join(time.monotonic_ns() + NS_PER_SEC)
+    assert names == [text for number in range(6) for text in (str(number), f"end {number}")]
+    assert most == 1
+    assert len(set(seen)) == 1
+
+
+def test_a_cancelled_request_answers_for_all_of_its_jobs(lanes: Lanes) -> None:
+    async def main() -> list[str | None]:
+        gate = threading.Event()
+        jobs = [Note(str(number), [], gate) for number in range(3)]
+        answer = lanes.submit(jobs, "request")
+        while not jobs[0].started_ns:
+            await asyncio.sleep(0.001)
+        lanes.cancel()
+        gate.set()
+        return [completion.error for completion in await answer]
+
+    assert asyncio.run(main())[1:] == ["cancelled", "cancelled"]

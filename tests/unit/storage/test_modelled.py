@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvspill.errors import UsageError
-from kvspill.records import GIB, NS_PER_SEC
+from kvspill.records import GIB, NS_PER_SEC, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.profiles import DeviceModel, load_profile
@@ -122,3 +122,39 @@ def refused_profile(tmp_path: Path, content: Any, message: str) -> None:
         load_profile(str(path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lanes", [0, 8])
+def test_the_entries_of_a_request_move_one_after_another_where_an_engine_does_so(lanes: int) -> None:
+    model = DeviceModel(1.0, 1.0, read_latency_us=1000, lanes=lanes)
+
+    async def main(world: World) -> Any:
+        backend = ModelledBackend("modelled", model, world.now_ns, in_turn=(Verb.READ,))
+        refs = [ObjectRef(str(number), 0, GIB // 4) for number in range(4)]
+        await backend.write([WriteItem(ref) for ref in refs])
+        began_ns = world.now_ns()
+        return began_ns, await backend.read(refs)
+
+    began_ns, done = run_virtual(main, seed=1)
+    ends = [completion.finished_ns - began_ns for completion in done]
+    # As fast as the device, but with the latency of each before the next.
+    assert ends[-1] == pytest.approx(NS_PER_SEC + 4_000_000, rel=1e-6)
+    assert ends == pytest.approx([ends[-1] * part / 4 for part in (1, 2, 3, 4)], rel=1e-6)
+    assert [completion.queue_ns for completion in done] == pytest.approx([0, *ends[:-1]], abs=2)
+    assert sum(completion.device_ns for completion in done) == pytest.approx(ends[-1], rel=1e-6)
+
+
+def test_what_a_cut_off_request_had_read_by_then_is_read() -> None:
+    async def main(world: World) -> Any:
+        backend = ModelledBackend("modelled", DeviceModel(1.0, 1e6), world.now_ns, in_turn=(Verb.READ,))
+        refs = [ObjectRef(str(number), 0, GIB // 4) for number in range(4)]
+        await backend.write([WriteItem(ref) for ref in refs])
+        reading = asyncio.ensure_future(backend.read(refs))
+        await world.sleep_ns(NS_PER_SEC * 3 // 8)
+        backend.cancel()
+        return await reading
+
+    done = run_virtual(main, seed=1)
+    assert [completion.error for completion in done] == [None, "cancelled", "cancelled", "cancelled"]
+    moved = [sum(piece[2] for piece in completion.pieces) for completion in done]
+    assert moved == pytest.approx([GIB // 4, GIB // 8, 0, 0], abs=2)

@@ -336,6 +336,8 @@ def test_an_engine_that_uses_the_page_cache_is_ranked_with_it() -> None:
     cached = row("engine-cached", tokens_per_sec=30.0, warnings=("not_direct",))
     text = advice(cached, row("engine-other", tokens_per_sec=20.0))
     assert "1. cached: 30 tok/s, 90% of the blocks found, through the page cache.\n2. other" in text
+    kept = row("engine-kept", tokens_per_sec=40.0, warnings=("page_cache_kept", "not_written", "not_direct"))
+    assert "1. kept: 40 tok/s, 90% of the blocks found, through the page cache." in advice(kept, cached)
 
 
 @pytest.mark.parametrize(("capacity_gb", "stopped"), [(1.0, True), (64.0, False)])

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +31,19 @@ class ModelledBackend(Backend):
     """A tier whose times come from a DeviceModel. The null preset completes at once."""
 
     def __init__(
-        self, name: str, model: DeviceModel, clock_ns: Callable[[], int], align: int = 4096, seed: int = 0
+        self,
+        name: str,
+        model: DeviceModel,
+        clock_ns: Callable[[], int],
+        align: int = 4096,
+        seed: int = 0,
+        alone: Collection[Verb] = (),
+        in_turn: Collection[Verb] = (),
     ):
+        """The verbs by which an entry has one lane alone, and by which those of a batch move in turn."""
         self._name = name
+        self._alone = alone
+        self._in_turn = in_turn
         self._model = model
         self._clock_ns = clock_ns
         self._align = align
@@ -59,12 +69,13 @@ class ModelledBackend(Backend):
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
         latency_ns = self._model.read_latency_us * 1000
-        return await self._begin(Verb.READ, batch, self._model.read_ns, latency_ns).completions()
+        begun = self._begin(Verb.READ, batch, self._model.read_ns, latency_ns)
+        return _taken_apart(begun.chain, await begun.completions())
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
         refs = [item.ref for item in batch]
         begun = self._begin(Verb.WRITE, refs, self._model.write_ns, self._model.write_latency_us * 1000)
-        completions = await begun.completions()
+        completions = _taken_apart(begun.chain, await begun.completions())
         for ref, completion in zip(refs, completions, strict=True):
             if completion.error is None:
                 self._objects.add((ref.key, ref.generation))
@@ -83,6 +94,8 @@ class ModelledBackend(Backend):
         batch = Batch(len(refs))
         instant = self._instant or (verb is Verb.DELETE and latency_ns <= 0)
         writing, last = verb is Verb.WRITE, None
+        if verb in self._in_turn and len(refs) > 1 and not instant:
+            refs = self._chained(batch, refs, writing, work_ns, latency_ns)
         for key, generation, nbytes in refs:
             missing = not writing and (key, generation) not in self._objects
             if last is not None and last.nbytes == nbytes and last.missing == missing:
@@ -90,6 +103,7 @@ class ModelledBackend(Backend):
             else:
                 drawn_ns = self._drawn(latency_ns) if self._model.latency_sigma else latency_ns
                 last = Transfer(batch, now_ns, work_ns(nbytes), drawn_ns, nbytes, missing)
+                last.alone = verb in self._alone
                 batch.transfers.append(last)
         leaving = []
         for transfer in list(batch.transfers):
@@ -110,6 +124,28 @@ class ModelledBackend(Backend):
             )
         return batch
 
+    def _chained(
+        self,
+        batch: Batch,
+        refs: Sequence[ObjectRef],
+        writing: bool,
+        work_ns: Callable[[int], float],
+        latency_ns: float,
+    ) -> Sequence[ObjectRef]:
+        """One transfer for all entries of a batch, whose sizes it notes; returns those it is not for."""
+        there = [ref for ref in refs if writing or (ref.key, ref.generation) in self._objects]
+        if len(there) < len(refs):
+            # An entry that is gone ends no job: the others are asked for one by one.
+            return refs
+        nbytes = sum(ref.nbytes for ref in refs)
+        latencies_ns = (self._drawn(latency_ns) if self._model.latency_sigma else latency_ns for _ in refs)
+        transfer = Transfer(batch, self._clock_ns(), work_ns(nbytes), sum(latencies_ns), nbytes)
+        transfer.alone, transfer.chained = True, len(refs)
+        batch.chain = [ref.nbytes for ref in refs]
+        batch.join_as_one()
+        batch.transfers.append(transfer)
+        return ()
+
     def _drawn(self, latency_ns: float) -> float:
         return latency_ns * math.exp(self._model.latency_sigma * self._rng.gauss(0.0, 1.0))
 
@@ -127,6 +163,27 @@ class ModelledBackend(Backend):
     def close_now(self) -> None:
         self.cancel()
         self._objects.clear()
+
+
+def _taken_apart(sizes: Sequence[int], completions: list[Completion]) -> list[Completion]:
+    """The completion of each entry of a chain: each took its share of the time, one after another."""
+    if not sizes:
+        return completions
+    (whole,) = completions
+    total = sum(sizes)
+    moved = total if whole.error is None else sum(piece[2] for piece in whole.pieces)
+    span_ns = whole.finished_ns - whole.started_ns
+    found, before = [], 0
+    for nbytes in sizes:
+        begin_ns = whole.started_ns + span_ns * before // total
+        end_ns = whole.started_ns + span_ns * (before + nbytes) // total
+        done = min(nbytes, max(0, moved - before))
+        error = None if done == nbytes else whole.error
+        pieces = () if whole.error is None else ((begin_ns, end_ns, done),)
+        device_ns = whole.device_ns * nbytes // total
+        found.append(Completion(whole.submitted_ns, begin_ns, end_ns, device_ns, pieces, error))
+        before += nbytes
+    return found
 
 
 def _no_work(_nbytes: int) -> float:
@@ -148,7 +205,16 @@ def make(context: BackendContext) -> Backend:
         # A named engine keeps no more in flight than it has threads.
         threads = settings["io_threads"] + settings["write_threads"]
         model = replace(model, concurrency=min(model.concurrency or threads, threads))
-    return ModelledBackend("modelled", model, context.clock_ns, seed=settings["seed"])
+    jobs = {Verb.READ: settings["load_jobs"], Verb.WRITE: settings["store_jobs"]}
+    stored = context.tier is Tier.STORAGE
+    return ModelledBackend(
+        "modelled",
+        model,
+        context.clock_ns,
+        seed=settings["seed"],
+        alone=frozenset(verb for verb, job in jobs.items() if stored and job != "piece"),
+        in_turn=frozenset(verb for verb, job in jobs.items() if stored and job == "request"),
+    )
 
 
 def _with_lanes(model: DeviceModel, tier: Tier, settings: Mapping[str, Any]) -> DeviceModel:

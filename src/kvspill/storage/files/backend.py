@@ -32,6 +32,8 @@ from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
 
 _FILL_AHEAD_NS = NS_PER_SEC // 5
 _JOIN_NS = 2 * NS_PER_SEC
+_KEPT = "The page cache takes part: writes end in memory, and reads may be served from it."
+_KEPT_REMEDY = "Give --page-cache drop or --direct on to measure the device itself."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,15 @@ class FilesOptions:
     io_engine: str = "threads"
     """threads, or io_uring, which falls back to threads where it cannot be used."""
     layout: str = "files"
-    """files, tree, slots or buckets."""
+    """files, flat, tree, slots or buckets."""
+    load_jobs: str = "piece"
+    """What a thread takes up at a time: piece, block, or request, all blocks of a batch in turn."""
+    store_jobs: str = "piece"
+    preallocate: str = "on"
+    rename: str = "on"
+    """on: a file has a temporary name until it is whole."""
+    page_cache: str = "drop"
+    """What becomes of the pages of buffered I/O: drop, or keep."""
     unit_bytes: int = 0
     """The usual object, which a slot holds."""
     capacity_bytes: int = 0
@@ -72,7 +82,12 @@ class FilesOptions:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.io_size, unit_bytes=self.unit_bytes, capacity_bytes=self.capacity_bytes)
+        return Shape(
+            self.io_size,
+            unit_bytes=self.unit_bytes,
+            capacity_bytes=self.capacity_bytes,
+            renames=self.rename == "on",
+        )
 
 
 class FilesBackend(Backend):
@@ -143,6 +158,8 @@ class FilesBackend(Backend):
             reason, remedy = self.engine_fallback
             message = f"I/O goes by threads instead of --io-engine io_uring: {reason}."
             notes.append(Note("io_engine", message, f"{remedy[0].upper()}{remedy[1:]}."))
+        if any(site.access.keeps_pages for site in self.place.sites):
+            notes.append(Note("page_cache_kept", _KEPT, _KEPT_REMEDY))
         return notes
 
     @property
@@ -176,7 +193,9 @@ class FilesBackend(Backend):
             share_bytes = self._options.claimed_bytes // len(self._roots)
             claim(run, share_bytes)
             check_claim(run, share_bytes)
-            access = probe(run, self._options.direct)
+            access = probe(run, self._options.direct, keep_pages=self._options.page_cache == "keep")
+            if self._options.preallocate == "off":
+                access = replace(access, preallocates=False)
             self._check_alignment(root, access)
             sync = self._options.sync == "data"
             sites.append(Site(run, access, sync, self._verify, self._plane, self.tally))
@@ -219,15 +238,13 @@ class FilesBackend(Backend):
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
         place = self.place
-        return await self._mover.loads.submit(
-            [ReadJob(place, self._identify(ref), ref.nbytes) for ref in batch]
-        )
+        jobs = [ReadJob(place, self._identify(ref), ref.nbytes) for ref in batch]
+        return await self._mover.loads.submit(jobs, self._options.load_jobs)
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
         place = self.place
-        return await self._mover.stores.submit(
-            [WriteJob(place, self._identify(ref), ref.nbytes, source) for ref, source in batch]
-        )
+        jobs = [WriteJob(place, self._identify(ref), ref.nbytes, source) for ref, source in batch]
+        return await self._mover.stores.submit(jobs, self._options.store_jobs)
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
         place = self.place

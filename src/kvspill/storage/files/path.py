@@ -1,4 +1,4 @@
-"""A file per object: written under a temporary name, renamed when whole, unlinked when removed."""
+"""A file per object: written, under a temporary name where asked for, and unlinked when removed."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class PathPlace(Place):
         letters: tuple[int, ...] = (2,),
         about: str = "",
     ):
-        """Letters has the length of each nested directory's name: (2,) makes 256 of them."""
+        """Letters has the length of each nested directory's name: (2,) makes 256 of them, () none."""
         super().__init__(sites, shape)
         self.name = name
         self.about = about
@@ -31,18 +31,22 @@ class PathPlace(Place):
 
     def _path(self, identity: Identity) -> str:
         name = identity.name
-        folders = "/".join([name[first:last] for first, last in self._cuts])
-        return f"{folders}/{name}-{identity.generation}"
+        folders = "".join([f"{name[first:last]}/" for first, last in self._cuts])
+        return f"{folders}{name}-{identity.generation}"
 
     def find(self, identity: Identity) -> Spot:
         return Spot(self.site_of(identity), self._path(identity))
 
     def allot(self, identity: Identity, nbytes: int) -> Spot:
         site, path = self.site_of(identity), self._path(identity)
-        site.run.make_subdir(path.rpartition("/")[0])
-        return Spot(site, f"{path}.tmp", flags=_NEW, reserve_bytes=self.padded(nbytes))
+        if self._cuts:
+            site.run.make_subdir(path.rpartition("/")[0])
+        file = f"{path}.tmp" if self.shape.renames else path
+        return Spot(site, file, flags=_NEW, reserve_bytes=self.padded(nbytes))
 
     def publish(self, identity: Identity, spot: Spot) -> None:
+        if not self.shape.renames:
+            return
         run_fd = spot.site.run.fd
         os.rename(spot.file, self._path(identity), src_dir_fd=run_fd, dst_dir_fd=run_fd)
 

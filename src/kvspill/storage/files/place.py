@@ -23,6 +23,8 @@ class Shape:
     unit_bytes: int = 0
     """The usual object: a block of KV."""
     capacity_bytes: int = 0
+    renames: bool = True
+    """Whether a file of one object has a temporary name until it is whole."""
 
 
 class Spot(NamedTuple):

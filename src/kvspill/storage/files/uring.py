@@ -115,10 +115,13 @@ class RingLanes(Lanes):
         self._waiting.extend(jobs)
         self._ring.wake()
 
-    def _ride(self, job: Job, worker: Worker) -> None:
+    def _ride(self, job: Job, worker: Worker) -> Job | None:
         """On a helper: open a job and hand it to the ring, or close one that the ring is done with."""
         if job.closed:
-            return self._end(job)
+            self._end(job)
+            if job.next is not None:
+                self._enqueue([job.next])
+            return None
         job.started_ns = worker.busy_since_ns
         if self._stopping:
             job.stop()
