@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 
 StrPath = str | os.PathLike[str]
 
@@ -43,6 +43,15 @@ def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path
         os.replace(temporary, target)
         _sync_folder(target.parent)
     return given
+
+
+def write_file(path: StrPath, text: str, flag: str) -> None:
+    """Write what a flag names, or say in one line why not."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise KvspillError(f"{flag} {path}: cannot be written ({reason}); name another file") from error
 
 
 def write_new(paths: Iterable[Path], data: str) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 from kvspill.cli.options import asks_for_help, config_parser, parse_config
 from kvspill.config import Config
 from kvspill.config.config import gib_to_bytes
-from kvspill.errors import KvspillError, UsageError
-from kvspill.outputs import check_place, refuse_clashes, write_whole
+from kvspill.errors import UsageError
+from kvspill.outputs import check_place, refuse_clashes, write_file
 
 SUMMARY = (
     "Says what caches of every size would find of a load: LRU at all capacities from one pass, other "
@@ -52,11 +52,11 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     if not config.quiet:
         print(text, end="")
     if config.output is not None:
-        _write(config.output, json.dumps(curve, indent=1) + "\n", "--output")
+        write_file(config.output, json.dumps(curve, indent=1) + "\n", "--output")
     if options.page is not None:
         from kvspill.report.html.curves import page_of
 
-        _write(options.page, page_of(curve, text), "--page")
+        write_file(options.page, page_of(curve, text), "--page")
     return 0
 
 
@@ -127,11 +127,3 @@ def _share(text: str, flag: str, low: float, high: float) -> float:
     if not low <= value <= high:
         raise UsageError(f"{flag} {text[:60]}: not a share; give {low:g} to {high:g}")
     return value
-
-
-def _write(path: str, text: str, flag: str) -> None:
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise KvspillError(f"{flag} {path}: cannot be written ({reason}); name another file") from error

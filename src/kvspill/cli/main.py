@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
     "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
     "calibrate": Command("kvspill.cli.calibrate", "measure a device and write a profile for simulate"),
+    "validate": Command("kvspill.cli.validate", "hold an engine preset against the engine itself"),
     "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),
     "submission": Command("kvspill.cli.submission", "judge what a run of the MLPerf harness left"),
     "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),

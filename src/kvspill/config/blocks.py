@@ -1,7 +1,7 @@
 """The settings of blocks: how engines cut, find, write, admit and evict them, and what recomputing costs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -54,8 +54,8 @@ class Preset:
     date: str
     checked: str
     """Held against the engine itself, or only read from its source."""
-    differs: tuple[str, ...] = ()
-    """What the engine does otherwise, each in a phrase."""
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """What the engine does otherwise: a phrase by the row of a validation, or by a word of its own."""
 
 
 def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[s
 def engine_preset(name: str) -> Preset:
     """What the file of a named engine says about itself."""
     about = dict(_engine_file(name)[_ABOUT])
-    return Preset(**{**about, "date": str(about["date"]), "differs": tuple(about.get("differs", ()))})
+    return Preset(**{**about, "date": str(about["date"])})
 
 
 def moves_whole_blocks(name: str | None) -> bool:

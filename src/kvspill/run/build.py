@@ -12,7 +12,7 @@ from kvspill.serving.accounting import Accountant
 from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
-from kvspill.serving.io_models import IoOptions, make_io_model
+from kvspill.serving.io_models import IoModel, IoOptions, make_io_model
 from kvspill.serving.write_behind import BATCH_BLOCKS, WriteBehindOptions
 from kvspill.storage.base import Backend
 from kvspill.workload.base import Workload
@@ -114,7 +114,7 @@ def build_engine(
     return Engine(
         world,
         workload,
-        make_io_model(config.io_model, _io_options(config, len(cache.tiers))),
+        build_io_model(config, len(cache.tiers)),
         cache,
         generation,
         observer,
@@ -127,13 +127,18 @@ def build_engine(
 def build_accountant(config: Config, limits: dict[Tier, int]) -> Accountant:
     """Who compares what the I/O model does with what it could do at best."""
     return Accountant(
-        make_io_model(config.io_model, _io_options(config, len(limits))),
+        build_io_model(config, len(limits)),
         kv=config.kv,
         block_tokens=config.block_tokens,
         capacity_bytes=sum(_usable_bytes(config, tier, limit) for tier, limit in limits.items()),
         recompute_us_per_token=config.recompute_us_per_token,
         chained=_in_blocks(config),
     )
+
+
+def build_io_model(config: Config, tiers: int) -> IoModel:
+    """What a request does to a cache of so many tiers."""
+    return make_io_model(config.io_model, _io_options(config, tiers))
 
 
 def _io_options(config: Config, tiers: int) -> IoOptions:

@@ -11,7 +11,9 @@ def settle_io_size(config: Config) -> Config:
     replayed = recording(config)
     if replayed is None or LISTS_BLOCKS not in replayed.format.can:
         return config
-    if "io_size" in config.sources or not moves_whole_blocks(config.engine):
+    own = whole_block_io_size(config.kv.block(config.block_tokens))
+    if config.io_size != own or not moves_whole_blocks(config.engine):
+        # Given beside the engine, it wins.
         return config
     if not (replayed.path.is_file() or replayed.path.is_dir()):
         # A stream can be read only once.

@@ -1,0 +1,49 @@
+"""A preset held against an engine that runs: what the kernel saw of both, and what an altered preset does."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.config import Config
+from kvspill.plan.validate.sides import Engine
+from kvspill.plan.validate.validate import validate
+from kvspill.plan.validate.verdict import DIFFERS, EQUAL
+from kvspill.plan.validate.view import text_of
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed"),
+]
+PLAIN = Engine("lmcache", str(Path(__file__).with_name("plain_engine.py")), "json", ())
+
+
+def held(tmp_path: Path, rounds: int, **altered: Any) -> dict[str, Any]:
+    config = Config(engine="lmcache", model="tiny-1b", verify="off", **altered)
+    found = validate(config, PLAIN, sys.executable, tmp_path, rounds, lambda _text: None)
+    assert list(tmp_path.iterdir()) == []
+    return found
+
+
+def test_the_preset_of_a_file_per_chunk_makes_the_calls_of_a_plain_engine(tmp_path: Path) -> None:
+    found = held(tmp_path, 1)
+    rows = {row["name"]: row for row in found["rows"]}
+    judged = {name: row["verdict"] for name, row in rows.items() if not name.startswith("load ms")}
+    assert set(judged.values()) == {EQUAL}, found["rows"]
+    chunk = 256 * 24_576
+    assert rows["reads: bytes each"]["ours"] == f"60 x {chunk}"
+    assert rows["writes: bytes each"]["ours"] == f"40 x {chunk}"
+    assert rows["load ms per block"]["verdict"] == "not judged"
+    assert rows["load ms per block"]["engine"] > 0
+    assert found["passed"]
+
+
+def test_an_altered_preset_fails_with_the_rows_that_changed(tmp_path: Path) -> None:
+    found = held(tmp_path, 0, rename="on", preallocate="on", io_size="2MiB", max_requests=6)
+    differing = [row["name"] for row in found["rows"] if row["verdict"] == DIFFERS]
+    assert {"renamed", "reserved", "reads", "writes"} <= set(differing)
+    assert "reads: bytes" not in differing
+    assert not found["passed"]
+    assert "The preset lmcache differs from the engine: reads" in text_of(found)

@@ -1,0 +1,113 @@
+"""The parts of a validation: what strace wrote is counted, rows are judged, a missing engine is named."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.config import Config
+from kvspill.config.blocks import Preset
+from kvspill.errors import UsageError
+from kvspill.plan.validate.requests import asked
+from kvspill.plan.validate.sides import ENGINES, Round
+from kvspill.plan.validate.verdict import DIFFERS, EQUAL, NAMED, NOT_JUDGED, WITHIN, Played, rows_of
+from kvspill.plan.validate.witness import Seen, seen
+
+PRESET = Preset("An engine", "1.0", "2026-11-16", "from reading", {"looked up": "asks the file system"})
+LINES = """\
+100.0 access("/d/begin", F_OK) = -1 ENOENT (No such file or directory) <0.000010>
+100.1 openat(AT_FDCWD</>, "/d/a", O_WRONLY|O_CREAT|O_TRUNC|O_DIRECT, 0644) = 5</d/a> <0.000030>
+100.2 write(5</d/a>, ""..., 4096) = 4096 <0.000200>
+100.3 rename("/d/a", "/d/b") = 0 <0.000030>
+100.4 openat(AT_FDCWD</>, "/d/none", O_RDONLY) = -1 ENOENT (No such file or directory) <0.000030>
+100.5 newfstatat(5</d/a>, "", {st_mode=S_IFREG|0644, st_size=0, ...}, AT_EMPTY_PATH) = 0 <0.000010>
+100.6 read(7</etc/passwd>, ""..., 4096) = 100 <0.000010>
+101.5 access("/d/end", F_OK) = -1 ENOENT (No such file or directory) <0.000010>
+101.6 unlink("/d/b") = 0 <0.000030>
+"""
+OTHER_THREAD = """\
+99.0 read(6</d/b>, ""..., 4096) = 4096 <0.000100>
+101.0 preadv(6</d/b>, [{iov_base=""..., iov_len=4096}], 1, 0) = 4096 <0.000300>
+101.1 read(6</d/b>, "", 4096) = 0 <0.000010>
+101.2 access("/d/b", F_OK) = 0 <0.000010>
+"""
+
+
+def test_calls_between_the_marks_on_the_directorys_files_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "thread.1").write_text(LINES)
+    (tmp_path / "thread.2").write_text(OTHER_THREAD)
+    found = seen(tmp_path, Path("/d"))
+    assert found.read_sizes == {4096: 1}
+    assert found.read_seconds == [0.0003]
+    assert found.write_sizes == {4096: 1}
+    assert found.direct == 1
+    assert found.others == {"opened": 1, "renamed": 1, "looked up": 1}
+
+
+def test_a_witness_that_saw_no_round_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ptrace_scope"):
+        seen(tmp_path, Path("/d"))
+
+
+def side(reads: int = 2, looked_up: int = 0, seconds: float = 1.0, rounds: int = 9) -> Played:
+    calls = Seen(Counter({4096: reads}), Counter({4096: 3}), others=Counter({"looked up": looked_up}))
+    played = Round("1.0", (0, 2), (2, 1), (0.0, seconds))
+    return Played(played, calls, [played] * rounds)
+
+
+def verdicts(engine: Played, ours: Played, preset: Preset = PRESET) -> dict[str, str]:
+    return {row.name: row.verdict for row in rows_of(engine, ours, preset)}
+
+
+def test_equal_sides_pass_and_a_difference_fails_but_where_it_is_named() -> None:
+    assert set(verdicts(side(), side()).values()) == {EQUAL, WITHIN}
+    found = verdicts(side(looked_up=3), side(reads=4))
+    assert found["looked up"] == NAMED
+    assert (found["reads"], found["reads: bytes each"], found["writes"]) == (DIFFERS, DIFFERS, EQUAL)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(1.04, WITHIN), (0.96, WITHIN), (1.1, DIFFERS), (0.9, DIFFERS)]
+)
+def test_load_times_agree_within_five_percent(ours: float, verdict: str) -> None:
+    assert verdicts(side(), side(seconds=ours))["load ms per request"] == verdict
+
+
+def test_few_rounds_are_no_verdict_and_a_named_difference_of_time_is_measured() -> None:
+    assert verdicts(side(rounds=8), side(seconds=2, rounds=8))["load ms per block"] == NOT_JUDGED
+    named = Preset("E", "1", "2026-11-16", "from reading", {"load ms per block": "copies once more"})
+    (row,) = [row for row in rows_of(side(), side(seconds=2), named) if row.name == "load ms per block"]
+    assert row.verdict == NAMED
+    assert row.note.startswith("ratio 2.000 (2.000 to 2.000) of 9 rounds; copies once more")
+
+
+def test_a_round_of_conversations_repeats_what_it_stored() -> None:
+    tokens, requests = asked(Config(engine="lmcache"))
+    assert tokens == 256
+    assert [len(names) for names in requests] == [2] * 4 + [5] * 4 + [8] * 4 + [10] * 4
+    assert requests[4][:2] == requests[0]
+    assert requests[5][0] != requests[4][0]
+
+
+def test_a_recording_gives_its_own_blocks() -> None:
+    tokens, requests = asked(Config(engine="lmcache", trace="mooncake:sample", max_requests=5))
+    assert tokens == 512
+    assert 0 < len(requests) <= 5
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+@pytest.mark.parametrize("given", [[], ["--engine-python", "no-such-python"], ["--engine-python", "python3"]])
+def test_an_engine_that_is_not_there_is_named_with_the_commands_to_get_it(
+    name: str, given: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["validate", name, "--cache-dir", str(tmp_path), *given]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kvspill: error: --engine-python")
+    assert "pip install" in said
+    assert said.count("\n") == 1
+
+
+def test_an_engine_without_a_driver_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "flexkv"]) == 2
+    assert "choose lmcache or vllm-fs" in capsys.readouterr().err
