@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
     "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
     "report": Command("kvspill.cli.report", "one self-contained HTML page, CSV or XLSX of results"),
+    "export": Command("kvspill.cli.export", "a run as a fio job or replay, or as a trace"),
     "curve": Command("kvspill.cli.curve", "what caches of every size would find of a load"),
     "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
     "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvspill.errors import UsageError
-from kvspill.records import Eviction, Lookup, OpRecord, RequestRecord
+from kvspill.records import Eviction, Lookup, OpRecord, Request, RequestRecord
 
 _ROWS_PER_GROUP = 20_000
+_NAMES_PER_ROW = 8
+"""Names of blocks that take as much memory as a row."""
 _GROUPS_WAITING_MAX = 8
 _STALL_SECONDS_MAX = 2.0
 _STALLED = f"nothing could be written for {_STALL_SECONDS_MAX:g} s"
@@ -43,6 +45,11 @@ _REQUEST_COLUMNS = (
     ("prefill_ns", "int64"),
     ("decode_ns", "int64"),
     ("failure", "string"),
+    ("before_tokens", "int64"),
+    ("opening", "string"),
+    ("opening_tokens", "int64"),
+    ("blocks", "names"),
+    ("block_tokens", "int32"),
 )
 
 
@@ -129,8 +136,12 @@ class OpLog:
             record.prefill_ns,
             record.decode_ns,
             record.failure,
+            sum(request.history_tokens) + sum(request.history_answers),
+            *_opening(request),
+            request.blocks,
+            request.block_tokens,
         )
-        self._add(self._tables[1], row)
+        self._add(self._tables[1], row, 1 + len(request.blocks) // _NAMES_PER_ROW)
 
     def lookup(self, lookup: Lookup) -> None:
         """Lookups follow from the operations."""
@@ -152,16 +163,17 @@ class OpLog:
             if self._writer.is_alive() and self._written == before:
                 self.failure = _STALLED
 
-    def _add(self, table: "_Table", row: tuple[Any, ...]) -> None:
+    def _add(self, table: "_Table", row: tuple[Any, ...], weight: int = 1) -> None:
         if self.failure is not None:
             return
         table.rows.append(row)
-        if len(table.rows) >= _ROWS_PER_GROUP:
+        table.weight += weight
+        if table.weight >= _ROWS_PER_GROUP:
             self._hand_over(table)
 
     def _hand_over(self, table: "_Table") -> None:
         self._put((table, table.rows))
-        table.rows = []
+        table.rows, table.weight = [], 0
 
     def _put(self, group: "tuple[_Table, list[tuple[Any, ...]]] | None") -> None:
         """Wait for room as long as the writer moves on: a disk that hangs must not hold up the run."""
@@ -191,6 +203,12 @@ class OpLog:
                 self.failure = self.failure or cause(error)
 
 
+def _opening(request: Request) -> tuple[str | None, int]:
+    """The shared prompt that the context begins with, and its tokens."""
+    opening = request.opening or (request.prefix if request.turn == 0 else None)
+    return (None, 0) if opening is None else (opening.key, opening.tokens)
+
+
 def cause(error: Exception) -> str:
     """Why rows could not be written, in a few words."""
     if isinstance(error, OSError) and error.strerror:
@@ -209,8 +227,12 @@ class _Table:
                 "--log-ops needs pyarrow, which is not installed; pip install 'kvspill[log]'"
             ) from None
         self.rows: list[tuple[Any, ...]] = []
+        self.weight = 0
         self._path = path
-        self._schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in columns])
+        names = pa.list_(pa.string())
+        self._schema = pa.schema(
+            [(name, names if kind == "names" else getattr(pa, kind)()) for name, kind in columns]
+        )
         self._file: IO[bytes] | None = None
         self._writer: Any = None
 

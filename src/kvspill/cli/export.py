@@ -1,0 +1,104 @@
+"""`kvspill export`: what a run did as a fio job, as a fio replay, or as a trace."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvspill.cli.options import Parser, asks_for_help
+from kvspill.errors import UsageError
+from kvspill.outputs import check_place, refuse_clashes, write_file
+
+EXAMPLES = """\
+examples:
+  the load of a result as a fio job (sizes, mix, depth, think time):
+    kvspill export fio result.json -o job.fio --directory /mnt/other && fio job.fio
+  every call of a logged run, replayed by fio (job.fio, and a log for each of its threads):
+    kvspill run --log-ops ops.parquet --cache-dir /mnt/nvme
+    kvspill export fio ops.parquet -o job.fio --directory /mnt/other && fio job.fio
+  its requests as a trace, to run them on other storage:
+    kvspill export trace ops.parquet -o load.jsonl
+    kvspill run --trace kvcache:load.jsonl --cache-dir /mnt/other
+"""
+_BLOCK_TOKENS = 256
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} fio|trace FILE -o FILE [FLAGS]",
+        description="Writes what a run did in a format of others.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("kind", choices=("fio", "trace"), help="what to write")
+    parser.add_argument("source", metavar="FILE", help="a result (fio), or a log of --log-ops (fio, trace)")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write it")
+    parser.add_argument(
+        "--directory", metavar="DIR", default=".", help="fio: where the job's files are to lie [.]"
+    )
+    parser.add_argument(
+        "--no-stall",
+        action="store_true",
+        help="fio: replay as fast as the device allows, not at the log's times",
+    )
+    parser.add_argument(
+        "--block-tokens",
+        metavar="N",
+        type=int,
+        default=_BLOCK_TOKENS,
+        help=f"trace: tokens per block, where the run's load listed none [{_BLOCK_TOKENS}]",
+    )
+    parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    return parser
+
+
+def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
+    """Read, convert and write; returns the exit code."""
+    parser = _parser(prog)
+    if asks_for_help(argv) is not None:
+        print(parser.format_help(), end="")
+        return 0
+    options = parser.parse_args(list(argv))
+    source, output = Path(options.source), options.output
+    refuse_clashes({f"--output {output}": output}, [options.source])
+    check_place(output, f"--output {output}")
+    if options.kind == "trace":
+        written = _trace(source, output, options.block_tokens)
+    else:
+        written = _fio(source, output, options)
+    print("Files written:\n" + "\n".join(f"  {path}" for path in written))
+    return 0
+
+
+def _trace(source: Path, output: str, block_tokens: int) -> list[str]:
+    from kvspill.report.exports.logs import is_log
+    from kvspill.report.exports.traces import trace_lines
+
+    if not 1 <= block_tokens <= 1_000_000:
+        raise UsageError(f"--block-tokens {block_tokens}: must be within 1 to 1,000,000")
+    if not is_log(source):
+        raise UsageError(f"{source}: no log of operations; name the file that a run wrote with --log-ops")
+    write_file(output, "".join(f"{line}\n" for line in trace_lines(source, block_tokens)), "--output")
+    return [output]
+
+
+def _fio(source: Path, output: str, options: argparse.Namespace) -> list[str]:
+    from kvspill.report.exports.logs import is_log
+
+    if not is_log(source):
+        from kvspill.report.exports.fio_job import job_text as job_of_result
+        from kvspill.result.reading import load_result
+
+        write_file(output, job_of_result(load_result(source), options.directory), "--output")
+        return [output]
+    from kvspill.report.exports.fio_log import FILE, job_text, log_lines, replay_of
+
+    replay, file = replay_of(source), Path(options.directory).resolve() / FILE
+    logs = [Path(f"{output}.{lane}.iolog").resolve() for lane in range(len(replay.lanes))]
+    if any(":" in str(path) for path in (*logs, file)):
+        raise UsageError(f"--output {output}: fio takes no colon in a path; name another file")
+    for lane, log in enumerate(logs):
+        write_file(log, "".join(f"{line}\n" for line in log_lines(replay, lane, file)), "--output")
+    write_file(output, job_text(replay, logs, file, not options.no_stall), "--output")
+    return [output, *map(str, logs)]

@@ -1,0 +1,1 @@
+"""What a run did, in the formats of others: fio jobs and replays, and traces."""

@@ -1,0 +1,104 @@
+"""What a run did, exported: the replay and the trace ask for the same bytes, blocks and times."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.config import Config
+from kvspill.run.progress import Progress
+from kvspill.run.trial import Plan, run_trial
+
+pq = pytest.importorskip("pyarrow.parquet")
+LOAD: dict[str, Any] = {
+    "model": "tiny-1b",
+    "num_users": 6,
+    "max_requests": 60,
+    "cpu_mem_gb": 0,
+    "generation_mode": "none",
+    "io_model": "prefix",
+    "block_tokens": 128,
+}
+
+
+def simulated(**settings: Any) -> dict[str, Any]:
+    config = Config(**{**LOAD, **settings})
+    plan = Plan(config, simulated=True, storage_bytes=1 << 40)
+    document: dict[str, Any] = run_trial(plan, Progress(quiet=True)).document()
+    return document
+
+
+def storage_bytes(result: dict[str, Any]) -> tuple[int, int]:
+    stats = result["summary"]["cache_stats"]
+    return stats["total_read_bytes"], stats["total_write_bytes"]
+
+
+@pytest.mark.parametrize("trace", [None, "bailian:sample", "mooncake:sample"])
+def test_a_run_exported_as_a_trace_asks_storage_for_the_same(tmp_path: Path, trace: str | None) -> None:
+    log, out = tmp_path / "ops.parquet", tmp_path / "load.jsonl"
+    first = simulated(log_ops=str(log), trace=trace)
+    assert main(["export", "trace", str(log), "-o", str(out), "--block-tokens", "128"]) == 0
+    again = simulated(trace=f"kvcache:{out}")
+    assert again["requests_completed"] == first["requests_completed"] == 60
+    assert storage_bytes(again) == storage_bytes(first)
+    assert storage_bytes(again)[0] > 0
+    times = [json.loads(line)["timestamp"] for line in out.read_text().splitlines()]
+    assert times == sorted(times)
+    logged = pq.read_table(tmp_path / "ops-requests.parquet")["intended_ns"].to_pylist()
+    assert times[-1] * 1e6 == pytest.approx(max(logged) - min(logged))
+
+
+def test_a_replay_has_every_byte_of_the_log_and_no_two_objects_in_one_place(tmp_path: Path) -> None:
+    log, job = tmp_path / "ops.parquet", tmp_path / "job.fio"
+    result = simulated(log_ops=str(log))
+    assert main(["export", "fio", str(log), "-o", str(job), "--directory", str(tmp_path)]) == 0
+    moved = {"read": 0, "write": 0}
+    written: set[tuple[int, int]] = set()
+    for path in tmp_path.glob("job.fio.*.iolog"):
+        first, *lines = path.read_text().splitlines()
+        assert first == "fio version 3 iolog"
+        for _ms, _file, verb, offset, nbytes in (line.split() for line in lines if line.count(" ") == 4):
+            moved[verb] += int(nbytes)
+            if verb == "write":
+                place = (int(offset), int(nbytes))
+                assert place not in written
+                written.add(place)
+    assert (moved["read"], moved["write"]) == storage_bytes(result)
+    ends = sorted((offset, offset + nbytes) for offset, nbytes in written)
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
+    assert f"size={max(end for _, end in ends)}" in job.read_text()
+
+
+@pytest.mark.parametrize("kind", ["fio", "trace"])
+def test_what_is_no_log_is_refused_in_one_line(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 and nothing else")
+    for source, word in ((broken, "no log of --log-ops"), (tmp_path / "none", "cannot be read")):
+        assert main(["export", kind, str(source), "-o", str(tmp_path / "out")]) == 2
+        said = capsys.readouterr().err
+        assert word in said
+        assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_without_blocks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "ops.parquet"
+    simulated(log_ops=str(log))
+    requests = tmp_path / "ops-requests.parquet"
+    pq.write_table(pq.read_table(requests).drop_columns(["blocks"]), requests)
+    assert main(["export", "trace", str(log), "-o", str(tmp_path / "out")]) == 2
+    assert "has no column blocks" in capsys.readouterr().err
+
+
+def test_a_simulated_result_has_no_calls_to_export(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps(simulated()))
+    assert main(["export", "fio", str(result), "-o", str(tmp_path / "job.fio")]) == 2
+    assert "no system calls on storage" in capsys.readouterr().err
