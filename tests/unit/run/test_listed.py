@@ -12,7 +12,7 @@ from kvspill.run.listed import settle_io_size
 
 
 def config(engine: str, trace: str, **more: str) -> Config:
-    return Config(engine=engine, trace=trace, **more)  # type: ignore[arg-type]
+    return Config(engine=engine, trace=trace, **more)
 
 
 @pytest.mark.parametrize("engine", ["lmcache", "vllm-fs", "vllm-slot", "sglang"])

@@ -41,8 +41,9 @@ class PathPlace(Place):
         site, path = self.site_of(identity), self._path(identity)
         if self._cuts:
             site.run.make_subdir(path.rpartition("/")[0])
-        file = f"{path}.tmp" if self.shape.renames else path
-        return Spot(site, file, flags=_NEW, reserve_bytes=self.padded(nbytes))
+        # Under its own name, a second write of an object replaces the first.
+        file, flags = (f"{path}.tmp", _NEW) if self.shape.renames else (path, os.O_CREAT | os.O_TRUNC)
+        return Spot(site, file, flags=flags, reserve_bytes=self.padded(nbytes))
 
     def publish(self, identity: Identity, spot: Spot) -> None:
         if not self.shape.renames:

@@ -44,9 +44,7 @@ class Tier:
         )
         events = SimpleNamespace(enable_kv_cache_events=False)
         spec = SimpleNamespace(config=offloading, blocks_per_chunk=1, kv_events_config=events)
-        self._tier = FileSystemTierManager(
-            spec, memoryview(memory.reshape(slots, nbytes)), "fs", task["directory"]
-        )
+        self._tier = FileSystemTierManager(spec, memory.reshape(slots, nbytes).data, "fs", task["directory"])
         self._job = 0
 
     def serve(self, number: int, names: list[str]) -> tuple[int, int, float]:
