@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
@@ -128,6 +128,8 @@ class Plugin:
     needs: frozenset[Need] = frozenset()
     schemes: tuple[str, ...] = ()
     """Addresses that choose this backend, such as my for --cache-dir my://host/bucket."""
+    suits: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Settings that suit it better than the usual ones; anything that is given is stronger."""
     can: frozenset[str] = frozenset()
     """Further abilities, by the names that its kind defines."""
     ready: Callable[[], str | None] = lambda: None

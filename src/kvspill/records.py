@@ -162,6 +162,8 @@ class Completion:
     detail: str = ""
     sync_ns: int = 0
     """The part of device_ns that making a write durable took."""
+    first_byte_ns: int = 0
+    """The part of device_ns until a store's first answer to a read began; 0 where nobody tells."""
 
     @property
     def total_ns(self) -> int:

@@ -73,7 +73,8 @@ def load_config(
     _refuse_preset_over_personas(given)
     _refuse_unknown_names(given, declared)
     _choose_backend(given, declared)
-    data = {**(defaults or {}), **{name: item.value for name, item in given.items() if PREFIX not in name}}
+    defaults = {**_suiting(given, declared), **(defaults or {})}
+    data = {**defaults, **{name: item.value for name, item in given.items() if PREFIX not in name}}
     data["plugins"] = _plugin_options(given, declared)
     if "max_requests" in given and "duration" not in given:
         data.pop("duration", None)
@@ -85,7 +86,7 @@ def load_config(
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
     check_blocks(config, declared)
     check_ready(config, declared)
-    sources = _sources(config, given, config_file, defaults or {})
+    sources = _sources(config, given, config_file, defaults)
     return config.model_copy(update={"sources": sources, "packages": packages(config, declared)})
 
 
@@ -156,6 +157,14 @@ def _choose_backend(given: dict[str, Given], declared: Declared) -> None:
         return
     if named is None or (named.source == "file" and place.source != "file"):
         given["storage_backend"] = Given(plugin.name, place.source, place.label)
+
+
+def _suiting(given: Mapping[str, Given], declared: Declared) -> Mapping[str, Any]:
+    """Settings that suit the chosen backend; a named engine has its own."""
+    found, named = declared.get(Kind.BACKEND), given.get("storage_backend")
+    if found is None or named is None or "engine" in given or named.value not in found.plugins:
+        return {}
+    return found.plugins[named.value].suits
 
 
 def _sources(

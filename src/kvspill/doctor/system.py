@@ -26,6 +26,7 @@ EXTRAS = {
     "log": (("pyarrow", "zstandard"), "--log-ops and --io-trace-log"),
     "metrics": (("prometheus_client",), "--prometheus"),
     "zstd": (("zstandard",), "traces that end in .zst"),
+    "s3": (("boto3", "obstore"), "--cache-dir s3://…, az://…, gs://…"),
     "uring": (("liburing",), "--io-engine io_uring"),
     "mpi": (("mpi4py",), "several ranks"),
     "gpu": (("cuda",), "a GPU tier in a card's memory"),

@@ -115,6 +115,8 @@ class Lane:
     pieces: Histogram = field(default_factory=Histogram)
     syncs: Histogram = field(default_factory=Histogram)
     """Time that it took to make a write durable; a part of its time in the device."""
+    first_bytes: Histogram = field(default_factory=Histogram)
+    """Time until a store's first answer to a read began; a part of its time in the device."""
     entry_bytes: Histogram = field(default_factory=Histogram)
     """Sizes of the entries whose latencies these are (S15)."""
 
@@ -149,6 +151,8 @@ class Lane:
         self.latencies.record(*times_ns, count)
         if completion.sync_ns:
             self.syncs.record_all((completion.sync_ns,) * count)
+        if completion.first_byte_ns:
+            self.first_bytes.record_all((completion.first_byte_ns,) * count)
         if purpose is Purpose.DEMOTION:
             self.demotion_latencies.record(*times_ns, count)
 
@@ -176,6 +180,7 @@ class Lane:
         self.demotion_latencies.merge(other.demotion_latencies)
         self.pieces.merge(other.pieces)
         self.syncs.merge(other.syncs)
+        self.first_bytes.merge(other.first_bytes)
         self.entry_bytes.merge(other.entry_bytes)
 
 

@@ -20,6 +20,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             *_neighbours(nbytes),
             ("Read from the page cache", share(nbytes.page_cache_read_share)),
             ("O_DIRECT", _opened_direct(block)),
+            *_store(result),
             ("Every block verified", _yes_no(block.verified)),
             ("Offered load / null capacity", number(block.offered_load.ratio)),
             ("Arrivals late by (p99)", duration(late["p99"]) if late else _no_server_waited(result)),
@@ -39,6 +40,21 @@ def _neighbours(nbytes: ByteCounts) -> Iterator[tuple[str, str]]:
     if nbytes.neighbours:
         read, written = volume(nbytes.neighbours_read_bytes), volume(nbytes.neighbours_written_bytes)
         yield "Other runs on the device", f"{nbytes.neighbours}: read {read}, wrote {written}"
+
+
+def _store(result: Result) -> Iterator[tuple[str, str]]:
+    """Requests to a store, where the storage tier is one."""
+    counters = next((tier.counters for tier in result.tiers if tier.tier == "storage"), {})
+    if "get_requests" not in counters:
+        return
+    verbs = ("get", "put", "delete", "list")
+    yield "Requests to the store", ", ".join(f"{counters[f'{verb}_requests']:,} {verb}" for verb in verbs)
+    throttled = f", {counters['throttled_requests']:,} of them throttled"
+    yield "Repeated requests", f"{counters['repeated_requests']:,}{throttled}"
+    first = [result.number(f"storage_read_first_byte_{stat}_ms") for stat in ("p50", "p95")]
+    yield "First byte (p50, p95)", ", ".join(duration(value) for value in first)
+    if "cost" in counters:
+        yield "Cost at the prices given", f"{counters['cost']:,.4f}"
 
 
 def _in_flight(result: Result) -> str:

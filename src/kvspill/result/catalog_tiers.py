@@ -54,6 +54,11 @@ def _sync_latency(m: Measured, stat: str) -> Value:
     return _statistic(m, lane.syncs if lane else None, stat)
 
 
+def _first_byte(m: Measured, stat: str) -> Value:
+    lane = m.lane("storage", "read")
+    return _statistic(m, lane.first_bytes if lane else None, stat)
+
+
 def _demotion_latency(m: Measured, tier: str, verb: str, component: str, stat: str) -> Value:
     lane = m.lane(tier, verb)
     name = component.removeprefix("_") or "total"
@@ -280,6 +285,17 @@ TIERS = (
         "device write latency.",
         "A part of storage_write_device_*, not on top of it; absent without a sync.",
         _sync_latency,
+        "cache_stats",
+        better="lower",
+        about=(Area.STORAGE,),
+    ),
+    Metric(
+        "storage_read_first_byte_{stat}_ms",
+        "ms",
+        "per entry read from an object store: from the first request for it until its answer begins",
+        "The store's latency apart from its bandwidth; the rest of storage_read_device_* is the transfer.",
+        "A part of storage_read_device_*, not on top of it; null for backends that do not tell.",
+        _first_byte,
         "cache_stats",
         better="lower",
         about=(Area.STORAGE,),

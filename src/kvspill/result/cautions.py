@@ -394,6 +394,14 @@ SAMPLE_RECORDING = Kind(
     "Give --burst-trace-path FILE to replay a trace of your own.",
 )
 IO_ENGINE = Kind("io_engine", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
+NO_RANGES = Kind("no_ranges", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
+REPEATED = Kind(
+    "repeated_requests",
+    Severity.NOTE,
+    "{count} to the store failed and were repeated ({kinds}); the time that took is in the latencies.",
+    "Lower --io-threads or the load, raise the limits of the store, or check the network to it.",
+    touches=(Area.LATENCY, Area.STORAGE),
+)
 LEFT_BEHIND = Kind("left_behind", Severity.NOTE, "{message}", "{remedy}", touches=NOTHING)
 OP_LOG = Kind(
     "op_log_failed",

@@ -41,6 +41,7 @@ def cautions(
         _failures(measured, honesty),
         _capacity(measured),
         _device(honesty),
+        _store(measured),
         _client(honesty),
         _stalls(honesty, measured.wall_seconds),
         _load(measured, honesty),
@@ -114,6 +115,20 @@ def _device(honesty: Honesty) -> Iterator[Caution]:
     ):
         if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes):
             yield kinds.DEVICE_EXCESS.of(verb=verb, excess=excess)
+
+
+def _store(measured: Measured) -> Iterator[Caution]:
+    """Requests that a store's client had to make again (S13)."""
+    storage = measured.tier("storage")
+    counters = {} if storage is None else storage.counters
+    total = counters.get("repeated_requests")
+    if isinstance(total, int) and total:
+        named = ", ".join(
+            f"{name.removeprefix('repeated_')}: {count}"
+            for name, count in sorted(counters.items())
+            if name.startswith("repeated_") and name != "repeated_requests"
+        )
+        yield kinds.REPEATED.of(count=kinds.counted(total, "request"), kinds=named)
 
 
 def _enough(nbytes: int | None) -> bool:
