@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from kvspill.doctor.doctor import ADDRESS, Check, ok, problem, warning
+from kvspill.doctor.network import network_checks
 from kvspill.errors import KvspillError
 from kvspill.machine.cgroups import io_limits
 from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, read_ahead_kib
@@ -41,6 +42,7 @@ def storage_checks(place: Place, kernel: Kernel) -> list[Check]:
         *_queue(group, place, kernel, direct_io=access is not None and access.direct),
         _space(group, place),
         *_throttle(group, place, kernel),
+        *(network_checks(group, place.network) if place.network is not None else ()),
     ]
 
 
@@ -93,7 +95,8 @@ def _file_system(group: str, place: Place) -> Check:
         )
         return problem(group, name, f"{place.filesystem}{where}: memory, not a device", OTHER_DIR)
     if place.kind == "network":
-        text = f"{place.filesystem}: a network file system; results include the network and its cache"
+        served = f" ({place.network.describe()})" if place.network is not None else ""
+        text = f"{place.filesystem}{served}: a network file system; results include the network and its cache"
         return warning(group, name, text, "compare only runs from the same client, with no other load")
     if place.kind == "layered":
         text = f"{place.filesystem}: a layer above another file system, which adds its own cost"

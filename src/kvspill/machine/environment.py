@@ -5,6 +5,7 @@ import platform
 import socket
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from kvspill.machine.kernel import Kernel, field_of
 from kvspill.machine.memory import total_memory
 from kvspill.machine.mounts import find_block_device, find_mount
+from kvspill.machine.network import look_at_network
 
 _PACKAGES = ("hdrhistogram", "numpy", "pydantic", "PyYAML", "rich", "scipy")
 
@@ -44,6 +46,7 @@ def _version(package: str) -> str | None:
 def _directory(directory: Path, kernel: Kernel) -> dict[str, Any]:
     mount = find_mount(directory, kernel)
     device = find_block_device(mount, kernel) if mount else None
+    network = look_at_network(mount, kernel) if mount else None
     return {
         "path": _printable(str(directory)),
         "filesystem": mount.kind if mount else None,
@@ -54,6 +57,7 @@ def _directory(directory: Path, kernel: Kernel) -> dict[str, Any]:
         "model": device.model if device else None,
         "rotational": device.rotational if device else None,
         "scheduler": device.scheduler if device else None,
+        "network": None if network is None else asdict(network),
     }
 
 

@@ -12,11 +12,11 @@ from kvspill.machine.gpu import why_unusable
 from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
 from kvspill.machine.memory import Available, available_memory, total_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount
+from kvspill.machine.network import NetworkMount, is_network, look_at_network
 from kvspill.records import GIB, MIB
 
 USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
 """Where the drive under test is mounted by convention; the current directory comes after them."""
-NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.", "9p")
 VIRTUAL_FILE_SYSTEMS = (
     *("proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "pstore", "bpf"),
     *("configfs", "mqueue", "binfmt_misc", "efivarfs", "fusectl", "fuse.lxcfs", "nsfs", "rpc_pipefs"),
@@ -79,6 +79,8 @@ class Place:
     writable: bool
     loops: tuple[Loop, ...] = ()
     """Loop devices between the file system and the disks."""
+    network: NetworkMount | None = None
+    """Who serves it, where its files lie on other machines."""
 
     @property
     def usable(self) -> bool:
@@ -90,6 +92,8 @@ class Place:
         model = f", {self.model}" if self.model else ""
         on = f" on {'+'.join(self.disks)}" if self.disks else ""
         through = "".join(f" through {loop.name}" for loop in self.loops if loop.name not in self.disks)
+        if self.network is not None:
+            return f"{self.network.describe()} ({self.kind})"
         return f"{self.filesystem or 'unknown file system'}{on}{through} ({self.kind}{model})"
 
 
@@ -229,6 +233,7 @@ def look_at(path: Path, kernel: Kernel) -> Place:
         free_bytes=_free(path),
         writable=path.is_dir() and os.access(path, os.W_OK | os.X_OK),
         loops=device.loops if device else (),
+        network=look_at_network(mount, kernel) if mount else None,
     )
 
 
@@ -248,7 +253,7 @@ def kind_of(
         return MEMORY
     if any(loop.filesystem in MEMORY_FILE_SYSTEMS for loop in loops):
         return MEMORY
-    if mount.kind.startswith(NETWORK_FILE_SYSTEMS):
+    if is_network(mount.kind):
         return "network"
     if mount.kind in _LAYERED:
         return "layered"

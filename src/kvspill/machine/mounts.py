@@ -25,6 +25,8 @@ class Mount:
     point: str
     kind: str
     source: str
+    options: str = ""
+    """Of the file system and of this mount of it, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,13 @@ def read_mounts(kernel: Kernel) -> list[Mount]:
         left, _, right = line.partition(b" - ")
         fields, tail = left.split(b" "), right.split(b" ")
         if len(fields) >= 5 and len(tail) >= 2 and not fields[4].endswith(_DELETED):
-            words = (fields[2], fields[4], tail[0], tail[1])
-            found.append(Mount(*(os.fsdecode(_unescaped(word)) for word in words)))
+            options = b",".join([*fields[5:6], *tail[2:3]])
+            words = (fields[2], fields[4], tail[0], tail[1], options)
+            found.append(Mount(*(os.fsdecode(unescaped(word)) for word in words)))
     return found
 
 
-def _unescaped(name: bytes) -> bytes:
+def unescaped(name: bytes) -> bytes:
     """A name without the kernel's octal escapes, which stand for blanks, tabs, line feeds, # and \\."""
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), name)
 

@@ -1,6 +1,7 @@
 """Probes of the machine around the window: device, process, NFS and CPU counters before and after."""
 
 import resource
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from kvspill.machine.kernel import Kernel, read_text
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
+from kvspill.machine.nfs import read_nfs_mount
 from kvspill.machine.processes import Counters, process_io
 
 SECTOR_BYTES = 512
@@ -17,8 +19,6 @@ _DISK_FIELDS = {
     # How long the device had work, and the time of all its requests added up: their ratio is its queue.
     **{"busy_ms": 12, "queue_ms": 13},
 }
-_NFS_FIELDS = {"read_bytes": 4, "written_bytes": 5}
-"""Bytes that the client asked of the server, page cache and direct I/O together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +97,13 @@ class Probe:
         return counters
 
     def _nfs_counters(self) -> Counters | None:
-        text = read_text(self._kernel.proc / "self" / "mountstats") or ""
-        totals = dict.fromkeys(_NFS_FIELDS, 0)
-        for point in {mount.point for mount in self._nfs}:
-            counted = _mount_bytes(text, point)
-            if counted is None:
+        totals: Counter[str] = Counter()
+        for mount in {mount.point: mount for mount in self._nfs}.values():
+            seen = read_nfs_mount(mount, self._kernel)
+            if seen is None or not seen.counters:
                 return None
-            for key, place in _NFS_FIELDS.items():
-                totals[key] += counted[place]
-        return totals
-
-
-def _mount_bytes(mountstats: str, point: str) -> list[int] | None:
-    """The `bytes:` numbers of one mount in /proc/self/mountstats."""
-    inside = False
-    for line in mountstats.splitlines():
-        if line.startswith("device "):
-            inside = f" mounted on {point} with fstype nfs" in line
-        elif inside and line.strip().startswith("bytes:"):
-            return [int(number) for number in line.split()[1:]]
-    return None
+            totals.update(seen.counters)
+        return dict(totals)
 
 
 def _fields(text: str | None) -> dict[str, str]:

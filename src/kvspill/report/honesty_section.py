@@ -18,6 +18,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Asked of storage, read", _against(nbytes.asked_read_bytes, nbytes.device_read_bytes)),
             ("Asked of storage, written", _against(*written)),
             *_neighbours(nbytes),
+            *_nfs(block),
             ("Read from the page cache", share(nbytes.page_cache_read_share)),
             ("O_DIRECT", _opened_direct(block)),
             *_store(result),
@@ -55,6 +56,20 @@ def _store(result: Result) -> Iterator[tuple[str, str]]:
     yield "First byte (p50, p95)", ", ".join(duration(value) for value in first)
     if "cost" in counters:
         yield "Cost at the prices given", f"{counters['cost']:,.4f}"
+
+
+def _nfs(block: Honesty) -> Iterator[tuple[str, str]]:
+    """What the NFS client counted, where the storage is NFS."""
+    service = block.nfs
+    if service is None:
+        return
+    for name, part in (("reads", service.read), ("writes", service.write)):
+        if part is not None and part.operations:
+            yield (
+                f"NFS {name}",
+                f"{part.operations:,}: answered in {duration(part.rtt_ms)}, done in "
+                f"{duration(part.execute_ms)} on average, {part.retransmissions or 0:,} sent again",
+            )
 
 
 def _in_flight(result: Result) -> str:

@@ -248,6 +248,13 @@ STORE_DROPPED = Kind(
     "Lower --storage-capacity-gb below what the server may hold, or raise its limit (maxmemory).",
     spoils=(Spoils.SUBMISSION,),
 )
+NFS_RETRANSMISSIONS = Kind(
+    "nfs_retransmissions",
+    Severity.NOTE,
+    "The NFS client sent {again} of {operations} again: the network or the server lost them or was late.",
+    "Look at the network and the server's load; each of them takes at least the mount's timeo.",
+    touches=(Area.LATENCY, Area.STORAGE),
+)
 STORE_MEMORY = Kind("store_memory", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
 BLOCKS_REFUSED = Kind(
     "blocks_refused",

@@ -15,6 +15,8 @@ from kvspill.result.schema import (
     Faults,
     FilesOpened,
     Honesty,
+    NfsOperations,
+    NfsService,
     OfferedLoad,
     RequestCounts,
     StuckIo,
@@ -45,6 +47,7 @@ def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling:
         bytes=_bytes(measured, probes),
         direct_io=None if opened is None else _tier_flag(measured, "direct_io"),
         files_opened=opened,
+        nfs=_nfs(probes.get("nfs")),
         verified=_tier_flag(measured, "verifies"),
         modelled_tiers=[facts.tier.value for facts in measured.facts.tiers if facts.modelled],
         requests=_requests(measured),
@@ -133,6 +136,28 @@ def _files_opened(measured: Measured) -> FilesOpened | None:
     if facts is None or facts.modelled or not facts.files_opened_direct + facts.files_opened_buffered:
         return None
     return FilesOpened(direct=facts.files_opened_direct, buffered=facts.files_opened_buffered)
+
+
+def _nfs(counters: Mapping[str, int] | None) -> NfsService | None:
+    """The time of NFS operations; None where no mount is NFS, or its kernel counts none."""
+    if not counters or "read_operations" not in counters:
+        return None
+    return NfsService(read=_nfs_operations(counters, "read"), write=_nfs_operations(counters, "write"))
+
+
+def _nfs_operations(counters: Mapping[str, int], verb: str) -> NfsOperations:
+    count = counters.get(f"{verb}_operations", 0)
+    sent = counters.get(f"{verb}_transmissions")
+    means = {
+        name: ratio(counters.get(f"{verb}_{name}"), count) for name in ("queue_ms", "rtt_ms", "execute_ms")
+    }
+    return NfsOperations(
+        operations=count,
+        retransmissions=None if sent is None else max(0, sent - count),
+        timeouts=counters.get(f"{verb}_timeouts"),
+        errors=counters.get(f"{verb}_errors"),
+        **means,
+    )
 
 
 def _requests(measured: Measured) -> RequestCounts:

@@ -137,6 +137,26 @@ class FilesOpened(Part):
     buffered: int = 0
 
 
+class NfsOperations(Part):
+    """READ or WRITE operations of NFS mounts in the window, as the kernel's client counted them."""
+
+    operations: int = 0
+    retransmissions: int | None = None
+    timeouts: int | None = None
+    errors: int | None = None
+    queue_ms: Number | None = None
+    """Mean time of one: waiting in the client, for the server's answer, and in all."""
+    rtt_ms: Number | None = None
+    execute_ms: Number | None = None
+
+
+class NfsService(Part):
+    """What the NFS client counted, for all programs that use the mounts."""
+
+    read: NfsOperations | None = None
+    write: NfsOperations | None = None
+
+
 class RequestCounts(Part):
     """What became of the requests of the whole load."""
 
@@ -173,6 +193,7 @@ class Honesty(Part):
     bytes: ByteCounts = ByteCounts()
     direct_io: bool | None = None
     files_opened: FilesOpened | None = None
+    nfs: NfsService | None = None
     verified: bool | None = None
     modelled_tiers: list[str] = []
     requests: RequestCounts = RequestCounts()

@@ -115,6 +115,12 @@ def _device(honesty: Honesty) -> Iterator[Caution]:
     ):
         if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes):
             yield kinds.DEVICE_EXCESS.of(verb=verb, excess=excess)
+    service = honesty.nfs
+    done = [] if service is None else [part for part in (service.read, service.write) if part is not None]
+    again = sum(part.retransmissions or 0 for part in done)
+    if again:
+        operations = kinds.counted(sum(part.operations for part in done), "operation")
+        yield kinds.NFS_RETRANSMISSIONS.of(again=f"{again:,}", operations=operations)
 
 
 def _store(measured: Measured) -> Iterator[Caution]:

@@ -10,11 +10,11 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import extra_of, flag_of
 from kvspill.errors import KvspillError, UsageError
-from kvspill.machine.hardware import NETWORK_FILE_SYSTEMS
 from kvspill.machine.kernel import Kernel, boot_id
 from kvspill.machine.launcher import launched
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import find_mount
+from kvspill.machine.network import is_network
 from kvspill.run.preflight import cache_dirs, needs_directories
 from kvspill.run.ranks import Ranks
 from kvspill.run.sharing import Sharing
@@ -107,7 +107,7 @@ def _places(config: Config) -> tuple[dict[int, FileSystem], KvspillError | None]
 
 def _file_system(path: Path) -> FileSystem:
     mount = find_mount(path, Kernel())
-    if mount is not None and mount.kind.startswith(NETWORK_FILE_SYSTEMS):
+    if mount is not None and is_network(mount.kind):
         return mount.kind, mount.source
     return boot_id(), str(os.stat(path).st_dev)
 

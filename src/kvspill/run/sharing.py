@@ -7,9 +7,9 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.checks import size_text
-from kvspill.machine.hardware import NETWORK_FILE_SYSTEMS
 from kvspill.machine.launcher import Launched, launched, placed
 from kvspill.machine.mounts import file_system
+from kvspill.machine.network import is_network
 from kvspill.storage.addresses import directory_of
 from kvspill.storage.neighbours import Neighbour, neighbours
 
@@ -75,7 +75,7 @@ def _ranks(config: Config, dirs: Sequence[Path], launch: Launched) -> dict[int, 
             counts[device] += 1
     for device, path in devices.items():
         # Only a file system of the network is shared with ranks on other machines.
-        if not file_system(path).startswith(NETWORK_FILE_SYSTEMS):
+        if not is_network(file_system(path)):
             counts[device] = min(counts[device], launch.local_size or 1)
     return {device: max(1, count) for device, count in counts.items()}
 

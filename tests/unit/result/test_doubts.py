@@ -185,6 +185,28 @@ def test_nfs_counters_stand_in_for_a_device() -> None:
     assert result(probes=probes)["honesty"]["bytes"]["device_to_asked_read"] == 0.5
 
 
+def test_nfs_shows_the_time_of_the_answer_beside_that_of_the_operation_and_what_was_sent_again() -> None:
+    counters = {"read_bytes": 2 * GIB, "written_bytes": 3 * GIB}
+    counters |= {"read_operations": 100, "read_transmissions": 103, "read_timeouts": 3, "read_queue_ms": 10}
+    counters |= {"read_rtt_ms": 200, "read_execute_ms": 450, "read_errors": 0, "write_operations": 0}
+    found = result(probes={**PROBES, "block_device": None, "nfs": counters})
+    service = found["honesty"]["nfs"]
+    assert service["read"] == {
+        **{"operations": 100, "retransmissions": 3, "timeouts": 3, "errors": 0},
+        **{"queue_ms": 0.1, "rtt_ms": 2.0, "execute_ms": 4.5},
+    }
+    assert service["write"]["rtt_ms"] is None
+    assert "nfs_retransmissions" in codes(found)
+
+
+def test_without_counts_of_operations_nothing_is_said_of_nfs() -> None:
+    counters = {"read_bytes": 2 * GIB, "written_bytes": 3 * GIB}
+    for nfs in (None, counters):
+        found = result(probes={**PROBES, "block_device": None, "nfs": nfs})
+        assert found["honesty"]["nfs"] is None
+        assert "nfs_retransmissions" not in codes(found)
+
+
 def test_counters_say_nothing_about_a_tier_that_lies_on_no_counted_device() -> None:
     modelled = result(run=facts(tiers=(tier(Tier.STORAGE, modelled=True),)), probes=PROBES)
     elsewhere = result(probes={**PROBES, "block_device": None})

@@ -125,6 +125,11 @@ def drive(result: Result) -> str:
 
 def _drive(directory: Mapping[str, Any]) -> str:
     device, filesystem = directory.get("device"), directory.get("filesystem")
+    network = directory.get("network")
+    if isinstance(network, Mapping):
+        version = f" {network['version']}" if network.get("version") else ""
+        server = f" from {network['server']}" if network.get("server") else ""
+        return f"{network.get('name')}{version}{server}"
     if device is None:
         return f"{filesystem} (no block device)" if filesystem else "an unknown file system"
     model = directory.get("model")
