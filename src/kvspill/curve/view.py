@@ -1,9 +1,10 @@
 """A curve as text: rates by capacity and policy, where it bends, what more is worth, two tiers as a map."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kvspill.config.checks import size_text
+from kvspill.texts import aligned
 
 _ROWS = 12
 
@@ -60,7 +61,7 @@ def _table(curve: Mapping[str, Any]) -> str:
                 f"{worth[nbytes]:,.0f} s" if nbytes in worth else "",
             ]
         )
-    return "Token hit rate by capacity (LRU also by requests and bytes):\n" + _aligned(rows)
+    return "Token hit rate by capacity (LRU also by requests and bytes):\n" + aligned(rows)
 
 
 def _findings(curve: Mapping[str, Any]) -> str:
@@ -97,16 +98,5 @@ def _tiers(curve: Mapping[str, Any]) -> str:
         rows.append([size_text(nbytes), f"{top:.1%}", *(f"+{below[at]:.1%}" for at in some)])
     return (
         "Two tiers: tokens found in DRAM, and what storage adds (LRU over both, the coldest sink):\n"
-        + _aligned(rows)
-    )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            f"{cell:>{width}}" if column else f"{cell:<{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
+        + aligned(rows)
     )

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from kvspill.errors import UsageError
 from kvspill.records import GIB
+from kvspill.report.html.drawings import drawn_page, svg
 from kvspill.report.html.specs import Spec
 
 _WIDTH, _HEIGHT = 820, 380
@@ -15,30 +15,14 @@ _TITLE = "Hit rate by capacity"
 def page_of(curve: Mapping[str, Any], text: str) -> str:
     """A page that is complete in itself; `text` is what the console shows."""
     drawings = "\n".join(
-        f"<figure>{_svg(spec)}<figcaption>{escape(caption)}</figcaption></figure>"
+        f"<figure>{svg(spec)}<figcaption>{escape(caption)}</figcaption></figure>"
         for spec, caption in (
             (_lines(curve), "Tokens found by capacity; LRU is exact at every point of its line."),
             (_map(curve), "Tokens found by DRAM and storage together: LRU over both, the coldest sink."),
         )
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_TITLE}: {escape(str(curve["load"]))}</title>
-<style>body {{ font-family: system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-figure {{ margin: 2rem 0; overflow-x: auto; }} pre {{ overflow-x: auto; }}</style>
-</head>
-<body>
-<h1>{_TITLE}</h1>
-{drawings}
-<h2>Figures</h2>
-<pre>{escape(text)}</pre>
-</body>
-</html>
-"""
+    body = f"{drawings}\n<h2>Figures</h2>\n<pre>{escape(text)}</pre>"
+    return drawn_page(f"{_TITLE}: {curve['load']}", body)
 
 
 def _lines(curve: Mapping[str, Any]) -> Spec:
@@ -101,14 +85,3 @@ def _map(curve: Mapping[str, Any]) -> Spec:
 
 def _gib(nbytes: int) -> str:
     return f"{nbytes / GIB:,.3g}" if nbytes < 100 * GIB else f"{nbytes / GIB:,.0f}"
-
-
-def _svg(spec: Spec) -> str:
-    try:
-        import vl_convert
-    except ImportError:
-        raise UsageError(
-            "--page: the picture needs vl-convert-python, not installed here: `pip install 'kvspill[report]'`"
-        ) from None
-    drawing: str = vl_convert.vegalite_to_svg(spec)
-    return drawing
