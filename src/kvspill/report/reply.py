@@ -8,7 +8,7 @@ from kvspill.records import QoS
 from kvspill.report.parts import duration
 from kvspill.result.answer import Status, answer, in_memory
 from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED, counted
-from kvspill.run.asking import Reply
+from kvspill.run.asking import Reply, replays
 
 _LATENCIES = {
     "added": "what queue and storage add to generation",
@@ -167,10 +167,8 @@ def settings_text(config: Config) -> str:
         f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else "no DRAM tier (--cpu-mem-gb adds one)"
     )
     gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory (modelled)" if config.gpu_bytes else ""
-    return (
-        f"users who wait for their answers, a server each, {pace}, {dram}{gpu}, I/O model {config.io_model}, "
-        f"seed {config.seed}"
-    )
+    who = "arrivals as recorded" if replays(config) else "users who wait for their answers, a server each"
+    return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"
 
 
 def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:

@@ -470,6 +470,6 @@ def that_spoil(use: Spoils, codes: Collection[str]) -> list[Kind]:
     return [kind for kind in KINDS.values() if use in kind.spoils and kind.code in codes]
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: float, one: str, many: str = "") -> str:
     """A number with its noun: 1 request, 2 requests."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.effects import CONVERSATIONS
 from kvspill.records import GIB, Tier
 from kvspill.result.answer import Status
 from kvspill.result.bottleneck import Binds, bottleneck
@@ -38,20 +39,26 @@ LEAST_FIRST = 20
 TWICE = 2.0
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
+USERS, SPEED = "users", "trace_speedup"
+"""How the steps of a search call what it turns."""
 SERVERS_BY_DEFAULT = 500
 """More users than this have no server each unless one says so (L1)."""
+
+
+Level = int | float
+"""Users, or the speed of a recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
     """What a search knows: the most users that kept the target, the fewest that did not."""
 
-    passed: int | None
-    failed: int | None
+    passed: Level | None
+    failed: Level | None
     concluded: bool
 
     @property
-    def about(self) -> int | None:
+    def about(self) -> Level | None:
         """The limit as far as it is known; 0 where not even one user keeps the target."""
         if self.passed is not None:
             return self.passed
@@ -70,7 +77,7 @@ class Reply:
     bracket: Bracket
     probe: Bandwidth | None
     """How fast the device was just before; None where it is a model."""
-    modelled_users: int | None
+    modelled_users: Level | None
     """The limit by a simulation with the speeds of the probe."""
     modelled_users_at_twice: int | None
     """The limit on a device of twice the speed, by simulation and scaled to what was measured."""
@@ -79,7 +86,12 @@ class Reply:
 
 
 def question(config: Config) -> Config:
-    """The configuration that answers: closed users, a server for each, a search for the latency target."""
+    """The configuration that answers: closed users, a server for each, a search for the latency target.
+
+    A recording has no users to add: there the search turns its speed, with open arrivals.
+    """
+    if replays(config):
+        return config.changed(enable_autoscaling=True, autoscaler_mode="slo")
     users = config.num_users
     servers = config.servers
     if servers is None and users > SERVERS_BY_DEFAULT:
@@ -91,6 +103,11 @@ def question(config: Config) -> Config:
         max_users=users,
         servers=servers,
     )
+
+
+def replays(config: Config) -> bool:
+    """Whether a search turns the speed of a recording."""
+    return config.recording is not None and config.recording[0] != CONVERSATIONS
 
 
 def ask(plan: Plan, progress: Progress) -> Reply:
@@ -138,7 +155,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     at_twice, bound = None, False
     if status is Status.NO and _device_binds(result):
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
-        known = max(1, limit or 1)
+        known = max(1, int(limit or 1))
         most = HEADROOM * known
         at_twice = _limit(config, _faster(profile), most, round(TWICE * known))
         bound = at_twice == most
@@ -166,7 +183,7 @@ def _agrees(bracket: Bracket, modelled: int) -> bool:
     return bracket.passed is not None or bracket.failed is None or modelled < bracket.failed
 
 
-def _scaled(faster: int | None, modelled: int, measured: int | None) -> int | None:
+def _scaled(faster: int | None, modelled: int, measured: Level | None) -> int | None:
     """The model's gain over what was measured: its own limit may be off, its ratio less so."""
     if faster is None or not measured:
         return faster
@@ -189,11 +206,12 @@ def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
     if not steps:
         return Bracket(None, None, False)
     *held, last = steps
-    failed = [step["users"] for step in held if not step["passes"] and (step["clear"] or step["enough"])]
-    passed = [step["users"] for step in held if step["passes"] and step["enough"]]
-    if last.get("concluded") and last.get("passes") and last["users"] is not None:
+    lever = USERS if USERS in last else SPEED
+    failed = [step[lever] for step in held if not step["passes"] and (step["clear"] or step["enough"])]
+    passed = [step[lever] for step in held if step["passes"] and step["enough"]]
+    if last.get("concluded") and last.get("passes") and last[lever] is not None:
         above = last.get("next_level_that_failed")
-        return Bracket(last["users"], above, True)
+        return Bracket(last[lever], above, True)
     high = min(failed, default=None)
     low = max((level for level in passed if high is None or level < high), default=None)
     return Bracket(low, high, bool(last.get("concluded")))
@@ -202,15 +220,20 @@ def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
 def _limit(config: Config, profile: Profile, most: int, start: int) -> int | None:
     """The most users that keep the target on that profile, by simulation; None where it did not find out."""
     with profile_file(profile) as path:
-        changed = config.changed(
-            device_profile=str(path),
-            num_users=min(most, max(1, start)),
-            max_users=most,
-            servers=None if config.servers is None else max(config.servers, min(most, 10_000)),
-            duration=_virtual_seconds(config),
-        )
-        result = run_trials(make_plan(changed, simulated=True), Progress(quiet=True))
-    return read_bracket(result.autoscaling_stats).about
+        result = search_limit(config.changed(device_profile=str(path)), most, start)
+    about = read_bracket(result.autoscaling_stats).about
+    return None if about is None else int(about)
+
+
+def search_limit(config: Config, most: int, start: int) -> Result:
+    """Search in virtual time for the most users that keep the target on the configuration's profile."""
+    changed = config.changed(
+        num_users=min(most, max(1, start)),
+        max_users=most,
+        servers=None if config.servers is None else max(config.servers, min(most, 10_000)),
+        duration=_virtual_seconds(config),
+    )
+    return run_trials(make_plan(changed, simulated=True), Progress(quiet=True))
 
 
 def measured_profile(probe: Bandwidth, config: Config) -> Profile:
