@@ -1,6 +1,6 @@
 """What a simulation on a calibrated device predicts, how far it may be off, and where it extrapolates."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
-from kvspill.storage.profiles import Calibrated, load_calibration, load_profile, scaled
+from kvspill.storage.profiles import Calibrated, Profile, load_calibration, load_profile, scaled
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""
@@ -60,7 +60,7 @@ def predict(config: Config, result: Result, known: Calibrated) -> dict[str, Inte
     """Intervals around a simulation's figures, from other seeds and from the calibration's spread (P2)."""
     base = figures(result)
     seeds = [_simulated(config.changed(seed=config.seed + number + 1)) for number in range(SEEDS)]
-    speeds = [_at_speed(config, known, sign) for sign in (-1, 1)]
+    speeds = list(_at_speeds(config, known))
     intervals = {}
     for name, value in base.items():
         off = [_reach(value, [other.get(name, value) for other in others]) for others in (seeds, speeds)]
@@ -79,29 +79,41 @@ def _simulated(config: Config) -> dict[str, float]:
     return figures(run_trials(plan, Progress(quiet=True)))
 
 
-def _at_speed(config: Config, known: Calibrated, sign: int) -> dict[str, float]:
-    """The same on a device that is faster or slower by the spread of its calibration."""
-    assert config.device_profile is not None
-    profile = load_profile(config.device_profile)
+def slower_and_faster(profile: Profile, known: Calibrated) -> Iterator[tuple[str, Profile]]:
+    """The same devices, slower and faster by the spread of the calibration."""
     spreads = known.read_spread, known.write_spread
-    reads, writes = (max(_SLOWEST, 1 + sign * spread) for spread in spreads)
-    with profile_file(scaled(profile, reads, writes)) as path:
-        return _simulated(config.changed(device_profile=str(path)))
+    for name, sign in (("slower", -1), ("faster", 1)):
+        yield name, scaled(profile, *(max(_SLOWEST, 1 + sign * spread) for spread in spreads))
 
 
-def extrapolations(config: Config, result: Result, known: Calibrated) -> Iterator[str]:
-    """Where a simulation leaves what was measured."""
+def _at_speeds(config: Config, known: Calibrated) -> Iterator[dict[str, float]]:
+    assert config.device_profile is not None
+    for _name, profile in slower_and_faster(load_profile(config.device_profile), known):
+        with profile_file(profile) as path:
+            yield _simulated(config.changed(device_profile=str(path)))
+
+
+def entry_sizes(result: Result) -> dict[str, float]:
+    """Bytes of the entries on storage, by verb and percentile."""
+    stats: dict[str, Any] = result.document()["summary"]["cache_stats"]
+    found = {
+        f"{verb} {share}": stats.get(f"storage_{verb}_entry_{share}_bytes")
+        for verb in ("read", "write")
+        for share in ("p50", "p95")
+    }
+    return {name: float(size) for name, size in found.items() if size}
+
+
+def extrapolations(config: Config, sizes: Mapping[str, float], known: Calibrated) -> Iterator[str]:
+    """Where a simulation leaves what was measured; sizes are those of `entry_sizes`."""
     for name, measured in known.settings.items():
         asked = getattr(config, name, measured)
         if asked != measured:
             yield f"{flag_of(name)} {shown(asked)} (calibrated with {shown(measured)})"
-    stats: dict[str, Any] = result.document()["summary"]["cache_stats"]
     least, most = known.entry_bytes
-    for verb in ("read", "write"):
-        for share in ("p50", "p95"):
-            size = stats.get(f"storage_{verb}_entry_{share}_bytes")
-            if size and not least / _SIZE_FACTOR <= size <= most * 16 * _SIZE_FACTOR:
-                yield f"entries of {size:,.0f} bytes ({verb} {share}; calibrated with {least:,} to {most:,})"
+    for name, size in sizes.items():
+        if not least / _SIZE_FACTOR <= size <= most * 16 * _SIZE_FACTOR:
+            yield f"entries of {size:,.0f} bytes ({name}; calibrated with {least:,} to {most:,})"
 
 
 def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
@@ -111,7 +123,7 @@ def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
         return
     say("simulating it again with other seeds, and on a slightly faster and slower device")
     intervals = predict(config, result, known)
-    beyond = list(dict.fromkeys(extrapolations(config, result, known)))
+    beyond = list(dict.fromkeys(extrapolations(config, entry_sizes(result), known)))
     result.prediction = {
         "device": known.device,
         "calibrated": known.date,

@@ -238,6 +238,24 @@ def scaled(profile: Profile, reads: float, writes: float) -> Profile:
     }
 
 
+def side_by_side(model: DeviceModel, count: int) -> DeviceModel:
+    """So many devices of a kind as one: together they are faster, but a piece alone is not."""
+    together = {
+        item.name: getattr(model, item.name) * count
+        for item in fields(model)
+        if item.name.endswith(("gib_per_sec", "burst_mib")) and "alone" not in item.name
+    }
+    counts = {name: getattr(model, name) * count for name in ("concurrency", "requests_per_sec")}
+    return replace(model, **together, **counts)
+
+
+def defined_tiers(name_or_path: str) -> set[Tier]:
+    """The tiers that a profile has figures of itself; those that it leaves out are the default preset's."""
+    if name_or_path in PRESETS:
+        return set(PRESETS[name_or_path])
+    return {tier for tier in Tier if tier.value in _document(_file_of(name_or_path))}
+
+
 def _parse(path: Path) -> Profile:
     document = _document(path)
     profile = dict(PRESETS[DEFAULT_PRESET])

@@ -1,0 +1,275 @@
+"""`kvspill plan`: which drives, how much DRAM and how many nodes so many users need, by simulation."""
+
+import argparse
+import json
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvspill.cli.can import DEFAULTS, FEW_USERS, NO_VERDICT, SECONDS, SECONDS_OF_FEW, YES
+from kvspill.cli.can import FIXED as FIXED_BY_CAN
+from kvspill.cli.can import NO as NOT_HELD
+from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.config import Config
+from kvspill.config.fields import extra_of
+from kvspill.config.messages import shown
+from kvspill.errors import KvspillError, UsageError
+
+if TYPE_CHECKING:
+    from kvspill.plan.planning import Asked, Row
+    from kvspill.run.progress import Progress
+
+SUMMARY = """\
+Says which of several options holds so many users within a latency target, how
+many each would hold, what binds, what it costs and what the answer hangs on. All
+of it is simulated, on presets or on profiles that `kvspill calibrate` wrote. Exit
+status 0 yes, 3 no, 1 without a verdict."""
+EXAMPLES = """\
+examples:
+  how many of these drives, and how much DRAM, for 60 users of an 8B model?
+    kvspill plan --users 60 --slo-target-ms 2000 --option drive.yaml,count=1-4 --dram-gib 0,64
+  with prices, endurance and up to three nodes:
+    kvspill plan --users 200 --slo-target-ms 2000 --max-nodes 3 --node-price 9000USD --dram-price 4USD/GiB \\
+      --option nvme-gen4,count=2,price=400USD,capacity=3.84TB,endurance=1DWPD --option nvme-gen5,price=700USD
+  the load of an earlier run, and then one real point of the answer:
+    kvspill plan --learn result.json --users 40 --option drive.yaml --check /mnt/nvme
+"""
+FIXED = (
+    *(name for name in FIXED_BY_CAN if name not in ("trace", "dataset_path", "trace_speedup")),
+    *("cache_dir", "device_profile", "storage_tier", "storage_backend", "prometheus", "validation_trace"),
+    *("precondition", "precondition_size_gb", "precondition_threads", "io_trace_log", "ranks", "per_rank"),
+)
+SHOWN = (
+    *("num_users", "model", "tensor_parallel", "trace", "gpu_mem_gb", "slo_target_ms", "slo_latency"),
+    *("slo_percentile", "slo_classes", "generation_mode", "io_model", "duration", "seed"),
+    *("output", "quiet", "debug"),
+)
+LEARNED = ("load", "workload", "traces", "model", "generation", "blocks", "io")
+"""Groups of settings that are taken over from an earlier result."""
+NOT_LEARNED = (*FIXED, "num_users", "duration", "warmup", "seed", "arrival")
+_WIDTH = 80
+
+
+def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
+    """Parse, plan, print, and check where that is asked for; returns the exit code."""
+    asked = asks_for_help(argv)
+    fixed = [name for name in FIXED if name in Config.model_fields]
+    defaults = {**DEFAULTS, "duration": SECONDS}
+    parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, asked == "--help-all", defaults, shown=SHOWN)
+    own = _own_parser(prog)
+    if asked is not None:
+        print(own.format_help() + "\n" + parser.format_help(), end="")
+        return 0
+    options, rest = own.parse_known_args(list(argv))
+    learned = {} if options.learn is None else _learned(options.learn)
+    config = parse_config(parser, rest, defaults={**DEFAULTS, **learned})
+    return _answer(_question(config, options, learned), options, argv)
+
+
+def _own_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, usage=f"{prog} [FLAGS]", add_help=False, allow_abbrev=False)
+    add = parser.add_argument_group("Plan: what there is or could be bought").add_argument
+    add(
+        *("--option",),
+        action="append",
+        default=[],
+        metavar="PROFILE[,KEY=VALUE…]",
+        help="a drive: preset or profile, with count=N or N-M, price=450USD, capacity=3.84TB, "
+        "endurance=1DWPD or 7000TBW; may be repeated",
+    )
+    add("--dram-gib", metavar="GIB,…", help="DRAM sizes of a node to try [--cpu-mem-gb]")
+    add("--dram-price", metavar="PRICE", help="of one GiB, as in 4USD/GiB")
+    add("--node-price", metavar="PRICE", help="of a node without drives and DRAM, as in 9000USD or 2USD/hour")
+    add("--max-nodes", metavar="N", default="1", help="nodes over which users may be divided [1]")
+    add("--years", metavar="N", default="5", help="over which what is bought is spread [5]")
+    add("--learn", metavar="RESULT", help="take the load and the settings of this result's run")
+    add("--check", metavar="DIR", action="append", default=[], help="then run the answer here for real")
+    add("--check-seconds", metavar="N", default="60", help="how long that run lasts [60]")
+    add("--workers", metavar="N", help="processes that simulate [one for each processor]")
+    add("--page", metavar="FILE", help="write a page with tables and picture (HTML)")
+    add("--quick", action="store_true", help="without other seeds and figures that are 10 %% off")
+    add("--json", action="store_true", help="print the plan as JSON")
+    return parser
+
+
+def _learned(path: str) -> dict[str, Any]:
+    """The settings of an earlier run that make its load."""
+    from kvspill.result.reading import load_result
+
+    given = load_result(path).config
+    names = [
+        name
+        for name, field in Config.model_fields.items()
+        if name in given and name not in NOT_LEARNED and _belongs(extra_of(field).get("group"), name)
+    ]
+    return {name: given[name] for name in (*names, "num_users") if given.get(name) is not None}
+
+
+def _belongs(group: str | None, name: str) -> bool:
+    return group in LEARNED or name in ("personas", "qos", "prefix", "rag", "sharegpt", "models")
+
+
+def _question(config: Config, options: argparse.Namespace, learned: Mapping[str, Any]) -> "Asked":
+    from kvspill.plan.options import choices, one_currency, parse_option, parse_price
+    from kvspill.plan.planning import Asked
+    from kvspill.run.asking import replays
+
+    if not options.option:
+        raise UsageError(
+            "--option: a plan needs something to choose from; give --option nvme-gen4, or a profile that "
+            "`kvspill calibrate` wrote"
+        )
+    by_speed = replays(config)
+    if not by_speed and "num_users" not in config.model_fields_set and "num_users" not in learned:
+        raise UsageError("--users: missing; say how many users, as in --users 100")
+    if "duration" not in config.model_fields_set or config.duration is None:
+        config = config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
+    found = [parse_option(words) for words in options.option]
+    dram = (
+        parse_price(options.dram_price, _said(options, "dram_price"), "GiB") if options.dram_price else None
+    )
+    node = parse_price(options.node_price, _said(options, "node_price")) if options.node_price else None
+    return Asked(
+        config=config,
+        choices=choices(found, _dram_sizes(options.dram_gib, config)),
+        nodes_max=round(_number(options, "max_nodes", 1, 100_000, whole=True)),
+        years=_number(options, "years", 0.1, 50),
+        currency=one_currency([dram, node, *(option.price for option in found)]),
+        node_price=node,
+        dram_price=dram,
+        quick=options.quick,
+    )
+
+
+def _said(options: argparse.Namespace, name: str) -> str:
+    return f"--{name.replace('_', '-')} {shown(getattr(options, name))}"
+
+
+def _number(options: argparse.Namespace, name: str, low: float, high: float, whole: bool = False) -> float:
+    try:
+        value = float(getattr(options, name))
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high or (whole and not value.is_integer()):
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(f"{_said(options, name)}: not {kind} from {low:g} to {high:g}; give one")
+    return value
+
+
+def _dram_sizes(text: str | None, config: Config) -> tuple[float, ...]:
+    if text is None:
+        return (config.cpu_mem_gb,)
+    try:
+        sizes = [float(word) for word in text.split(",")]
+    except ValueError:
+        sizes = [-1.0]
+    if not all(0 <= size <= 1e6 for size in sizes):
+        raise UsageError(f"--dram-gib {shown(text)}: not a list of sizes in GiB; write it like 0,64,256")
+    if config.sources.get("cpu_mem_gb", "").startswith("--"):
+        raise UsageError(f"--dram-gib {shown(text)} contradicts --cpu-mem-gb; leave one of them out")
+    return tuple(dict.fromkeys(sizes))
+
+
+def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) -> int:
+    from kvspill.machine.processors import usable_processors
+    from kvspill.outputs import check_place, refuse_clashes
+    from kvspill.plan.checking import check_devices, check_places
+    from kvspill.plan.planning import plan
+    from kvspill.plan.simulations import Journal, Pool
+    from kvspill.plan.view import document
+    from kvspill.report.reply import settings_text, target_text
+    from kvspill.run.progress import Progress
+
+    config = asked.config
+    check_places(options.check)
+    for choice in asked.choices if options.check and len(asked.choices) == 1 else ():
+        check_devices(choice, options.check)
+    output = Path(config.output) if config.output is not None else _default_output(asked)
+    outputs = {f"--output {output}": str(output), f"--page {options.page}": options.page}
+    refuse_clashes(outputs, [*config.input_files, *(option.split(",")[0] for option in options.option)])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for flag, path in outputs.items():
+        if path is not None:
+            check_place(path, flag)
+    options.workers = options.workers or str(usable_processors())
+    workers = round(_number(options, "workers", 1, 1024, whole=True))
+    progress = Progress(config.quiet)
+    journal = Journal(output.with_name(f"{output.name}.part"))
+    if journal.found:
+        progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
+    with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
+        found = plan(asked, Pool(journal, workers, Path(folder), progress.say_often))
+    chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
+    data = document(found, target_text(config), settings_text(chosen), argv)
+    files = [str(output), *([options.page] if options.page else [])]
+    _keep(data, output, options)
+    journal.remove()
+    if options.check and found.chosen.holds:
+        data["check"], kept = _checked(asked, found.chosen, options, output, progress)
+        files.append(kept)
+        _keep(data, output, options)
+    _print(data, options, files)
+    if data["check"] is not None and not data["check"]["kept"]:
+        return NOT_HELD
+    if found.holds is None:
+        return NO_VERDICT
+    return YES if found.holds else NOT_HELD
+
+
+def _checked(
+    asked: "Asked", chosen: "Row", options: argparse.Namespace, output: Path, progress: "Progress"
+) -> tuple[dict[str, Any], str]:
+    """The chosen point for real: what became of it, and the file of its result."""
+    from kvspill.plan.checking import check, check_devices
+    from kvspill.result.result import write_result
+
+    check_devices(chosen.choice, options.check)
+    seconds = _number(options, "check_seconds", 5, 86_400)
+    found, result = check(asked, chosen, options.check, seconds, progress)
+    return found, str(write_result(output.with_name(f"{output.stem}-check.json"), result))
+
+
+def _default_output(asked: "Asked") -> Path:
+    """The same question finds what an interrupted plan has left."""
+    from kvspill.outputs import file_name
+    from kvspill.plan.planning import digest
+
+    return Path("kvspill-results") / f"plan-{file_name(asked.config.model)}-{digest(asked)}.json"
+
+
+def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) -> None:
+    from kvspill.outputs import write_whole
+
+    texts = {str(output): json.dumps(data, indent=1) + "\n"}
+    if options.page is not None:
+        from kvspill.plan.view import text_of
+        from kvspill.report.html.plans import page_of
+
+        texts[options.page] = page_of(data, text_of(data))
+    for path, text in texts.items():
+        try:
+            write_whole(path, text)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise KvspillError(f"{path}: cannot be written ({reason}); name another file") from error
+
+
+def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:
+    from kvspill.plan.checking import text_of as check_text
+    from kvspill.plan.view import text_of
+    from kvspill.texts import put
+
+    if options.json:
+        print(json.dumps(data, indent=1))
+        return
+    for line in data["text"]:
+        put(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False))
+    put("\n" + text_of(data))
+    if data["check"] is not None:
+        put(check_text(data["check"]) + "\n")
+    for file in files:
+        put(f"All figures: {file}")
+    sys.stdout.flush()

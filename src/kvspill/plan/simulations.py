@@ -1,0 +1,187 @@
+"""Runs many simulations on several processes, and keeps what each found so that a plan can be resumed."""
+
+import hashlib
+import json
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from typing import Any
+
+from kvspill import __version__
+from kvspill.config import Config
+from kvspill.errors import KvspillError
+from kvspill.plan.predict import entry_sizes, figures
+from kvspill.records import GIB
+from kvspill.result.bottleneck import bottleneck
+from kvspill.result.schema import Result
+from kvspill.run.asking import read_bracket, replays, search_limit
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan, run_trials
+from kvspill.storage.profiles import Profile, profile_document
+
+Facts = dict[str, Any]
+Say = Callable[[str], None]
+_NOT_THE_LOAD = ("sources", "packages", "ignored_keys", "device_profile", "output", "quiet", "debug")
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A search for the most users (or the highest speed), or, without `most`, one load as it is."""
+
+    config: Config
+    profile: Profile
+    most: int = 0
+    start: int = 0
+
+    @property
+    def key(self) -> str:
+        """The same for the same work, whoever does it and when."""
+        settings = self.config.model_dump(mode="json", exclude=set(_NOT_THE_LOAD))
+        work = [__version__, settings, profile_document(self.profile), self.most, self.start]
+        return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:32]
+
+
+class Journal:
+    """What simulations found, line by line in a file: a plan that is started again reads them there."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self.found: dict[str, Facts] = {}
+        if path.is_file():
+            for line in path.read_text(errors="replace").splitlines():
+                # A line that was cut off by a kill is simulated again.
+                try:
+                    row = json.loads(line)
+                    self.found[str(row["key"])] = dict(row["facts"])
+                except (ValueError, KeyError, TypeError):
+                    continue
+
+    def keep(self, key: str, facts: Facts) -> None:
+        self.found[key] = facts
+        try:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"key": key, "facts": facts}) + "\n")
+        except OSError as error:
+            raise KvspillError(
+                f"{self._path}: cannot be written ({error.strerror or error}); name another --output"
+            ) from error
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+class Pool:
+    """Simulates what is not known yet; the answers do not depend on how many processes there are."""
+
+    def __init__(self, journal: Journal, workers: int, folder: Path, say: Say):
+        self._journal = journal
+        self._workers = workers
+        self._folder = folder
+        self._say = say
+        self.done = 0
+
+    def all(self, wanted: Sequence[Simulation], what: str) -> list[Facts]:
+        """What each of them finds, in their order."""
+        keys = [simulation.key for simulation in wanted]
+        left = {
+            key: simulation
+            for key, simulation in zip(keys, wanted, strict=True)
+            if key not in self._journal.found
+        }
+        total = len(left)
+        if left:
+            self._say(f"{what}: {total} of {len(wanted)} simulations to do")
+        for number, (key, facts) in enumerate(self._results(left), start=1):
+            self._journal.keep(key, facts)
+            self.done += 1
+            self._say(f"{what}: {number} of {total}")
+        return [self._journal.found[key] for key in keys]
+
+    def _results(self, left: dict[str, Simulation]) -> Any:
+        files = {key: self._file(key, simulation.profile) for key, simulation in left.items()}
+        if min(self._workers, len(left)) < 2:
+            for key, simulation in left.items():
+                yield key, simulate(simulation, files[key])
+            return
+        with ProcessPoolExecutor(self._workers, get_context("fork"), _heedless) as pool:
+            futures = {pool.submit(simulate, simulation, files[key]): key for key, simulation in left.items()}
+            try:
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                # What they were at is lost anyway; they hold no files of their own.
+                for process in active_children():
+                    process.kill()
+                raise
+
+    def _file(self, key: str, profile: Profile) -> str:
+        import yaml
+
+        path = self._folder / f"{key}.yaml"
+        path.write_text(yaml.safe_dump(profile_document(profile)))
+        return str(path)
+
+
+def _heedless() -> None:
+    """Ctrl-C reaches all processes of a terminal: the first of them decides what becomes of the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def simulate(wanted: Simulation, profile_file: str) -> Facts:
+    """Do one of them."""
+    config = wanted.config.changed(device_profile=profile_file, quiet=True)
+    if wanted.most:
+        result = search_limit(config, wanted.most, wanted.start)
+    else:
+        result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
+    if result.incomplete:
+        raise KeyboardInterrupt
+    return {**_limit(config, result), **_of_result(config, result)}
+
+
+def _limit(config: Config, result: Result) -> Facts:
+    if not config.enable_autoscaling:
+        return {}
+    bracket = read_bracket(result.autoscaling_stats)
+    return {
+        "passed": bracket.passed,
+        "failed": bracket.failed,
+        "concluded": bracket.concluded,
+        "lever": "trace_speedup" if replays(config) else "users",
+    }
+
+
+def _of_result(config: Config, result: Result) -> Facts:
+    binds = bottleneck(result)
+    seen: Facts = {
+        "binds": binds.binds.value,
+        "because": binds.sentence,
+        "helps": binds.helps,
+        "figures": figures(result),
+        "completed": result.requests_completed,
+        "sizes": entry_sizes(result),
+    }
+    return {**seen, "break_even": _break_even(config, result)}
+
+
+def _break_even(config: Config, result: Result) -> Facts | None:
+    """Whether reading an entry from storage takes less time than recomputing its tokens; modelled."""
+    mean_ms, nbytes = result.number("storage_read_mean_ms"), result.number("tier_storage_kv_bytes_read_gb")
+    reads = result.number("storage_read_ops")
+    if not mean_ms or not nbytes or not reads:
+        return None
+    entry_bytes = nbytes * GIB / reads
+    tokens = entry_bytes / config.kv.bytes_per_token if config.kv.bytes_per_token else 0.0
+    recompute_ms = tokens * config.recompute_us_per_token / 1000
+    return {
+        "entry_bytes": entry_bytes,
+        "entry_tokens": tokens,
+        "load_ms": mean_ms,
+        "recompute_ms": recompute_ms,
+        "recompute_us_per_token": config.recompute_us_per_token,
+        "pays": mean_ms < recompute_ms,
+    }

@@ -1,0 +1,291 @@
+"""A plan as plain data and as text: the answer in words, then the options side by side."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kvspill import __version__
+from kvspill.config.checks import size_text
+from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, nodes_for, wear
+from kvspill.plan.simulations import Facts
+from kvspill.plan.variations import OFF_BY, Variation
+from kvspill.run.asking import Level
+from kvspill.texts import aligned
+
+YES, NO, NO_VERDICT = "yes", "no", "no verdict"
+
+
+def document(found: Found, target: str, settings: str, argv: Sequence[str]) -> dict[str, Any]:
+    """All of it for programs; target and settings are the question in words."""
+    asked = found.asked
+    answer = {True: YES, False: NO, None: NO_VERDICT}[found.holds]
+    interval = found.interval()
+    plan: dict[str, Any] = {
+        "kvspill_plan": 1,
+        "kvspill_version": __version__,
+        "answer": answer,
+        "model": asked.config.model,
+        "asked": asked.level,
+        "asked_is": "times the recorded speed" if asked.by_speed else "users",
+        "max_nodes": asked.nodes_max,
+        "target": target,
+        "settings": settings,
+        "chosen": _row(asked, found.chosen),
+        "holds_between": None if interval is None else list(interval),
+        "options": [_row(asked, row) for row in found.rows],
+        "sensitivity": [_varied(asked, found.chosen, *pair) for pair in found.sensitivity],
+        "would_help": [_varied(asked, found.chosen, *pair) for pair in found.helps],
+        "other_seeds_and_speeds": {name: facts["passed"] for name, facts in found.others},
+        "command": shlex.join(["kvspill", "plan", *argv]),
+        "check": None,
+    }
+    return {**plan, "text": list(lines(plan))}
+
+
+def _row(asked: Asked, row: Row) -> dict[str, Any]:
+    known = row.choice.option.calibrated
+    return {
+        "name": row.choice.label,
+        "profile": row.choice.option.name,
+        "drives": row.choice.drives,
+        "dram_gib": row.choice.dram_gib,
+        "holds": row.holds,
+        "holds_at_least": row.holds is not None and row.limit["failed"] is None,
+        "fewest_that_failed": row.limit["failed"],
+        "nodes": row.nodes,
+        "enough": None if row.holds is None else enough(asked, row),
+        "binds": row.limit["binds"],
+        "because": row.limit["because"],
+        "helps": row.limit["helps"],
+        "load_of_a_node": row.node_load,
+        "predicted": {} if row.point is None else row.point["figures"],
+        "cost": costs(asked, row),
+        "wear": wear(asked, row),
+        "break_even": None if row.point is None else row.point["break_even"],
+        "calibrated": None if known is None else {"device": known.device, "date": known.date},
+        "doubts": doubts(asked, row),
+    }
+
+
+def _varied(asked: Asked, chosen: Row, varied: Variation, facts: Facts) -> dict[str, Any]:
+    """What a figure that is off would change."""
+    row = replace(chosen, limit=facts)
+    holds = row.holds
+    now = enough(asked, replace(row, nodes=nodes_for(asked, holds)))
+    return {
+        "figure": varied.figure,
+        "factor": varied.factor,
+        "holds": holds,
+        "holds_at_least": holds is not None and facts["failed"] is None,
+        "changes_the_answer": holds is not None and now is not enough(asked, chosen),
+    }
+
+
+def lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """The words, the verdict first (P4)."""
+    chosen = plan["chosen"]
+    yield f"{plan['answer'].upper()} (predicted): {_headline(plan)}"
+    if chosen["holds"]:
+        yield _holds(plan)
+    yield f"What binds: {chosen['because']}"
+    help_text = "; ".join(_helped(plan, row) for row in plan["would_help"] if row["holds"])
+    if help_text and not chosen["holds_at_least"]:
+        yield f"What would help: {help_text}."
+    cost = chosen["cost"]
+    if cost is not None:
+        yield _cost_line(cost, chosen)
+    if chosen["wear"] is not None:
+        yield _wear_line(chosen["wear"])
+    if chosen["break_even"] is not None:
+        yield _break_even_line(chosen["break_even"])
+    if plan["sensitivity"]:
+        yield _sensitivity_line(plan)
+    for text in chosen["doubts"]:
+        yield f"In doubt: {text}."
+    yield f"Target: {plan['target']}."
+    yield f"Asked with: {plan['settings']}."
+
+
+def _headline(plan: Mapping[str, Any]) -> str:
+    chosen, several = plan["chosen"], _by_users(plan) and plan["asked"] != 1
+    who = f"{_load(plan, plan['asked'])} of {plan['model']}"
+    if not _by_users(plan):
+        who = f"the recording with {plan['model']} at {_load(plan, plan['asked'])}"
+    if plan["answer"] == YES:
+        where, because = (
+            _nodes_text(chosen["nodes"], chosen["name"]),
+            f"a node of it holds {_about(plan, chosen)}",
+        )
+        return f"{who} {'keep' if several else 'keeps'} the latency target on {where}, because {because}."
+    if plan["answer"] == NO_VERDICT:
+        return f"{who}: the time was too short for a verdict; give a longer --duration."
+    missing = f"{who} {'do' if several else 'does'} not keep the latency target"
+    if not chosen["holds"]:
+        return f"{missing}, because none of the options holds any of it."
+    limit = f"{plan['max_nodes']} nodes" if plan["max_nodes"] > 1 else "one node"
+    best = f"the best of them, {chosen['name']}, holds {_about(plan, chosen)} a node"
+    return f"{missing} on {limit} of any option, because {best}."
+
+
+def _by_users(plan: Mapping[str, Any]) -> bool:
+    return bool(plan["asked_is"] == "users")
+
+
+def _nodes_text(nodes: int | None, name: str) -> str:
+    return f"{nodes} nodes of {name}" if nodes and nodes > 1 else name
+
+
+def _load(plan: Mapping[str, Any], level: Level) -> str:
+    if not _by_users(plan):
+        return f"{level:.3g} times its speed"
+    return f"{level:,} user{'' if level == 1 else 's'}"
+
+
+def _level(level: Level) -> str:
+    return f"{level:,}" if isinstance(level, int) else f"{level:.3g}"
+
+
+def _about(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    return f"{'at least' if row['holds_at_least'] else 'about'} {_load(plan, row['holds'])}"
+
+
+def _holds(plan: Mapping[str, Any]) -> str:
+    chosen = plan["chosen"]
+    text = f"A node of {chosen['name']} holds {_about(plan, chosen)}"
+    if chosen["fewest_that_failed"] is not None:
+        text += f"; {_level(chosen['fewest_that_failed'])} would miss the target"
+    low, high = plan["holds_between"]
+    if not plan["other_seeds_and_speeds"]:
+        return f"{text}."
+    tried = "other seeds" + (" and the spread of its calibration" if chosen["calibrated"] else "")
+    between = "the same" if low == high else f"{_level(low)} to {_level(high)}"
+    return f"{text}. With {tried} it is {between}."
+
+
+def _helped(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    return f"twice the {row['figure']} would hold {_about(plan, row)}"
+
+
+def _cost_line(cost: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
+    unit = cost["currency"]
+    text = f"Cost: {_money(cost['per_month'], unit)} a month for {_nodes_text(chosen['nodes'], 'it')}"
+    text = text.replace(" for it", "")
+    if cost["per_user_per_month"] is not None:
+        text += f", {_money(cost['per_user_per_month'], unit)} a user"
+    if cost["per_million_tokens"] is not None:
+        text += f", {_money(cost['per_million_tokens'], unit)} for a million generated tokens"
+    text += f" (what is bought is spread over {cost['years']:g} years)"
+    return text + (", without the drives, which have no price." if cost["lacks_price_of_drives"] else ".")
+
+
+def _money(amount: float, unit: str) -> str:
+    return f"{amount:,.2f} {unit}" if amount >= 1 else f"{amount:.3g} {unit}"
+
+
+def _wear_line(worn: Mapping[str, Any]) -> str:
+    daily = size_text(round(worn["written_bytes_per_day_per_drive"]))
+    text = f"Wear: {daily} a day are written to a drive"
+    if "drive_writes_per_day" in worn:
+        text += f", {worn['drive_writes_per_day']:.2f} drive writes a day"
+    if "share_of_endurance" not in worn:
+        return f"{text}; give capacity= and endurance= to see what that means for it."
+    share = worn["share_of_endurance"]
+    verdict = "within its endurance" if share <= 1 else "MORE than its endurance allows"
+    return f"{text}, {share:.0%} of what it may be written: {verdict}."
+
+
+def _break_even_line(even: Mapping[str, Any]) -> str:
+    verdict = "reading pays" if even["pays"] else "recomputing would be faster"
+    return (
+        f"Break-even: an entry of {even['entry_tokens']:,.0f} tokens is read from storage in "
+        f"{even['load_ms']:,.1f} ms and recomputed in {even['recompute_ms']:,.1f} ms (modelled, "
+        f"{even['recompute_us_per_token']:g} us per token): {verdict}."
+    )
+
+
+def _sensitivity_line(plan: Mapping[str, Any]) -> str:
+    changing = [row for row in plan["sensitivity"] if row["changes_the_answer"]]
+    open_ones = [row for row in plan["sensitivity"] if row["holds"] is None]
+    text = f"Sensitivity: no figure that is {OFF_BY:.0%} off would change the answer"
+    if changing:
+        held = ", ".join(f"{_off(row)} (a node holds {_level(row['holds'])})" for row in changing)
+        text = f"Sensitivity: the answer would change with {held}"
+    if open_ones:
+        text += f"; no verdict with {', '.join(map(_off, open_ones))}"
+    return f"{text}."
+
+
+def _off(row: Mapping[str, Any]) -> str:
+    return f"{row['figure']} {OFF_BY:.0%} {'lower' if row['factor'] < 1 else 'higher'}"
+
+
+def text_of(plan: Mapping[str, Any]) -> str:
+    """The tables below the words."""
+    parts = ["Options:\n" + aligned(_options(plan))]
+    if plan["sensitivity"]:
+        parts.append(f"One figure {OFF_BY:.0%} off, and what a node holds then:\n" + aligned(_figures(plan)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _options(plan: Mapping[str, Any]) -> list[list[str]]:
+    rows = plan["options"]
+    priced = any(row["cost"] for row in rows)
+    head = ["OPTION", "HOLDS", "NODES", "BINDS", "READ P95", "TOKENS/S", "WRITTEN/DAY", "WEAR", "LOAD PAYS"]
+    money = ["PER MONTH", "PER USER", "PER M TOKENS"] if priced else []
+    table = [[*head, *money]]
+    for row in rows:
+        cells = [_mark(plan, row), _held(row), _nodes(row), row["binds"], *_point(row)]
+        table.append([*cells, *(_prices(row["cost"]) if priced else [])])
+    return table
+
+
+def _mark(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    return f"{'* ' if row['name'] == plan['chosen']['name'] else '  '}{row['name']}"
+
+
+def _held(row: Mapping[str, Any]) -> str:
+    if row["holds"] is None:
+        return "no verdict"
+    return f"{_level(row['holds'])}{'+' if row['holds_at_least'] else ''}"
+
+
+def _nodes(row: Mapping[str, Any]) -> str:
+    if row["nodes"] is None:
+        return "none"
+    return f"{row['nodes']:,}{'' if row['enough'] else ' (too many)'}"
+
+
+def _point(row: Mapping[str, Any]) -> list[str]:
+    seen, worn, even = row["predicted"], row["wear"], row["break_even"]
+    p95, tokens = seen.get("storage_read_p95_ms"), seen.get("avg_throughput_tokens_per_sec")
+    share = None if worn is None else worn.get("share_of_endurance")
+    return [
+        "-" if p95 is None else f"{p95:,.1f} ms",
+        "-" if tokens is None else f"{tokens:,.0f}",
+        "-" if worn is None else size_text(round(worn["written_bytes_per_day_per_drive"])),
+        "-" if share is None else f"{share:.0%}",
+        "-" if even is None else ("yes" if even["pays"] else "no"),
+    ]
+
+
+def _prices(cost: Mapping[str, Any] | None) -> list[str]:
+    if cost is None:
+        return ["-", "-", "-"]
+    values = [cost["per_month"], cost["per_user_per_month"], cost["per_million_tokens"]]
+    return ["-" if value is None else _money(value, cost["currency"]) for value in values]
+
+
+def _figures(plan: Mapping[str, Any]) -> list[list[str]]:
+    low, high = f"{OFF_BY:.0%} LOWER", f"{OFF_BY:.0%} HIGHER"
+    table = [["FIGURE", low, high]]
+    by_figure: dict[str, dict[float, Mapping[str, Any]]] = {}
+    for row in plan["sensitivity"]:
+        by_figure.setdefault(row["figure"], {})[row["factor"]] = row
+    for name, found in by_figure.items():
+        table.append([f"  {name}", *(_changed(found[factor]) for factor in sorted(found))])
+    return table
+
+
+def _changed(row: Mapping[str, Any]) -> str:
+    return f"{_held(row)}{', the answer changes' if row['changes_the_answer'] else ''}"
