@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kvspill.cli.main import main
+from kvspill.machine.hardware import look_at
+from kvspill.machine.kernel import Kernel
 
 HASTY = """
 personas:
@@ -120,6 +122,43 @@ def test_a_directory_is_asked_for_real_and_left_empty(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hasty.yaml", "r.json"]
     code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "0.001")
     assert (code, found["answer"], found["holds_users"]) == (3, "no", 0)
+
+
+CALIBRATED = """\
+storage: {{read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: 32}}
+calibration:
+  device: {device}
+  date: '2026-01-01T00:00:00+00:00'
+  spread: {{read: 0.02, write: 0.03}}
+  settings: {{io_size: 4194304, io_threads: 32}}
+  entry_bytes: [262144, 33554432]
+"""
+
+
+@pytest.mark.real
+def test_a_calibration_takes_the_place_of_the_look_at_the_idle_drive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "drive.yaml"
+    profile.write_text(CALIBRATED.format(device=look_at(tmp_path, Kernel()).describe()))
+    words = ("--users", "2", "--slo-target-ms", "60000", "--device-profile", str(profile))
+    code, found = ask_for_real(tmp_path, capsys, *words)
+    assert (code, found["answer"], found["simulated"]) == (0, "yes", False)
+    assert found["idle_read_gib_per_sec"] is None
+    assert found["calibrated"]["date"] == "2026-01-01T00:00:00+00:00"
+    assert any("it had predicted at least 2 users" in line for line in found["text"])
+
+
+def test_a_calibration_of_another_kind_of_device_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "drive.yaml"
+    profile.write_text(CALIBRATED.format(device="ext4 on x (nvme, Model of a drive)"))
+    words = ("--users", "2", "--cache-dir", str(tmp_path), "--device-profile", str(profile), "--quiet")
+    assert can(*words, "--output", str(tmp_path / "r.json")) == 2
+    error = capsys.readouterr().err
+    assert "was calibrated on ext4 on x (nvme, Model of a drive); name a directory there" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.real

@@ -21,6 +21,8 @@ examples:
     kvspill can --model llama3.1-70b-instruct --users 100 --cache-dir /mnt/nvme
   with 64 GiB of DRAM in front, and 2 s that queue and storage may add:
     kvspill can --model llama3.1-8b --users 40 --cpu-mem-gb 64 --slo-target-ms 2000 --cache-dir /mnt/nvme
+  on a calibrated drive, where the calibration tells where to search:
+    kvspill can --users 40 --cache-dir /mnt/nvme --device-profile drive.yaml
   before buying one:
     kvspill can --model llama3.1-8b --users 40 --simulate --device-profile nvme-gen5
 """

@@ -13,7 +13,7 @@ from kvspill.plan.planning import Asked, Row, point_config
 from kvspill.plan.predict import Interval, figures, predict
 from kvspill.records import GIB
 from kvspill.result.schema import Result
-from kvspill.run.asking import profile_file
+from kvspill.run.asking import profile_file, refuse_other_device
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.texts import aligned
@@ -52,19 +52,8 @@ def check_devices(choice: Choice, dirs: Sequence[str]) -> None:
             f"--check: the answer has {choice.drives} drives and {len(dirs)} directories are named; name one "
             "on each drive"
         )
-    known = choice.option.calibrated
-    for name in dirs if known is not None else ():
-        here = look_at(Path(name), Kernel()).describe()
-        if known is not None and _class(here) != _class(known.device):
-            raise UsageError(
-                f"--check {name}: lies on {here}, but {choice.option.name} was calibrated on {known.device}; "
-                "name a directory there, or calibrate this device"
-            )
-
-
-def _class(device: str) -> str:
-    """The kind and model of a device, without the names that it has on one machine."""
-    return device.partition("(")[2]
+    if choice.option.calibrated is not None:
+        refuse_other_device(choice.option.name, choice.option.calibrated, [Path(name) for name in dirs])
 
 
 def check(

@@ -9,6 +9,7 @@ from kvspill.report.parts import duration
 from kvspill.result.answer import Status, answer, in_memory
 from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED, counted
 from kvspill.run.asking import Reply, replays
+from kvspill.storage.profiles import Calibrated
 
 _LATENCIES = {
     "added": "what queue and storage add to generation",
@@ -39,9 +40,21 @@ def lines(reply: Reply) -> Iterator[str]:
     if reply.probe is not None:
         speeds = f"read {reply.probe.read_gib_per_sec:.2f}, write {reply.probe.write_gib_per_sec:.2f} GiB/s"
         yield f"The directory, idle: {speeds}, by {reply.probe.source}."
+    if reply.calibrated is not None:
+        yield _calibrated(reply, reply.calibrated)
     for item in answer(reply.result).grave:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
+
+
+def _calibrated(reply: Reply, known: Calibrated) -> str:
+    """Where the model's figures come from; on a drive, what it had predicted before the search."""
+    text = f"The model was calibrated on {known.device}, {known.date[:10]}"
+    if not reply.result.simulated and reply.modelled_users is not None:
+        most = "at least " if reply.modelled_users >= reply.users else "about "
+        text += f"; it had predicted {most}{counted(reply.modelled_users, 'user')}"
+    doubts = f" Its calibration had warnings: {'; '.join(known.warnings)}." if known.warnings else ""
+    return f"{text}.{doubts}"
 
 
 def label(reply: Reply) -> str:
@@ -192,6 +205,9 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "modelled_users": reply.modelled_users,
         "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
         "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,
+        "calibrated": None
+        if reply.calibrated is None
+        else {"device": reply.calibrated.device, "date": reply.calibrated.date},
         "idle_read_gib_per_sec": None if reply.probe is None else reply.probe.read_gib_per_sec,
         "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
         "binds": found.bottleneck.binds.value,

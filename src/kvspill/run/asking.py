@@ -10,6 +10,9 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.effects import CONVERSATIONS
+from kvspill.errors import UsageError
+from kvspill.machine.hardware import look_at
+from kvspill.machine.kernel import Kernel
 from kvspill.records import GIB, Tier
 from kvspill.result.answer import Status
 from kvspill.result.bottleneck import Binds, bottleneck
@@ -21,8 +24,10 @@ from kvspill.run.trial import Plan
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,
+    Calibrated,
     DeviceModel,
     Profile,
+    load_calibration,
     load_profile,
     profile_document,
     scaled,
@@ -78,11 +83,13 @@ class Reply:
     probe: Bandwidth | None
     """How fast the device was just before; None where it is a model."""
     modelled_users: Level | None
-    """The limit by a simulation with the speeds of the probe."""
+    """The limit by a simulation with the speeds of the probe, or on a calibrated profile."""
     modelled_users_at_twice: int | None
     """The limit on a device of twice the speed, by simulation and scaled to what was measured."""
     at_twice_is_a_bound: bool = False
     """More users than that were not simulated: it may hold more."""
+    calibrated: Calibrated | None = None
+    """What the model was fitted on, where that is a calibration."""
 
 
 def question(config: Config) -> Config:
@@ -116,22 +123,26 @@ def ask(plan: Plan, progress: Progress) -> Reply:
 
 
 def _ask_device(plan: Plan, progress: Progress) -> Reply:
-    """Look at the idle device, model the limit, and search near to it for real."""
+    """Look at the idle device, or take its calibration, model the limit, and search near to it for real."""
     config, users = plan.config, plan.config.num_users
-    probe = None
-    if config.storage_tier == "on" and config.storage_backend == "files":
+    known, probe, profile = load_calibration(config.device_profile), None, None
+    if known is not None and config.device_profile is not None:
+        refuse_other_device(config.device_profile, known, plan.cache_dirs)
+        progress.say(f"predicting by the calibration of {known.device}, {known.date}")
+        profile = load_profile(config.device_profile)
+    elif config.storage_tier == "on" and config.storage_backend == "files":
         progress.say("measuring how fast the directory reads and writes")
         probe = measure_bandwidth(plan.cache_dirs)
-    profile = None if probe is None else measured_profile(probe, config)
+        profile = measured_profile(probe, config)
     # The model has the room that the directory has; without a directory nothing is modelled.
     bounded = profile is not None and plan.storage_bytes
     alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
     modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
-        known = "" if modelled is None else f"; a model of that holds about {modelled:,} of these users"
+        held = "" if modelled is None else f"; a model of that holds about {modelled:,} of these users"
         read, write = probe.read_gib_per_sec, probe.write_gib_per_sec
-        progress.say(f"it reads {read:.2f} and writes {write:.2f} GiB/s{known}")
+        progress.say(f"it reads {read:.2f} and writes {write:.2f} GiB/s{held}")
     result = run_trials(replace(plan, config=config.changed(num_users=start)), progress)
     bracket = read_bracket(result.autoscaling_stats)
     status = judge(result, bracket, users)
@@ -141,7 +152,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         most = HEADROOM * modelled
         faster = _limit(alike, _faster(profile), most, round(TWICE * modelled))
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
-    return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound)
+    return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
 
 
 def _ask_model(plan: Plan, progress: Progress) -> Reply:
@@ -159,7 +170,24 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
         most = HEADROOM * known
         at_twice = _limit(config, _faster(profile), most, round(TWICE * known))
         bound = at_twice == most
-    return Reply(status, users, config, result, bracket, None, limit, at_twice, bound)
+    fitted = load_calibration(config.device_profile)
+    return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted)
+
+
+def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:
+    """A calibration says nothing of a device of another kind or model."""
+    for path in directories:
+        here = look_at(path, Kernel()).describe()
+        if _kind(here) != _kind(known.device):
+            raise UsageError(
+                f"{path}: lies on {here}, but {profile} was calibrated on {known.device}; name a directory "
+                "there, or calibrate this device"
+            )
+
+
+def _kind(device: str) -> str:
+    """The kind and model of a device, without the names that it has on one machine."""
+    return device.partition("(")[2]
 
 
 def _device_binds(result: Result) -> bool:
