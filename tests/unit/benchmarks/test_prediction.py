@@ -2,7 +2,7 @@
 
 import pytest
 
-from prediction import BARS, Case, show, speeds_of
+from prediction import BARS, Case, Found, arguments, show, show_knee, speeds_of
 
 
 def case(**predicted: float) -> Case:
@@ -18,21 +18,41 @@ def test_an_error_is_relative_and_that_of_the_hit_rate_in_points() -> None:
 
 
 def test_twenty_of_twenty_cells_within_their_bars_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show([case() for _ in range(3)], [("400-400", 0.01)])
+    assert show(Found([case() for _ in range(3)], [("400-400 MiB/s", 0.01)]))
     assert "100.0% of 24 cells within their bars: PASS" in capsys.readouterr().out
 
 
 def test_what_is_off_is_named_and_too_much_of_it_misses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not show([case(read_p95=120.0), case()], [("400-400", 0.01)])
+    assert not show(Found([case(read_p95=120.0), case()], [("400-400 MiB/s", 0.01)]))
     text = capsys.readouterr().out
     assert "MISS" in text
     assert "a load: read p95 off by +20.0% (120 predicted, 100 measured)" in text
 
 
 def test_calibrations_that_differ_miss(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not show([case()], [("400-400", 0.05)])
+    assert not show(Found([case()], [("400-400 MiB/s", 0.05)]))
     assert "two calibrations 5.0% apart: MISS (<= 3%)" in capsys.readouterr().out
 
 
 def test_speeds_of_reads_and_writes_may_differ() -> None:
     assert speeds_of("120,200:100") == [(120.0, 120.0), (200.0, 100.0)]
+
+
+def test_on_a_bare_disk_the_spread_of_the_runs_is_allowed_too() -> None:
+    runs = [dict.fromkeys(BARS, value) | {"hit rate": 0.9} for value in (90.0, 100.0, 110.0)]
+    one = Case((0.0, 0.0), "a load", dict.fromkeys(BARS, 114.0) | {"hit rate": 0.9}, runs, raw=True)
+    assert one.bar("requests/s") == pytest.approx(0.15)
+    assert abs(one.error("requests/s")) <= one.bar("requests/s")
+
+
+def test_a_limit_within_the_bracket_of_the_search_is_near_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"device": "400-400 MiB/s", "target_ms": 400, "measured": 5, "measured_that_failed": 7}
+    assert show_knee({**known, "predicted": 6})
+    assert not show_knee({**known, "predicted": 7})
+    assert not show_knee({**known, "predicted": None})
+    assert "6 users predicted, 5 measured (7 failed)" in capsys.readouterr().out
+
+
+def test_a_short_table_can_still_be_told_more() -> None:
+    args = arguments(["--short", "--speeds", "120,200:100", "."])
+    assert (args.quick, args.duration, args.speeds) == (True, 12, "120,200:100")
