@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from lib import throttle
 from lib.machine import busy_share, end_orderly, say, skip, table, wait_quiet
 
-DEVICE_BYTES = 12 << 30
+DEVICE_BYTES = 8 << 30
 SHARE_WITHIN = 0.95
 NAMES = {
     "requests_per_second": "requests/s",
@@ -201,7 +201,7 @@ def calibrated(place: Place, folder: Path, name: str, args: argparse.Namespace) 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dir", type=Path, help="directory for the loop device's file; up to 12 GB, removed")
+    parser.add_argument("dir", type=Path, help="directory for the loop device's file; up to 8 GB, removed")
     parser.add_argument("--speeds", default="120,230,400,200:100", help="MiB/s; READ:WRITE where they differ")
     parser.add_argument("--raw", action="store_true", help="the disk of DIR itself, without a throttle")
     parser.add_argument("--knee", action="store_true", help="the limit of users, not the table of loads")
