@@ -19,6 +19,7 @@ class OnServer(BackendSuite):
 
     plugin = s3.PLUGIN
     options: ClassVar[Mapping[str, Any]] = {"allow-http": True}
+    capacity_bytes = 64 << 20
     addresses = (f"s3://{BUCKET}/a/prefix",)
     server_name: ClassVar[str]
     served: ClassVar[Server]

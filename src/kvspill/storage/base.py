@@ -113,8 +113,8 @@ class Note(NamedTuple):
     remedy: str
 
 
-def left_behind(left: Sequence[str]) -> list[Note]:
-    """The note about what could not be removed, where there is such."""
+def left_behind(left: Sequence[str], place: str = "DIR") -> list[Note]:
+    """The note about what could not be removed from a place, where there is such."""
     if not left:
         return []
     more = f" and {len(left) - _NAMED_MAX:,} more" if len(left) > _NAMED_MAX else ""
@@ -122,7 +122,8 @@ def left_behind(left: Sequence[str]) -> list[Note]:
         Note(
             LEFT_BEHIND,
             f"Not removed at the end: {', '.join(left[:_NAMED_MAX])}{more}.",
-            "Files that are not the run's are yours to keep; for the others run `kvspill clean DIR` later.",
+            "Files that are not the run's are yours to keep; for the others run "
+            f"`kvspill clean {place}` later.",
         )
     ]
 

@@ -75,7 +75,7 @@ class ObjectBackend(Backend):
         return {**self.tally.facts(self._options), "lease_renewals_missed": missed}
 
     def notes(self) -> list[Note]:
-        notes = left_behind(self._left)
+        notes = left_behind(self._left, " ".join(self._addresses))
         if self._runs and not self.ranges:
             message = "The store answers no request for a part of an object, so every entry is read whole."
             notes.append(Note("no_ranges", message, "Compare it only with stores that are read so, too."))

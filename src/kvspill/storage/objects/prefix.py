@@ -71,7 +71,8 @@ class RunPrefix:
     def remove(self, done: Callable[[int], None] = lambda _count: None) -> list[str]:
         """Remove all that the run stored; returns what stays, and why. Never raises."""
         self.renewal.stop()
-        self.calls.over = True
+        # The load is over, but what is left to do may be tried again.
+        self.calls.over = False
         try:
             # From now on others may finish what is begun here.
             self._renew(over=True)
