@@ -9,6 +9,8 @@ from kvspill.records import GIB
 
 SLICE_SECONDS = 0.1
 """What passes a limit in this time may pass it at once: an entry of such a size shows how fast that is."""
+_TOGETHER_COUNT = 12
+"""Such entries: a few of them alone say little on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,9 @@ class Schedule:
             yield Cell(f"{PACED} writes", size, 0, 1, length.paced_seconds, pauses[1], 0.3)
         for verb, speed in ((0, read_speed), (1, write_speed)):
             pieces = max(1, min(self.lanes_per_entry, int(SLICE_SECONDS * speed / piece)))
-            counts, pause = (1 - verb, verb), 2 * SLICE_SECONDS
+            counts, pause = (1 - verb, verb), 1.3 * SLICE_SECONDS
             name = f"{TOGETHER} {('reads', 'writes')[verb]}"
-            yield Cell(name, pieces * piece, *counts, 2 * length.paced_seconds, pause, pause)
+            yield Cell(name, pieces * piece, *counts, _TOGETHER_COUNT * pause, pause, 2 * pause)
         readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
         for _ in range(length.bursts):
             yield Cell(f"{BURST} reads", self.large_bytes, readers, rest_seconds=1.0, once=True)
