@@ -76,6 +76,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def now_ns(self) -> int:
         return self._virtual_selector.now_ns
 
+    def idle_until(self) -> float:
+        """Until then nothing happens but what is set off now; the time itself where something is ready."""
+        if self._ready:  # type: ignore[attr-defined]
+            return self.time()
+        timers = self._scheduled  # type: ignore[attr-defined]
+        return float(timers[0].when()) if timers else math.inf
+
     def run_in_executor(self, *_args: Any) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("no threads in virtual time: use a modelled backend")
 

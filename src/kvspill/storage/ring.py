@@ -1,14 +1,16 @@
 """The line of pieces in front of a device as a ring: whoever was served goes to its end again."""
 
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 Rider = TypeVar("Rider")
+_leave_turn = attrgetter("leave_turn")
 
 
 class Place(Generic[Rider]):
     """Lanes that joined the line together, each with a piece."""
 
-    __slots__ = ("lanes", "leaving", "nbytes", "rider", "since", "taken_ns")
+    __slots__ = ("lanes", "leave_turn", "leaving", "nbytes", "rider", "since", "taken_ns")
 
     def __init__(self, rider: Rider, lanes: int, nbytes: float, since: int, taken_ns: float):
         self.rider = rider
@@ -21,6 +23,20 @@ class Place(Generic[Rider]):
         """When they did."""
         self.leaving: list[tuple[int, int]] = []
         """In which turn how many of the lanes are served for the last time, the first of them first."""
+        self.leave_turn = 0
+        """That turn of the first of them."""
+
+    def plan(self, leaving: list[tuple[int, int]]) -> None:
+        """From now on lanes leave so."""
+        self.leaving, self.leave_turn = leaving, leaving[0][0]
+
+    def left(self) -> int:
+        """The lanes that leave next have left; returns how many."""
+        _turn, lanes = self.leaving.pop(0)
+        self.lanes -= lanes
+        if self.leaving:
+            self.leave_turn = self.leaving[0][0]
+        return lanes
 
 
 class Ring(Generic[Rider]):
@@ -59,7 +75,8 @@ class Ring(Generic[Rider]):
 
     def turn_ns(self) -> float:
         """How long a whole turn takes."""
-        return max(self.nbytes * self._ns_per_byte, self._alone_ns)
+        whole_ns = self.nbytes * self._ns_per_byte
+        return whole_ns if whole_ns > self._alone_ns else self._alone_ns
 
     def join(self, rider: Rider, lanes: int, nbytes: float) -> Place[Rider]:
         """Stand at the end of the line; the first turn of those who join is the next."""
@@ -108,35 +125,43 @@ class Ring(Generic[Rider]):
     def next_to_leave(self) -> Place[Rider]:
         """Whose lanes leave next."""
         if self._next is None:
-            self._next = min(self._places, key=_first_leave)
+            self._next = min(self._places, key=_leave_turn)
         return self._next
 
     def ns_until_leave(self) -> float:
         """How long until the next lanes leave."""
         place = self.next_to_leave()
         turn, index = self.order(place)
-        turns = place.leaving[0][0] - turn
-        return max(0.0, self._reached_ns(index) - self._now_ns + turns * self.turn_ns())
+        until_ns = self._reached_ns(index) - self._now_ns
+        if place.leave_turn > turn:
+            until_ns += (place.leave_turn - turn) * self.turn_ns()
+        return until_ns if until_ns > 0.0 else 0.0
 
     def _reached_ns(self, index: int) -> float:
         """When a place will have been served next."""
-        head, count = self._head, len(self._places)
+        places, head = self._places, self._head
         at_ns = self._head_done_ns()
-        between = (index - head) % count
-        for step in range(1, between + 1):
-            place = self._places[(head + step) % count]
-            at_ns = max(at_ns + place.nbytes * self._ns_per_byte, place.taken_ns + self._alone_ns)
+        if index == head:
+            return at_ns
+        ns_per_byte, alone_ns = self._ns_per_byte, self._alone_ns
+        ahead = places[head + 1 : index + 1] if index > head else places[head + 1 :] + places[: index + 1]
+        for place in ahead:
+            at_ns += place.nbytes * ns_per_byte
+            least_ns = place.taken_ns + alone_ns
+            if least_ns > at_ns:
+                at_ns = least_ns
         return at_ns
 
     def _head_done_ns(self) -> float:
         place = self._places[self._head]
-        left_ns = (1 - self._served) * place.nbytes * self._ns_per_byte
-        return max(self._now_ns + left_ns, place.taken_ns + self._alone_ns)
+        done_ns = self._now_ns + (1 - self._served) * place.nbytes * self._ns_per_byte
+        least_ns = place.taken_ns + self._alone_ns
+        return done_ns if done_ns > least_ns else least_ns
 
     def reach_leave(self) -> Place[Rider]:
         """Now the lanes that leave next have been served."""
         place = self.next_to_leave()
-        self.turn, self._head = place.leaving[0][0], self._places.index(place)
+        self.turn, self._head = place.leave_turn, self._places.index(place)
         self._pass(self._now_ns)
         return place
 
@@ -147,7 +172,7 @@ class Ring(Generic[Rider]):
             return
         while (done_ns := self._head_done_ns()) <= to_ns:
             place = self.next_to_leave()
-            if place is self._places[self._head] and place.leaving[0][0] <= self.turn:
+            if place is self._places[self._head] and place.leave_turn <= self.turn:
                 # Its lanes leave when somebody sees to it.
                 self._served = 1.0
                 break
@@ -191,7 +216,3 @@ class Ring(Generic[Rider]):
     def _wrap(self) -> None:
         self._head = 0
         self.turn += 1
-
-
-def _first_leave(place: Place[Rider]) -> int:
-    return place.leaving[0][0]

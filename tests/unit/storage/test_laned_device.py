@@ -20,10 +20,18 @@ Asked = tuple[Verb, int, int]
 """What is asked for: the verb, bytes, and nanoseconds after the one before."""
 
 
-def served(model: DeviceModel, asked: Sequence[Asked]) -> list[Completion]:
-    """The completions of these operations, in the order they were asked for."""
+def served(model: DeviceModel, asked: Sequence[Asked], tick_ns: int = 0) -> list[Completion]:
+    """The completions of these operations, in the order they were asked for.
+
+    With a tick somebody else wakes again and again, so that the device cannot look ahead.
+    """
+
+    async def tick(world: World) -> None:
+        while True:
+            await world.sleep_ns(tick_ns)
 
     async def main(world: World) -> list[Completion]:
+        ticking = asyncio.ensure_future(tick(world)) if tick_ns else None
         backend = ModelledBackend("modelled", model, world.now_ns)
         refs = [ObjectRef(str(number), 0, nbytes) for number, (_verb, nbytes, _gap) in enumerate(asked)]
         for ref in refs:
@@ -36,7 +44,10 @@ def served(model: DeviceModel, asked: Sequence[Asked]) -> list[Completion]:
 
         starts = [sum(gap for _v, _n, gap in asked[: number + 1]) for number in range(len(asked))]
         jobs = zip(refs, asked, starts, strict=True)
-        return await asyncio.gather(*(one(ref, verb, start) for ref, (verb, _n, _g), start in jobs))
+        done = await asyncio.gather(*(one(ref, verb, start) for ref, (verb, _n, _g), start in jobs))
+        if ticking is not None:
+            ticking.cancel()
+        return done
 
     return run_virtual(main, seed=1)
 
@@ -51,6 +62,26 @@ def lanes(count: int, gib: float = 1.0, **more: Any) -> DeviceModel:
 
 def seconds(completions: Sequence[Completion]) -> list[float]:
     return [round(done.finished_ns / NS_PER_SEC, 6) for done in completions]
+
+
+@pytest.mark.parametrize("slice_ms", [0, 100])
+def test_what_is_looked_ahead_comes_out_as_if_it_was_waited_for(slice_ms: float) -> None:
+    draw = random.Random(3)
+    verbs = (Verb.READ, Verb.WRITE)
+    asked = [
+        (draw.choice(verbs), draw.randrange(1, 64 * MIB), draw.randrange(40_000_000)) for _ in range(300)
+    ]
+    model = lanes(
+        *(16, 1.0),
+        read_open_us=150,
+        read_piece_us=300,
+        read_duplex=0.5,
+        read_slice_ms=slice_ms,
+        read_burst_gib_per_sec=3.0,
+    )
+    looked, waited = served(model, asked), served(model, asked, tick_ns=100_000)
+    for one, other in zip(looked, waited, strict=True):
+        assert one.finished_ns == pytest.approx(other.finished_ns, abs=10_000)
 
 
 def test_one_entry_takes_its_bytes_over_the_bandwidth() -> None:
