@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kvspill.doctor.doctor import Check, ok, problem, warning
 from kvspill.machine.cgroups import cpu_limit
+from kvspill.machine.gpu import has_nvidia_fs
 from kvspill.machine.hardware import Gpu, Hardware, governors, io_uring_disabled, is_virtual, load_average
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.memory import swap
@@ -53,7 +54,7 @@ def system_checks(hardware: Hardware, kernel: Kernel) -> list[Check]:
         _swap(kernel),
         _open_files(),
         _io_uring(kernel),
-        *_gpus(hardware),
+        *_gpus(hardware, kernel),
         *_extras(),
     ]
 
@@ -176,9 +177,10 @@ def _try_io_uring() -> str | None:
     return None
 
 
-def _gpus(hardware: Hardware) -> list[Check]:
+def _gpus(hardware: Hardware, kernel: Kernel) -> list[Check]:
     if hardware.gpus:
-        return [check for gpu in hardware.gpus for check in _gpu(gpu)] + [_gpu_software(hardware)]
+        cards = [check for gpu in hardware.gpus for check in _gpu(gpu)]
+        return [*cards, _gpu_software(hardware), _gpu_direct(kernel)]
     text = "none; a GPU tier is modelled and labelled so"
     if Path("/dev/kfd").exists():
         text = "an AMD driver, which the GPU tier does not use; the tier is modelled"
@@ -212,6 +214,14 @@ def _gpu_software(hardware: Hardware) -> Check:
         return ok(GROUP, "GPU software", "cuda-bindings: a GPU tier is real")
     reason, _, remedy = hardware.gpu_unusable.partition("; ")
     return warning(GROUP, "GPU software", f"{reason}, so the GPU tier is modelled", remedy)
+
+
+def _gpu_direct(kernel: Kernel) -> Check:
+    if has_nvidia_fs(kernel):
+        text = "nvidia-fs is loaded; a run says whether its file system takes part (--gpu-direct)"
+    else:
+        text = "nvidia-fs is not loaded: bytes between storage and GPU go through registered host memory"
+    return ok(GROUP, "GPUDirect Storage", text)
 
 
 def _extras() -> list[Check]:

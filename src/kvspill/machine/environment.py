@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kvspill.machine.gpu import gpu_facts
 from kvspill.machine.kernel import Kernel, field_of
 from kvspill.machine.memory import total_memory
 from kvspill.machine.mounts import find_block_device, find_mount
@@ -32,6 +33,7 @@ def environment(directories: Iterable[Path | str] = (), kernel: Kernel | None = 
         "memory_bytes": total_memory(kernel),
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in _PACKAGES},
+        **gpu_facts(kernel),
         "directories": [_directory(Path(directory), kernel) for directory in directories],
     }
 

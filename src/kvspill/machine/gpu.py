@@ -1,10 +1,14 @@
 """Whether the GPUs of this machine can be used through the driver, and the way its calls are answered."""
 
+import re
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from kvspill.errors import KvspillError
+from kvspill.machine.kernel import Kernel, field_of, read_text
+
+_DRIVER = re.compile(r"\b\d+\.\d+(\.\d+)?\b")
 
 
 class DeviceError(KvspillError):
@@ -21,6 +25,22 @@ def call(name: str, answer: tuple[Any, ...]) -> Any:
     if int(status) != 0:
         raise DeviceError(getattr(status, "name", str(status)), name)
     return rest[0] if rest else None
+
+
+def has_nvidia_fs(kernel: Kernel | None = None) -> bool:
+    """Whether the kernel module of GPUDirect Storage is loaded."""
+    return ((kernel or Kernel()).proc / "driver" / "nvidia-fs" / "version").exists()
+
+
+def gpu_facts(kernel: Kernel | None = None) -> dict[str, Any]:
+    """The GPUs and the driver as the kernel knows them, for the result; nothing where it has none."""
+    folder = (kernel or Kernel()).proc / "driver" / "nvidia"
+    version = _DRIVER.search(read_text(folder / "version") or "")
+    if version is None:
+        return {}
+    cards = sorted((folder / "gpus").glob("*/information"))
+    found = [{"model": field_of(card, "Model"), "pci_address": card.parent.name} for card in cards]
+    return {"gpu_driver": version[0], "gpus": found, "nvidia_fs": has_nvidia_fs(kernel)}
 
 
 @cache

@@ -1,6 +1,8 @@
 """The processors that this process may use, by the memory that each is near to."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kvspill.machine.kernel import Kernel, read_text
@@ -17,6 +19,25 @@ def memory_nodes(kernel: Kernel | None = None, usable: frozenset[int] | None = N
     folder = (kernel or Kernel()).sys / "devices" / "system" / "node"
     found = [_listed(read_text(path / "cpulist") or "") & usable for path in _nodes(folder)]
     return [processors for processors in found if processors] or [usable]
+
+
+@contextmanager
+def near_device(pci_address: str, kernel: Kernel | None = None) -> Iterator[None]:
+    """Run on processors of the NUMA node that a device is attached to, where the kernel names one.
+
+    Memory that is touched first meanwhile lies on that node.
+    """
+    before = os.sched_getaffinity(0)
+    folder = (kernel or Kernel()).sys / "bus" / "pci" / "devices" / pci_address.lower()
+    near = _listed(read_text(folder / "local_cpulist") or "") & before
+    if not near or near == before:
+        yield
+        return
+    os.sched_setaffinity(0, near)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _nodes(folder: Path) -> list[Path]:

@@ -129,6 +129,17 @@ def test_an_idle_card_that_lowered_its_link_is_no_warning(tmp_path: Path) -> Non
     assert all(check.status is Status.OK for check in checks if check.name.startswith("GPU"))
 
 
+def test_the_state_of_gpudirect_storage_is_said(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    equipped = machine(gpus=(Gpu("A", 80 * GIB),), gpu_unusable=None)
+    without = named(system_checks(equipped, tree.kernel), "GPUDirect Storage")
+    assert without.finding.startswith("nvidia-fs is not loaded: bytes between storage and GPU go through")
+    tree.proc("driver/nvidia-fs/version", "version: 2.26\n")
+    assert named(system_checks(equipped, tree.kernel), "GPUDirect Storage").finding.startswith(
+        "nvidia-fs is loaded"
+    )
+
+
 def test_the_drivers_list_of_cards_is_read_with_commas_in_names() -> None:
     found = detect_gpus(lambda: "NVIDIA H200, SXM, 143771, 142625, 580.159.04, 5, 5, 16, 16, 0\nnonsense\n")
     link = Link(5, 5, 16, 16)
