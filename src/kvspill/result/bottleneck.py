@@ -17,6 +17,14 @@ _NOTABLE_OTHER = 0.05
 _TIERS = {"gpu": "GPU memory", "cpu": "DRAM", "storage": "storage"}
 
 
+_LINK_WAYS = {
+    "hbm_read": "hits inside its memory",
+    "pcie_in": "puts",
+    "pcie_load": "loads from storage",
+    "pcie_out": "demotions",
+}
+
+
 class Binds(StrEnum):
     """What sets the pace."""
 
@@ -147,6 +155,11 @@ def _storage(result: Result, whole: str) -> _Service:
         return _Service(Binds.ROOM, what, "Raise --max-concurrent-allocs, or use fewer --servers.")
     slowest = max(busy_ms, key=lambda name: busy_ms[name])
     in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
+    link = _link_share(result)
+    if slowest == "gpu" and link is not None and link > _DOMINATES:
+        what = f"{whole}, {in_tier}, and {link:.0%} of the GPU's own time is copies over PCIe"
+        helps = "Give more --gpu-mem-gb so that less is demoted, or use a link with more lanes."
+        return _Service(Binds.MEMORY, what, helps)
     if slowest != "storage":
         what = f"{whole}, {in_tier}"
         return _Service(Binds.MEMORY, what, "Use faster memory, smaller entries or fewer --num-users.")
@@ -154,6 +167,20 @@ def _storage(result: Result, whole: str) -> _Service:
         what = f"{whole}, {in_tier}, whose directory lies in memory"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
     return _device(result, f"{whole}, {in_tier}")
+
+
+def _link_seconds(result: Result) -> dict[str, float]:
+    """How long a real GPU's memory and its link were at work, by the way that bytes went; none else."""
+    counters = next((tier.counters for tier in result.tiers if tier.tier == "gpu"), {})
+    found = {way: counters.get(f"{way}_device_seconds") for way in _LINK_WAYS}
+    return {way: float(seconds) for way, seconds in found.items() if isinstance(seconds, int | float)}
+
+
+def _link_share(result: Result) -> float | None:
+    """The share of a real GPU's own time that went into copies over PCIe."""
+    seconds = _link_seconds(result)
+    whole = sum(seconds.values())
+    return 1 - seconds.get("hbm_read", 0.0) / whole if whole else None
 
 
 def _device(result: Result, what: str) -> _Service:
@@ -202,6 +229,13 @@ def _lines(
         found.append(f"Generation dominates service (~{parts['generation'] / 1000:.2f}s mean).")
     if parts["other"] > _NOTABLE_OTHER * served_ms:
         found.append(f"The client itself takes {parts['other'] / 1000:.3f}s of each request.")
+    link = _link_share(result)
+    if link is not None:
+        seconds = _link_seconds(result)
+        ways = ", ".join(
+            f"{label} {seconds[way]:.2f} s" for way, label in _LINK_WAYS.items() if way in seconds
+        )
+        found.append(f"PCIe takes {link:.0%} of the GPU's own time ({ways}).")
     if missed_classes(result) and service.binds in STORAGE:
         found.append(f"Latency targets are missed because {service.clause}.")
     if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
