@@ -179,7 +179,8 @@ def settings_text(config: Config) -> str:
     dram = (
         f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else "no DRAM tier (--cpu-mem-gb adds one)"
     )
-    gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory (modelled)" if config.gpu_bytes else ""
+    kind = "" if config.gpu_tier == "real" else " (modelled)"
+    gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
     who = "arrivals as recorded" if replays(config) else "users who wait for their answers, a server each"
     return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"
 
