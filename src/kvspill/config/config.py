@@ -17,8 +17,8 @@ from kvspill.config.effects import (
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
     IO_SIZE_MAX,
-    MAX_GB,
     Count,
+    Gb,
     Listed,
     NullWord,
     OnOff,
@@ -32,6 +32,7 @@ from kvspill.config.fields import (
     opt,
     yaml_only,
 )
+from kvspill.config.gpu import GpuFields
 from kvspill.config.groups import (
     OwnModel,
     merged_personas,
@@ -49,10 +50,8 @@ GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "reali
 
 _NOTHING = ("", "0", "f", "false", "n", "no", "off")
 
-Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
 
-
-class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
+class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
@@ -160,22 +159,6 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields):
         advanced=True,
     )
 
-    gpu_mem_gb: Gb | None = opt(
-        None, "GPU tier in GiB on each GPU (default: 16 where a GPU can be used, else 0)", group="tiers"
-    )
-    gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = opt(
-        "auto",
-        "kind of GPU tier; auto: real where a GPU can be used, else modelled",
-        group="tiers",
-        advanced=True,
-    )
-    gpu_device: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], Listed] = opt(
-        (0,),
-        "number of the GPU; repeat it to spread the tier over several",
-        group="tiers",
-        metavar="N",
-        advanced=True,
-    )
     cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
     storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(
         "on", "off: the last memory tier drops its coldest entries", group="tiers", advanced=True

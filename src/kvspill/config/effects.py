@@ -104,6 +104,12 @@ NOT_PRECONDITIONED: Final = _needs(
     "--precondition", "nothing is preconditioned", lambda config: not config.precondition
 )
 NO_GPU_TIER: Final = _needs("--gpu-mem-gb GIB", "there is no GPU tier", lambda config: not config.gpu_bytes)
+NO_REAL_GPU: Final = _needs(
+    "--gpu-tier real", "no GPU moves a byte", lambda config: config.gpu_tier != "real"
+)
+NOT_TO_GPU: Final = _needs(
+    "--load-to gpu", "reads end in host memory", lambda config: config.load_to == "host"
+)
 NO_RAG: Final = _needs("--enable-rag", "nothing is retrieved", lambda config: not config.enable_rag)
 NOT_CALIBRATED: Final = _needs(
     "--generation-mode deterministic",

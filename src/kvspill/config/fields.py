@@ -196,6 +196,7 @@ PathText = Annotated[
 Size = Annotated[int, BeforeValidator(parse_size)]
 
 MAX_GB: Final = 1_048_576
+Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
 PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]

@@ -19,6 +19,7 @@ def _device_speed(m: Measured, way: str) -> Value:
 _WAYS = {
     "gpu_hbm_read": ("hbm_read", "hits, copied inside the GPU's memory"),
     "gpu_pcie_in": ("pcie_in", "puts, copied from registered host memory to the GPU"),
+    "gpu_pcie_load": ("pcie_load", "reads of the storage, copied on to the GPU"),
     "gpu_pcie_out": ("pcie_out", "demotions, copied from the GPU to the host"),
 }
 

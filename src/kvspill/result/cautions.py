@@ -409,6 +409,16 @@ REPEATED = Kind(
     "Lower --io-threads or the load, raise the limits of the store, or check the network to it.",
     touches=(Area.LATENCY, Area.STORAGE),
 )
+GPU_DIRECT = Kind("gpu_direct", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
+GPU_COMPATIBILITY = Kind(
+    "gpu_direct_compatibility",
+    Severity.SERIOUS,
+    "{message}",
+    "{remedy}",
+    touches=(Area.STORAGE,),
+    spoils=(Spoils.RANK, Spoils.SUBMISSION),
+    means="cuFile moved the bytes through host memory",
+)
 LEFT_BEHIND = Kind("left_behind", Severity.NOTE, "{message}", "{remedy}", touches=NOTHING)
 OP_LOG = Kind(
     "op_log_failed",

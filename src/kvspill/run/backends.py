@@ -59,6 +59,10 @@ def open_backends(
             for made in backends.values():
                 made.close_now()
             raise
+    if Tier.GPU in backends and config.load_to == "gpu":
+        landing = backends[Tier.GPU].landing()
+        if landing is not None and Tier.STORAGE in backends:
+            backends[Tier.STORAGE].deliver_to(landing)
     return {tier: backends[tier] for tier in limits}
 
 

@@ -14,15 +14,23 @@ FREE_SHARE = 0.8
 def settle_gpu(config: Config, simulated: bool) -> Config:
     """The configuration with its GPU tier as it will be: real, modelled or none."""
     if simulated or config.gpu_tier in ("modelled", "off") or config.gpu_mem_gb == 0:
-        return config
+        return _without(config, simulated, "no GPU is used; give --gpu-tier real, or --load-to host")
     why_not = why_unusable()
     if why_not is not None:
         if config.gpu_tier == "real":
             raise UsageError(f"--gpu-tier real: {why_not}")
-        return config
+        return _without(config, simulated, why_not)
     _check_devices(config)
     size_gib = config.gpu_mem_gb if config.gpu_mem_gb is not None else _default_gib(config)
-    return config.model_copy(update={"gpu_tier": "real", "gpu_mem_gb": size_gib})
+    load_to = "gpu" if config.load_to == "auto" else config.load_to
+    return config.model_copy(update={"gpu_tier": "real", "gpu_mem_gb": size_gib, "load_to": load_to})
+
+
+def _without(config: Config, simulated: bool, why: str) -> Config:
+    """Reads can't end on a GPU where none is used."""
+    if config.load_to == "gpu" and not simulated:
+        raise UsageError(f"--load-to gpu: {why}")
+    return config
 
 
 def _check_devices(config: Config) -> None:

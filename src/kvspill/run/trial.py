@@ -140,7 +140,8 @@ def run_trial(
             progress.say(text)
         ranks.uses(plan.cache_dirs)
         backends = open_backends(plan.config, world, limits, plan.cache_dirs, plan.simulated)
-        opened.extend(backends.values())
+        # Closed in this order: what storage still writes may lie in the memory of a tier above.
+        opened.extend(reversed(backends.values()))
         trial = None
         try:
             # The last tier first: a GPU registers the memory below it, which is touched by then.

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from kvspill.errors import KvspillError
 from kvspill.records import Completion, Tier
 
 if TYPE_CHECKING:
     from kvspill.storage.buffers import DataPlane
-    from kvspill.storage.stamps import Bytes
+    from kvspill.storage.stamps import Bytes, Identity
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being prepared, bytes done and bytes in all."""
@@ -47,6 +48,88 @@ class Source(Protocol):
     @property
     def pieces_at_once(self) -> int:
         """How many pieces a lane had best copy in one go."""
+        ...
+
+
+DIRECT: Final = "direct"
+COMPATIBILITY: Final = "compatibility mode"
+"""How a device reads and writes files itself: past host memory, or after all by copies there."""
+
+
+class DirectError(KvspillError):
+    """Why a device can't read and write files itself: one clause."""
+
+
+class Berth(Protocol):
+    """One thread's part of a landing: while the bytes of one buffer travel on, the next is filled."""
+
+    def memory(self) -> "Bytes":
+        """A buffer to read a piece into, free once what was sent from it has arrived."""
+        ...
+
+    def send(self, memory: "Bytes") -> None:
+        """Let these bytes travel on, without waiting for their arrival."""
+        ...
+
+    def arrive(self) -> None:
+        """Wait until all that was sent is there."""
+        ...
+
+    def read_file(self, handle: int, offset: int, nbytes: int) -> int:
+        """Read a piece of a file that the device itself has opened; how many bytes came."""
+        ...
+
+    def wrong(self, identity: "Identity", offset: int, nbytes: int, base: "Bytes | None") -> str | None:
+        """How the piece that read_file brought fails verification, or None; with a base, every byte of it."""
+        ...
+
+
+class Landing(Protocol):
+    """Where reads of a tier below end: the memory of a device, behind buffers that it has registered."""
+
+    def reserve(self, lanes: int, piece_bytes: int) -> None:
+        """Before the load: buffers and room for so many threads with pieces of this size."""
+        ...
+
+    def buffer(self, nbytes: int) -> "Bytes":
+        """One more registered buffer, for a caller that keeps several pieces in flight."""
+        ...
+
+    def berth(self) -> Berth:
+        """The calling thread's own."""
+        ...
+
+    @property
+    def direct(self) -> bool:
+        """Whether the device reads and writes files itself, past host memory."""
+        ...
+
+    def go_direct(self, wanted: str, fd: int) -> str:
+        """Let the device read and write files itself and try it with this one: DIRECT or COMPATIBILITY.
+
+        Raises a DirectError where it can't.
+        """
+        ...
+
+    def open_file(self, fd: int, stays_open: bool) -> int:
+        """The device's handle of an open file."""
+        ...
+
+    def close_file(self, handle: int) -> None:
+        """Give the handle of a file that does not stay open back, before the file is closed."""
+        ...
+
+    def close_files(self) -> None:
+        """Give back the handles of those that stayed open."""
+        ...
+
+
+@runtime_checkable
+class DirectSource(Protocol):
+    """A source whose device can write files itself."""
+
+    def write_file(self, handle: int, place: int, offset: int, nbytes: int) -> int:
+        """Write what lies at offset of the object at a place of the file; how many bytes went."""
         ...
 
 
@@ -158,6 +241,13 @@ class Backend(ABC):
     def lend(self, ref: ObjectRef) -> Source | None:  # noqa: ARG002 - most have no memory to lend
         """The object's own memory for a write elsewhere, or None where it has none to lend."""
         return None
+
+    def landing(self) -> Landing | None:
+        """Where reads of the tiers below are to end, for one that is a device with memory of its own."""
+        return None
+
+    def deliver_to(self, landing: Landing) -> None:  # noqa: B027 - most leave what they read in host memory
+        """Before prepare: let everything that is read end there."""
 
     def host_memory(self) -> "Sequence[Bytes]":
         """The memory of this process that objects lie in for the whole run, where they do."""

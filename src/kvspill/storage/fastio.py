@@ -34,6 +34,7 @@ class Status(IntEnum):
     EXHAUSTED = 0
     """No piece is left to take, or the span was stopped."""
     MORE = 1
+    """As many pieces were moved as asked; the piece is the last of them."""
     FAILED = 2
     """The system call failed; the value is the errno."""
     SHORT = 3
@@ -155,7 +156,7 @@ def transfer(
 def _transfer_in_python(
     fd: int, write: bool, memory: Bytes, span: Span, verify: Verify, base: Bytes, max_pieces: int
 ) -> Answer:
-    done = 0
+    done, last = 0, -1
     while max_pieces <= 0 or done < max_pieces:
         piece = span.take()
         if piece is None:
@@ -173,8 +174,8 @@ def _transfer_in_python(
         span.note(piece, start_ns, end_ns, nbytes)
         if not write and check_piece(memory, span, piece, verify, base) is not None:
             return Status.MISMATCH, piece, 0
-        done += 1
-    return Status.MORE, -1, 0
+        done, last = done + 1, piece
+    return Status.MORE, last, 0
 
 
 def _call(fd: int, write: bool, memory: Bytes, span: Span, piece: int) -> int:
@@ -235,6 +236,8 @@ def transfer_lent(fd: int, source: Source, span: Span) -> Answer:
         if moved < nbytes:
             return Status.SHORT, piece, moved
         span.note(piece, start_ns, end_ns, nbytes)
+        # Given back before the next are asked for, so that a lane needs no second one.
+        buffers = ()
     return Status.EXHAUSTED, -1, 0
 
 

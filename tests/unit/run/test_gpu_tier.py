@@ -1,6 +1,9 @@
 """Which GPU tier a run has, by what the machine has (L6, G2)."""
 
+from typing import Any
+
 import pytest
+from pydantic import ValidationError
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
@@ -48,6 +51,32 @@ def test_a_simulation_uses_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, 1)
     assert settled(Config(gpu_mem_gb=4), simulated=True) == ("auto", 4)
     assert settled(Config(), simulated=True) == ("auto", None)
+
+
+def test_reads_of_the_storage_end_on_a_real_gpu_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine(monkeypatch, 1)
+    assert settle_gpu(Config(), False).load_to == "gpu"
+    assert settle_gpu(Config(load_to="host"), False).load_to == "host"
+    assert settle_gpu(Config(gpu_tier="modelled", gpu_mem_gb=2), False).load_to == "auto"
+    with pytest.raises(UsageError, match=r"^--load-to gpu: no GPU is used"):
+        settle_gpu(Config(load_to="gpu", gpu_tier="off"), False)
+    machine(monkeypatch, 0)
+    with pytest.raises(UsageError, match=f"^--load-to gpu: {NO_DRIVER}"):
+        settle_gpu(Config(load_to="gpu"), False)
+    assert settle_gpu(Config(load_to="gpu"), True).load_to == "gpu"
+
+
+@pytest.mark.parametrize("given", ["0,1", ["0,1"], ["0", "1"], [0, 1], (0, 1)])
+def test_several_cards_are_named_with_commas_or_one_by_one(given: Any) -> None:
+    assert Config(gpu_device=given).gpu_device == (0, 1)
+
+
+@pytest.mark.parametrize("given", ["", "0,,1", "a", "0,-1", []])
+def test_what_is_no_list_of_cards_is_refused(given: Any) -> None:
+    with pytest.raises((UsageError, ValidationError), match=r"gpu.device"):
+        Config(gpu_device=given)
 
 
 def test_a_card_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

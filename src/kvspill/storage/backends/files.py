@@ -6,7 +6,7 @@ from kvspill.storage.base import Backend, BackendContext
 
 _SETTINGS = (
     *("io_size", "io_threads", "write_threads", "direct", "sync", "verify", "io_engine"),
-    *("layout", "load_jobs", "store_jobs", "preallocate", "rename", "page_cache"),
+    *("layout", "load_jobs", "store_jobs", "preallocate", "rename", "page_cache", "gpu_direct"),
 )
 
 

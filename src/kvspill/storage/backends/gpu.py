@@ -7,9 +7,11 @@ from kvspill.storage.base import Backend, BackendContext
 
 def make(context: BackendContext) -> Backend:
     """An arena of the tier's usable bytes, spread over the GPUs that the run was given."""
-    from kvspill.storage.gpu.backend import GpuBackend
+    from kvspill.storage.gpu.backend import GpuBackend, Staged
 
     settings = context.settings
+    # With a DRAM tier between, entries sink into it by one copy and need no buffers.
+    lanes = 0 if settings["cpu_mem_gb"] else settings["write_threads"] or settings["io_threads"]
     return GpuBackend(
         context.usable_bytes,
         settings["gpu_device"],
@@ -17,6 +19,7 @@ def make(context: BackendContext) -> Backend:
         context.clock_ns,
         context.plane,
         context.host_memory,
+        Staged(lanes, settings["io_size"]),
     )
 
 

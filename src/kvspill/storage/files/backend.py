@@ -11,6 +11,8 @@ from kvspill.records import MIB, NS_PER_SEC, Completion
 from kvspill.storage.base import (
     Backend,
     Capabilities,
+    DirectError,
+    Landing,
     Note,
     ObjectRef,
     Progress,
@@ -23,6 +25,7 @@ from kvspill.storage.files.jobs import DeleteJob, ReadJob, WriteJob
 from kvspill.storage.files.layouts import PLACES
 from kvspill.storage.files.mover import by_ring, by_threads
 from kvspill.storage.files.place import Shape
+from kvspill.storage.files.reach import THROUGH_HOST, Reach, trial_file
 from kvspill.storage.files.ring import RingError
 from kvspill.storage.files.site import Site, Tally
 from kvspill.storage.lanes import on_thread
@@ -68,6 +71,8 @@ class FilesOptions:
     """What all slots take together."""
     claimed_bytes: int = 0
     """What the run can come to hold at most, for other runs to know."""
+    gpu_direct: str = "off"
+    """auto, on or off: whether a GPU that reads end on reads and writes the files itself."""
 
     def check(self) -> None:
         """Refuse what cannot work, naming the flag."""
@@ -116,6 +121,9 @@ class FilesBackend(Backend):
         """Where objects lie; complete after prepare."""
         self._runs: list[RunDir] = []
         self._engine = "threads"
+        self._landing: Landing | None = None
+        self.to_gpu: Reach | None = None
+        """After prepare: how what is read gets to the device that it ends on, where it does."""
         self._closing = threading.Lock()
         self._closed = False
         self.tally = Tally()
@@ -134,6 +142,8 @@ class FilesBackend(Backend):
             about.append(f"threads instead of io_uring: {self.engine_fallback[0]}")
         elif self._engine == "io_uring":
             about.append("io_uring")
+        if self.to_gpu is not None:
+            about.append(self.to_gpu.sentence)
         return Capabilities(
             name=self.place.name,
             modelled=False,
@@ -145,8 +155,10 @@ class FilesBackend(Backend):
         )
 
     def facts(self) -> Mapping[str, int | float | str]:
+        reach: dict[str, int | float | str]
         tally = self.tally
-        return {
+        reach = {} if self.to_gpu is None else {"gpu_direct": self.to_gpu.mode}
+        return reach | {
             "pages_dropped": tally.pages_dropped,
             "pages_left": tally.pages_left,
             "resumed_calls": tally.resumed_calls,
@@ -160,6 +172,8 @@ class FilesBackend(Backend):
             notes.append(Note("io_engine", message, f"{remedy[0].upper()}{remedy[1:]}."))
         if any(site.access.keeps_pages for site in self.place.sites):
             notes.append(Note("page_cache_kept", _KEPT, _KEPT_REMEDY))
+        if self.to_gpu is not None:
+            notes += self.to_gpu.notes()
         return notes
 
     @property
@@ -169,6 +183,9 @@ class FilesBackend(Backend):
 
     def stored_bytes(self, nbytes: int) -> int:
         return self.place.stored_bytes(nbytes)
+
+    def deliver_to(self, landing: Landing) -> None:
+        self._landing = landing
 
     async def prepare(self, progress: Progress) -> None:
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
@@ -198,15 +215,31 @@ class FilesBackend(Backend):
                 access = replace(access, preallocates=False)
             self._check_alignment(root, access)
             sync = self._options.sync == "data"
-            sites.append(Site(run, access, sync, self._verify, self._plane, self.tally))
+            sites.append(Site(run, access, sync, self._verify, self._plane, self.tally, self._landing))
         alignment = max(site.access.alignment for site in sites)
         shape = replace(self._options.shape, alignment=alignment)
         self.place = PLACES[self._options.layout](sites, shape)
         self.place.prepare()
+        if self._landing is not None:
+            self._landing.reserve(self._options.io_threads, self.place.piece_bytes)
+            self.to_gpu = self._reach(self._landing)
         if self._options.io_engine == "io_uring":
             self._take_ring()
         self._mover.start()
         self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
+
+    def _reach(self, landing: Landing) -> Reach:
+        """How bytes get from the files to the device's memory and back."""
+        wanted, mode = self._options.gpu_direct, ""
+        if wanted == "off":
+            return Reach(wanted, THROUGH_HOST)
+        try:
+            for site in self.place.sites:
+                with trial_file(site.run, site.access) as fd:
+                    mode = landing.go_direct(wanted, fd)
+        except DirectError as error:
+            return Reach(wanted, THROUGH_HOST, str(error))
+        return Reach(wanted, mode)
 
     def _take_ring(self) -> None:
         """Put rings in the threads' place, or note why not."""
@@ -217,6 +250,8 @@ class FilesBackend(Backend):
                     "O_DIRECT is not in use, and without it a ring is but threads in the kernel",
                     "name a directory where --direct on works",
                 )
+            if self._landing is not None and self._landing.direct:
+                raise RingError("the GPU reads and writes the files itself", "use --gpu-direct off")
             sizes = options.io_threads, options.write_threads
             ring = by_ring(self._mover, *sizes, self._clock_ns, self._plane)
         except RingError as error:
@@ -270,6 +305,8 @@ class FilesBackend(Backend):
             stuck = self._mover.join(self._clock_ns() + _JOIN_NS)
             # A stuck thread may wake up later: its descriptor must not have become another file's.
             if not stuck:
+                if self._landing is not None:
+                    self._landing.close_files()
                 self.place.close()
             for run in runs:
                 self.left_behind += [str(run.path / name) for name in run.remove(keep_fds=stuck > 0)]

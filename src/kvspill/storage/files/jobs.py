@@ -2,10 +2,11 @@
 
 import os
 import time
+from collections.abc import Callable
 
 from kvspill.records import Completion
 from kvspill.storage import fastio
-from kvspill.storage.base import Source
+from kvspill.storage.base import DirectSource, Landing, Source
 from kvspill.storage.directio import preallocate
 from kvspill.storage.fastio import Answer, Span, Status
 from kvspill.storage.files.place import Place, Spot
@@ -21,7 +22,7 @@ parts of the base, but each change needs the interpreter, and too many make the 
 class FileJob(SpanJob):
     """One object's bytes on their way between memory and its spot."""
 
-    __slots__ = ("fd", "place", "site", "spot")
+    __slots__ = ("fd", "handle", "place", "site", "spot")
     verb, doing = "", ""
     site: Site
     """Known once the job has begun."""
@@ -31,6 +32,8 @@ class FileJob(SpanJob):
         self.place = place
         self.spot: Spot | None = None
         self.fd = -1
+        self.handle: int | None = None
+        """The file's handle of a device that reads or writes it itself."""
 
     def open(self, spot: Spot, flags: int) -> None:
         self.spot, self.site = spot, spot.site
@@ -38,10 +41,18 @@ class FileJob(SpanJob):
             self.span.places = spot.places(self.span)
         self.fd = spot.fd if spot.fd >= 0 else spot.site.open(spot.file, flags, bool(spot.parts))
 
+    def open_direct(self) -> None:
+        """Let the device open the file as well, where it reads and writes files itself."""
+        landing, spot = self.site.landing, self.spot
+        if landing is not None and landing.direct and spot is not None:
+            self.handle = landing.open_file(self.fd, stays_open=spot.fd >= 0)
+
     def close(self) -> None:
         fd, self.fd = self.fd, -1
         if self.spot is None or fd < 0:
             return
+        if self.handle is not None and self.spot.fd < 0 and self.site.landing is not None:
+            self.site.landing.close_file(self.handle)
         calls = self.span.resumed_calls
         if calls:
             self.site.tally.resumed(calls)
@@ -52,6 +63,22 @@ class FileJob(SpanJob):
         if self.spot is not None and self.site.access.drop_cache:
             for offset, nbytes in self.spot.ranges(self.span.total_bytes):
                 self.site.drop_pages(self.fd, offset, nbytes)
+
+    def each_piece(
+        self, move: Callable[[int, int], int], look: Callable[[int], None] = lambda _piece: None
+    ) -> Answer:
+        """Move pieces by a call that answers how many bytes went, until none is left or one is short."""
+        span = self.span
+        while (piece := span.take()) is not None:
+            _, nbytes = span.extent(piece)
+            start_ns = span.begin(piece)
+            moved = move(piece, nbytes)
+            end_ns = time.monotonic_ns()
+            if moved < nbytes:
+                return Status.SHORT, piece, moved
+            span.note(piece, start_ns, end_ns, nbytes)
+            look(piece)
+        return Status.EXHAUSTED, -1, 0
 
     def fail_answer(self, answer: Answer) -> None:
         """Fail as a transfer's answer says."""
@@ -74,16 +101,57 @@ class ReadJob(FileJob):
 
     def begin(self) -> int:
         self.open(self.place.find(self.span.identity), os.O_RDONLY)
+        self.open_direct()
         return self.helpers()
 
     def move(self, worker: Worker) -> None:
         span, site = self.span, self.site
+        if site.landing is not None:
+            by = self._move_on if self.handle is None else self._move_direct
+            self.fail_answer(by(site.landing))
+            return
         memory, base = worker.memory(span.piece_bytes), site.plane.base
         while (answer := fastio.transfer(self.fd, False, memory, span, site.verify, base))[0] == (
             Status.MISMATCH
         ):
             self.mismatch(memory, answer[1], site.verify, base)
         self.fail_answer(answer)
+
+    def _move_on(self, landing: Landing) -> Answer:
+        """Read pieces and let each travel on while the next is read."""
+        span, verify, base = self.span, self.site.verify, self.site.plane.base
+        berth = landing.berth()
+        try:
+            while True:
+                memory = berth.memory()
+                answer = fastio.transfer(self.fd, False, memory, span, verify, base, 1)
+                status, piece, _ = answer
+                if status == Status.MISMATCH:
+                    self.mismatch(memory, piece, verify, base)
+                elif status != Status.MORE:
+                    return answer
+                berth.send(memory[: span.extent(piece)[1]])
+        finally:
+            berth.arrive()
+
+    def _move_direct(self, landing: Landing) -> Answer:
+        """Let the device read pieces itself and look at what came."""
+        span, verify, berth = self.span, self.site.verify, landing.berth()
+        base = self.site.plane.base if verify is Verify.FULL else None
+
+        def move(piece: int, nbytes: int) -> int:
+            assert self.handle is not None, "the device has not opened the file"
+            return berth.read_file(self.handle, span.place(piece), nbytes)
+
+        def look(piece: int) -> None:
+            nbytes = span.checked_bytes(piece)
+            if verify is Verify.OFF or not nbytes:
+                return
+            wrong = berth.wrong(span.identity, span.extent(piece)[0], nbytes, base)
+            if wrong is not None:
+                self.failures.append(wrong)
+
+        return self.each_piece(move, look)
 
     def end(self) -> None:
         try:
@@ -108,6 +176,8 @@ class WriteJob(FileJob):
         spot = self.spot = self.place.allot(self.span.identity, self.span.total_bytes)
         self.open(spot, os.O_RDWR | spot.flags)
         self.opened = True
+        if isinstance(self.source, DirectSource):
+            self.open_direct()
         if spot.reserve_bytes and spot.site.access.preallocates:
             preallocate(self.fd, spot.reserve_bytes)
         # Buffered writes hold the inode's lock: more lanes on one file would only spin on it.
@@ -115,7 +185,7 @@ class WriteJob(FileJob):
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - writes use leased base data
         if self.source is not None:
-            self.fail_answer(fastio.transfer_lent(self.fd, self.source, self.span))
+            self.fail_answer(self._move_lent(self.source))
             return
         span, plane = self.span, self.site.plane
         burst = max(1, _BURST_BYTES // span.piece_bytes)
@@ -125,6 +195,14 @@ class WriteJob(FileJob):
             with plane.lease(nbytes) as memory:
                 answer = fastio.transfer(self.fd, True, memory, span, Verify.OFF, fastio.NOTHING, burst)
         self.fail_answer(answer)
+
+    def _move_lent(self, source: Source) -> Answer:
+        handle, span = self.handle, self.span
+        if handle is None or not isinstance(source, DirectSource):
+            return fastio.transfer_lent(self.fd, source, span)
+        return self.each_piece(
+            lambda piece, nbytes: source.write_file(handle, span.place(piece), span.extent(piece)[0], nbytes)
+        )
 
     def end(self) -> None:
         self.source = None

@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from kvspill.storage.base import Landing
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access, resident_pages
 from kvspill.storage.rundir import RunDir
@@ -52,6 +53,8 @@ class Site:
     verify: Verify
     plane: DataPlane
     tally: Tally
+    landing: Landing | None = None
+    """Where what is read is to end, where that is not host memory."""
 
     def open(self, name: str, flags: int, shared: bool = False) -> int:
         """Open a file of the run; a shared one holds many objects."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from kvspill.machine.gpu import DeviceError
+from kvspill.storage.base import Landing
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.fastio import BUSY_MAX, Status, check_piece, rest_of
 from kvspill.storage.files.jobs import FileJob, ReadJob, WriteJob
@@ -182,6 +184,10 @@ class RingLanes(Lanes):
         offset, nbytes = entry.job.span.extent(piece)
         try:
             self._provide(flight, offset, nbytes)
+        except DeviceError as error:
+            self._give_back(flight)
+            entry.job.fail(error.kind, str(error))
+            return
         except Exception as error:
             self._give_back(flight)
             entry.job.fail("internal", repr(error))
@@ -193,7 +199,7 @@ class RingLanes(Lanes):
         """Memory for a piece: a landing buffer, stamped base data, or what the source lends."""
         job = flight.entry.job
         if isinstance(job, ReadJob):
-            flight.landing = self._landing(job.span.piece_bytes)
+            flight.landing = self._landing(job.span.piece_bytes, job.site.landing)
             flight.buffers = [flight.landing[:nbytes]]
         elif isinstance(job, WriteJob) and job.source is not None:
             flight.buffers = job.source.buffers(offset, nbytes)
@@ -204,13 +210,13 @@ class RingLanes(Lanes):
             stamp(memory, job.span.identity, offset, nbytes)
             flight.buffers = [memory[:nbytes]]
 
-    def _landing(self, nbytes: int) -> Bytes:
+    def _landing(self, nbytes: int, beyond: Landing | None) -> Bytes:
         while not self._landings and self._landings_made >= self._depth + _SPARE_LANDINGS:
             self._check(self._unchecked.popleft())
         if self._landings:
             return self._landings.pop()
         self._landings_made += 1
-        memory = map_memory(nbytes)
+        memory = map_memory(nbytes) if beyond is None else beyond.buffer(nbytes)
         memory[::BLOCK_BYTES] = 0
         return memory
 
@@ -266,7 +272,7 @@ class RingLanes(Lanes):
             self._reserved -= entry.weight
             entry.left -= 1
             self._reserved += entry.weight
-            if isinstance(job, ReadJob) and job.site.verify is not Verify.OFF:
+            if isinstance(job, ReadJob) and (job.site.verify is not Verify.OFF or job.site.landing):
                 entry.unchecked += 1
                 return self._unchecked.append(flight)
         self._give_back(flight)
@@ -285,6 +291,12 @@ class RingLanes(Lanes):
         assert flight.landing is not None
         try:
             failure = check_piece(flight.landing, entry.job.span, flight.piece, site.verify, site.plane.base)
+            if site.landing is not None:
+                berth = site.landing.berth()
+                berth.send(flight.landing[: entry.job.span.extent(flight.piece)[1]])
+                berth.arrive()
+        except DeviceError as error:
+            entry.job.fail(error.kind, str(error))
         except Exception as error:
             entry.job.fail("internal", repr(error))
         else:

@@ -4,20 +4,42 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import DeviceError
+from kvspill.machine.processors import near_device
 from kvspill.records import CANCELLED, GIB, NS_PER_SEC, Completion
-from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import (
+    Backend,
+    Capabilities,
+    Landing,
+    ObjectRef,
+    Progress,
+    Source,
+    WriteItem,
+)
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
 from kvspill.storage.gpu.cuda import Card, CudaCard
+from kvspill.storage.gpu.direct import DirectFiles, open_cufile
+from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
 from kvspill.storage.gpu.source import GpuSource
 from kvspill.storage.lanes import on_thread, post
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of
 
 _JOIN_SECONDS = 2.0
+
+
+class Staged(NamedTuple):
+    """The registered buffers that demotions to storage go through: one for each piece in flight."""
+
+    pieces: int
+    piece_bytes: int
+
+
+_UNSTAGED = Staged(0, 0)
 
 
 class GpuBackend(Backend):
@@ -31,7 +53,9 @@ class GpuBackend(Backend):
         clock_ns: Callable[[], int] = time.monotonic_ns,
         plane: DataPlane | None = None,
         host_memory: Sequence[Bytes] = (),
+        staged: Staged = _UNSTAGED,
         open_card: Callable[[int], Card] = CudaCard,
+        open_files: Callable[[str], DirectFiles] = open_cufile,
     ):
         self._blocks = usable_bytes // len(devices) // BLOCK_BYTES
         if not self._blocks:
@@ -45,12 +69,14 @@ class GpuBackend(Backend):
         self._cards = [open_card(index) for index in devices]
         for card in self._cards:
             _check_free(card, self._blocks * BLOCK_BYTES)
+        self._staged = staged
         self._host_memory = [self.plane.base, *host_memory]
         self._banks: list[Bank] = []
         self._objects: dict[tuple[str, int], Stored] = {}
         self._stopped = False
         self._closed = False
-        self.hbm, self.inward, self._outward = Traffic(), Traffic(), Traffic()
+        self.hbm, self.inward, self._outward, self._loaded = (Traffic() for _ in range(4))
+        self._landing = GpuLanding(self._cards, self._loaded.count, open_files)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -73,13 +99,15 @@ class GpuBackend(Backend):
         def work() -> None:
             for card in self._cards:
                 self._banks.append(Bank(card, self._blocks, self.clock_ns, self._outward))
+                self._banks[-1].ferry.reserve(*self._staged)
             pinned = [conveyor.pinned for bank in self._banks for conveyor in bank.conveyors]
             done = 0
-            for memory in (*self._host_memory, *pinned):
-                self._cards[0].bind()
-                self._cards[0].register(memory)
-                done = min(total, done + memory.nbytes)
-                post(loop, lambda done=done: progress("registered memory", done, total))  # type: ignore[misc]
+            with near_device(self._cards[0].facts.pci_address):
+                for memory in (*self._host_memory, *pinned):
+                    self._cards[0].bind()
+                    self._cards[0].register(memory)
+                    done = min(total, done + memory.nbytes)
+                    post(loop, lambda done=done: progress("registered memory", done, total))  # type: ignore[misc]
             self._host_memory += pinned
             # Here, not at the first put: that is made on the event loop.
             self.plane.fill_some(self.clock_ns() + 60 * NS_PER_SEC, self.clock_ns)
@@ -134,7 +162,10 @@ class GpuBackend(Backend):
         if (ref.key, ref.generation) not in self._objects:
             return None
         stored = self.place(ref)
-        return GpuSource(stored.bank.ferry, stored.whole)
+        return GpuSource(stored.bank.ferry, self._landing, stored.whole)
+
+    def landing(self) -> Landing:
+        return self._landing
 
     def facts(self) -> dict[str, int | float | str]:
         found: dict[str, int | float | str] = {}
@@ -142,6 +173,7 @@ class GpuBackend(Backend):
             ("hbm_read", self.hbm),
             ("pcie_in", self.inward),
             ("pcie_out", self._outward),
+            ("pcie_load", self._loaded),
         ):
             found[f"{name}_bytes"] = traffic.nbytes
             found[f"{name}_device_seconds"] = traffic.device_ns / 1e9
@@ -156,6 +188,7 @@ class GpuBackend(Backend):
 
     def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
         ages = [age for bank in self._banks for way in bank.conveyors for age in way.ages_ns(now_ns)]
+        ages += self._landing.ages_ns(now_ns)
         return sorted((age for age in ages if age >= older_than_ns), reverse=True)
 
     async def close(self) -> None:
@@ -176,9 +209,11 @@ class GpuBackend(Backend):
         self._objects.clear()
 
     def _release(self) -> None:
+        self._landing.release()
+        for bank in self._banks:
+            bank.ferry.release()
         self._cards[0].bind()
-        own = [memory for bank in self._banks for memory in bank.ferry.pinned]
-        for memory in (*(self._host_memory if self._banks else ()), *own):
+        for memory in self._host_memory if self._banks else ():
             self._cards[0].unregister(memory)
         for card in self._cards:
             card.close()

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from kvspill.machine.gpu import call
+from kvspill.machine.processors import near_device
+from kvspill.storage.buffers import map_memory
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Calls, Command, Program
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
@@ -70,6 +72,16 @@ class Card(Calls, Protocol):
 
     def close(self) -> None:
         """Give all device memory back."""
+
+
+def registered(card: Card, nbytes: int) -> Bytes:
+    """New host memory on the card's NUMA node, touched and registered with it."""
+    memory = map_memory(nbytes)
+    card.bind()
+    with near_device(card.facts.pci_address):
+        memory[::BLOCK_BYTES] = 0
+    card.register(memory)
+    return memory
 
 
 ROW_BYTES = 24

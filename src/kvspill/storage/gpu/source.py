@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvspill.storage.arena import Run
-from kvspill.storage.buffers import map_memory
-from kvspill.storage.gpu.cuda import Card
+from kvspill.storage.gpu.cuda import Card, registered
+from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.program import Command
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
@@ -49,8 +49,7 @@ class Ferry:
         self._count = count
         self._local = threading.local()
         self._buffers: deque[Bytes] = deque()
-        self.pinned: list[Bytes] = []
-        """Every buffer made so far, to be unregistered at the end."""
+        self._pinned: list[Bytes] = []
 
     def copy_out(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> None:
         """Copy parts of an object into host memory, one behind the other, and wait for the end."""
@@ -78,16 +77,30 @@ class Ferry:
         try:
             whole = self._buffers.popleft()
         except IndexError:
-            whole = map_memory(nbytes)
+            whole = self._new(nbytes)
         if len(whole) < nbytes:
-            whole = map_memory(nbytes)
-        if not any(whole is known for known in self.pinned):
-            self._mine()
-            self._card.register(whole)
-            self.pinned.append(whole)
+            whole = self._new(nbytes)
         lent = whole[:nbytes]
         weakref.finalize(lent, self._buffers.append, whole)
         return lent
+
+    def reserve(self, count: int, nbytes: int) -> None:
+        """Have so many buffers ready before the load."""
+        self._buffers += [self._new(nbytes) for _ in range(count)]
+
+    def _new(self, nbytes: int) -> Bytes:
+        self._pinned.append(memory := registered(self._card, nbytes))
+        return memory
+
+    def release(self) -> None:
+        """Unregister every buffer; none is lent any more."""
+        self._card.bind()
+        while self._pinned:
+            self._card.unregister(self._pinned.pop())
+
+    def bind(self) -> None:
+        """Let the calling thread use the card."""
+        self._card.bind()
 
     def _mine(self) -> tuple[int, int, int]:
         """The calling thread's stream and events."""
@@ -101,12 +114,13 @@ class Ferry:
 class GpuSource:
     """An object in device memory (E5), for a write below that takes it from here."""
 
-    __slots__ = ("_ferry", "_whole")
+    __slots__ = ("_ferry", "_landing", "_whole")
     pieces_at_once = 32
     """A copy of many pieces is one wait, and the link needs no second lane."""
 
-    def __init__(self, ferry: Ferry, whole: Sequence[Stretch]):
+    def __init__(self, ferry: Ferry, landing: GpuLanding, whole: Sequence[Stretch]):
         self._ferry = ferry
+        self._landing = landing
         self._whole = whole
 
     def buffers(self, offset: int, nbytes: int) -> Sequence[Bytes]:
@@ -117,3 +131,14 @@ class GpuSource:
     def copy(self, offset: int, targets: Sequence[Bytes]) -> None:
         nbytes = sum(len(target) for target in targets)
         self._ferry.copy_out(part_of(self._whole, offset, nbytes), targets)
+
+    def write_file(self, handle: int, place: int, offset: int, nbytes: int) -> int:
+        files, moved = self._landing.files, 0
+        assert files is not None, "nothing is written directly"
+        self._ferry.bind()
+        for part in part_of(self._whole, offset, nbytes):
+            sent = files.write(handle, part.address, part.nbytes, place + part.offset - offset)
+            moved += sent
+            if sent < part.nbytes:
+                break
+        return moved

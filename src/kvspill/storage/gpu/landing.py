@@ -1,0 +1,216 @@
+"""Where reads of the storage end on a card: each thread has two registered buffers, filled in turn."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kvspill.errors import UsageError
+from kvspill.machine.gpu import DeviceError
+from kvspill.storage.base import DirectError
+from kvspill.storage.fastio import check_at
+from kvspill.storage.gpu.cuda import Card, registered
+from kvspill.storage.gpu.direct import DirectFiles, open_cufile
+from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, blocks_of, check_stamps
+
+SLOTS = 2
+"""Buffers of a thread: one is filled while the other travels."""
+
+
+class _Slot:
+    """A buffer, its place on the card, and what is on its way between them."""
+
+    __slots__ = ("begin", "buffer", "end", "nbytes", "sent_ns", "target")
+
+    def __init__(self, card: Card, buffer: Bytes, target: int):
+        self.begin, self.end = card.new_event(), card.new_event()
+        self.buffer = buffer
+        self.target = target
+        self.nbytes = 0
+        self.sent_ns = 0
+
+
+class GpuBerth:
+    """One thread's stream to a card."""
+
+    def __init__(self, card: Card, slots: Sequence[tuple[Bytes, int]], count: Callable[[int, int], None]):
+        card.bind()
+        self._card = card
+        self._stream = card.new_stream()
+        self._slots = [_Slot(card, buffer, target) for buffer, target in slots]
+        self._turn = 0
+        self._count = count
+        self.files: DirectFiles | None = None
+        """Where files are read directly: by whom."""
+
+    def memory(self) -> Bytes:
+        slot = self._slots[self._turn]
+        self._await(slot)
+        return slot.buffer
+
+    def send(self, memory: Bytes) -> None:
+        slot = self._slots[self._turn]
+        self._await(slot)
+        self._turn = (self._turn + 1) % len(self._slots)
+        program = self._card.begin()
+        program.add(Command.RECORD, slot.begin, self._stream)
+        program.add(Command.COPY_IN, slot.target, memory.ctypes.data, memory.nbytes, self._stream)
+        program.add(Command.RECORD, slot.end, self._stream)
+        self._card.run(program)
+        slot.nbytes, slot.sent_ns = memory.nbytes, time.monotonic_ns()
+
+    def arrive(self) -> None:
+        for slot in self._slots:
+            self._await(slot)
+
+    def read_file(self, handle: int, offset: int, nbytes: int) -> int:
+        assert self.files is not None, "nothing is read directly"
+        self._card.bind()
+        return self.files.read(handle, self._slots[0].target, nbytes, offset)
+
+    def wrong(self, identity: Identity, offset: int, nbytes: int, base: Bytes | None) -> str | None:
+        slot, blocks, first = self._slots[0], blocks_of(nbytes), offset // BLOCK_BYTES
+        here, program = slot.buffer.ctypes.data, self._card.begin()
+        if base is None:
+            program.add(Command.STAMPS_OUT, here, slot.target, STAMP_OUT_BYTES, blocks, self._stream)
+        else:
+            program.add(Command.COPY_OUT, here, slot.target, nbytes, self._stream)
+        program.add(Command.RECORD, slot.end, self._stream)
+        program.add(Command.WAIT, slot.end)
+        self._card.run(program)
+        if base is not None:
+            return check_at(slot.buffer, identity, offset, nbytes, first + blocks, base)
+        columns = slot.buffer[: blocks * STAMP_OUT_BYTES].view(np.uint64).reshape(blocks, -1)
+        return check_stamps(columns, identity, first)
+
+    def ages_ns(self, now_ns: int) -> list[int]:
+        """How long each copy has been under way."""
+        return [now_ns - slot.sent_ns for slot in self._slots if slot.nbytes]
+
+    def _await(self, slot: _Slot) -> None:
+        nbytes = slot.nbytes
+        if not nbytes:
+            return
+        program = self._card.begin()
+        program.add(Command.WAIT, slot.end)
+        elapsed = program.add(Command.ELAPSED, slot.begin, slot.end)
+        try:
+            self._card.run(program)
+        finally:
+            # What failed is not waited for again: the next piece would fail for it.
+            slot.nbytes = 0
+        self._count(nbytes, program.answer(elapsed))
+
+
+class GpuLanding:
+    """Berths on all cards, handed out in turn. What lands there is not kept: a hit on storage stays there."""
+
+    def __init__(
+        self,
+        cards: Sequence[Card],
+        count: Callable[[int, int], None],
+        open_files: Callable[[str], DirectFiles] = open_cufile,
+    ):
+        self._cards = cards
+        self._open_files = open_files
+        self.files: DirectFiles | None = None
+        """Who reads and writes files directly, where that is done."""
+        self._stay_open: dict[int, int] = {}
+        self._count = count
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._piece_bytes = BLOCK_BYTES
+        self._free: list[GpuBerth] = []
+        self._berths: list[GpuBerth] = []
+        self._pinned: list[tuple[Card, Bytes]] = []
+
+    def reserve(self, lanes: int, piece_bytes: int) -> None:
+        self._piece_bytes = piece_bytes
+        try:
+            made = [self._make() for _ in range(lanes)]
+        except DeviceError as error:
+            raise UsageError(
+                f"--load-to gpu: {lanes * SLOTS} buffers of {piece_bytes} bytes were refused ({error}); "
+                "use --load-to host, fewer --io-threads or a smaller --gpu-mem-gb"
+            ) from error
+        with self._lock:
+            self._free += reversed(made)
+
+    def buffer(self, nbytes: int) -> Bytes:
+        return self._register(self._cards[0], nbytes)
+
+    def berth(self) -> GpuBerth:
+        if not hasattr(self._local, "own"):
+            with self._lock:
+                own = self._free.pop() if self._free else None
+            self._local.own = own or self._make()
+        found: GpuBerth = self._local.own
+        found.files = self.files
+        return found
+
+    def ages_ns(self, now_ns: int) -> list[int]:
+        return [age for berth in tuple(self._berths) for age in berth.ages_ns(now_ns)]
+
+    @property
+    def direct(self) -> bool:
+        return self.files is not None
+
+    def go_direct(self, wanted: str, fd: int) -> str:
+        files = self.files or self._open_files(wanted)
+        self.files, berth = None, self.berth()
+        try:
+            handle = files.register(fd)
+            try:
+                berth.files = files
+                berth.read_file(handle, 0, BLOCK_BYTES)
+            finally:
+                files.deregister(handle)
+        except DeviceError as error:
+            raise DirectError(f"{error}{files.last_words()}") from error
+        self.files = files
+        return files.mode
+
+    def open_file(self, fd: int, stays_open: bool) -> int:
+        assert self.files is not None, "files are not opened directly"
+        self._cards[0].bind()
+        if not stays_open:
+            return self.files.register(fd)
+        with self._lock:
+            if fd not in self._stay_open:
+                self._stay_open[fd] = self.files.register(fd)
+            return self._stay_open[fd]
+
+    def close_file(self, handle: int) -> None:
+        if self.files is not None:
+            self.files.deregister(handle)
+
+    def close_files(self) -> None:
+        while self._stay_open:
+            self.close_file(self._stay_open.popitem()[1])
+
+    def release(self) -> None:
+        """Unregister all memory; nothing is under way any more."""
+        if self.files is not None:
+            self.files.close()
+        while self._pinned:
+            card, memory = self._pinned.pop()
+            card.bind()
+            card.unregister(memory)
+
+    def _make(self) -> GpuBerth:
+        size = self._piece_bytes
+        with self._lock:
+            card = self._cards[len(self._berths) % len(self._cards)]
+            card.bind()
+            memory = self._register(card, SLOTS * size)
+            target = card.allocate(SLOTS * size)
+            slots = [(memory[at : at + size], target + at) for at in range(0, SLOTS * size, size)]
+            self._berths.append(GpuBerth(card, slots, self._count))
+            return self._berths[-1]
+
+    def _register(self, card: Card, nbytes: int) -> Bytes:
+        memory = registered(card, nbytes)
+        self._pinned.append((card, memory))
+        return memory
