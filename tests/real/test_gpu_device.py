@@ -1,5 +1,6 @@
 """The gpu backend on a real card keeps the contract; skipped with the reason where there is none."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvspill.records import Tier
+from kvspill.machine.gpu import why_unusable
+from kvspill.records import MIB, Tier
 from kvspill.storage.backends import gpu
 from kvspill.storage.base import Backend, ObjectRef
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.gpu.backend import GpuBackend
-from kvspill.testing.backends import BackendSuite
+from kvspill.storage.stamps import identify, stamp
+from kvspill.testing.backends import IO_SIZE, IO_THREADS, BackendSuite, ok, shared_plane, some_refs, written
 
 
 @pytest.mark.real
@@ -30,3 +34,32 @@ class TestRealGpu(BackendSuite):
         stored.bank.card.bind()
         stored.bank.card.copy_in(stored.whole[0].address + 8192, nothing.ctypes.data, 4096, 0)
         return True
+
+
+@pytest.mark.real
+@pytest.mark.skipif(why_unusable() is not None, reason=str(why_unusable()))
+def test_what_storage_reads_ends_in_the_memory_of_a_real_card(tmp_path: Path) -> None:
+    async def main() -> None:
+        plane = shared_plane()
+        card = GpuBackend(64 * MIB, plane=plane)
+        files = FilesBackend([tmp_path], FilesOptions(io_size=IO_SIZE, io_threads=IO_THREADS), plane=plane)
+        landing = card.landing()
+        files.deliver_to(landing)
+        try:
+            await files.prepare(lambda *_: None)
+            await card.prepare(lambda *_: None)
+            await written(files, some_refs())
+            await ok(files.read(some_refs()), len(some_refs()))
+            padded = sum(files.place.padded(ref.nbytes) for ref in some_refs())
+            assert card.facts()["pcie_load_bytes"] == padded
+            identity, berth = identify("here", 1), landing.berth()
+            stamp(berth.memory(), identity, 0, IO_SIZE)
+            berth.send(berth.memory())
+            berth.arrive()
+            assert berth.wrong(identity, 0, IO_SIZE, None) is None
+            assert berth.wrong(identity, IO_SIZE, IO_SIZE, None) == "misdirected"
+        finally:
+            await files.close()
+            await card.close()
+
+    asyncio.run(main())
