@@ -1,5 +1,6 @@
 """Where the kernel's files are, and how one of them is read."""
 
+import fcntl
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,12 @@ def boot_id(kernel: Kernel | None = None) -> str:
 def process_exists(pid: int, kernel: Kernel | None = None) -> bool:
     """Whether a process of that number is there, ours or not."""
     return ((kernel or Kernel()).proc / str(pid)).exists()
+
+
+def opened_again(fd: int, kernel: Kernel | None = None) -> int:
+    """Another descriptor of an open file, without the flags that it was found by, such as O_NOFOLLOW."""
+    kept = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_DIRECT)
+    return os.open((kernel or Kernel()).proc / "self" / "fd" / str(fd), kept | os.O_CLOEXEC)
 
 
 def path_of(fd: int, kernel: Kernel | None = None) -> str | None:

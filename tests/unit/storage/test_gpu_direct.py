@@ -1,6 +1,7 @@
 """GPUDirect Storage on a fake of cuFile: what goes past host memory, and what is said where it can't."""
 
 import asyncio
+import fcntl
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -38,6 +39,10 @@ class FakeCuFile:
 
     def register(self, fd: int) -> int:
         self._called("cuFileHandleRegister")
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL) & ~0o100000
+        if flags & ~(os.O_RDWR | os.O_DIRECT) or not flags & os.O_DIRECT:
+            # As the real one does, of O_NOFOLLOW for instance.
+            raise DeviceError("CU_FILE_INVALID_FILE_OPEN_FLAG", "cuFileHandleRegister")
         with self._lock:
             assert fd not in self.handles.values(), "registered twice"
             self.registered += 1

@@ -1,5 +1,6 @@
 """Where reads of the storage end on a card: each thread has two registered buffers, filled in turn."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ import numpy as np
 
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import DeviceError
+from kvspill.machine.kernel import opened_again
 from kvspill.storage.base import DirectError
 from kvspill.storage.fastio import check_at
 from kvspill.storage.gpu.cuda import Card, registered
@@ -118,6 +120,8 @@ class GpuLanding:
         self.files: DirectFiles | None = None
         """Who reads and writes files directly, where that is done."""
         self._stay_open: dict[int, int] = {}
+        """Handles of files that stay open, by their descriptors."""
+        self._own_fds: dict[int, int] = {}
         self._count = count
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -159,32 +163,43 @@ class GpuLanding:
 
     def go_direct(self, wanted: str, fd: int) -> str:
         files = self.files or self._open_files(wanted)
-        self.files, berth = None, self.berth()
-        try:
-            handle = files.register(fd)
-            try:
-                berth.files = files
-                berth.read_file(handle, 0, BLOCK_BYTES)
-            finally:
-                files.deregister(handle)
-        except DeviceError as error:
-            raise DirectError(f"{error}{files.last_words()}") from error
         self.files = files
+        try:
+            handle = self.open_file(fd, stays_open=False)
+            try:
+                self.berth().read_file(handle, 0, BLOCK_BYTES)
+            finally:
+                self.close_file(handle)
+        except DeviceError as error:
+            self.files = None
+            raise DirectError(f"{error}{files.last_words()}") from error
         return files.mode
 
     def open_file(self, fd: int, stays_open: bool) -> int:
         assert self.files is not None, "files are not opened directly"
         self._cards[0].bind()
         if not stays_open:
-            return self.files.register(fd)
+            return self._open_own(self.files, fd)
         with self._lock:
             if fd not in self._stay_open:
-                self._stay_open[fd] = self.files.register(fd)
+                self._stay_open[fd] = self._open_own(self.files, fd)
             return self._stay_open[fd]
+
+    def _open_own(self, files: DirectFiles, fd: int) -> int:
+        # cuFile refuses a file that was opened with O_NOFOLLOW.
+        own = opened_again(fd)
+        try:
+            handle = files.register(own)
+        except DeviceError:
+            os.close(own)
+            raise
+        self._own_fds[handle] = own
+        return handle
 
     def close_file(self, handle: int) -> None:
         if self.files is not None:
             self.files.deregister(handle)
+            os.close(self._own_fds.pop(handle))
 
     def close_files(self) -> None:
         while self._stay_open:
