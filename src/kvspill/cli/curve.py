@@ -93,7 +93,7 @@ def _curve(config: Config, options: argparse.Namespace) -> dict[str, Any]:
         warmup_share=_share(options.warmup_share, "--warmup-share", 0.0, 0.99),
         sample=_share(options.sample, "--sample", 1e-6, 1.0),
         dram=_gib_list(options.dram_gib, "--dram-gib"),
-        recompute_us_per_token=config.recompute_us_per_token,
+        recompute_us_per_token=config.recompute.us_per_token,
     )
     named = config.recording
     return {
@@ -101,7 +101,8 @@ def _curve(config: Config, options: argparse.Namespace) -> dict[str, Any]:
         "load": f"{named[0]}:{named[1]}" if named else f"{config.num_users} synthetic users",
         "model": config.model,
         "block_tokens": config.block_tokens,
-        "recompute_us_per_token": config.recompute_us_per_token,
+        "recompute_us_per_token": config.recompute.us_per_token,
+        "recompute_source": config.recompute.source,
         "seed": config.seed,
         **draw(collect(config), asked),
     }

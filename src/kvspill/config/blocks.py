@@ -20,11 +20,6 @@ from kvspill.config.fields import DEFAULT_IO_SIZE, IO_SIZE_MAX, Choices, Group, 
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind
 
-PREFILL_SECONDS_OF_64K = 12.0
-"""Published: a prompt of 65,536 tokens takes 12 s to recompute with an 8B model."""
-RECOMPUTE_US_PER_TOKEN = round(PREFILL_SECONDS_OF_64K / 65_536 * 1e6, 1)
-
-
 _ALIGNMENT = 4096
 _ENGINES = Path(__file__).parent.parent / "engines"
 ENGINES: Final = tuple(sorted(path.stem for path in _ENGINES.glob("*.yaml")))
@@ -241,10 +236,10 @@ class BlockFields(Group):
         no_effect=(NOT_STREAM,),
         advanced=True,
     )
-    recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] = opt(
-        RECOMPUTE_US_PER_TOKEN,
-        "GPU microseconds to recompute a context token, for the break-even; "
-        "the default is that of an 8B model at 64K tokens in 12 s",
+    recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
+        None,
+        "GPU microseconds to recompute a context token, for the break-even (default: 183.1 for a model of 8B, "
+        "a published 12 s for 64K tokens, and in proportion for others)",
         group="blocks",
         advanced=True,
     )

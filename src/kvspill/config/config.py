@@ -42,6 +42,7 @@ from kvspill.config.model_file import with_model_config
 from kvspill.config.workload import WorkloadFields
 from kvspill.models import ModelSpec, find_model
 from kvspill.models.groups import KvSize
+from kvspill.models.parameters import Recompute, recompute_of
 from kvspill.plugins import Kind, Plugin
 from kvspill.records import GIB
 
@@ -330,6 +331,11 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFi
     def kv(self) -> KvSize:
         """Bytes of KV of a context on one rank."""
         return self.model_spec.kv(self.tensor_parallel)
+
+    @property
+    def recompute(self) -> Recompute:
+        """GPU time to recompute a context token, which is modelled, and where it comes from."""
+        return recompute_of(self.model, self.recompute_us_per_token)
 
     @property
     def largest_entry_bytes(self) -> int:

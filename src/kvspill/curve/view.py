@@ -82,7 +82,7 @@ def _findings(curve: Mapping[str, Any]) -> str:
     first = curve["next_tib"][0]["prefill_seconds_saved"]
     lines.append(
         f"The first TiB saves {first:,.0f} s of prefill over the measured requests (modelled: "
-        f"{curve['recompute_us_per_token']:g} us per token, --recompute-us-per-token)."
+        f"{curve['recompute_us_per_token']:g} us per token, {curve['recompute_source']})."
     )
     return "\n".join(lines)
 

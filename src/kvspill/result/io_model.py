@@ -55,17 +55,42 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if even["requests_that_loaded"] == 0:
         yield "Break-even", "nothing was loaded"
         return
-    yield (
-        "GPU seconds saved (modelled)",
-        f"{even['net_gpu_seconds_saved']:,.1f} = {even['recompute_seconds_avoided']:,.1f} not recomputed - "
-        f"{even['load_seconds']:,.1f} loading",
-    )
     speed = "instantly" if even["load_gib_per_sec"] is None else f"at {even['load_gib_per_sec']:,.3f} GiB/s"
     yield (
         "Break-even (modelled)",
         f"a load pays from {even['break_even_gib_per_sec']:,.3f} GiB/s on; requests loaded {speed}, which "
         f"paid for {even['requests_where_loading_paid']:,} of {even['requests_that_loaded']:,}",
     )
+    if "recompute_gpus" not in even:
+        # A result of before these were counted.
+        return
+    yield "  one request alone", _one_alone(even)
+    gpus, at_once = even["recompute_gpus"], even["loads_at_once"]
+    if gpus is not None:
+        text = f"recomputing what was loaded would keep {gpus:,.2f} GPUs busy; {at_once:,.1f} loads at once"
+        yield "  under this load", f"{text}, a mean load took {_mean_ms(even, 'load_seconds'):,.1f} ms"
+    yield (
+        "  time to recompute",
+        f"{even['recompute_us_per_token']:,g} us per token, {even['recompute_source']}",
+    )
+
+
+def _one_alone(even: Mapping[str, Any]) -> str:
+    count = even["loads_alone"]
+    if not count:
+        return "no load without another beside it; --num-users 1 would tell"
+    loads_ms, recompute_ms = (
+        1000 * even[name] / count for name in ("loads_alone_seconds", "loads_alone_recompute_seconds")
+    )
+    return (
+        f"a load takes {loads_ms:,.1f} ms, recomputing {recompute_ms:,.1f} ms on an idle GPU "
+        f"(mean of {count:,} without another beside it, {even['loads_alone_paid']:,} of which paid)"
+    )
+
+
+def _mean_ms(even: Mapping[str, Any], name: str) -> float:
+    seconds: float = even[name]
+    return 1000 * seconds / even["requests_that_loaded"]
 
 
 def _blocks(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

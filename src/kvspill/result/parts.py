@@ -240,18 +240,22 @@ def _bounds(bounds: Sequence[Mapping[str, Any]], looked_up: int) -> dict[str, An
 
 
 def _break_even(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Counts and times added; loads of different ranks overlap, yet each rank knows its own alone."""
     if not rows:
         return None
-    rates = {"recompute_us_per_token", "break_even_gib_per_sec"}
-    derived = {"load_gib_per_sec", "storage_may_be_slower_by"}
-    total = {
-        name: value if name in rates | derived else sum(row[name] for row in rows)
-        for name, value in rows[0].items()
-    }
+    same = {"recompute_us_per_token", "recompute_source", "break_even_gib_per_sec"}
+    total = {name: value if name in same else _sum(name, rows) for name, value in rows[0].items()}
     loaded = sum((row["load_gib_per_sec"] or 0.0) * row["load_seconds"] for row in rows)
     speed = ratio(loaded, total["load_seconds"])
-    slower_by = ratio(speed, total["break_even_gib_per_sec"])
-    return total | {"load_gib_per_sec": speed, "storage_may_be_slower_by": slower_by}
+    return total | {
+        "load_gib_per_sec": speed,
+        "storage_may_be_slower_by": ratio(speed, total["break_even_gib_per_sec"]),
+        "span_seconds": max(row["span_seconds"] for row in rows),
+    }
+
+
+def _sum(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    return sum(row[name] or 0 for row in rows)
 
 
 def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:

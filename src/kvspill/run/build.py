@@ -131,7 +131,7 @@ def build_accountant(config: Config, limits: dict[Tier, int]) -> Accountant:
         kv=config.kv,
         block_tokens=config.block_tokens,
         capacity_bytes=sum(_usable_bytes(config, tier, limit) for tier, limit in limits.items()),
-        recompute_us_per_token=config.recompute_us_per_token,
+        recompute=config.recompute,
         chained=_in_blocks(config),
     )
 

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kvspill.models.groups import KvSize
+from kvspill.models.parameters import Recompute
 from kvspill.records import Eviction, Lookup, OpRecord, Purpose, Request, RequestRecord, Verb
 from kvspill.serving.bounds import Access, AccessLog, hit_bounds
 from kvspill.serving.breakeven import BreakEven
@@ -22,7 +23,7 @@ class Accountant:
         kv: KvSize,
         block_tokens: int,
         capacity_bytes: int,
-        recompute_us_per_token: float,
+        recompute: Recompute,
         chained: bool,
     ):
         self._io_model = io_model
@@ -31,7 +32,7 @@ class Accountant:
         self._capacity_bytes = capacity_bytes
         self._counting = False
         self._log = AccessLog(chained)
-        self._even = BreakEven(kv, recompute_us_per_token * 1000)
+        self._even = BreakEven(kv, recompute.us_per_token * 1000, recompute.source)
         self._in_blocks = False
         self._seen: set[str] = set()
         self._ideal_read_bytes = 0

@@ -238,8 +238,8 @@ def _engine(row: Figures) -> str:
 
 
 def _place(place: int, row: Figures) -> str:
-    saved = row.net_gpu_seconds_saved
-    worth = "" if saved is None else f", loading {'saved' if saved >= 0 else 'cost'} {abs(saved):,.1f} GPU s"
+    gpus = row.recompute_gpus
+    worth = "" if gpus is None else f", loads in place of {gpus:,.1f} GPUs that recompute (modelled)"
     hits = "" if row.hit_rate is None else f", {row.hit_rate:.0%} of the blocks found"
     hits += ", through the page cache" if any(code in row.warnings for code in _CACHED) else ""
     return f"{place}. {_engine(row)}: {row.tokens_per_sec:,.0f} tok/s{hits}{worth}."

@@ -53,7 +53,7 @@ class Figures:
     simulated: bool
     warnings: tuple[str, ...]
     autoscaling: Mapping[str, Any] | None
-    net_gpu_seconds_saved: float | None = None
+    recompute_gpus: float | None = None
     """GPU time that loading saved over recomputing; None where nothing can be recomputed."""
     arrival: str = "closed"
     stage_storage_gib_per_sec: float | None = None
@@ -106,7 +106,7 @@ def figures(name: str, result: Result) -> Figures:
         simulated=result.simulated,
         warnings=tuple(item.code for item in result.warnings),
         autoscaling=steps[-1] if steps else None,
-        net_gpu_seconds_saved=(result.io_model.get("break_even") or {}).get("net_gpu_seconds_saved"),
+        recompute_gpus=(result.io_model.get("break_even") or {}).get("recompute_gpus"),
         arrival=result.config.get("arrival") or "closed",
         stage_storage_gib_per_sec=max(
             (step.get("storage_gib_per_sec") or 0.0 for step in steps), default=None

@@ -209,4 +209,5 @@ HEAD: dict[str, Any] = {
     "load": "mooncake:sample",
     "model": "llama3.1-8b",
     "recompute_us_per_token": 100.0,
+    "recompute_source": "as given by --recompute-us-per-token",
 }

@@ -27,6 +27,14 @@ EVEN: dict[str, Any] = {
     "load_gib_per_sec": 2.0,
     "break_even_gib_per_sec": 0.667,
     "storage_may_be_slower_by": 3.0,
+    "recompute_source": "as given",
+    "span_seconds": 2.0,
+    "recompute_gpus": 1.5,
+    "loads_at_once": 0.5,
+    "loads_alone": 2,
+    "loads_alone_paid": 1,
+    "loads_alone_seconds": 0.5,
+    "loads_alone_recompute_seconds": 1.0,
 }
 PREFIX: dict[str, Any] = {
     "name": "prefix",
@@ -63,6 +71,19 @@ def test_inflation_bounds_and_break_even_are_said() -> None:
     assert "0.667 GiB/s" in rows["Break-even (modelled)"]
     assert "3 of 4" in rows["Break-even (modelled)"]
     assert "  not written" not in rows
+
+
+def test_like_is_compared_with_like_for_one_request_and_for_the_whole_load() -> None:
+    rows = said()
+    assert rows["  one request alone"] == (
+        "a load takes 250.0 ms, recomputing 500.0 ms on an idle GPU "
+        "(mean of 2 without another beside it, 1 of which paid)"
+    )
+    assert rows["  under this load"] == (
+        "recomputing what was loaded would keep 1.50 GPUs busy; 0.5 loads at once, a mean load took 250.0 ms"
+    )
+    assert rows["  time to recompute"] == "183.1 us per token, as given"
+    assert "--num-users 1" in said(break_even={**EVEN, "loads_alone": 0})["  one request alone"]
 
 
 def test_foresight_over_entries_of_many_sizes_is_called_an_upper_bound() -> None:

@@ -11,13 +11,13 @@ from kvspill.serving.breakeven import BreakEven
 TOKEN_BYTES = 131_072
 
 
-def record(loaded_tokens: Any, load_ns: int, recomputed_tokens: int = 0) -> Any:
+def record(loaded_tokens: Any, load_ns: int, recomputed_tokens: int = 0, started_ns: int = 10) -> Any:
     request = Request(0, 0, 0, QoS.BATCH, 0, 0, loaded_tokens + recomputed_tokens, 1)
     return RequestRecord(
         request=request,
         intended_ns=0,
-        started_ns=10,
-        finished_ns=20,
+        started_ns=started_ns,
+        finished_ns=started_ns + 10,
         storage_ns=load_ns,
         generation_ns=0,
         prefill_ns=load_ns,
@@ -67,3 +67,29 @@ def test_what_was_not_loaded_saves_nothing() -> None:
 
 def test_the_first_token_waits_for_queue_and_load() -> None:
     assert record(10, load_ns=7).storage_ttft_ns == 17
+
+
+SECOND = 1_000_000_000
+
+
+def test_loads_of_overlapping_requests_are_not_summed_against_one_idle_gpu() -> None:
+    """Ten requests share a device for 10 s: each waits that long, yet ten GPUs would have been busy 1 s."""
+    even = BreakEven(KvSize.even(TOKEN_BYTES), SECOND / 1000)
+    for _ in range(10):
+        even.add(record(1000, load_ns=10 * SECOND, started_ns=0))
+    even.add(record(0, load_ns=0, started_ns=10 * SECOND - 10))
+    facts = even.facts()
+    assert facts["span_seconds"] == pytest.approx(10.0)
+    assert facts["recompute_gpus"] == pytest.approx(1.0)
+    assert facts["loads_at_once"] == pytest.approx(10.0)
+    assert facts["loads_alone"] == 0
+
+
+def test_one_request_unloaded_is_a_load_that_no_other_overlapped() -> None:
+    even = BreakEven(KvSize.even(TOKEN_BYTES), SECOND / 1000)
+    for started, load in ((8.0, 0.5), (0.0, 1.0), (2.0, 3.0), (3.0, 0.5), (9.0, 2.0)):
+        even.add(record(1000, load_ns=round(load * SECOND), started_ns=round(started * SECOND)))
+    facts = even.facts()
+    assert (facts["loads_alone"], facts["loads_alone_paid"]) == (3, 1)
+    assert facts["loads_alone_seconds"] == pytest.approx(3.5)
+    assert facts["loads_alone_recompute_seconds"] == pytest.approx(3.0)

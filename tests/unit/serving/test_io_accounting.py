@@ -3,6 +3,7 @@
 from typing import Any
 
 from kvspill.models.groups import KvSize
+from kvspill.models.parameters import Recompute
 from kvspill.records import Completion, OpRecord, Purpose, QoS, Request, RequestRecord, Tier, Verb
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.io_models import IoOptions, make_io_model
@@ -10,7 +11,9 @@ from kvspill.serving.io_models import IoOptions, make_io_model
 
 def accountant(name: str = "prefix", capacity_bytes: Any = 1 << 40, begun: bool = True) -> Any:
     model = make_io_model(name, IoOptions(KvSize.even(100), block_tokens=10))
-    account = Accountant(model, KvSize.even(100), 10, capacity_bytes, 50.0, chained=name == "prefix")
+    account = Accountant(
+        model, KvSize.even(100), 10, capacity_bytes, Recompute(50.0, "given"), chained=name == "prefix"
+    )
     if begun:
         account.begin()
     return account

@@ -188,11 +188,12 @@ def test_more_capacity_is_said_to_help_only_where_lookups_missed() -> None:
 
 def test_engines_are_ranked_by_what_their_users_get() -> None:
     slow, fast = (
-        row(f"engine-{name}", tokens_per_sec=tokens, net_gpu_seconds_saved=3.0)
+        row(f"engine-{name}", tokens_per_sec=tokens, recompute_gpus=3.0)
         for name, tokens in (("slow", 10.0), ("fast", 90.0))
     )
     text = advice(slow, fast)
-    assert "1. fast: 90 tok/s, 90% of the blocks found, loading saved 3.0 GPU s.\n2. slow: 10 tok/s" in text
+    assert "1. fast: 90 tok/s, 90% of the blocks found, loads in place of 3.0 GPUs that recompute" in text
+    assert "\n2. slow: 10 tok/s" in text
     assert "buy" not in text
 
 
