@@ -117,6 +117,8 @@ class Request(NamedTuple):
     """The shared prompt that the conversation began with: where equal contexts begin equally."""
     stored: SharedPrefix | None = None
     """The entry that a decode node reads, stored before the load; such a request does nothing else."""
+    history_shared: tuple[int, ...] = ()
+    """Tokens of the shared prompts that the turns before began with, oldest first; empty where none did."""
 
     @property
     def key(self) -> str:

@@ -238,8 +238,8 @@ class BlockFields(Group):
     )
     recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
-        "GPU microseconds to recompute a context token, for the break-even (default: 183.1 for a model of 8B, "
-        "a published 12 s for 64K tokens, and in proportion for others)",
+        "GPU microseconds to recompute a context token, for the break-even "
+        "(default: 183.1 for a model of 8B, a published 12 s for 64K tokens, and in proportion for others)",
         group="blocks",
         advanced=True,
     )

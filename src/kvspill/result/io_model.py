@@ -89,8 +89,7 @@ def _one_alone(even: Mapping[str, Any]) -> str:
 
 
 def _mean_ms(even: Mapping[str, Any], name: str) -> float:
-    seconds: float = even[name]
-    return 1000 * seconds / even["requests_that_loaded"]
+    return 1000 * float(even[name]) / int(even["requests_that_loaded"])
 
 
 def _blocks(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

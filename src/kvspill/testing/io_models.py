@@ -111,6 +111,7 @@ class Conversations:
                     history_answers=answers,
                     opening=opening,
                     last_turn=turn == 3,
+                    history_shared=(PROMPT.tokens, 0, 0)[:turn] if opening is not None else (),
                 )
                 history, answers = (*history, context), (*answers, answer)
                 at_ns += rng.randint(0, 5_000_000)

@@ -52,6 +52,7 @@ class SyntheticWorkload:
         while True:
             history: tuple[int, ...] = ()
             answers: tuple[int, ...] = ()
+            prompts: tuple[int, ...] = ()
             opening: SharedPrefix | None = None
             turn, last = 0, False
             while not last:
@@ -78,10 +79,12 @@ class SyntheticWorkload:
                     last,
                     habits.persona,
                     history_answers=answers,
+                    history_shared=prompts if any(prompts) else (),
                     opening=opening,
                 )
                 history = (*history, context_tokens)
                 answers = (*answers, generate_tokens)
+                prompts = (*prompts, 0 if shared is None else shared.tokens)
                 at_ns += pause_ns
                 turn += 1
             conversation += 1

@@ -106,15 +106,33 @@ def test_s17_a_request_that_only_prefills_because_of_its_length_still_generates_
 def test_s17_on_a_prompt_hit_the_turns_entry_holds_the_context_without_the_prompts_tokens() -> None:
     """S17: on a prompt hit the turn's entry holds the context without the prompt's tokens.
 
-    The prompt comes before a turn's own context and has an entry of its own, found or written.
+    On a miss the prompt is written once, as an entry of its own, and the same holds.
     """
     turns = [request(user, context=40, at_ms=user, prefix=PROMPT, opening=PROMPT) for user in range(2)]
     done = replay(turns, name="mlperf")
-    written = {op.key: op.nbytes for op in done.oracle.ops if op.verb is Verb.WRITE}
+    written = [(op.key, op.nbytes) for op in done.oracle.ops if op.verb is Verb.WRITE]
     read = [op.nbytes for op in done.oracle.ops if (op.verb, op.purpose) == (Verb.READ, Purpose.PROMPT)]
     assert read == [30 * TOKEN_BYTES]
-    assert written == {
-        "prompt": 30 * TOKEN_BYTES,
-        "u0_c0_t0": 40 * TOKEN_BYTES,
-        "u1_c0_t0": 40 * TOKEN_BYTES,
-    }
+    assert written == [
+        ("prompt", 30 * TOKEN_BYTES),
+        ("u0_c0_t0", 10 * TOKEN_BYTES),
+        ("u1_c0_t0", 10 * TOKEN_BYTES),
+    ]
+    decoded = {op.nbytes for op in done.oracle.ops if op.purpose is Purpose.DECODE}
+    assert decoded == {10 * TOKEN_BYTES}
+
+
+def test_s17_a_later_turn_reads_of_the_turn_before_what_its_entry_holds() -> None:
+    first = request(context=40, prefix=PROMPT, opening=PROMPT)
+    later = request(context=50, at_ms=1, turn=1, history_tokens=(40,), history_shared=(30,), opening=PROMPT)
+    done = replay([first, later], name="mlperf")
+    history = [op.nbytes for op in done.oracle.ops if op.purpose is Purpose.HISTORY]
+    own = [op.nbytes for op in done.oracle.ops if op.key == "u0_c0_t1" and op.verb is Verb.WRITE]
+    assert history == [10 * TOKEN_BYTES]
+    assert own == [50 * TOKEN_BYTES]
+
+
+def test_s17_a_prompt_as_long_as_the_context_leaves_an_entry_of_one_token() -> None:
+    done = replay([request(context=20, prefix=PROMPT, opening=PROMPT)], name="mlperf")
+    written = {op.key: op.nbytes for op in done.oracle.ops if op.verb is Verb.WRITE}
+    assert written["u0_c0_t0"] == TOKEN_BYTES

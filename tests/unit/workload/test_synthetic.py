@@ -43,8 +43,17 @@ def test_equal_texts_share_a_key_and_common_phrases_have_their_own_kind() -> Non
 
 
 def test_without_prefix_caching_nothing_else_changes() -> None:
-    plain = [request._replace(prefix=None, opening=None) for request in asked()]
+    plain = [request._replace(prefix=None, opening=None, history_shared=()) for request in asked()]
     assert asked(disable_prefix_caching=True) == plain
+
+
+def test_a_turn_knows_the_prompts_of_the_turns_before_it() -> None:
+    seen: dict[tuple[int, int], list[int]] = {}
+    for request in asked():
+        before = seen.setdefault((request.user, request.conversation), [])
+        assert list(request.history_shared) == (before if any(before) else [])
+        before.append(0 if request.prefix is None else request.prefix.tokens)
+    assert any(any(tokens) for tokens in seen.values())
 
 
 def test_without_multi_turn_every_request_is_a_conversation_of_its_own() -> None:

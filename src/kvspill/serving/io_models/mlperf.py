@@ -22,7 +22,10 @@ _Earlier = tuple[str, int, Purpose, HitType]
 
 
 class MlperfModel(InTheOpen):
-    """Each turn is one entry; decoding reads the whole entry 1 + ceil(generated / batch) times."""
+    """Each turn is one entry; decoding reads the whole entry 1 + ceil(generated / batch) times.
+
+    A shared prompt is an entry of its own, so a turn's entry holds the context without it (S17).
+    """
 
     def __init__(self, options: IoOptions):
         self._options = options
@@ -33,7 +36,7 @@ class MlperfModel(InTheOpen):
             PlannedOp(_READ, purpose, key, self._kv.of(tokens))
             for key, tokens, purpose, _hit_type in self._earlier(request)
         ]
-        key, nbytes = request.key, self._kv.of(request.context_tokens)
+        key, nbytes = request.key, self._kv.of(self._own_tokens(request))
         ops.append(PlannedOp(_WRITE, _PREFILL, key, nbytes))
         reads = self._decode_reads(request)
         if reads:
@@ -47,10 +50,10 @@ class MlperfModel(InTheOpen):
             hit = await self._read_or_rebuild(service, cache, key, tokens, purpose, hit_type)
             if hit and purpose is Purpose.PROMPT:
                 service.prefix_hit_bytes = self._kv.of(tokens)
-        nbytes = self._kv.of(request.context_tokens)
         # S17: one that only prefills because of its length still generates its tokens.
         service.only_prefills = self._options.prefill_only
-        await serve_own(service, cache, nbytes, self._decode_reads(request), cache.release)
+        tokens, reads = self._own_tokens(request), self._decode_reads(request)
+        await serve_own(service, cache, self._kv, tokens, reads, cache.release)
 
     async def _read_or_rebuild(
         self, service: Service, cache: Cache, key: str, tokens: int, purpose: Purpose, hit_type: HitType
@@ -81,8 +84,13 @@ class MlperfModel(InTheOpen):
         oldest = 0 if options.whole_history else max(0, request.turn - 1)
         for turn in range(oldest, request.turn):
             key = entry_key(request.user, request.conversation, turn)
-            reads.append((key, request.history_tokens[turn], _HISTORY, _MULTI_TURN))
+            reads.append((key, _history_tokens(request, turn), _HISTORY, _MULTI_TURN))
         return reads
+
+    def _own_tokens(self, request: Request) -> int:
+        """What this turn's entry holds; a prefill node has no entries of prompts."""
+        shared = None if self._options.prefill_only else request.prefix
+        return _without(request.context_tokens, 0 if shared is None else shared.tokens)
 
     def stored_reads(self, request: Request) -> int:
         return 1 + -(-request.generate_tokens // self._options.decode_batch_size)
@@ -92,6 +100,17 @@ class MlperfModel(InTheOpen):
         if options.prefill_only or request.context_tokens >= options.prefill_only_tokens:
             return 0
         return self.stored_reads(request)
+
+
+def _history_tokens(request: Request, turn: int) -> int:
+    """What the entry of an earlier turn holds."""
+    shared = request.history_shared[turn] if request.history_shared else 0
+    return _without(request.history_tokens[turn], shared)
+
+
+def _without(tokens: int, shared: int) -> int:
+    """A context without its prompt; one that is no longer than the prompt keeps a token."""
+    return max(1, tokens - shared)
 
 
 PLUGIN = Plugin(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import Put
 from kvspill.cache.tier import Entry
+from kvspill.models.groups import KvSize
 from kvspill.records import HitType, Outcome, Purpose
 from kvspill.serving.io_models import Service
 
@@ -12,13 +13,18 @@ _DECODE = ((Purpose.DECODE, HitType.USER),)
 
 
 async def serve_own(
-    service: Service, cache: Cache, nbytes: int, reads: int, give_up: Callable[[Sequence[Entry]], None]
+    service: Service,
+    cache: Cache,
+    kv: KvSize,
+    tokens: int,
+    reads: int,
+    give_up: Callable[[Sequence[Entry]], None],
 ) -> None:
     """Write the request's entry, read it so many times, to the end even where a read fails, and give it up.
 
     A request whose write failed has failed (C3), and there is nothing to read.
     """
-    key, tokens = service.request.key, service.request.context_tokens
+    key, nbytes = service.request.key, kv.of(tokens)
     put = await service.prefill(cache.put([key], nbytes, Purpose.PREFILL, tokens=tokens, pin=True))
     if put.failure is not None:
         service.fail(f"write: {put.failure}")

@@ -27,9 +27,9 @@ class StreamModel(InTheOpen):
     async def serve(self, service: Service, cache: Cache) -> None:
         """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         request = service.request
-        nbytes = self._options.kv.of(request.context_tokens)
         service.only_prefills = self._options.prefill_only
-        await serve_own(service, cache, nbytes, self._reads(request), cache.discard)
+        kv, tokens = self._options.kv, request.context_tokens
+        await serve_own(service, cache, kv, tokens, self._reads(request), cache.discard)
 
     def stored_reads(self, request: Request) -> int:
         return -(-request.generate_tokens // self._options.stream_tokens_per_read)
