@@ -1,4 +1,4 @@
-"""Statistics of small samples: spreads, intervals of means and medians, the trend and the shifts of a series.
+"""Statistics of small samples: spreads, intervals of means and medians, the noise and the trend of a series.
 
 scipy is imported where it is used: a run pays for scipy.special (0.1 s), never for scipy.stats (0.6 s).
 """
@@ -81,31 +81,40 @@ def percentile(values: Sequence[float] | NDArray[Any], rank: float) -> float:
     return float(np.percentile(values, rank, method="inverted_cdf"))
 
 
-def series_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """The mean of a series and its interval, widened where neighbours resemble each other.
+SLOW_WAVES = 5
+"""From so many slow cosines the noise of a mean is estimated, with as many degrees of freedom."""
 
-    Values that follow one another say less than independent ones: the variance of their mean is larger
-    by (1 + r) / (1 - r), r being the correlation of neighbours (with its small-sample bias put right).
+
+def slow_waves(values: Sequence[float] | NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Strength of the `count` slowest cosines in a series: half a wave over the whole of it, a whole wave, …
+
+    Of a series without correlation all have the variance of one value. Where neighbours resemble each other
+    the slow ones are stronger, where a busy second follows an idle one they are weaker: their mean square is
+    the variance that counts for the mean of the series.
     """
-    plain = mean_interval(values, confidence)
-    if plain is None:
+    series = np.asarray(values, dtype=np.float64)
+    found: NDArray[np.float64] = cosines(len(series), count) @ (series - series.mean())
+    return found
+
+
+def cosines(length: int, count: int) -> NDArray[np.float64]:
+    """The slowest cosines over so many places, a row each, of length one."""
+    places = (np.arange(length) + 0.5) / length
+    found: NDArray[np.float64] = np.cos(np.pi * np.outer(np.arange(1, count + 1), places))
+    return found * math.sqrt(2 / length)
+
+
+def series_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
+    """The mean of a series whose values depend on their neighbours, in either way, and its interval.
+
+    None for fewer than twice as many values as there are slow waves.
+    """
+    if len(values) < 2 * SLOW_WAVES:
         return None
-    wider = math.sqrt((1 + _neighbours(values)) / (1 - _neighbours(values)))
-    half = (plain.high - plain.low) / 2 * wider
-    return Interval(plain.mean, plain.mean - half, plain.mean + half)
-
-
-_CORRELATION_MAX = 0.9
-
-
-def _neighbours(values: Sequence[float]) -> float:
-    """The correlation of neighbours, from 0 (also where it is negative) to 0.9."""
-    series = np.asarray(values, dtype=np.float64) - fmean(values)
-    spread = float(series @ series)
-    if spread == 0:
-        return 0.0
-    found = float(series[1:] @ series[:-1]) / spread
-    return min(max(found + (1 + 4 * found) / len(values), 0.0), _CORRELATION_MAX)
+    waves = slow_waves(values, SLOW_WAVES)
+    error = math.sqrt(float(waves @ waves) / SLOW_WAVES / len(values))
+    mean, half = fmean(values), student_quantile((1 + confidence) / 2, SLOW_WAVES) * error
+    return Interval(mean, mean - half, mean + half)
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:
@@ -146,42 +155,3 @@ def trend(values: Sequence[float]) -> Trend:
 
 def _pairs_variance(count: int) -> float:
     return count * (count - 1) * (2 * count + 5) / 18
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """A stretch of a series whose level differs from that of the rest."""
-
-    start: int
-    stop: int
-    difference: float
-    """The stretch's mean less the mean of the rest."""
-    z_score: float
-    """That difference in units of its error, as the steps between neighbours show it."""
-
-
-_MEDIAN_STEP = 0.954
-"""The median step between neighbours of independent normal values, in standard deviations."""
-
-
-def largest_shift(values: Sequence[float], shortest: int) -> Shift:
-    """The stretch, at least `shortest` values long, that stands out most: a step, a hump, a collapse.
-
-    The noise is taken from the steps between neighbours, which a shift of level leaves as they are.
-    """
-    series = np.asarray(values, dtype=np.float64)
-    count = len(series)
-    steps = np.abs(np.diff(series))
-    noise = float(np.median(steps)) / _MEDIAN_STEP or math.sqrt(float(steps @ steps) / len(steps) / 2)
-    sums = np.concatenate([[0.0], np.cumsum(series)])
-    start, stop = np.triu_indices(count + 1, k=shortest)
-    # Where the rest is one stretch, too, the shorter of the two is the one that stands out.
-    edge = (start == 0) | (stop == count)
-    named = ~edge | (stop - start <= count // 2)
-    start, stop = start[named], stop[named]
-    length, inside = stop - start, sums[stop] - sums[start]
-    difference = inside / length - (sums[-1] - inside) / (count - length)
-    error = noise * np.sqrt(1 / length + 1 / (count - length))
-    z_scores = np.abs(difference) / error if noise else np.zeros(len(length))
-    most = int(np.argmax(z_scores))
-    return Shift(int(start[most]), int(stop[most]), float(difference[most]), float(z_scores[most]))

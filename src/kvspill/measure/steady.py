@@ -1,28 +1,39 @@
 """Steady state: whether the measured window shows one level, and how sure its mean is."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvspill.measure.statistics import Shift, largest_shift, series_interval, trend
+from kvspill.measure.shifts import Shift, find_shifts
+from kvspill.measure.statistics import series_interval, trend
 
 STEADY, NOT_STEADY, TOO_SHORT = "steady", "not steady", "too short to tell"
 MIN_SECONDS = 20
-BATCHES = 20
-SIGNIFICANCE = 0.01
+BATCHES = 30
 DRIFT = 0.05
 """What moves the rate by less than this share is of no consequence."""
+MEAN_MOVED = 0.02
+"""Nor what moves the mean of the window by less than this: a short stretch must differ by more."""
 SHIFT_Z = 7.0
-"""Among all stretches of 20 batches of pure noise, also of noise whose neighbours correlate by 0.3, one
-stands out by more than this in less than one window of a hundred (by simulation)."""
+"""Stationary loads show a shift beyond this and of consequence in less than one window of a hundred."""
+FOUND_Z = SHIFT_Z + 1.5
+"""A step as large as this in units of its error is found four times out of five."""
 UNCLEAR = 0.2
-"""Where a long part of the window differs by more than this from the rest, chance or not, or the mean is not
-known better than this, nobody can say that the rate was steady."""
+"""Where the mean is not known better than this, nobody can say that the rate was steady."""
+UNCLEAR_STEP = 1.0
+"""Nor where the rate could have doubled unnoticed."""
+CLOSED_SECONDS = 120.0
+"""Where users wait for answers, a busy second makes up for an idle one. Short windows hide how well: the
+interval of a mean is at most 1 + so many seconds / window times as wide as it need be."""
 
 
 def steady_state(
-    columns: Mapping[str, Sequence[float]], window_seconds: float, step_seconds: int = 1
+    columns: Mapping[str, Sequence[float]], window_seconds: float, step_seconds: int = 1, closed: bool = False
 ) -> dict[str, Any]:
-    """Judge the rates of tokens and of bytes on the timeline (warm-up is not in it)."""
+    """Judge the rates of tokens and of bytes on the timeline (warm-up is not in it).
+
+    closed: users wait for answers, so that intervals are wider than they need be.
+    """
     whole_steps = int(window_seconds + 1e-9) // step_seconds
     byte_columns = [values for name, values in columns.items() if name.endswith("_bytes")]
     series = {
@@ -31,12 +42,16 @@ def steady_state(
     }
     # What never happens, such as tokens of a node that only prefills, cannot be unsteady.
     active = {name: values for name, values in series.items() if any(values)} or series
-    judged = {name: judge(values, step_seconds) for name, values in active.items()}
+    judged = {name: judge(values, step_seconds, closed) for name, values in active.items()}
     for verdict in (NOT_STEADY, TOO_SHORT):
         for name, item in judged.items():
             if item["verdict"] == verdict:
                 return {"verdict": verdict, "reason": _reason(name, item), **judged}
-    reason = "Neither a trend nor a shift of consequence in tokens or bytes."
+    best = min(judged, key=lambda name: float(judged[name]["resolution"]))
+    reason = (
+        "Neither a trend nor a shift of consequence in tokens or bytes; "
+        f"a step of {max(DRIFT, judged[best]['resolution']):.0%} in {best} would have been found."
+    )
     return {"verdict": STEADY, "reason": reason, **judged}
 
 
@@ -47,53 +62,62 @@ def _reason(name: str, item: Mapping[str, Any]) -> str:
             f"{item['seconds']} measured seconds with enough activity are too few to tell whether "
             f"the rate was steady ({MIN_SECONDS} needed)."
         )
-    half_width = item["ci95_relative_half_width"]
-    if item["verdict"] == TOO_SHORT and half_width > UNCLEAR:
-        return f"The mean rate of {name} is known to ±{half_width:.0%} only: it varies too much to tell."
-    if item["verdict"] == NOT_STEADY and item["drifts"]:
+    if item["verdict"] == TOO_SHORT:
+        half_width, step = item["ci95_relative_half_width"], item["resolution"]
+        text = f"The mean rate of {name} is known to ±{half_width:.0%} only: it varies too much"
+        if half_width <= UNCLEAR:
+            text = f"The rate of {name} varies so much that a step of {step:.0%} may hide"
+        return f"{text}; {item['seconds_needed']:,} s would do."
+    if item["drifts"]:
         return f"The rate of {name} drifted by {item['drift']:+.0%} over the measured window: not steady."
     from_sec, to_sec = item["shift_seconds"]
-    moved = (
-        f"The rate of {name} from second {from_sec} to {to_sec} differs by {item['shift']:+.0%} from the rest"
+    return (
+        f"The rate of {name} from second {from_sec} to {to_sec} differs by {item['shift']:+.0%} from the "
+        "rest: not steady."
     )
-    return f"{moved}: not steady." if item["verdict"] == NOT_STEADY else f"{moved}, which may be chance."
 
 
-def judge(values: Sequence[float], step_seconds: int = 1) -> dict[str, Any]:
-    """One series of whole steps: its trend, its largest shift, the interval of its mean by batch means."""
+def judge(values: Sequence[float], step_seconds: int = 1, closed: bool = False) -> dict[str, Any]:
+    """One series of whole steps: its drift, its largest shift, the interval of its mean."""
     count = len(values)
     batches = [mean / step_seconds for mean in batch_means(values)] if count >= MIN_SECONDS else []
     if not any(batches):
         # Asked of the batches: all that happened may lie in the odd seconds that they leave out.
         return {"verdict": TOO_SHORT, "seconds": count * step_seconds}
-    interval = series_interval(batches)
-    assert interval is not None, "batches of 20 seconds or more are at least two"
-    found = trend(batches)
-    drift = found.slope * len(batches) / interval.mean
-    drifts = found.p_value < SIGNIFICANCE and abs(drift) > DRIFT
-    shift = largest_shift(batches, shortest=max(2, len(batches) // 10))
-    shifts = shift.z_score > SHIFT_Z and abs(shift.difference) > DRIFT * interval.mean
-    unclear = False
-    if not (drifts or shifts):
-        shift = largest_shift(batches, shortest=len(batches) // 4)
-        half_width = (interval.high - interval.low) / 2
-        unclear = max(abs(shift.difference), half_width) > UNCLEAR * interval.mean
+    interval = series_interval([value / step_seconds for value in values])
+    assert interval is not None, "20 steps are enough for an interval"
+    mean, seconds = interval.mean, count * step_seconds
+    found = find_shifts(batches, DRIFT * mean, MEAN_MOVED * mean)
+    shifted = [shift for shift in (found.drift, found.largest) if shift.z_score > SHIFT_Z]
+    most = max(shifted, key=lambda shift: shift.z_score, default=None)
+    half_width = (interval.high - interval.low) / 2 / mean
+    resolution = FOUND_Z * found.step_error / mean
+    longer = max(half_width / UNCLEAR, resolution / UNCLEAR_STEP)
     batch_seconds = count // len(batches) * step_seconds
     return {
-        "verdict": NOT_STEADY if drifts or shifts else TOO_SHORT if unclear else STEADY,
-        "seconds": count * step_seconds,
+        "verdict": NOT_STEADY if most is not None else TOO_SHORT if longer > 1 else STEADY,
+        "seconds": seconds,
         "batches": len(batches),
         "batch_seconds": batch_seconds,
-        "mean_per_sec": interval.mean,
+        "mean_per_sec": mean,
         "ci95_low": max(interval.low, 0.0),
         "ci95_high": interval.high,
-        "ci95_relative_half_width": interval.relative_half_width,
-        "drift": drift,
-        "drifts": drifts,
-        "p_value": found.p_value,
-        "shift": shift.difference / interval.mean,
-        "shift_seconds": _seconds(shift, batch_seconds, count * step_seconds),
+        "ci95_relative_half_width": half_width,
+        "ci95_wider_than_needed_by_at_most": 1 + CLOSED_SECONDS / seconds if closed else None,
+        "drift": found.drift.difference / mean,
+        "drifts": most is found.drift,
+        "p_value": trend(batches).p_value,
+        "shift": found.largest.difference / mean,
+        "shift_seconds": _seconds(found.largest, batch_seconds, seconds),
+        "resolution": resolution,
+        "seconds_needed": _rounded_up(seconds * longer**2) if longer > 1 else seconds,
     }
+
+
+def _rounded_up(seconds: float) -> int:
+    """To two digits."""
+    unit = int(10 ** max(0, math.floor(math.log10(seconds)) - 1))
+    return math.ceil(seconds / unit) * unit
 
 
 def _seconds(shift: Shift, batch_seconds: int, seconds: int) -> list[int]:
@@ -103,10 +127,7 @@ def _seconds(shift: Shift, batch_seconds: int, seconds: int) -> list[int]:
 
 
 def batch_means(values: Sequence[float]) -> list[float]:
-    """Means of consecutive batches of equal length, about 20 of them; the oldest odd seconds are left out.
-
-    Neighbours of long batches are nearly independent, which single seconds are not.
-    """
+    """Means of consecutive batches of equal length, about 30 of them; the oldest odd seconds are left out."""
     length = max(1, len(values) // BATCHES)
     number = len(values) // length
     skipped = len(values) - number * length

@@ -71,7 +71,8 @@ def build_result(
     values = {name: item["value"] for name, item in metrics.items()}
     columns = recorder.timeline.columns(recorder.window_end_ns)
     step_seconds = recorder.timeline.step_seconds
-    steady = SteadyState.model_validate(steady_state(columns, recorder.window_seconds, step_seconds))
+    closed = measured.settings.arrival == "closed"
+    steady = SteadyState.model_validate(steady_state(columns, recorder.window_seconds, step_seconds, closed))
     honesty = honesty_block(measured, probes, ceiling)
     faults = faults_of(measured, honesty)
     given = list(warnings)
