@@ -176,12 +176,12 @@ def _break_even(config: Config, result: Result) -> Facts | None:
         return None
     entry_bytes = nbytes * GIB / reads
     tokens = entry_bytes / config.kv.bytes_per_token if config.kv.bytes_per_token else 0.0
-    recompute_ms = tokens * config.recompute_us_per_token / 1000
+    recompute_ms = tokens * config.recompute.us_per_token / 1000
     return {
         "entry_bytes": entry_bytes,
         "entry_tokens": tokens,
         "load_ms": mean_ms,
         "recompute_ms": recompute_ms,
-        "recompute_us_per_token": config.recompute_us_per_token,
+        "recompute_us_per_token": config.recompute.us_per_token,
         "pays": mean_ms < recompute_ms,
     }
