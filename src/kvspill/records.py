@@ -378,6 +378,10 @@ class RunFacts:
     """When the last request was meant to come, where the work and not the time ended an open load."""
     under_way: int = 0
     """Requests that were in service when the window ended: part of their work is in it, no token is (S4)."""
+    unfinished_stay_ns: int = 0
+    """Time inside the window that unfinished requests were in the system, all of them added up."""
+    under_way_service_ns: int = 0
+    """The part of it in which they were served."""
     unfinished_qos: Sequence[int] = ()
     """Service class of each unfinished request, in the order of their ages; empty where it is not known."""
     workload: Mapping[str, Any] = field(default_factory=dict)

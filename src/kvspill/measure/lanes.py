@@ -107,6 +107,8 @@ class Lane:
     failed_moved_bytes: int = 0
     """Bytes that pieces of failed operations moved: device traffic, never a score."""
     errors: Counter[str] = field(default_factory=Counter)
+    inside_ns: int = 0
+    """Time that operations were under way inside the window, all of them added up."""
     in_flight_at_end: int = 0
     """Operations that the end of the window found under way: in the latencies with their age then (S16)."""
     in_flight_oldest_ns: int = 0
@@ -174,6 +176,7 @@ class Lane:
         self.moved_bytes += other.moved_bytes
         self.failed_moved_bytes += other.failed_moved_bytes
         self.errors.update(other.errors)
+        self.inside_ns += other.inside_ns
         self.in_flight_at_end += other.in_flight_at_end
         self.in_flight_oldest_ns = max(self.in_flight_oldest_ns, other.in_flight_oldest_ns)
         self.latencies.merge(other.latencies)

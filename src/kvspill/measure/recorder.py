@@ -44,6 +44,10 @@ class Recorder:
         Also those that failed or were unfinished at its end: with completed ones alone, a device on which
         most requests wait would look as fast as the few that did not.
         """
+        self.stay_ns = 0
+        """Time inside the window, from the intended one on, of the requests that ended in it."""
+        self.service_ns = 0
+        """The part of it in which they were served."""
         self.lookups: Counter[tuple[Outcome, Purpose, HitType, Tier | None]] = Counter()
         self.evictions: Counter[tuple[Tier, Tier | None]] = Counter()
         self.evicted_bytes: Counter[tuple[Tier, Tier | None]] = Counter()
@@ -89,6 +93,8 @@ class Recorder:
         self.requests_over_time.merge(other.requests_over_time)
         self.storage_ttft.merge(other.storage_ttft)
         self.cache_call_ns += other.cache_call_ns
+        self.stay_ns += other.stay_ns
+        self.service_ns += other.service_ns
         self.lookups.update(other.lookups)
         self.evictions.update(other.evictions)
         self.evicted_bytes.update(other.evicted_bytes)
@@ -109,10 +115,16 @@ class Recorder:
             self._latest_ns = at_ns
         return True
 
+    def _overlap(self, from_ns: int, to_ns: int) -> int:
+        """How much of that time lies inside the window."""
+        inside_ns = min(to_ns, self.window_end_ns) - max(from_ns, self.window_start_ns)
+        return inside_ns if inside_ns > 0 else 0
+
     def op(self, record: OpRecord) -> None:
         lane = self._lanes[record.tier][record.verb]
         completion = record.completion
         finished_inside = self._inside(completion.finished_ns)
+        lane.inside_ns += record.times * self._overlap(completion.submitted_ns, completion.finished_ns)
         if completion.finished_ns >= self.window_end_ns > completion.submitted_ns:
             self._at_the_end(lane, record)
         if completion.error is not None:
@@ -144,6 +156,7 @@ class Recorder:
         if submitted_ns >= end_ns:
             return
         started_ns = submitted_ns if in_device else end_ns
+        self._lanes[tier][verb].inside_ns += count * self._overlap(submitted_ns, end_ns)
         self._lanes[tier][verb].under_way(submitted_ns, started_ns, end_ns, end_ns - started_ns, count, False)
 
     def _failed_op(self, lane: Lane, record: OpRecord, finished_inside: bool) -> None:
@@ -262,14 +275,14 @@ class Recorder:
         self.evicted_bytes[eviction.tier, eviction.below] += eviction.times * eviction.nbytes
 
     def cache_call(self, from_ns: int, to_ns: int) -> None:
-        inside_ns = min(to_ns, self.window_end_ns) - max(from_ns, self.window_start_ns)
-        if inside_ns > 0:
-            self.cache_call_ns += inside_ns
+        self.cache_call_ns += self._overlap(from_ns, to_ns)
 
     def request(self, record: RequestRecord) -> None:
         if not self._inside(record.finished_ns):
             return
         self.requests.add(record)
+        self.stay_ns += self._overlap(record.intended_ns, record.finished_ns)
+        self.service_ns += self._overlap(record.started_ns, record.finished_ns)
         if record.failure is not None:
             self.timeline.add("failed_requests", record.finished_ns)
             return

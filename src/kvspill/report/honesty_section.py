@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kvspill.report.parts import NONE, Part, duration, number, pairs, share, title, volume
 from kvspill.result.cautions import counted
-from kvspill.result.schema import ByteCounts, CeilingShare, Honesty, Result
+from kvspill.result.schema import ByteCounts, CeilingShare, Honesty, LittlesLaw, Result
 
 
 def honesty_section(result: Result) -> Iterator[Part]:
@@ -31,6 +31,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("CPU seconds per GiB", number(block.cpu_seconds_per_gib, digits=3)),
             ("Peak resident memory", volume(block.peak_resident_bytes)),
             ("In flight at the end", _in_flight(result)),
+            *((f"Little's law, {row.what}", _little(row)) for row in block.littles_law),
             ("Steady state", NONE if steady is None else steady.verdict),
         )
     )
@@ -80,6 +81,16 @@ def _in_flight(result: Result) -> str:
     count = sum(row.count for row in rows)
     oldest_ms = max((row.oldest_ms or 0.0 for row in rows), default=0.0)
     return f"{counted(count, 'operation')}, the oldest for {duration(oldest_ms)}" if count else "none"
+
+
+def _little(row: LittlesLaw) -> str:
+    """N = X * R, and what it says where the two differ."""
+    if row.in_system is None or row.rate_per_sec is None or row.mean_seconds is None:
+        return NONE
+    text = f"{row.in_system:,.2f} under way, {row.rate_per_sec:,.2f}/s x {duration(1000 * row.mean_seconds)}"
+    if row.deviation is None:
+        return text
+    return f"{text} = {1 + row.deviation:.0%} of it" + (f"; {row.explained}" if row.explained else "")
 
 
 def _no_server_waited(result: Result) -> str:

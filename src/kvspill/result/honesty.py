@@ -7,6 +7,7 @@ from typing import Any
 
 from kvspill.measure.histograms import Histogram
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
+from kvspill.result.little import littles_law
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.schema import (
     ByteCounts,
@@ -51,6 +52,7 @@ def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling:
         verified=_tier_flag(measured, "verifies"),
         modelled_tiers=[facts.tier.value for facts in measured.facts.tiers if facts.modelled],
         requests=_requests(measured),
+        littles_law=list(littles_law(measured)),
         errors=_errors(measured),
         errors_outside_window=_errors_outside(measured),
         stuck_io=_stuck_io(measured),

@@ -47,6 +47,7 @@ class Measured:
         self.settings = settings
         self.wall_seconds = recorder.window_seconds
         self._tiers = {tier_facts.tier: tier_facts for tier_facts in facts.tiers}
+        self._columns = recorder.timeline.columns(recorder.window_end_ns)
         self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
 
     def is_overload(self, load: float) -> bool:
@@ -73,6 +74,11 @@ class Measured:
 
     def request_ms(self, part: str) -> dict[str, float] | None:
         return self.statistics_ms(self.recorder.requests.parts[part])
+
+    def seen(self, column: str) -> float | None:
+        """Mean of a state over the looks at it; None where nobody looked."""
+        values = self._columns.get(column)
+        return sum(values) / len(values) if values else None
 
     def per_second(self, amount: float | None) -> float | None:
         return ratio(amount, self.wall_seconds)

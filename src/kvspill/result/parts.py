@@ -136,6 +136,8 @@ def _facts(parts: Sequence[RunFacts], digest: Digest) -> RunFacts:
         prefix_bytes_saved=sum(facts.prefix_bytes_saved for facts in parts),
         arrivals_end_ns=max(ends_ns) if len(ends_ns) == len(parts) else None,
         under_way=sum(facts.under_way for facts in parts),
+        unfinished_stay_ns=sum(facts.unfinished_stay_ns for facts in parts),
+        under_way_service_ns=sum(facts.under_way_service_ns for facts in parts),
         workload=_same_reading([facts.workload for facts in parts]),
         errors=dict(errors),
         stuck_ages_ns=tuple(sorted(_chained(facts.stuck_ages_ns for facts in parts), reverse=True)),

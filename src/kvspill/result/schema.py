@@ -187,6 +187,28 @@ class CeilingShare(Part):
     client_bound: bool | None = None
 
 
+class LittlesLaw(Part):
+    """Little's law N = X * R of a tier, of the servers or of the whole: do rate and mean time fit?"""
+
+    what: str
+    in_system: Number | None = None
+    """N: mean number under way in the window, by the time that each was, whether or not it ended."""
+    in_system_seen: Number | None = None
+    """The same as the load was looked at once a second; None where nobody looked."""
+    rate_per_sec: Number | None = None
+    """X: what ended in the window."""
+    mean_seconds: Number | None = None
+    """R: the mean time that the result shows."""
+    deviation: Number | None = None
+    """X * R / N - 1."""
+    mean_seconds_by_law: Number | None = None
+    """N / X: the mean time of all, those included that had not ended."""
+    at_end: int | None = None
+    """How many had not ended when the window did."""
+    explained: str = ""
+    """Why a deviation above 5 % is there."""
+
+
 class Honesty(Part):
     """What the run asked for beside what the machine saw."""
 
@@ -197,6 +219,7 @@ class Honesty(Part):
     verified: bool | None = None
     modelled_tiers: list[str] = []
     requests: RequestCounts = RequestCounts()
+    littles_law: list[LittlesLaw] = []
     errors: list[Fault] = []
     errors_outside_window: list[Fault] = []
     stuck_io: StuckIo = StuckIo()

@@ -5,6 +5,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvspill.cache.cache import Cache
 from kvspill.machine.probes import Probe
 from kvspill.measure.recorder import Recorder
@@ -187,6 +190,9 @@ class Stages:
         engine, start = self._engine, self._start
         end = self._counters(end_ns)
         unfinished_qos, unfinished_ages_ns = engine.unfinished(end_ns)
+        services_ns = np.array(engine.service_ages(end_ns), dtype=np.int64)
+        stays_ns = np.array(unfinished_ages_ns, dtype=np.int64)
+        stays_ns[len(stays_ns) - len(services_ns) :] += services_ns
         return RunFacts(
             simulated=self._world.virtual,
             window_start_ns=recorder.window_start_ns,
@@ -201,12 +207,19 @@ class Stages:
             unfinished_ages_ns=unfinished_ages_ns,
             unfinished_qos=unfinished_qos,
             under_way=engine.in_service,
+            unfinished_stay_ns=_added(stays_ns, end_ns - recorder.window_start_ns),
+            under_way_service_ns=_added(services_ns, end_ns - recorder.window_start_ns),
             arrivals_end_ns=engine.arrivals_end_ns,
             lateness_ns=tuple(engine.lateness_ns[start.lateness :]),
             tiers=tier_facts(self._cache),
             prefix_matches=end.prefix_matches - start.prefix_matches,
             prefix_bytes_saved=end.prefix_bytes_saved - start.prefix_bytes_saved,
         )
+
+
+def _added(ages_ns: NDArray[np.int64], most_ns: int) -> int:
+    """The sum of these, of each no more than the window."""
+    return int(np.minimum(ages_ns, max(0, most_ns)).sum())
 
 
 class OneStage:

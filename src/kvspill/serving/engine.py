@@ -65,7 +65,8 @@ class Engine:
         self._queue = RequestQueue(options.max_queue)
         self._digest = Digest()
         self._workload_users = workload.users
-        self._in_service: dict[Request, int] = {}
+        self._in_service: dict[Request, tuple[int, int]] = {}
+        """When each was meant to come and when its service began."""
         self._finished = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._halted = False
@@ -223,8 +224,12 @@ class Engine:
         """
         classes, intended_ns = self._queue.waits()
         ages_ns = array("q", [at_ns - since_ns if since_ns < at_ns else 0 for since_ns in intended_ns])
-        ages_ns.extend(max(0, wait_ns) for wait_ns in self._in_service.values())
+        ages_ns.extend(max(0, began_ns - meant_ns) for meant_ns, began_ns in self._in_service.values())
         return array("b", [*classes, *(request.qos for request in self._in_service)]), ages_ns
+
+    def service_ages(self, at_ns: int) -> "array[int]":
+        """How long each request in service has been so, in the order in which `unfinished` ends."""
+        return array("q", [max(0, at_ns - began_ns) for _meant_ns, began_ns in self._in_service.values()])
 
     def set_users(self, count: int) -> None:
         """Users come or leave while the load goes on, and with them their servers."""
@@ -286,7 +291,7 @@ class Engine:
         self._population.take_in(self._world.now_ns())
         request, intended_ns, waited_generation_ns = await self._queue.take()
         begin()
-        self._in_service[request] = self._world.now_ns() - intended_ns
+        self._in_service[request] = intended_ns, self._world.now_ns()
         generated_ns = await self._serve(request, intended_ns, waited_generation_ns)
         del self._in_service[request]
         self._queue.done(request, generated_ns)

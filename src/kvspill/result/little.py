@@ -1,0 +1,93 @@
+"""Little's law as a check of the result on itself: what is under way = rate * mean time, tier by tier."""
+
+from collections.abc import Iterator, Sequence
+
+from kvspill.measure.histograms import Histogram
+from kvspill.measure.lanes import Lane
+from kvspill.records import NS_PER_SEC, Verb
+from kvspill.result.measured import Measured, ratio
+from kvspill.result.schema import LittlesLaw
+
+SERVED, WHOLE = "in service", "all requests"
+EXPLAINED_FROM = 0.05
+"""A deviation above this is explained."""
+
+
+def littles_law(measured: Measured) -> Iterator[LittlesLaw]:
+    """A row for the requests in service, for all that arrived, and for each tier with operations."""
+    recorder, facts = measured.recorder, measured.facts
+    requests = recorder.requests
+    ended = requests.completed + requests.failed_count
+    stay, wait = requests.parts["end_to_end"], requests.parts["queue"]
+    in_service = measured.seen("in_service")
+    if ended or facts.under_way:
+        inside_ns = recorder.service_ns + facts.under_way_service_ns
+        served_ns = _sum_ns(stay) - _sum_ns(wait)
+        mean_ns = ratio(served_ns, requests.completed)
+        yield _row(measured, SERVED, inside_ns, in_service, ended, mean_ns, facts.under_way)
+        inside_ns = recorder.stay_ns + facts.unfinished_stay_ns
+        queued = measured.seen("queued")
+        seen = None if in_service is None or queued is None else in_service + queued
+        mean_ns, unfinished = ratio(_sum_ns(stay), requests.completed), len(facts.unfinished_ages_ns)
+        yield _row(measured, WHOLE, inside_ns, seen, ended, mean_ns, unfinished)
+    for tier in facts.tiers:
+        lanes = [lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier is tier.tier]
+        if any(lane.op_count or lane.in_flight_at_end for lane in lanes):
+            yield _tier_row(measured, tier.tier.value, lanes)
+
+
+def _tier_row(measured: Measured, what: str, lanes: Sequence[Lane]) -> LittlesLaw:
+    totals = [lane.latencies.total for lane in lanes]
+    mean_ns = ratio(sum(_sum_ns(total) for total in totals), sum(total.count for total in totals))
+    ended = sum(lane.op_count + lane.error_count for lane in lanes)
+    at_end = sum(lane.in_flight_at_end for lane in lanes)
+    return _row(measured, what, sum(lane.inside_ns for lane in lanes), None, ended, mean_ns, at_end)
+
+
+def _row(
+    measured: Measured,
+    what: str,
+    inside_ns: int,
+    seen: float | None,
+    ended: int,
+    mean_ns: float | None,
+    at_end: int,
+) -> LittlesLaw:
+    in_system = measured.per_second(inside_ns / NS_PER_SEC)
+    rate = measured.per_second(ended)
+    mean = None if mean_ns is None else mean_ns / NS_PER_SEC
+    product = None if rate is None or mean is None else rate * mean
+    deviation = None if product is None or not in_system else product / in_system - 1
+    by_law = ratio(in_system, rate)
+    return LittlesLaw(
+        what=what,
+        in_system=in_system,
+        in_system_seen=seen,
+        rate_per_sec=rate,
+        mean_seconds=mean,
+        deviation=deviation,
+        mean_seconds_by_law=by_law,
+        at_end=at_end,
+        explained=_explained(deviation, mean, by_law, ended, at_end),
+    )
+
+
+def _explained(
+    deviation: float | None, mean: float | None, by_law: float | None, ended: int, at_end: int
+) -> str:
+    """What was censored, where that is more than a little."""
+    if deviation is None or mean is None or by_law is None or abs(deviation) <= EXPLAINED_FROM:
+        return ""
+    if deviation < 0:
+        return (
+            f"{at_end:,} had not ended beside {ended:,} that did, and those that end are the shorter ones: "
+            f"by the law the mean is {by_law:,.3g} s, not {mean:,.3g} s"
+        )
+    return (
+        f"a part of the time of those that ended lies before the window, or that of {at_end:,} after it: "
+        f"by the law the mean is {by_law:,.3g} s, not {mean:,.3g} s"
+    )
+
+
+def _sum_ns(histogram: Histogram) -> float:
+    return histogram.count * (histogram.mean_ns or 0.0)
