@@ -56,13 +56,18 @@ def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = Non
     from kvspill.doctor.plugins import plugin_checks
     from kvspill.doctor.storage import address_check, storage_checks
     from kvspill.doctor.system import system_checks
-    from kvspill.plugins import Kind
-    from kvspill.storage.addresses import FILE_SCHEME, directory_of, scheme_of
+    from kvspill.plugins import Kind, Need
+    from kvspill.storage.addresses import FILE_SCHEME, backend_of, directory_of, scheme_of
 
     kernel, declared, wanted = kernel or Kernel(), usable_plugins(), cache_dirs or ()
     addresses = [text for text in wanted if scheme_of(text) != FILE_SCHEME]
     stores = [address_check(text, declared[Kind.BACKEND]) for text in addresses]
-    directories = [directory_of(text) for text in wanted if text not in addresses]
+    backends = declared[Kind.BACKEND]
+    directories = [
+        directory_of(text)
+        for text in wanted
+        if text not in addresses or Need.DIRECTORY in backend_of(backends, text).needs
+    ]
     hardware = detect(directories, kernel)
     # Without a choice by the user, only the directory that a run would take matters.
     places = hardware.places if directories else () if stores else hardware.places[:1]

@@ -31,6 +31,7 @@ EXTRAS = {
     "uring": (("liburing",), "--io-engine io_uring"),
     "mpi": (("mpi4py",), "several ranks"),
     "gpu": (("cuda",), "a GPU tier in a card's memory"),
+    "nixl": (("nixl_cu13",), "--cache-dir nixl+posix://…"),
     "redis": (("redis",), "--cache-dir redis://…"),
     "tokens": (("tiktoken",), "exact token counts of ShareGPT texts"),
 }

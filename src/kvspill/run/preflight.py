@@ -297,7 +297,7 @@ def check_output(output: str | None) -> None:
 def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str:
     """What a run may hold and write at most, in one sentence (L7)."""
     holds = []
-    places = [*map(str, dirs), *addresses(config)]
+    places = [*map(str, dirs)] or addresses(config)
     if places:
         much = size_text(storage_bytes) if storage_bytes < UNLIMITED_BYTES else "what it writes"
         holds.append(f"{much} in {', '.join(places)}")

@@ -18,13 +18,14 @@ def scheme_of(text: str) -> str:
 
 
 def directory_of(text: str) -> str:
-    """The directory that a plain path or file:///path names."""
+    """The directory that a plain path, file:///path, or another scheme of directories names."""
     match = _ADDRESS.fullmatch(text)
-    if match is None or match[1].lower() != FILE_SCHEME:
+    if match is None:
         return text
     host, slash, path = match[2].partition("/")
     if not slash or host not in ("", "localhost"):
-        raise UsageError(f"--cache-dir {text}: names no directory of this machine; write file:///path")
+        scheme = match[1].lower()
+        raise UsageError(f"--cache-dir {text}: names no directory of this machine; write {scheme}:///path")
     return "/" + unquote(path)
 
 

@@ -1,0 +1,75 @@
+"""The nixl backend as a plug-in: files whose bytes NVIDIA's transfer library moves."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvspill.plugins import Need, Option, Plugin
+from kvspill.storage.addresses import directory_of, scheme_of
+from kvspill.storage.base import Backend, BackendContext
+
+if TYPE_CHECKING:
+    from kvspill.storage.lease import Cleaned
+
+_PLUGINS = {"nixl+posix": "POSIX", "nixl+gds": "GDS", "nixl+gds-mt": "GDS_MT"}
+"""What each scheme is called in the library."""
+
+
+def make(context: BackendContext) -> Backend:
+    """Files under the context's directories, moved by the plug-in that the scheme names."""
+    from kvspill.errors import UsageError
+    from kvspill.storage.files.backend import FilesOptions
+    from kvspill.storage.nixl.agent import read_parameters, why_missing
+    from kvspill.storage.nixl.backend import NixlBackend
+
+    scheme = scheme_of(context.addresses[0]) if context.addresses else ""
+    plugin = _PLUGINS.get(scheme, "POSIX")
+    reason = why_missing(plugin)
+    if reason is not None:
+        raise UsageError(f"--cache-dir {scheme}://: {reason}")
+    try:
+        parameters = read_parameters(context.options["params"])
+    except ValueError as error:
+        raise UsageError(f"--nixl-params: {error}; write NAME=VALUE,NAME=VALUE") from error
+    settings = context.settings
+    names = ("io_size", "io_threads", "write_threads", "direct", "sync", "verify", "layout")
+    options = FilesOptions(
+        **{name: settings[name] for name in names},
+        unit_bytes=context.unit_bytes,
+        capacity_bytes=context.limit_bytes,
+        claimed_bytes=context.limit_bytes if context.claimed_bytes is None else context.claimed_bytes,
+    )
+    return NixlBackend(context.roots, options, plugin, parameters, context.clock_ns, context.plane)
+
+
+def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
+    """Remove what killed runs left in the directory of an address."""
+    from kvspill.storage.lease import Cleaned
+    from kvspill.storage.rundir import clean as clean_directory
+
+    del options
+    kept: list[str] = []
+    removed = clean_directory(Path(directory_of(address)), kept)
+    return Cleaned(tuple(map(str, removed)), kept=tuple(kept))
+
+
+def _why_not() -> str | None:
+    from kvspill.storage.nixl.agent import find_package
+
+    if find_package() is None:
+        return "the package nixl-cu13 is not installed; pip install 'kvspill[nixl]'"
+    return None
+
+
+PLUGIN = Plugin(
+    name="nixl",
+    help="files in directories, moved by NVIDIA's NIXL (POSIX, GDS)",
+    make=make,
+    options=(
+        Option("params", "parameters of NIXL's plug-in: NAME=VALUE,NAME=VALUE, such as use_uring=true"),
+    ),
+    needs=frozenset({Need.DIRECTORY}),
+    schemes=tuple(_PLUGINS),
+    ready=_why_not,
+    clean=clean,
+)

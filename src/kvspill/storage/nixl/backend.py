@@ -1,0 +1,134 @@
+"""The nixl backend: files as the files backend keeps them, whose bytes NVIDIA's library moves."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from kvspill.errors import UsageError
+from kvspill.records import Completion
+from kvspill.storage.base import Capabilities, ObjectRef, Source, WriteItem
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.fastio import check_piece
+from kvspill.storage.files.backend import FilesBackend, FilesOptions
+from kvspill.storage.files.jobs import ReadJob, WriteJob
+from kvspill.storage.files.place import Place
+from kvspill.storage.jobs import Worker
+from kvspill.storage.nixl.agent import Agents, version
+from kvspill.storage.stamps import BLOCK_BYTES, Identity, blocks_of, stamp
+
+
+class NixlReadJob(ReadJob):
+    """Reads an object through NIXL and checks it."""
+
+    __slots__ = ("agents",)
+
+    def __init__(self, place: Place, identity: Identity, nbytes: int, agents: Agents):
+        super().__init__(place, identity, nbytes)
+        self.agents = agents
+
+    def move(self, worker: Worker) -> None:
+        span, site, agent = self.span, self.site, self.agents.mine()
+        memory = worker.memory(span.piece_bytes)
+        agent.know(memory)
+        with agent.file(self.fd, _end_of(self)):
+            while (piece := span.take()) is not None:
+                _, nbytes = span.extent(piece)
+                start_ns = span.begin(piece)
+                end_ns = agent.move("READ", [(memory.ctypes.data, nbytes)], self.fd, span.place(piece))
+                span.note(piece, start_ns, end_ns, nbytes)
+                if check_piece(memory, span, piece, site.verify, site.plane.base) is not None:
+                    self.mismatch(memory, piece, site.verify, site.plane.base)
+
+
+class NixlWriteJob(WriteJob):
+    """Writes an object through NIXL, from base data or from the memory that a source lends (E5)."""
+
+    __slots__ = ("agents",)
+
+    def __init__(self, place: Place, identity: Identity, nbytes: int, source: Source | None, agents: Agents):
+        super().__init__(place, identity, nbytes, source)
+        self.agents = agents
+
+    def move(self, worker: Worker) -> None:
+        del worker
+        span, plane, agent = self.span, self.site.plane, self.agents.mine()
+        agent.know(plane.base)
+        with agent.file(self.fd, _end_of(self)):
+            while (piece := span.take()) is not None:
+                offset, nbytes = span.extent(piece)
+                if self.source is not None:
+                    self._move_lent(self.source, piece)
+                    continue
+                with plane.lease(blocks_of(nbytes) * BLOCK_BYTES) as memory:
+                    stamp(memory, span.identity, offset, nbytes)
+                    start_ns = span.begin(piece)
+                    end_ns = agent.move("WRITE", [(memory.ctypes.data, nbytes)], self.fd, span.place(piece))
+                    span.note(piece, start_ns, end_ns, nbytes)
+
+    def _move_lent(self, source: Source, piece: int) -> None:
+        """Write the parts of a piece from where they lie in another tier."""
+        span, agent = self.span, self.agents.mine()
+        offset, nbytes = span.extent(piece)
+        start_ns, at = span.begin(piece), span.place(piece)
+        end_ns = start_ns
+        for buffer in source.buffers(offset, nbytes):
+            part = np.frombuffer(buffer, dtype=np.uint8)
+            address = part.ctypes.data
+            with agent.lent(address, len(part)):
+                end_ns = agent.move("WRITE", [(address, len(part))], self.fd, at)
+            at += len(part)
+        span.note(piece, start_ns, end_ns, nbytes)
+
+
+def _end_of(job: ReadJob | WriteJob) -> int:
+    """Where the last piece of an object ends in its file."""
+    last = max((job.span.place(piece) for piece in range(job.span.piece_count)), default=0)
+    return last + job.span.piece_bytes
+
+
+class NixlBackend(FilesBackend):
+    """Objects in files, moved by one of NIXL's plug-ins."""
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        options: FilesOptions,
+        plugin: str,
+        parameters: Mapping[str, str],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        plane: DataPlane | None = None,
+    ):
+        super().__init__(roots, options, clock_ns, plane)
+        self._agents = Agents(plugin, parameters)
+
+    def _prepare(self) -> None:
+        try:
+            self._agents.mine()
+        except RuntimeError as error:
+            given = ",".join(f"{name}={value}" for name, value in self._agents.parameters.items())
+            raise UsageError(
+                f"--nixl-params {given or '(none)'}: NIXL's plug-in {self._agents.plugin} refuses to start "
+                f"({error}); correct the parameters, or see NIXL_LOG_LEVEL=DEBUG"
+            ) from error
+        super()._prepare()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        found = super().capabilities
+        about = f"NIXL {version()} {self._agents.plugin}; {found.description}"
+        return replace(found, name="nixl", description=about)
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        place, agents = self.place, self._agents
+        return await self._mover.loads.submit(
+            [NixlReadJob(place, self._identify(ref), ref.nbytes, agents) for ref in batch]
+        )
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        place, agents = self.place, self._agents
+        return await self._mover.stores.submit(
+            [NixlWriteJob(place, self._identify(ref), ref.nbytes, source, agents) for ref, source in batch]
+        )
