@@ -9,7 +9,7 @@ import numpy as np
 
 from kvspill.errors import UsageError
 from kvspill.records import Completion
-from kvspill.storage.base import Capabilities, ObjectRef, Source, WriteItem
+from kvspill.storage.base import Capabilities, Landing, ObjectRef, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import check_piece
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
@@ -60,7 +60,7 @@ class NixlWriteJob(WriteJob):
             while (piece := span.take()) is not None:
                 offset, nbytes = span.extent(piece)
                 if self.source is not None:
-                    self._move_lent(self.source, piece)
+                    self._move_from(self.source, piece)
                     continue
                 with plane.lease(blocks_of(nbytes) * BLOCK_BYTES) as memory:
                     stamp(memory, span.identity, offset, nbytes)
@@ -68,7 +68,7 @@ class NixlWriteJob(WriteJob):
                     end_ns = agent.move("WRITE", [(memory.ctypes.data, nbytes)], self.fd, span.place(piece))
                     span.note(piece, start_ns, end_ns, nbytes)
 
-    def _move_lent(self, source: Source, piece: int) -> None:
+    def _move_from(self, source: Source, piece: int) -> None:
         """Write the parts of a piece from where they lie in another tier."""
         span, agent = self.span, self.agents.mine()
         offset, nbytes = span.extent(piece)
@@ -114,6 +114,9 @@ class NixlBackend(FilesBackend):
                 f"({error}); correct the parameters, or see NIXL_LOG_LEVEL=DEBUG"
             ) from error
         super()._prepare()
+
+    def deliver_to(self, landing: Landing) -> None:
+        """What is read stays in host memory: the library is given nothing else to move it to."""
 
     @property
     def capabilities(self) -> Capabilities:
