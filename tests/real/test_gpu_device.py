@@ -30,9 +30,9 @@ class TestRealGpu(BackendSuite):
     def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
         del tmp_path
         assert isinstance(backend, GpuBackend)
-        stored, nothing = backend.place(ref), np.zeros(4096, dtype=np.uint8)
-        stored.bank.card.bind()
-        stored.bank.card.copy_in(stored.whole[0].address + 8192, nothing.ctypes.data, 4096, 0)
+        share, nothing = backend.place(ref).shares[0], np.zeros(4096, dtype=np.uint8)
+        share.bank.card.bind()
+        share.bank.card.copy_in(share.stretches[0].address + 8192, nothing.ctypes.data, 4096, 0)
         return True
 
 

@@ -54,7 +54,7 @@ class TestGpu(BackendSuite):
     def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
         del tmp_path
         assert isinstance(backend, GpuBackend)
-        CARDS[0].at(backend.place(ref).whole[0].address + 8192, 4096)[:] = 0
+        CARDS[0].at(backend.place(ref).shares[0].stretches[0].address + 8192, 4096)[:] = 0
         return True
 
 
@@ -78,9 +78,31 @@ def test_entries_are_spread_over_the_cards() -> None:
     async def scenario(backend: GpuBackend) -> None:
         refs = [ObjectRef(f"k{index}", 1, 3 * PAGE_BYTES) for index in range(20)]
         await written(backend, refs)
-        used = [backend.place(ref).bank.card.facts.index for ref in refs]
+        used = [backend.place(ref).shares[0].bank.card.facts.index for ref in refs]
         assert used.count(0) == used.count(1) == 10
         await ok(backend.read(refs), 20)
+
+    run(scenario, devices=(0, 1))
+
+
+def test_an_entry_that_no_card_has_room_for_lies_on_several() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        memory = DramBackend(160 * PAGE_BYTES, plane=shared_plane())
+        try:
+            small = [ObjectRef(f"s{index}", 1, 30 * PAGE_BYTES) for index in range(2)]
+            large = ObjectRef("large", 1, 100 * PAGE_BYTES - 5000)
+            await written(backend, [*small, large])
+            assert len(backend.place(large).shares) == 2
+            await ok(backend.read([large, *small]), 3)
+            await ok(memory.write([WriteItem(large, backend.lend(large))]), 1)
+            await ok(memory.read([large]), 1)
+            CARDS[1].at(backend.place(large).shares[1].stretches[0].address, 4096)[:] = 0
+            assert errors(await backend.read([large])) == ["torn"]
+            await ok(backend.delete([large]), 1)
+            await written(backend, [ObjectRef("next", 1, 100 * PAGE_BYTES)])
+            assert errors(await backend.write(items([ObjectRef("more", 1, PAGE_BYTES)]))) == ["ENOMEM"]
+        finally:
+            await memory.close()
 
     run(scenario, devices=(0, 1))
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kvspill.errors import UsageError
@@ -54,7 +55,7 @@ class GpuBackend(Backend):
         plane: DataPlane | None = None,
         host_memory: Sequence[Bytes] = (),
         staged: Staged = _UNSTAGED,
-        open_card: Callable[[int], Card] = CudaCard,
+        open_card: Callable[[int], Card] | None = None,
         open_files: Callable[[str], DirectFiles] = open_cufile,
     ):
         self._blocks = usable_bytes // len(devices) // BLOCK_BYTES
@@ -66,7 +67,7 @@ class GpuBackend(Backend):
         self.verify = Verify[verify.upper()]
         self.plane = plane or DataPlane(MOVE_BYTES, 2)
         self.clock_ns = clock_ns
-        self._cards = [open_card(index) for index in devices]
+        self._cards = [(open_card or CudaCard)(index) for index in devices]
         for card in self._cards:
             _check_free(card, self._blocks * BLOCK_BYTES)
         self._staged = staged
@@ -137,13 +138,10 @@ class GpuBackend(Backend):
             if self._stopped:
                 item.error = CANCELLED
                 continue
-            bank = max(self._banks, key=lambda bank: bank.pool.free)
-            runs = bank.pool.take_runs(blocks_of(item.ref.nbytes))
-            if runs is None:
+            item.stored = Stored.make(self._banks, item.ref, self.plane.salt)
+            if item.stored is None:
                 item.error = "ENOMEM"
-                item.detail = f"{item.ref.key} needs {item.ref.nbytes:,} bytes on one GPU"
-            else:
-                item.stored = Stored.make(bank, runs, item.ref, self.plane.salt)
+                item.detail = f"{item.ref.key} needs {item.ref.nbytes:,} bytes of GPU memory"
         return await call.carry_out(Put)
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
@@ -161,8 +159,8 @@ class GpuBackend(Backend):
     def lend(self, ref: ObjectRef) -> Source | None:
         if (ref.key, ref.generation) not in self._objects:
             return None
-        stored = self.place(ref)
-        return GpuSource(stored.bank.ferry, self._landing, stored.whole)
+        shares = self.place(ref).shares
+        return GpuSource(self._landing, [(share.bank.ferry, share.stretches) for share in shares])
 
     def landing(self) -> Landing:
         return self._landing
@@ -209,19 +207,21 @@ class GpuBackend(Backend):
         self._objects.clear()
 
     def _release(self) -> None:
-        self._landing.release()
-        for bank in self._banks:
-            bank.ferry.release()
+        steps = [self._landing.release, *(bank.ferry.release for bank in self._banks), self._unregister]
+        for step in (*steps, *(card.close for card in self._cards)):
+            # A lost card takes nothing back, but the others do, and the process's end frees the rest.
+            with suppress(DeviceError):
+                step()
+
+    def _unregister(self) -> None:
         self._cards[0].bind()
         for memory in self._host_memory if self._banks else ():
             self._cards[0].unregister(memory)
-        for card in self._cards:
-            card.close()
 
     def _forget(self, ref: ObjectRef) -> bool:
         found = self._objects.pop((ref.key, ref.generation), None)
         if found is not None:
-            found.bank.pool.give_back_runs(found.runs)
+            found.give_back()
         return found is not None
 
     def settle(self, item: Item) -> None:
@@ -229,7 +229,7 @@ class GpuBackend(Backend):
         if item.stored is None:
             return
         if item.error is not None:
-            item.stored.bank.pool.give_back_runs(item.stored.runs)
+            item.stored.give_back()
             return
         self._forget(item.ref)
         self._objects[item.ref.key, item.ref.generation] = item.stored

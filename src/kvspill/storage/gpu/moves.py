@@ -16,7 +16,7 @@ from kvspill.storage.gpu.cuda import Card, Row, copy_rows
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.gpu.source import Ferry, Stretch, stretches
 from kvspill.storage.jobs import damage
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, check_stamps, identify
+from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, blocks_of, check_stamps, identify
 
 if TYPE_CHECKING:
     from kvspill.storage.gpu.backend import GpuBackend
@@ -54,18 +54,39 @@ class Bank:
         return self.hits, self.puts
 
 
-class Stored(NamedTuple):
-    """An object's place on a card."""
+class Share(NamedTuple):
+    """What lies of an object on one card."""
 
     bank: Bank
     runs: list[Run]
-    whole: tuple[Stretch, ...]
+    stretches: tuple[Stretch, ...]
+
+
+class Stored(NamedTuple):
+    """An object's place: on one card, or on several where none has room for all of it."""
+
+    shares: tuple[Share, ...]
     """All of its blocks: padded, so that it can be lent to a tier that pads it."""
     identity: Identity
 
     @classmethod
-    def make(cls, bank: Bank, runs: list[Run], ref: ObjectRef, salt: bytes) -> "Stored":
-        return cls(bank, runs, stretches(bank.base, runs), identify(ref.key, ref.generation, salt))
+    def make(cls, banks: Sequence[Bank], ref: ObjectRef, salt: bytes) -> "Stored | None":
+        """Room for an object on the emptiest cards, or None where there is not enough on all."""
+        left, offset, shares = blocks_of(ref.nbytes), 0, []
+        if left > sum(bank.pool.free for bank in banks):
+            return None
+        for bank in sorted(banks, key=lambda bank: bank.pool.free, reverse=True):
+            count = min(left, bank.pool.free)
+            runs = bank.pool.take_runs(count) if count else None
+            if runs:
+                shares.append(Share(bank, runs, stretches(bank.base, runs, offset)))
+                left, offset = left - count, offset + count * BLOCK_BYTES
+        return cls(tuple(shares), identify(ref.key, ref.generation, salt))
+
+    def give_back(self) -> None:
+        """Its room is free again."""
+        for share in self.shares:
+            share.bank.pool.give_back_runs(share.runs)
 
     def second_word(self, stretch: Stretch) -> int:
         """The second word of the stamp of a stretch's first block."""
@@ -115,7 +136,7 @@ class Call:
     async def carry_out(self, kind: "type[Carry]") -> list[Completion]:
         try:
             for bank, parts in _moves(self.items, kind.bytes_max):
-                move = kind(self, parts)
+                move = kind(self, bank, parts)
                 self._left += 1
                 await kind.way(bank).send(move)
         except asyncio.CancelledError:
@@ -152,13 +173,14 @@ def _moves(items: Sequence[Item], bytes_max: int) -> Iterator[tuple[Bank, list[P
     for item in items:
         if item.error is not None or item.stored is None:
             continue
-        for address, offset, nbytes in item.stored.whole:
+        lying = [(share.bank, stretch) for share in item.stored.shares for stretch in share.stretches]
+        for bank, (address, offset, nbytes) in lying:
             done = 0
             while done < nbytes:
-                if here is not item.stored.bank or not room or len(parts) == ROWS_MAX:
+                if here is not bank or not room or len(parts) == ROWS_MAX:
                     if here is not None:
                         yield here, parts
-                    here, parts, room = item.stored.bank, [], bytes_max
+                    here, parts, room = bank, [], bytes_max
                 length = min(room, nbytes - done)
                 parts.append((item, item.stored, Stretch(address + done, offset + done, length)))
                 item.parts += 1
@@ -173,11 +195,11 @@ class Carry(Move):
     __slots__ = ("bank", "call", "parts")
     bytes_max = MOVE_BYTES
 
-    def __init__(self, call: Call, parts: list[Part]):
+    def __init__(self, call: Call, bank: Bank, parts: list[Part]):
         super().__init__(sum(part[2].nbytes for part in parts))
         self.call = call
         self.parts = parts
-        self.bank = parts[0][1].bank
+        self.bank = bank
 
     @staticmethod
     def way(bank: Bank) -> Conveyor:

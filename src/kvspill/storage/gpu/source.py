@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kvspill.storage.arena import Run
@@ -21,9 +21,9 @@ class Stretch(NamedTuple):
     nbytes: int
 
 
-def stretches(base: int, runs: Sequence[Run]) -> tuple[Stretch, ...]:
-    """Where an object lies that has these runs of blocks."""
-    found, offset = [], 0
+def stretches(base: int, runs: Sequence[Run], offset: int = 0) -> tuple[Stretch, ...]:
+    """Where an object's bytes from an offset on lie that have these runs of blocks."""
+    found = []
     for start, end in runs:
         nbytes = (end - start) * BLOCK_BYTES
         found.append(Stretch(base + start * BLOCK_BYTES, offset, nbytes))
@@ -114,31 +114,51 @@ class Ferry:
 class GpuSource:
     """An object in device memory (E5), for a write below that takes it from here."""
 
-    __slots__ = ("_ferry", "_landing", "_whole")
+    __slots__ = ("_landing", "_shares")
     pieces_at_once = 32
     """A copy of many pieces is one wait, and the link needs no second lane."""
 
-    def __init__(self, ferry: Ferry, landing: GpuLanding, whole: Sequence[Stretch]):
-        self._ferry = ferry
+    def __init__(self, landing: GpuLanding, shares: Sequence[tuple[Ferry, Sequence[Stretch]]]):
         self._landing = landing
-        self._whole = whole
+        self._shares = shares
+        """What lies of the object on each card."""
 
     def buffers(self, offset: int, nbytes: int) -> Sequence[Bytes]:
-        target = self._ferry.buffer(nbytes)
+        target = self._shares[0][0].buffer(nbytes)
         self.copy(offset, [target])
         return (target,)
 
     def copy(self, offset: int, targets: Sequence[Bytes]) -> None:
         nbytes = sum(len(target) for target in targets)
-        self._ferry.copy_out(part_of(self._whole, offset, nbytes), targets)
+        for ferry, parts in self._parts(offset, nbytes):
+            here = sum(part.nbytes for part in parts)
+            ferry.copy_out(parts, _cut(targets, parts[0].offset - offset, here))
 
     def write_file(self, handle: int, place: int, offset: int, nbytes: int) -> int:
         files, moved = self._landing.files, 0
         assert files is not None, "nothing is written directly"
-        self._ferry.bind()
-        for part in part_of(self._whole, offset, nbytes):
-            sent = files.write(handle, part.address, part.nbytes, place + part.offset - offset)
-            moved += sent
-            if sent < part.nbytes:
-                break
+        for ferry, parts in self._parts(offset, nbytes):
+            ferry.bind()
+            for part in parts:
+                sent = files.write(handle, part.address, part.nbytes, place + part.offset - offset)
+                moved += sent
+                if sent < part.nbytes:
+                    return moved
         return moved
+
+    def _parts(self, offset: int, nbytes: int) -> Iterator[tuple[Ferry, list[Stretch]]]:
+        """Where these bytes of the object lie, card by card."""
+        for ferry, whole in self._shares:
+            if parts := part_of(whole, offset, nbytes):
+                yield ferry, parts
+
+
+def _cut(targets: Sequence[Bytes], skipped: int, nbytes: int) -> list[Bytes]:
+    """The parts of targets that hold so many bytes behind those that are skipped."""
+    found = []
+    for target in targets:
+        part = target[min(skipped, len(target)) : min(skipped + nbytes, len(target))]
+        if len(part):
+            found.append(part)
+        skipped, nbytes = max(0, skipped - len(target)), nbytes - len(part)
+    return found
