@@ -30,6 +30,7 @@ _ERRORS = {
     5019: "INVALID_FILE_OPEN_FLAG",
     5020: "DIO_NOT_SET",
     5025: "PERMISSION_DENIED",
+    5027: "HANDLE_NOT_REGISTERED",
     5030: "INTERNAL_ERROR",
     5033: "NVFS_SETUP_ERROR",
     5034: "IO_DISABLED",
@@ -170,13 +171,14 @@ def _error_name(number: int) -> str:
 
 
 def _last_error(log: Path) -> str:
-    """The last error in the library's log, without its time and place."""
+    """The last error in the library's log that is more than the name of the call, without time and place."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    errors = [line.partition("ERROR")[2].strip() for line in lines if " ERROR " in line]
-    return errors[-1].partition(" ")[2].strip()[:120] if errors else ""
+    errors = [line.partition(" ERROR ")[2].strip().partition(" ")[2] for line in lines if " ERROR " in line]
+    telling = [text for text in errors if not text.startswith("cuFile")]
+    return (telling or errors or [""])[-1].strip()[:120]
 
 
 def _library() -> Any:
