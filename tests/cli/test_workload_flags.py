@@ -175,7 +175,7 @@ CONTRADICTIONS = [
     (
         "--trace tape:a",
         "--trace tape:a: not of the form FORMAT:PATH with a known format; choose one of azure, bailian, "
-        "burstgpt, kvcache, mooncake, sharegpt, weka, as in --trace mooncake:trace.jsonl",
+        "burstgpt, kvcache, lmcache, mooncake, sharegpt, weka, as in --trace mooncake:trace.jsonl",
     ),
     ("--trace-speedup 0", "--trace-speedup 0: out of range; give more than 0, at most 1e+12"),
     ("--prefill-only --decode-only", "--prefill-only contradicts --decode-only; give one of them"),

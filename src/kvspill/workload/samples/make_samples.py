@@ -193,6 +193,21 @@ def kvcache(rng: random.Random) -> str:
     )
 
 
+def lmcache(rng: random.Random) -> str:
+    return _chained(
+        rng,
+        256,
+        lambda number, at, total, _generated, blocks, _parent: {
+            "timestamp": round(at, 6),
+            "request_id": f"r{number}",
+            "model_name": "sample",
+            "chunk_size": 256,
+            "seq_len": total,
+            "chunk_hashes": [f"0x{block:016x}" for block in blocks[: total // 256]],
+        },
+    )
+
+
 def bailian(rng: random.Random) -> str:
     return _chained(
         rng,
@@ -265,6 +280,7 @@ def main() -> None:
         "mooncake.jsonl": mooncake,
         "bailian.jsonl": bailian,
         "kvcache.jsonl": kvcache,
+        "lmcache.jsonl": lmcache,
     }
     for name, make in makers.items():
         (here / name).write_text(make(random.Random(f"{SEED} {name}")))
