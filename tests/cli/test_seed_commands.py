@@ -83,20 +83,9 @@ def test_a_command_of_the_specification_means_what_it_says(line: str, expected: 
     assert {name: getattr(config, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("line", "answer"),
-    [
-        (
-            "--enable-latency-tracing",
-            "--enable-latency-tracing: not available in this version; leave it out: storage_*_device_* has "
-            "the time of system calls, and bpftrace beside the run shows the block layer",
-        ),
-    ],
-)
-def test_a_feature_of_a_later_version_is_answered_and_never_ignored(line: str, answer: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse(line)
-    assert str(caught.value) == answer
+def test_the_flag_of_latency_tracing_is_that_of_the_drop_in_command() -> None:
+    assert parse("--enable-latency-tracing").trace_latency
+    assert parse("--trace-latency").trace_latency
 
 
 def test_directories_may_be_repeated() -> None:

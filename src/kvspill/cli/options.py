@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of, flag_of
-from kvspill.config.foreign import FOREIGN_FLAGS, refusal
 from kvspill.config.load import ENVIRONMENT_PREFIX, flag_fields, load_config
 from kvspill.config.messages import choices, shown
 from kvspill.config.plugged import (
@@ -113,11 +112,6 @@ def config_parser(
             _add_flag(sections[_section(name)], name, default, rare and not full, parser.declared)
     for plugin, options in groupby(options_of(parser.declared), key=lambda pair: pair[0]):
         add_options(parser, plugin, [option for _, option in options], hidden=plugin.is_ours and not full)
-    for flag, foreign in FOREIGN_FLAGS.items():
-        nargs = None if foreign.takes_value else 0
-        parser.add_argument(
-            flag, action=_Note, nargs=nargs, default=argparse.SUPPRESS, help=argparse.SUPPRESS
-        )
     return parser
 
 
@@ -209,11 +203,6 @@ def parse_config(
     for name in ("help_all", "print_config"):
         given.pop(name, None)
     config_file = given.pop("config", None)
-    for flag, foreign in FOREIGN_FLAGS.items():
-        noted = given.pop(flag[2:].replace("-", "_"), None)
-        if noted is not None:
-            said = f"{flag} {shown(noted[1])}" if foreign.takes_value else flag
-            raise UsageError(refusal(said, foreign.remedy))
     environ = os.environ if environ is None else environ
     config = load_config(given, environ, config_file, defaults, parser.declared)
     _refuse_clashes(config, config_file or environ.get(f"{ENVIRONMENT_PREFIX}CONFIG"))
@@ -245,9 +234,7 @@ def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     word = first.split("=", 1)[0]
     if not word.startswith("-"):
         return f"{shown(word)}: unexpected; values follow a flag, as in --num-users 50"
-    flags = [
-        flag for action in parser._actions for flag in action.option_strings if flag not in FOREIGN_FLAGS
-    ]
+    flags = [flag for action in parser._actions for flag in action.option_strings]
     meant = near(word.replace("_", "-"), flags, cutoff=0.6)
     hint = f"did you mean {meant[0]}?" if meant else f"`{parser.prog} --help` lists all flags"
     return f"{shown(word)}: unknown flag; {hint}"

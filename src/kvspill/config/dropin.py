@@ -53,6 +53,13 @@ class DropInFields(Group):
         metavar="FILE",
         advanced=True,
     )
+    trace_latency: bool = opt(
+        False,
+        "split the time of system calls into file system, block layer and device (bpftrace; needs root)",
+        group="output",
+        alias_flags=("--enable-latency-tracing",),
+        advanced=True,
+    )
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)
     ] = opt("INFO", "DEBUG is --debug; WARNING and above are --quiet", group="output", advanced=True)

@@ -16,6 +16,7 @@ SECTOR_BYTES = 512
 
 _DISK_FIELDS = {
     **{"reads": 3, "read_bytes": 5, "read_ms": 6, "writes": 7, "written_bytes": 9, "write_ms": 10},
+    **{"reads_merged": 4, "writes_merged": 8},
     # How long the device had work, and the time of all its requests added up: their ratio is its queue.
     **{"busy_ms": 12, "queue_ms": 13},
 }

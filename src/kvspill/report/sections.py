@@ -8,6 +8,7 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
+from kvspill.report.layers_section import device_load_section, layers_section
 from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
@@ -33,6 +34,8 @@ def sections(result: Result) -> Iterator[Part]:
     yield from _latency(result)
     yield from _assessment(result)
     yield from _tier_latencies(result)
+    yield from layers_section(result)
+    yield from device_load_section(result)
     yield from _tier_distribution(result)
     yield from _cache(result)
     yield from _io_model(result)

@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from kvspill.records import MIB
+from kvspill.report.layers_section import layers_section
 from kvspill.report.parts import Part, duration, grid, indent, number, pairs, share
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory
@@ -37,6 +38,7 @@ def short_summary(result: Result) -> Iterator[Part]:
         yield Text("")
         yield Text(f"What binds: {found.because}")
         yield Text(f"What would help: {found.helps}")
+    yield from layers_section(result)
     yield from validation_section(result)
     yield from _warnings(found)
     yield Text("")

@@ -20,6 +20,7 @@ from kvspill.result.assessment import assess
 from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.command import command_of
+from kvspill.result.device_load import device_load
 from kvspill.result.honesty import Ceiling, faults_of, honesty_block
 from kvspill.result.measured import Measured, Settings
 from kvspill.result.metrics import evaluate
@@ -99,6 +100,7 @@ def build_result(
         io_model=dict(facts.io_model),
         window=_window(facts, recorder, measured.settings.num_users),
         steady_state=steady,
+        device_load=device_load(honesty.probes.get("block_device"), recorder.window_seconds),
         in_flight_at_end=None if in_flight is None else list(in_flight),
         ranks=ranks,
         **_legacy_totals(measured),

@@ -466,6 +466,10 @@ class Result(Part):
     preconditioning: dict[str, Any] | None = None
     validation: dict[str, Any] | None = None
     """The comparison with the rows of --validation-trace, where they were given."""
+    device_load: dict[str, Number | None] | None = None
+    """The devices behind the storage tier in the window, as iostat names it: utilisation, await, queue."""
+    latency_layers: dict[str, Any] | None = None
+    """With --trace-latency: the time of system calls by file system, block layer and device."""
     prediction: dict[str, Any] | None = None
     """Of a simulation on a calibrated device: what lies between what, and where it extrapolates (P2)."""
     trials: Trials | None = None

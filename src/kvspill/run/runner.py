@@ -10,6 +10,7 @@ from kvspill.config.messages import shown
 from kvspill.config.plugged import usable_plugins
 from kvspill.config.unused import by_hand, unused_settings
 from kvspill.errors import KvspillError
+from kvspill.machine.bpf import check_tracing
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.records import Tier
@@ -34,6 +35,8 @@ _SIMULATED_UNLIMITED_BYTES = 1 << 60
 def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
     """Check that the run can be done here, before anything is written, beside the ranks that are there."""
     config = settle_io_size(settle_gpu(config, simulated))
+    if config.trace_latency and not simulated:
+        check_tracing()
     if simulated:
         given = config.storage_bytes
         storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
@@ -83,6 +86,9 @@ def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
 
 def _unwatched(config: Config) -> Iterator[Caution]:
     """Virtual time is over before anybody could look."""
+    if config.trace_latency:
+        reason = "nothing reaches the kernel in virtual time"
+        yield kinds.UNUSED_SETTING.of(said="--trace-latency", reason=reason, remedy="Leave it out.")
     if config.prometheus is not None:
         yield kinds.UNUSED_SETTING.of(
             said="--prometheus", reason="virtual time passes in a moment", remedy="Leave it out."

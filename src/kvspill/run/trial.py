@@ -8,18 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.config.blocks import engine_preset
-from kvspill.errors import KvspillError
 from kvspill.machine.environment import environment
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
 from kvspill.measure.iotrace import IoTrace, open_io_trace
 from kvspill.measure.oplog import OpLog, rank_path, trial_path
-from kvspill.records import NS_PER_SEC, Purpose, RunFacts, Tier
+from kvspill.records import NS_PER_SEC, RunFacts, Tier
 from kvspill.result.parts import Part, together
 from kvspill.result.schema import Caution, Result
 from kvspill.run.backends import blamed, open_backends, prepare_storage
@@ -37,11 +36,13 @@ from kvspill.run.health import Health
 from kvspill.run.interpreter import rarer_collections, switch_interval
 from kvspill.run.precondition import precondition, preconditioning_cautions
 from kvspill.run.preflight import addresses
+from kvspill.run.preload import preload
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, Gathered, Ranks, share_of
 from kvspill.run.remarks import backend_warnings, log_cautions, skipped_rows
 from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
+from kvspill.run.tracing import layers_of, start_tracing
 from kvspill.run.whole import whole_result
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
@@ -59,7 +60,6 @@ CEILING_SECONDS = 0.6
 _INTERRUPTED_CLOSING_SECONDS = 1.5
 _HANGING_CLOSING_SECONDS = 0.1
 """Threads that hang are not waited for once more: another process removes the files."""
-_PRELOADS_AT_ONCE = 16
 _MANY_USERS = 20_000
 
 
@@ -172,6 +172,7 @@ def run_trial(
             by_rank = zip(gathered.parts, gathered.words, strict=True)
             result.warnings += together((part.rank, word or ()) for part, word in by_rank)
             result.preconditioning = None if settled is None else asdict(settled)
+            result.latency_layers = None if trial is None else trial.layers
             return result
 
         return await ranks.gather(left, whole)
@@ -226,6 +227,8 @@ class Trial:
         self.backends = backends
         self.limits = limits
         self.progress = progress
+        self.layers: dict[str, Any] | None = None
+        """After the run: what --trace-latency saw."""
         self.hangs = False
         """After the run: some system call never returned."""
 
@@ -235,13 +238,23 @@ class Trial:
         # As the original's trace has it: a time of day, which stands in the file and measures nothing.
         begun_seconds = datetime.now(UTC).timestamp() - self.world.now_ns() / NS_PER_SEC
         trace = open_io_trace(self.config.io_trace_log, self.plan.trial, begun_seconds)
+        tracer = await start_tracing(self.plan.cache_dirs) if self._traced else None
         try:
-            return await self._measure(workload, interrupts, log, trace)
+            part, search = await self._measure(workload, interrupts, log, trace)
+            if tracer is not None:
+                self.layers = await layers_of(tracer, part.recorder)
+            return part, search
         finally:
+            if tracer is not None:
+                tracer.stop()
             if log is not None:
                 log.close()
             if trace is not None:
                 trace.drop()
+
+    @property
+    def _traced(self) -> bool:
+        return self.config.trace_latency and not self.plan.simulated
 
     async def _measure(
         self, workload: Workload, interrupts: Interrupts, log: OpLog | None, trace: IoTrace | None
@@ -253,7 +266,7 @@ class Trial:
         others = (observer for observer in (accountant, log, trace, monitor) if observer is not None)
         stages = Stages(world, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
-        await self.preload(workload, cache)
+        await preload(workload, cache, config.kv, self.progress)
         started = self._started(workload, interrupts)
         start = await self.ranks.begin(world)
         start_ns = start.at_ns
@@ -392,27 +405,6 @@ class Trial:
             environment=None if simulated else environment(self.plan.cache_dirs),
             device=(boot_id(), *((stage.probes or {}).get("block_device") or {}).get("devices", ())),
         )
-
-    async def preload(self, workload: Workload, cache: Cache) -> None:
-        """Store what must be there before the load begins, several entries at a time."""
-        entries = list(workload.preload())
-        for first in range(0, len(entries), _PRELOADS_AT_ONCE):
-            self.progress.preparing("entries to be found", first, len(entries))
-            some = entries[first : first + _PRELOADS_AT_ONCE]
-            kv = self.config.kv
-            puts = await asyncio.gather(
-                *(
-                    cache.put([entry.key], kv.of(entry.tokens), Purpose.INGEST, tokens=entry.tokens)
-                    for entry in some
-                )
-            )
-            for entry, put in zip(some, puts, strict=True):
-                if put.failure is not None:
-                    raise KvspillError(
-                        f"storing {entry.key} before the load failed: {put.failure}; "
-                        "check the cache directory and --storage-capacity-gb"
-                    )
-        self.progress.preparing("entries to be found", len(entries), len(entries))
 
 
 def _unsaid(_done: int, _all: int) -> None:

@@ -8,6 +8,7 @@ from kvspill.report.html.figure import Figure
 from kvspill.report.html.heat import heat_maps
 from kvspill.report.html.knee import knee_figures, search_figures
 from kvspill.report.html.latencies import breakdown, latency_figures
+from kvspill.report.html.layers import layer_figures
 from kvspill.report.html.more_figures import cache_figures, classes, ranking, volumes
 from kvspill.report.html.over_time import over_time_figures
 
@@ -24,6 +25,7 @@ def figures(results: Sequence[Labelled]) -> list[Figure]:
         breakdown,
         classes,
         latency_figures,
+        layer_figures,
         over_time_figures,
         heat_maps,
         volumes,
