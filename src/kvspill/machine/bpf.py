@@ -54,11 +54,12 @@ def program(pid: int, devices: Iterable[int]) -> str:
         'printf("q %d %lld %lld %lld\\n", tid, nsecs, args->sector, args->nr_sector); }',
         f"tracepoint:block:block_getrq /@c[tid] && ({here})/ {{ @g[args->sector] = tid; }}",
         # A request is queued by the thread that asks, but may be issued by a thread of the kernel.
-        f"tracepoint:block:block_rq_issue /@g[args->sector] && ({here})/ {{ @i[args->sector] = nsecs; }}",
+        f"tracepoint:block:block_rq_issue /@g[args->sector] && ({here})/ {{ "
+        "@i[args->sector] = nsecs; @n[args->sector] = args->nr_sector; }",
         f"tracepoint:block:block_rq_complete /@i[args->sector] && ({here})/ {{ "
-        'printf("r %d %lld %lld %lld\\n", @g[args->sector], @i[args->sector], nsecs, args->sector); '
-        "delete(@i[args->sector]); delete(@g[args->sector]); }",
-        "END { clear(@c); clear(@g); clear(@i); }",
+        'printf("r %lld %lld %lld %lld\\n", @i[args->sector], nsecs, args->sector, @n[args->sector]); '
+        "delete(@i[args->sector]); delete(@g[args->sector]); delete(@n[args->sector]); }",
+        "END { clear(@c); clear(@g); clear(@i); clear(@n); }",
     ]
     return "\n".join(parts)
 

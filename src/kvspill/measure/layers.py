@@ -1,9 +1,9 @@
 """A system call's time by layer: file system, block layer and device, from the kernel's tracepoints."""
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kvspill.measure.histograms import Histogram
 
@@ -50,53 +50,75 @@ class Traced:
     """Lines that the tracer could not deliver: above zero, some calls lack requests."""
 
 
+class _Request(NamedTuple):
+    """A block request: when it was issued and completed, and its sectors."""
+
+    issued_ns: int
+    done_ns: int
+    first: int
+    sectors: int
+
+
+class _Bio(NamedTuple):
+    """What a thread queued inside a call; it becomes a request, several, or a part of another's."""
+
+    thread: int
+    at_ns: int
+    first: int
+    sectors: int
+
+
 def calls_of(lines: Iterable[str]) -> Traced:
-    """The calls, each with its requests: a request belongs to the call in which its thread queued it."""
+    """The calls, each with its requests: those that hold what the call's thread queued in its time."""
     by_thread: dict[int, list[Call]] = {}
-    queued: dict[int, list[tuple[int, int, int]]] = {}
-    requests: list[tuple[int, int, int, int]] = []
+    bios: list[_Bio] = []
+    requests: list[_Request] = []
     count = lost = 0
     for line in lines:
-        words = line.split()
+        kind, *words = line.split() or [""]
         try:
-            if words[:1] == ["c"]:
-                thread, start_ns, end_ns, nbytes = map(int, words[2:])
+            if kind == "c":
+                thread, start_ns, end_ns, nbytes = map(int, words[1:])
                 if nbytes > 0:
-                    by_thread.setdefault(thread, []).append(Call(words[1], start_ns, end_ns, nbytes))
-            elif words[:1] == ["q"]:
-                thread, at_ns, sector, sectors = map(int, words[1:])
-                queued.setdefault(thread, []).append((at_ns, sector, sectors))
-            elif words[:1] == ["r"]:
-                thread, issued_ns, done_ns, sector = map(int, words[1:])
-                requests.append((thread, issued_ns, done_ns, sector))
+                    by_thread.setdefault(thread, []).append(Call(words[0], start_ns, end_ns, nbytes))
+            elif kind == "q":
+                bios.append(_Bio(*map(int, words)))
+            elif kind == "r":
+                requests.append(_Request(*map(int, words)))
             else:
-                lost += int(words[1]) if words[:1] == ["Lost"] else 0
+                lost += int(words[0]) if kind == "Lost" else 0
                 continue
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, TypeError):
             # A line that was cut off where the tracer ended.
             continue
         count += 1
     for calls in by_thread.values():
         calls.sort(key=lambda call: call.start_ns)
-    for thread, issued_ns, done_ns, sector in requests:
-        queued_ns = _queued_ns(queued.get(thread, ()), sector, issued_ns)
-        call = _call_at(by_thread.get(thread, ()), queued_ns)
+    requests.sort()
+    for bio in bios:
+        call = _call_at(by_thread.get(bio.thread, ()), bio.at_ns)
         if call is not None:
-            call.requests.append((queued_ns, issued_ns, done_ns))
+            found = _requests_of(bio, requests)
+            call.requests += [(bio.at_ns, request.issued_ns, request.done_ns) for request in found]
     return Traced([call for calls in by_thread.values() for call in calls], count, lost)
 
 
-def _queued_ns(bios: Sequence[tuple[int, int, int]], sector: int, issued_ns: int) -> int:
-    """When the bio with a request's first sector was queued; where none is known, when it was issued."""
-    last = bisect_right(bios, (issued_ns, 1 << 62, 0))
-    for at_ns, first, sectors in reversed(bios[max(0, last - _BIOS_LOOKED_AT) : last]):
-        if first <= sector < first + sectors:
-            return at_ns
-    return issued_ns
+def _requests_of(bio: _Bio, requests: Sequence[_Request]) -> Iterator[_Request]:
+    """The requests that hold a bio's sectors, issued after it was queued, until all sectors are found."""
+    left = bio.sectors
+    place = bisect_left(requests, bio.at_ns, key=lambda request: request.issued_ns)
+    for request in requests[place : place + _REQUESTS_LOOKED_AT]:
+        first = max(bio.first, request.first)
+        last = min(bio.first + bio.sectors, request.first + request.sectors)
+        if first < last:
+            yield request
+            left -= last - first
+            if left <= 0:
+                return
 
 
-_BIOS_LOOKED_AT = 256
-"""Bios that one call may have queued."""
+_REQUESTS_LOOKED_AT = 4096
+"""Requests that may be issued between a bio's queueing and its own."""
 
 
 def _call_at(calls: Sequence[Call], at_ns: int) -> Call | None:

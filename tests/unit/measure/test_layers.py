@@ -10,14 +10,14 @@ Attaching 18 probes...
 ready
 q 7 1100 800 16
 q 7 1150 816 16
-r 7 1200 1500 800
-r 7 1300 1900 816
+r 1200 1500 800 16
+r 1300 1900 816 16
 c read 7 1000 2000 16384
 q 8 1400 4000 8
-r 8 1450 1650 4000
+r 1450 1650 4000 8
 c write 8 1390 1700 4096
 c read 8 5000 5100 -11
-r 9 1000 2000 4000
+r 1000 2000 4000 8
 Lost 3 events
 c read 7 21
 """.splitlines()
@@ -55,3 +55,16 @@ def test_the_program_watches_this_process_and_these_devices_only() -> None:
     text = program(4711, [1048576, 264241152])
     assert "pid == 4711" in text
     assert "(args->dev == 1048576 || args->dev == 264241152)" in text
+
+
+def test_a_bio_that_was_merged_into_anothers_request_is_served_by_it() -> None:
+    lines = ["q 1 100 0 8", "q 2 110 8 8", "r 120 300 0 16", "c read 1 90 310 4096", "c read 2 95 320 4096"]
+    first, second = calls_of(lines).calls
+    assert first.layers_ns() == {"file_system": 20, "block_layer": 20, "device": 180}
+    assert second.layers_ns() == {"file_system": 35, "block_layer": 10, "device": 180}
+
+
+def test_a_bio_that_was_split_takes_all_of_its_requests_and_no_later_one_of_the_same_place() -> None:
+    lines = ["q 1 100 0 16", "r 120 200 0 8", "r 130 260 8 8", "r 900 990 0 8", "c write 1 90 300 8192"]
+    (call,) = calls_of(lines).calls
+    assert call.requests == [(100, 120, 200), (100, 130, 260)]
