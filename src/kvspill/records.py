@@ -119,6 +119,8 @@ class Request(NamedTuple):
     """The entry that a decode node reads, stored before the load; such a request does nothing else."""
     history_shared: tuple[int, ...] = ()
     """Tokens of the shared prompts that the turns before began with, oldest first; empty where none did."""
+    block_fill: tuple[int, ...] = ()
+    """Tokens in each listed block, where a trace says so; else all are full but the last."""
 
     @property
     def key(self) -> str:

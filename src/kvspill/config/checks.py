@@ -54,7 +54,7 @@ def _check_names(config: "Config") -> None:
     if config.io_model == "prefix" and not kv.grows:
         raise UsageError(
             f"--io-model prefix: no layer of {config.model} keeps every token, so that there are no blocks; "
-            "use --io-model mlperf"
+            "use --io-model mlperf, or for a curve another model"
         )
     if not any(persona.weight > 0 for persona in config.personas.values()):
         raise UsageError("personas: every weight is 0, so nobody asks; give one of them a weight above 0")

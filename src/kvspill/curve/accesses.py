@@ -1,7 +1,7 @@
 """What the requests of a load ask a prefix cache for: blocks by number, in the order of the requests."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +17,6 @@ from kvspill.workload.registry import make_workload
 from kvspill.world import World
 
 _UNLIMITED_BYTES = 1 << 60
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number that spreads hashes over all 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class Accesses:
     """Blocks that requests ask for, in a few dozen bytes per access."""
 
     numbers: Ints
-    """The block of each access."""
+    """The block of each access; blocks are numbered in the order in which they first come."""
     ends: Longs
     """Where the accesses of each request end."""
     tokens: Longs
@@ -35,10 +33,10 @@ class Accesses:
     """Tokens of each request, those after its last block included."""
     sizes: Longs
     """Bytes of each block."""
-    hashes: NDArray[np.uint64]
-    """A number for each block by which some of them can be chosen."""
     seconds: float
     """From the first request to the last."""
+    overlong: int = 0
+    """Requests that list more blocks than their tokens fill; what is too much counts no tokens."""
 
     @property
     def requests(self) -> int:
@@ -54,7 +52,7 @@ class Accesses:
 
     def sampled(self, low: float, high: float) -> "Accesses":
         """Only the blocks whose hash lies between these shares of all hashes; the requests stay."""
-        share = self.hashes * _MIX / 2.0**64
+        share = _spread(np.arange(len(self.sizes), dtype=np.uint64)) / 2.0**64
         chosen = (share >= low) & (share < high)
         kept = chosen[self.numbers]
         new_numbers = (np.cumsum(chosen) - 1).astype(np.int32)
@@ -68,15 +66,30 @@ class Accesses:
                 self.request_of_each()[kept], self.tokens[kept], minlength=self.requests
             ).astype(np.int64),
             sizes=self.sizes[chosen],
-            hashes=self.hashes[chosen],
         )
+
+
+def _spread(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers spread evenly over 64 bits, the same on every machine (the finalizer of splitmix64)."""
+    mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def collect(config: Config) -> Accesses:
     """The blocks of a trace or of synthetic users, as engines cut contexts (--io-model prefix)."""
+    if not config.kv.grows:
+        raise UsageError(
+            f"curve: no layer of {config.model} keeps every token, so that there are no blocks to find; "
+            "choose another --model"
+        )
     names, counts, contexts, units, times_ns = array("q"), array("q"), array("q"), array("q"), array("q")
+    filled: list[tuple[int, Sequence[int]]] = []
     for request in requests_of(config):
         chain = chain_of(request, config.block_tokens)
+        if chain.fill:
+            filled.append((len(names), chain.fill))
         # Names may be long; of a name only its hash is kept, and no two of 64 bits meet by chance.
         names.extend(map(hash, chain.keys))
         counts.append(len(chain.keys))
@@ -88,18 +101,35 @@ def collect(config: Config) -> Accesses:
             "curve: no request has a whole block, so that there is nothing to find; "
             "give fewer --block-tokens, or more requests"
         )
-    hashes, inverse = np.unique(np.frombuffer(names, np.int64), return_inverse=True)
-    numbers: Ints = inverse.astype(np.int32)
+    numbers = _numbered(np.frombuffer(names, np.int64))
     each, unit = np.frombuffer(counts, np.int64), np.frombuffer(units, np.int64)
     context, ends = np.frombuffer(contexts, np.int64), np.cumsum(each)
-    tokens = np.repeat(unit, each)
-    filled = each > 0
-    tokens[ends[filled] - 1] = np.clip(context - (each - 1) * unit, 1, unit)[filled]
-    sizes = np.empty(len(hashes), np.int64)
+    tokens = _tokens(each, unit, context)
+    for start, fill in filled:
+        tokens[start : start + len(fill)] = fill
+    sizes = np.empty(int(numbers.max()) + 1, np.int64)
     block_bytes = {int(size): config.kv.block(int(size)) for size in np.unique(unit)}
     sizes[numbers] = np.repeat([block_bytes[int(size)] for size in unit], each)
     seconds = (times_ns[-1] - times_ns[0]) / NS_PER_SEC
-    return Accesses(numbers, ends, tokens, context, sizes, hashes.view(np.uint64), seconds)
+    overlong = int(((each - 1) * unit >= context)[each > 0].sum())
+    return Accesses(numbers, ends, tokens, context, sizes, seconds, overlong)
+
+
+def _numbered(names: Longs) -> Ints:
+    """A number for each name, by the place where it first stands: the same in every process."""
+    _names, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    numbers: Ints = rank[inverse]
+    return numbers
+
+
+def _tokens(each: Longs, unit: Longs, context: Longs) -> Longs:
+    """Tokens of each access: full blocks, then what is left of the context."""
+    place = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+    left = np.repeat(context, each) - place * np.repeat(unit, each)
+    tokens: Longs = np.clip(left, 0, np.repeat(unit, each))
+    return tokens
 
 
 def requests_of(config: Config) -> Iterator[Request]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kvspill.curve.accesses import Accesses
 from kvspill.curve.replay import Rates, Task, Window, replay_all
+from kvspill.errors import UsageError
 from kvspill.serving.stack import Longs, reuse_bytes
 
 TIB: Final = 1 << 40
@@ -81,6 +82,11 @@ def grid(footprint_bytes: int, points: int, octaves: float) -> list[int]:
 def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
     """The whole curve, as it stands in its JSON file."""
     whole = accesses if asked.sample >= 1 else accesses.sampled(0, asked.sample)
+    if not len(whole.numbers):
+        raise UsageError(
+            f"--sample {asked.sample:g}: none of the {len(accesses.sizes):,} blocks is in the sample; "
+            "give a larger share"
+        )
     first_request = int(accesses.requests * asked.warmup_share)
     window = Window(whole, first_request)
     lru = LruCurve(window)
@@ -98,6 +104,7 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
         "block_accesses": len(accesses.numbers),
         "blocks": len(accesses.sizes),
         "footprint_bytes": footprint,
+        "requests_with_more_blocks_than_tokens": accesses.overlong,
         "ceiling": _point(footprint, ceiling),
         "lru": [_point(nbytes, lru.rates(nbytes * scale)) for nbytes in fine],
         "policies": replayed,

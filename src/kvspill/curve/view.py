@@ -26,6 +26,12 @@ def _head(curve: Mapping[str, Any]) -> str:
         f"An unlimited cache finds {ceiling['tokens']:.1%} of the tokens, {ceiling['bytes']:.1%} of the "
         f"blocks' bytes, and something for {ceiling['requests']:.1%} of the requests.",
     ]
+    overlong = curve["requests_with_more_blocks_than_tokens"]
+    if overlong:
+        lines.append(
+            f"NOTE: {overlong:,} requests list more blocks than their tokens fill; blocks that are too many "
+            "take room and count no tokens. Does the trace have blocks of that size?"
+        )
     sampling = curve["sampling"]
     if sampling is not None:
         lines.append(

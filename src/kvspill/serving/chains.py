@@ -19,10 +19,13 @@ class Chain:
     shared: int = 0
     """Leading blocks that lie wholly in a prompt which other conversations begin with, too."""
     shared_kind: LookupKind = _CONVERSATION
+    fill: Sequence[int] = ()
+    """Tokens in each block, where a trace says so."""
 
     def tokens_of(self, blocks: int) -> int:
         """Tokens of the context in its first blocks; the last one of a trace may be filled in part."""
-        return min(blocks * self.block_tokens, self.context_tokens)
+        whole = sum(self.fill[:blocks]) if self.fill else blocks * self.block_tokens
+        return min(whole, self.context_tokens)
 
     def kinds(self) -> list[LookupKind]:
         """Why each block is asked for."""
@@ -42,7 +45,8 @@ def chain_of(request: Request, block_tokens: int) -> Chain:
     the conversation is as good a key as a hash of it.
     """
     if request.blocks:
-        return Chain(request.blocks, request.block_tokens or block_tokens, request.context_tokens)
+        size = request.block_tokens or block_tokens
+        return Chain(request.blocks, size, request.context_tokens, fill=request.block_fill)
     opening = request.opening or (request.prefix if request.turn == 0 else None)
     before = 0 if opening is None else opening.tokens
     context_tokens = (

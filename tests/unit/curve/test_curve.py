@@ -1,7 +1,9 @@
 """The curve against caches that are simulated block by block, and against itself."""
 
+import json
 from collections import OrderedDict
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from kvspill.curve.accesses import Accesses, collect
 from kvspill.curve.curve import Asked, LruCurve, draw, grid
 from kvspill.curve.replay import COMPILED, OPTIMUM, Replayer, Window
 from kvspill.curve.view import text_of
+from kvspill.errors import UsageError
 
 UNIT = 1000
 ASKED = Asked(
@@ -51,7 +54,6 @@ def made(requests: list[list[int]]) -> Accesses:
         tokens=np.full(len(numbers), 10),
         context_tokens=each * 10,
         sizes=np.full(len(seen), UNIT),
-        hashes=np.arange(len(seen), dtype=np.uint64),
         seconds=1.0,
     )
 
@@ -211,3 +213,59 @@ HEAD: dict[str, Any] = {
     "recompute_us_per_token": 100.0,
     "recompute_source": "as given by --recompute-us-per-token",
 }
+
+
+def test_blocks_beyond_the_tokens_of_a_request_count_none(tmp_path: Path) -> None:
+    """Three blocks of 512 tokens for an input of 10: no more than all of it can be found."""
+    trace = tmp_path / "trace.jsonl"
+    row = {"timestamp": 0, "input_length": 10, "output_length": 1, "hash_ids": [1, 2, 3]}
+    trace.write_text(f"{json.dumps(row)}\n{json.dumps(row)}\n")
+    accesses = collect(Config(trace=f"mooncake:{trace}", io_model="prefix"))
+    assert accesses.tokens.tolist() == [10, 0, 0] * 2
+    curve = draw(accesses, replace(ASKED, policies=()))
+    assert curve["ceiling"]["tokens"] == 1
+    assert curve["requests_with_more_blocks_than_tokens"] == 2
+    assert "2 requests list more blocks than their tokens fill" in text_of({**HEAD, **curve})
+
+
+def test_blocks_of_the_kvcache_format_hold_the_tokens_that_the_row_says(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    row = {"block_size": 512, "input_length": 300, "hash_ids": [1, 2], "block_tokens": [100, 150]}
+    trace.write_text(f"{json.dumps(row)}\n{json.dumps(row)}\n")
+    accesses = collect(Config(trace=f"kvcache:{trace}", io_model="prefix"))
+    assert accesses.tokens.tolist() == [100, 150] * 2
+    assert LruCurve(Window(accesses, 1)).rates(10**12).tokens == pytest.approx(250 / 300)
+
+
+@pytest.mark.parametrize(
+    ("fill", "reason"),
+    [
+        ([100], "a number for each of the hash_ids"),
+        ([100, 0], "not within 1 to the block_size 512"),
+        ([200, 200], "400 together, more than the input_length 300"),
+    ],
+)
+def test_block_tokens_that_cannot_be_meant_are_refused(fill: list[int], reason: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    row = {"block_size": 512, "input_length": 300, "hash_ids": [1, 2], "block_tokens": fill}
+    trace.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UsageError, match=reason):
+        collect(Config(trace=f"kvcache:{trace}", io_model="prefix"))
+
+
+def test_blocks_are_numbered_as_they_come_whatever_the_hash_of_their_names(sample: Accesses) -> None:
+    """A sample is the same in every process."""
+    _numbers, first = np.unique(sample.numbers, return_index=True)
+    assert (np.diff(first) > 0).all()
+
+
+def test_a_sample_without_a_block_is_refused(sample: Accesses) -> None:
+    with pytest.raises(UsageError, match=r"--sample 1e-06: none of the \d+ blocks is in the sample"):
+        draw(sample, replace(ASKED, sample=1e-6))
+
+
+def test_a_model_without_blocks_has_no_curve() -> None:
+    window = {"layers": 2, "groups": [{"kind": "window", "layers": 2, "width": 256, "window": 128}]}
+    config = Config(trace="mooncake:sample", models={"short": window}, model="short")
+    with pytest.raises(UsageError, match="no layer of short keeps every token"):
+        collect(config)

@@ -32,15 +32,31 @@ def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
 
 def _row(record: Mapping[str, Any], block_tokens: int) -> Row | None:
     context_tokens = tokens_of(record, "input_length")
+    blocks = _chained(id_items_of(record))
     timed = record.get("timestamp") is not None
     row = Row(
         at_ns=time_ns_of(record, "timestamp", _NS_PER_MS) if timed else 0,
         context_tokens=context_tokens,
         generate_tokens=tokens_of(record, "output_length") if "output_length" in record else 0,
-        blocks=_chained(id_items_of(record)),
+        blocks=blocks,
         block_tokens=block_tokens,
+        block_fill=_fill(record, len(blocks), block_tokens, context_tokens),
     )
     return row if context_tokens else None
+
+
+def _fill(record: Mapping[str, Any], blocks: int, block_tokens: int, context_tokens: int) -> tuple[int, ...]:
+    """Tokens in each block, where the row says so; together no more than its input."""
+    given = record.get("block_tokens")
+    if given is None:
+        return ()
+    if not isinstance(given, list) or len(given) != blocks:
+        raise RowError("block_tokens is not a list with a number for each of the hash_ids")
+    if not all(type(tokens) is int and 1 <= tokens <= block_tokens for tokens in given):
+        raise RowError(f"block_tokens has a number that is not within 1 to the block_size {block_tokens}")
+    if sum(given) > context_tokens:
+        raise RowError(f"block_tokens are {sum(given)} together, more than the input_length {context_tokens}")
+    return tuple(given)
 
 
 def _chained(ids: list[int | str]) -> tuple[str, ...]:

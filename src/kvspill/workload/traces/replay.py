@@ -33,6 +33,8 @@ class Row(NamedTuple):
     generate_tokens: int
     blocks: tuple[str, ...] = ()
     block_tokens: int = 0
+    block_fill: tuple[int, ...] = ()
+    """Tokens in each block, where the trace says so."""
     name: Hashable = None
     """By what a later row may say that it goes on from this one; None where none can."""
     continues: Hashable = None
@@ -82,6 +84,7 @@ class _Threads:
                 last_turn=row.name is None,
                 blocks=row.blocks,
                 block_tokens=row.block_tokens,
+                block_fill=row.block_fill,
                 history_answers=answers,
             )
             yield (request,)
