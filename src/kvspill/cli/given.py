@@ -111,6 +111,7 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
     """The suite's advice, and the rows that it has no result of."""
     from kvspill.report.html.page import Remarks
     from kvspill.suite.advice import advise
+    from kvspill.suite.backends import BACKENDS, lines, ranked
     from kvspill.suite.campaign import PROBE, SUBMISSION
     from kvspill.suite.facts import figures
 
@@ -119,6 +120,9 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
     ]
     if manifest.facts.get("kind") == SUBMISSION:
         return Remarks(name, ["The trials of a submission; submission.txt has its summary.", *left])
+    if manifest.facts.get("kind") == BACKENDS:
+        order = ", ".join(f"{rank} {target}" for target, rank in ranked(rows))
+        return Remarks(name, [f"Ranks: {order}.", *lines(rows), *left])
     found = {row: figures(row, result) for row, result in rows.items()}
     return Remarks(name, [*advise(found, manifest.facts.get(PROBE)), *left])
 

@@ -28,6 +28,7 @@ what to run (the nine where nothing is named):
   capacity-autoscale mlperf_submission rag kitchen-sink engines   further ones; `all` is all of them
   smoke                                the eight checks of the tool: 46 min of load, 9 min with --quick
   mlperf --option 1|2|3|8b|70b                               a submission (`kvspill suite mlperf --help`)
+  backends --target PLACE --target PLACE                     one load on several storage targets
   my.yaml                                                    scenarios of your own
 
 examples:
@@ -61,6 +62,10 @@ def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
         from kvspill.cli.mlperf import main as submission
 
         return submission(argv[1:])
+    if argv and argv[0] == "backends":
+        from kvspill.cli.backends import main as backends
+
+        return backends(argv[1:])
     options = _parser(prog).parse_args(list(argv))
     if options.list:
         return _list()

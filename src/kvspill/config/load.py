@@ -162,9 +162,10 @@ def _choose_backend(given: dict[str, Given], declared: Declared) -> None:
 def _suiting(given: Mapping[str, Given], declared: Declared) -> Mapping[str, Any]:
     """Settings that suit the chosen backend; a named engine has its own."""
     found, named = declared.get(Kind.BACKEND), given.get("storage_backend")
-    if found is None or named is None or "engine" in given or named.value not in found.plugins:
+    name = named.value if named is not None else None
+    if found is None or not isinstance(name, str) or "engine" in given or name not in found.plugins:
         return {}
-    return found.plugins[named.value].suits
+    return found.plugins[name].suits
 
 
 def _sources(

@@ -14,6 +14,7 @@ from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import mute, refuse_clashes
 from kvspill.result.cautions import LEFT_BEHIND, counted
+from kvspill.result.ranking import faults_text
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.run.glance import fitted
@@ -21,7 +22,9 @@ from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import by_signal
+from kvspill.suite import backends
 from kvspill.suite.advice import advise
+from kvspill.suite.backends import BACKENDS
 from kvspill.suite.facts import Figures, figures
 from kvspill.suite.harness import HARNESS_OPTIONS, SUMMARY_FILE, run_summary
 from kvspill.suite.manifest import NAME as MANIFEST_NAME
@@ -38,8 +41,8 @@ from kvspill.suite.manifest import (
 )
 from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.submission import OPTIONS, render, summarize
-from kvspill.suite.table import print_report
-from kvspill.texts import one_line, put
+from kvspill.suite.table import WIDTH, grid, print_report
+from kvspill.texts import make_console, one_line, put
 
 INTERRUPTED = 130
 FAILED = 1
@@ -217,6 +220,42 @@ def finish_submission(
     return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
 
 
+def finish_backends(
+    folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None
+) -> int:
+    """Rank the targets, keep the ranking beside the results and print it; returns the exit code."""
+    results = {
+        row.scenario.name: result
+        for row in manifest.rows
+        if row.finished and (result := read_result(folder, row)) is not None
+    }
+    missing = [row for row in manifest.rows if row.scenario.name not in results]
+    order = [{"target": name, "rank": rank} for name, rank in backends.ranked(results)]
+    data = {
+        "schema_version": 1,
+        "title": manifest.title,
+        "ranks": order,
+        "lines": list(backends.lines(results)),
+    }
+    write_json(folder / "summary.json", data)
+
+    def show(out: IO[str]) -> None:
+        console = make_console(out, width=None if out.isatty() else WIDTH)
+        put(f"\n{manifest.title}\n", out)
+        for header, rows in (backends.speeds(results), backends.honesty(results)):
+            console.print(grid(header, rows))
+            put("", out)
+        for line in (*backends.lines(results), *(f"{row.scenario.title}: {row.reason}" for row in missing)):
+            put(f"- {one_line(line)}", out)
+        put(f"\nResults, one file per target: {one_line(folder)}", out)
+
+    text = io.StringIO()
+    show(text)
+    write_text(folder / "summary.txt", text.getvalue())
+    failed = bool(missing) or any(faults_text(result) for result in results.values())
+    return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
+
+
 def _close(
     resume: str, show: Callable[[IO[str]], None], interrupted: bool, failed: bool, stream: IO[str]
 ) -> int:
@@ -250,8 +289,8 @@ def run_folder(
     with locked(folder):
         save(folder, manifest)
         manifest, interrupted = run_rows(folder, manifest, progress, debug, ranks)
-        closing = finish_submission if manifest.facts.get("kind") == SUBMISSION else finish
-        return closing(folder, manifest, interrupted)
+        closings = {SUBMISSION: finish_submission, BACKENDS: finish_backends}
+        return closings.get(manifest.facts.get("kind", ""), finish)(folder, manifest, interrupted)
 
 
 def _refuse_clashes(folder: Path, manifest: Manifest) -> None:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +13,9 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import extra_of
 from kvspill.config.groups import Rag
-from kvspill.config.load import load_config
+from kvspill.config.load import load_config, option_variable
 from kvspill.config.messages import shown
-from kvspill.config.plugged import usable_plugins
+from kvspill.config.plugged import options_of, usable_plugins
 from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import why_unusable
@@ -281,4 +282,10 @@ def to_config(scenario: Scenario) -> Config:
     """The validated configuration of a filled scenario; errors name the scenario and the setting."""
     label = f"{scenario.name}: "
     flags = {name: (label + name, value) for name, value in scenario.settings.items() if value is not None}
-    return load_config(flags, {}, declared=usable_plugins())
+    declared = usable_plugins()
+    secrets = {
+        name: os.environ[name]
+        for plugin, option in options_of(declared)
+        if option.secret and (name := option_variable(plugin, option)) in os.environ
+    }
+    return load_config(flags, secrets, declared=declared)

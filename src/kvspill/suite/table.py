@@ -39,16 +39,16 @@ def _print(
     narrow = console.width < WIDTH
     rows = [(row, found.get(row.scenario.name)) for row in manifest.rows]
     console.print("\n### THROUGHPUT AND LATENCY ###")
-    console.print(_grid(THROUGHPUT, [_throughput(row, item, narrow) for row, item in rows]))
+    console.print(grid(THROUGHPUT, [_throughput(row, item, narrow) for row, item in rows]))
     console.print("\n### WHERE ENTRIES AND BYTES WERE ###")
     cells = [_distribution(row, item, narrow) for row, item in rows]
     if narrow:
-        console.print(_grid(DISTRIBUTION[:_BANDWIDTHS], [line[:_BANDWIDTHS] for line in cells]))
+        console.print(grid(DISTRIBUTION[:_BANDWIDTHS], [line[:_BANDWIDTHS] for line in cells]))
         console.print()
         names, speeds = DISTRIBUTION[:1], DISTRIBUTION[_BANDWIDTHS:]
-        console.print(_grid(names + speeds, [(*line[:1], *line[_BANDWIDTHS:]) for line in cells]))
+        console.print(grid(names + speeds, [(*line[:1], *line[_BANDWIDTHS:]) for line in cells]))
     else:
-        console.print(_grid(DISTRIBUTION, cells))
+        console.print(grid(DISTRIBUTION, cells))
     modelled = _modelled_rows(rows) if narrow else []
     notes = [*_legend(found), *modelled, *_no_rank(found), *_not_run(manifest.rows), *_changed(manifest.rows)]
     for line in notes:
@@ -66,7 +66,7 @@ _BANDWIDTHS = 4
 """Where the columns of bandwidths begin; a narrow terminal gets them as a table of their own."""
 
 
-def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 

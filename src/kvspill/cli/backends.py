@@ -1,0 +1,162 @@
+"""`kvspill suite backends`: the same load on several storage targets, ranked in one table and one page."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from kvspill.cli.options import Parser, add_options
+from kvspill.cli.suite import amount, count, new_folder, on_all_ranks
+from kvspill.config.plugged import PREFIX, usable_plugins
+from kvspill.errors import UsageError
+from kvspill.plugins import Kind
+from kvspill.texts import one_line, put
+
+if TYPE_CHECKING:
+    from kvspill.config import Config
+    from kvspill.run.ranks import Ranks
+    from kvspill.suite.scenario import Scenario
+
+SUMMARY = "Runs one load on several storage targets and ranks them: directories, buckets, servers."
+EXAMPLES = """\
+examples:
+  kvspill suite backends --target /mnt/nvme --target s3://bucket/prefix --target redis://host
+  kvspill suite backends --target /mnt/a --target /mnt/b --trace mooncake:trace.jsonl --trials 5
+  kvspill suite backends --target /mnt/nvme --target s3://bucket/x --set servers=1   (the same hits on each)
+
+The load is the same on every target: the same requests of the same seed, or of one recording. Users wait
+for their answers and generation takes no time, so that the storage alone sets the pace. --set changes that.
+"""
+LOAD: Mapping[str, Any] = {
+    "arrival": "closed",
+    "generation_mode": "none",
+    "io_model": "prefix",
+    "cpu_mem_gb": 0,
+    "gpu_mem_gb": 0,
+    "warmup": 0,
+}
+PAGE = "report.html"
+
+
+def main(argv: Sequence[str], prog: str = "kvspill suite backends") -> int:
+    """Parse and run; returns the exit code."""
+    options = _parser(prog).parse_args(list(argv))
+    if len(options.target or ()) < 2:
+        raise UsageError(
+            "--target: give at least two, such as --target /mnt/nvme --target s3://bucket/prefix"
+        )
+    from kvspill.run.progress import Progress
+    from kvspill.suite.backends import BACKENDS
+    from kvspill.suite.campaign import run_folder
+    from kvspill.suite.manifest import new_manifest
+
+    rows = _rows(options)
+    title = f"KV CACHE BACKENDS: {rows[0].settings['model']}, {len(rows)} targets"
+    facts = {"kind": BACKENDS}
+    manifest = new_manifest(title, rows, (), simulated=False, quick=options.quick, facts=facts)
+
+    def lead(ranks: "Ranks") -> int:
+        folder = new_folder(options.output_dir, BACKENDS)
+        code = run_folder(folder, manifest, Progress(options.quiet), options.debug, ranks)
+        _write_page(folder)
+        return code
+
+    return on_all_ranks(lead, simulated=False)
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} --target PLACE --target PLACE [FLAGS]",
+        description=SUMMARY,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--target", action="append", metavar="PLACE", help="a directory or an address; repeat it")
+    add("--model", metavar="NAME", default="llama3.1-8b", help="model of the load [llama3.1-8b]")
+    add("--users", type=count, metavar="N", default=8, help="users [8]")
+    add("--max-requests", type=count, metavar="N", default=48, help="requests of the load [48]")
+    add("--trace", metavar="FORMAT:PATH", help="replay this recording instead of the users")
+    add("--quick", action="store_true", help="a small model and a third of the requests")
+    add("--trials", type=count, metavar="N", default=1, help="repeat the load N times on each target [1]")
+    add("--storage-capacity-gb", type=amount, metavar="GIB", help="room on each target [as a run has it]")
+    add("--seed", type=int, metavar="N", default=42, help="seed of the load [42]")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="another setting for every target")
+    add("--output-dir", metavar="DIR", help="directory of the results [a new one in kvspill-results]")
+    add("--quiet", action="store_true", help="print the comparison and errors only")
+    add("--debug", action="store_true", help="print a traceback with an error")
+    parser.declared = usable_plugins()
+    for plugin in parser.declared[Kind.BACKEND].plugins.values():
+        if plugin.schemes and plugin.options:
+            add_options(parser, plugin, plugin.options)
+    return parser
+
+
+def _rows(options: argparse.Namespace) -> "list[Scenario]":
+    """A row per target. What is wrong with one is said before anything runs."""
+    from kvspill.config.load import load_config
+    from kvspill.suite.backends import rows_of
+    from kvspill.suite.order import assignment
+
+    load: dict[str, Any] = {
+        **LOAD,
+        "model": "tiny-1b" if options.quick else options.model,
+        "num_users": options.users,
+        "max_requests": max(1, options.max_requests // 3) if options.quick else options.max_requests,
+        "seed": options.seed,
+        "trials": options.trials,
+        "storage_capacity_gb": options.storage_capacity_gb,
+        "trace": options.trace,
+        **dict(assignment(text) for text in options.set),
+    }
+    load = {name: value for name, value in load.items() if value is not None}
+    noted = {name: value for name, value in vars(options).items() if name.startswith(PREFIX)}
+    declared = usable_plugins()
+    targets, settings = [], []
+    for target in dict.fromkeys(options.target):
+        flags = {name: (f"{target}: {name}", value) for name, value in load.items()}
+        config = load_config(
+            {**flags, **noted, "cache_dir": ("--target", [target])}, os.environ, declared=declared
+        )
+        targets.append(config.cache_dir[0] if config.cache_dir else target)
+        settings.append({**load, "cache_dir": [targets[-1]], **_options(config)})
+    return rows_of(targets, settings)
+
+
+def _options(config: "Config") -> dict[str, Any]:
+    """The options of the target's backend for its row. Secrets go by the environment: no file holds them."""
+    from kvspill.config.load import option_variable
+
+    plugin = usable_plugins()[Kind.BACKEND].get(config.storage_backend, "--target")
+    given, plain = config.plugins.get(plugin.name, {}), {}
+    for option in plugin.options:
+        value = given.get(option.name)
+        if isinstance(value, SecretStr):
+            os.environ[option_variable(plugin, option)] = value.get_secret_value()
+        elif value is not None:
+            plain[f"{PREFIX}{plugin.name}.{option.name}"] = value
+    return plain
+
+
+def _write_page(folder: Path) -> None:
+    """The page of all targets, where there is a result and what draws pages is installed."""
+    from importlib.util import find_spec
+
+    from kvspill.cli.given import read_all
+    from kvspill.suite.manifest import load, settle
+
+    if not any(row.finished for row in settle(folder, load(folder)).rows):
+        return
+    if find_spec("jinja2") is None:
+        put("No page: Jinja2 is missing; pip install 'kvspill[report]', then `kvspill report` the results")
+        return
+    from kvspill.report.html.page import page_of, write_page
+
+    given = read_all([str(folder)])
+    page = page_of(given.results, "Storage targets under one load", given.remarks)
+    put(one_line(write_page(str(folder / PAGE), page)))
