@@ -72,8 +72,8 @@ class _Flow:
     """Reads or writes in flight. In one turn the device moves every piece in flight once."""
 
     __slots__ = (
-        *("bursting", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "pool"),
-        *("ring", "slice_end_ns", "speed", "turn_ns"),
+        *("bursting", "busy_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
+        *("pool", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
     )
 
     def __init__(self, speed: Direction, pool: "_Pool"):
@@ -85,6 +85,12 @@ class _Flow:
         self.credit_bytes = speed.burst_bytes
         self.bursting = speed.burst_bytes > 0
         self.slice_end_ns = 0.0
+        self.row_ns = 0.0
+        """When the first of the slices began that follow each other."""
+        self.passed_bytes = 0.0
+        """What has passed since."""
+        self.busy_ns = -1e18
+        """When there was last something to do."""
         self.changed = False
         """Whether anything is otherwise than when the times below were found."""
         self.leave_ns = self.due_ns = math.inf
@@ -95,11 +101,14 @@ class _Flow:
         return list(dict.fromkeys(place.rider for place in self.ring.places))
 
     def move(self, to_ns: float, elapsed_ns: float) -> None:
-        if self.speed.burst_bytes:
+        speed = self.speed
+        if speed.slice_ns:
             moved_bytes = elapsed_ns * self.bytes_per_ns()
-            earned = 0.0 if self.speed.slice_ns else 1 / self.speed.ns_per_byte
-            gained = elapsed_ns * earned - moved_bytes
-            self.credit_bytes = min(self.speed.burst_bytes, max(0.0, self.credit_bytes + gained))
+            self.passed_bytes += moved_bytes
+            self.credit_bytes = max(0.0, self.credit_bytes - moved_bytes)
+        elif speed.burst_bytes:
+            gained_bytes = elapsed_ns * (1 / speed.ns_per_byte - self.bytes_per_ns())
+            self.credit_bytes = min(speed.burst_bytes, max(0.0, self.credit_bytes + gained_bytes))
         if self.stalled:
             self.ring.wait(to_ns)
         else:
@@ -120,11 +129,28 @@ class _Flow:
         speed = self.speed
         if speed.slice_ns:
             if at_ns >= self.slice_end_ns - _NS_ROUNDING:
-                self.slice_end_ns = at_ns + speed.slice_ns
-                self.credit_bytes = speed.burst_bytes
+                self._next_slice(at_ns)
                 self.bursting = self.changed = True
         elif not self.bursting and self.credit_bytes >= _RESUME_SHARE * speed.burst_bytes > 0:
             self.bursting = self.changed = True
+
+    def _next_slice(self, at_ns: float) -> None:
+        """Slices follow each other, and what one leaves over goes with the next; a pause ends their row.
+
+        So does the throttle of the kernel, whose clock ends a row at a whole number of slices.
+        """
+        slice_ns, whole_bytes = self.speed.slice_ns, self.speed.burst_bytes
+        if at_ns > (self.busy_ns // slice_ns + 2) * slice_ns:
+            self.row_ns, self.passed_bytes = at_ns, 0.0
+        slices = int((at_ns - self.row_ns + _NS_ROUNDING) / slice_ns)
+        if slices > 1:
+            # The slice before this one is kept.
+            self.row_ns += (slices - 1) * slice_ns
+            self.passed_bytes = max(0.0, self.passed_bytes - (slices - 1) * whole_bytes)
+            slices = 1
+        self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
+        self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
+        self.busy_ns = at_ns
 
     @property
     def stalled(self) -> bool:
@@ -300,6 +326,7 @@ class LanedDevice:
         flow = ride.flow
         lanes = place.left() * ride.transfer.count
         flow.lanes -= lanes
+        flow.busy_ns = self._at_ns
         flow.changed = True
         flow.ring.leave(place, lanes * ride.piece_bytes)
         flow.pool.free += lanes

@@ -14,7 +14,7 @@ from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
-from unit.storage import piecewise
+from unit.storage import piecewise, sliced
 
 Asked = tuple[Verb, int, int]
 """What is asked for: the verb, bytes, and nanoseconds after the one before."""
@@ -143,6 +143,46 @@ def test_a_limit_in_slices_lets_pass_what_one_allows_and_holds_the_rest() -> Non
     assert large.total_ns == pytest.approx(0.305 * NS_PER_SEC, rel=0.01)
     many = served(model, reads(*[16 * MIB] * 400))
     assert many[-1].finished_ns == pytest.approx(400 * 16 * MIB / (0.4 * GIB) * NS_PER_SEC, rel=0.02)
+
+
+@pytest.mark.parametrize(("streams", "pause_ms"), [(1, 300), (2, 300), (4, 300), (8, 100), (16, 50)])
+def test_a_limit_in_slices_agrees_with_the_throttle_piece_by_piece(streams: int, pause_ms: int) -> None:
+    """Light, middle and full load: the mean time of an entry, and how long all of it takes."""
+    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 2.0, "piece_mib": 1}
+    model = lanes(64, 0.25, **more)
+    draw = random.Random(7)
+    sizes = [draw.randrange(4, 40) * MIB for _ in range(streams)]
+    asked = 400 // streams
+
+    def pauses() -> list[list[int]]:
+        chance = random.Random(11)
+        return [[int(2e6 * pause_ms * chance.random()) for _ in range(asked)] for _ in sizes]
+
+    plan, ends = pauses(), [0.0]
+
+    def next_at(stream: int, now_ns: float) -> float | None:
+        ends.append(now_ns)
+        return now_ns + plan[stream].pop() if plan[stream] else None
+
+    expected = sliced.simulate(model.direction(Verb.READ), sizes, MIB, next_at)
+
+    async def main(world: World) -> tuple[list[int], int]:
+        backend, found = ModelledBackend("modelled", model, world.now_ns), list[int]()
+
+        async def stream(number: int, rests: list[int]) -> None:
+            ref = ObjectRef(str(number), 0, sizes[number])
+            backend._objects.add((ref.key, ref.generation))
+            while rests:
+                await world.sleep_ns(rests.pop())
+                found.append((await backend.read([ref]))[0].total_ns)
+
+        await asyncio.gather(*(stream(number, rests) for number, rests in enumerate(pauses())))
+        return found, world.now_ns()
+
+    found, end_ns = run_virtual(main, seed=1)
+    assert len(found) == len(expected)
+    assert sum(found) == pytest.approx(sum(expected), rel=0.06)
+    assert end_ns == pytest.approx(max(ends), rel=0.05)
 
 
 def test_the_first_lane_opens_an_entry_before_others_join() -> None:
