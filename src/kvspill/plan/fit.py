@@ -154,7 +154,11 @@ def _paced(points: Sequence[Point], verb: Verb) -> float:
 
 
 def _opening_seconds(points: Sequence[Point], verb: Verb) -> float:
-    found = [seen.median_seconds("host_ns") for seen in _seen(points, PACED, verb)]
+    """What an entry takes besides its device time where no lane is busy, the waking of a thread included."""
+    found = [
+        seen.median_seconds("host_ns") + seen.median_seconds("queue_ns")
+        for seen in _seen(points, PACED, verb)
+    ]
     return float(np.median(found)) if found else 0.0
 
 

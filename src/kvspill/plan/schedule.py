@@ -18,8 +18,10 @@ class Length:
     """How long a calibration may take, and how much of that its parts take."""
 
     total_seconds: float
+    full_seconds: float
+    """Of a cell with reads or writes alone under full load: a limit in slices shows over many of them."""
     cell_seconds: float
-    """Of a cell under full load."""
+    """Of other cells under full load."""
     paced_seconds: float
     bursts: int
     rounds: int
@@ -29,10 +31,13 @@ class Length:
     write_bytes_max: int
     large_pieces: int
     """Pieces of an entry that keeps its lanes busy."""
+    mixtures: tuple[tuple[str, float], ...]
+    """Shares of the workers that read while the others write."""
 
 
-FULL = Length(105, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 32 * GIB, 8)
-QUICK = Length(17, 1.0, 0.4, 1, 3, (1, 8), 6 * GIB, 4)
+_EVEN = ("1:1", 0.5)
+FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 32 * GIB, 8, (_EVEN, ("3:1", 0.75), ("1:3", 0.25)))
+QUICK = Length(17, 2.0, 1.0, 0.4, 1, 3, (1, 8), 6 * GIB, 4, (_EVEN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,12 @@ class Schedule:
         """The cells under full load, which are repeated."""
         seconds, size = self.length.cell_seconds, self.large_bytes
         readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
-        yield Cell(f"{LARGE} reads", size, readers=readers, seconds=seconds)
-        yield Cell(f"{LARGE} writes", size, writers=writers, seconds=seconds)
+        yield Cell(f"{LARGE} reads", size, readers=readers, seconds=self.length.full_seconds)
+        yield Cell(f"{LARGE} writes", size, writers=writers, seconds=self.length.full_seconds)
         if self.write_lanes:
             yield Cell(f"{MIXED} 1:1", size, readers, writers, seconds)
             return
-        for name, share in (("1:1", 0.5), ("3:1", 0.75), ("1:3", 0.25)):
+        for name, share in self.length.mixtures:
             some = max(1, round(share * readers))
             yield Cell(f"{MIXED} {name}", size, some, max(1, readers - some), seconds)
 
