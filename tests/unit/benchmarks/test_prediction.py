@@ -55,4 +55,4 @@ def test_a_limit_within_the_bracket_of_the_search_is_near_enough(capsys: pytest.
 
 def test_a_short_table_can_still_be_told_more() -> None:
     args = arguments(["--short", "--speeds", "120,200:100", "."])
-    assert (args.quick, args.duration, args.speeds) == (True, 12, "120,200:100")
+    assert (args.quick, args.duration, args.speeds) == (True, 20, "120,200:100")
