@@ -4,6 +4,8 @@ set -euo pipefail
 
 packages=()
 command -v mpirun >/dev/null || packages+=(openmpi-bin)
+command -v fio >/dev/null || packages+=(fio)
+command -v strace >/dev/null || packages+=(strace)
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || packages+=(chromium)
 
 if [ ${#packages[@]} -eq 0 ]; then
