@@ -14,7 +14,7 @@ from kvspill.storage.base import DirectError
 from kvspill.storage.fastio import check_at
 from kvspill.storage.gpu.cuda import Card, registered
 from kvspill.storage.gpu.direct import DirectFiles, open_cufile
-from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command
+from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, blocks_of, check_stamps
 
 SLOTS = 2
@@ -60,7 +60,8 @@ class GpuBerth:
         program.add(Command.RECORD, slot.begin, self._stream)
         program.add(Command.COPY_IN, slot.target, memory.ctypes.data, memory.nbytes, self._stream)
         program.add(Command.RECORD, slot.end, self._stream)
-        self._card.run(program)
+        # The buffer that is needed next was sent before this one: in one go with it, waiting costs nothing.
+        self._await(self._slots[self._turn], program)
         slot.nbytes, slot.sent_ns = memory.nbytes, time.monotonic_ns()
 
     def arrive(self) -> None:
@@ -91,19 +92,23 @@ class GpuBerth:
         """How long each copy has been under way."""
         return [now_ns - slot.sent_ns for slot in self._slots if slot.nbytes]
 
-    def _await(self, slot: _Slot) -> None:
+    def _await(self, slot: _Slot, after: Program | None = None) -> None:
+        """Wait until a slot is free, after what a program does."""
         nbytes = slot.nbytes
-        if not nbytes:
+        if not nbytes and after is None:
             return
-        program = self._card.begin()
-        program.add(Command.WAIT, slot.end)
-        elapsed = program.add(Command.ELAPSED, slot.begin, slot.end)
+        program = after or self._card.begin()
+        elapsed = 0
+        if nbytes:
+            program.add(Command.WAIT, slot.end)
+            elapsed = program.add(Command.ELAPSED, slot.begin, slot.end)
         try:
             self._card.run(program)
         finally:
             # What failed is not waited for again: the next piece would fail for it.
             slot.nbytes = 0
-        self._count(nbytes, program.answer(elapsed))
+        if nbytes:
+            self._count(nbytes, program.answer(elapsed))
 
 
 class GpuLanding:
