@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from kvspill.machine.gpu import DeviceError
+from kvspill.result.ranking import no_rank
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.base import COMPATIBILITY, DIRECT, DirectError, DirectSource, ObjectRef, WriteItem
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.gpu.backend import GpuBackend
-from kvspill.storage.gpu.direct import within
+from kvspill.storage.gpu.direct import first_error, within
 from kvspill.testing.backends import IO_SIZE, IO_THREADS, errors, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
 
@@ -69,7 +70,7 @@ class FakeCuFile:
         self.moved.append(("write", nbytes))
         return nbytes - self.short_by
 
-    def last_words(self) -> str:
+    def words(self) -> str:
         return " (as its log says)"
 
     def close(self) -> None:
@@ -205,12 +206,14 @@ def test_auto_falls_back_without_a_warning(tmp_path: Path) -> None:
     run(tmp_path, scenario, gpu_direct="auto", fails="cuFileHandleRegister")
 
 
-def test_the_compatibility_mode_is_called_that(tmp_path: Path) -> None:
+def test_the_compatibility_mode_is_called_that_and_has_no_rank_g3(tmp_path: Path) -> None:
     async def scenario(files: FilesBackend, gpu: GpuBackend, cufile: FakeCuFile) -> None:
         del gpu
         assert files.facts()["gpu_direct"] == "compatibility mode"
         assert "which is no GPUDirect Storage" in files.capabilities.description
-        assert [note.code for note in files.notes()] == ["gpu_direct_compatibility"]
+        codes = [note.code for note in files.notes()]
+        assert codes == ["gpu_direct_compatibility"]
+        assert "compatibility" in str(no_rank(None, codes))
         await written(files, some_refs())
         await ok(files.read(some_refs()), len(some_refs()))
         assert cufile.moved
@@ -262,3 +265,17 @@ def test_a_library_that_does_not_answer_is_left_to_itself() -> None:
     with pytest.raises(DirectError, match=r"^cuFile did not open within 0\.01 seconds$"):
         within(0.01, gate.wait, "cuFile did not open")
     gate.set()
+
+
+def test_the_reason_is_the_first_error_of_the_librarys_log_that_names_a_cause(tmp_path: Path) -> None:
+    log = tmp_path / "cufile.log"
+    log.write_text(
+        " 16-11-2026 07:00:00:1 [pid=1 tid=1] ERROR  cufio:1 of an earlier run\n"
+        " 16-11-2026 07:30:01:2 [pid=1 tid=1] NOTICE  cufio-drv:851 running in compatible mode\n"
+        " 16-11-2026 07:30:01:3 [pid=1 tid=1] ERROR  cufio-udev:67 udev property not found: ID_FS_USAGE vda\n"
+        " 16-11-2026 07:30:01:4 [pid=1 tid=1] ERROR  cufio-obj:242 unable to get volume attributes\n"
+        " 16-11-2026 07:30:01:5 [pid=1 tid=1] ERROR  cufio:331 cuFileHandleRegister error: not registered\n"
+    )
+    since = log.read_text().index("\n") + 1
+    assert first_error(log, since) == "udev property not found: ID_FS_USAGE vda"
+    assert first_error(tmp_path / "none", 0) == ""

@@ -57,8 +57,8 @@ class DirectFiles(Protocol):
     def write(self, handle: int, address: int, nbytes: int, offset: int) -> int:
         """Device memory into the file."""
 
-    def last_words(self) -> str:
-        """What the library last logged as an error, in brackets, or nothing."""
+    def words(self) -> str:
+        """What the library logged as its first error, in brackets, or nothing."""
 
     def close(self) -> None:
         """Nothing is used any more."""
@@ -111,7 +111,9 @@ class CuFile:
         self.mode = COMPATIBILITY if compatible else DIRECT
         self._folder = tempfile.TemporaryDirectory(prefix="kvspill-cufile-")
         # Else it writes a log into the current directory.
-        os.environ.setdefault("CUFILE_LOGFILE_PATH", str(Path(self._folder.name) / "cufile.log"))
+        path = os.environ.setdefault("CUFILE_LOGFILE_PATH", str(Path(self._folder.name) / "cufile.log"))
+        self._log = Path(path)
+        self._log_since = self._log.stat().st_size if self._log.exists() else 0
         self._lib = _library()
         try:
             if hasattr(self._lib, "cuFileSetParameterBool"):
@@ -121,7 +123,7 @@ class CuFile:
                 raise DeviceError("nvidia-fs is not loaded", "cuFile")
             self._call("cuFileDriverOpen")
         except DeviceError as error:
-            raise DirectError(f"{error}{self.last_words()}") from error
+            raise DirectError(f"{error}{self.words()}") from error
 
     def register(self, fd: int) -> int:
         handle = ctypes.c_void_p()
@@ -137,8 +139,8 @@ class CuFile:
     def write(self, handle: int, address: int, nbytes: int, offset: int) -> int:
         return self._move(self._lib.cuFileWrite, handle, address, nbytes, offset)
 
-    def last_words(self) -> str:
-        words = _last_error(Path(os.environ["CUFILE_LOGFILE_PATH"]))
+    def words(self) -> str:
+        words = first_error(self._log, self._log_since)
         return f" ({words})" if words else ""
 
     def close(self) -> None:
@@ -170,15 +172,15 @@ def _error_name(number: int) -> str:
     return f"CU_FILE_{_ERRORS.get(abs(number), abs(number))}"
 
 
-def _last_error(log: Path) -> str:
-    """The last error in the library's log that is more than the name of the call, without time and place."""
+def first_error(log: Path, since: int) -> str:
+    """The first error in the library's log that is more than the name of the call, without time and place."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = log.read_bytes()[since:].decode(errors="replace").splitlines()
     except OSError:
         return ""
     errors = [line.partition(" ERROR ")[2].strip().partition(" ")[2] for line in lines if " ERROR " in line]
     telling = [text for text in errors if not text.startswith("cuFile")]
-    return (telling or errors or [""])[-1].strip()[:120]
+    return (telling or errors or [""])[0].strip()[:120]
 
 
 def _library() -> Any:

@@ -177,7 +177,7 @@ class GpuLanding:
                 self.close_file(handle)
         except DeviceError as error:
             self.files = None
-            raise DirectError(f"{error}{files.last_words()}") from error
+            raise DirectError(f"{error}{files.words()}") from error
         return files.mode
 
     def open_file(self, fd: int, stays_open: bool) -> int:
