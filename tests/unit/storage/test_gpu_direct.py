@@ -115,7 +115,7 @@ def run(root: Path, scenario: Scenario, mode: str = DIRECT, fails: str = "", **o
 @pytest.mark.parametrize("verify", ["off", "stamp", "full"])
 def test_reads_and_demotions_go_past_host_memory(tmp_path: Path, layout: str, verify: str) -> None:
     async def scenario(files: FilesBackend, gpu: GpuBackend, cufile: FakeCuFile) -> None:
-        refs = some_refs()
+        refs, made = some_refs(), list(cufile.card.registered)
         await written(gpu, refs)
         cufile.moved.clear()
         await ok(files.write([WriteItem(ref, gpu.lend(ref)) for ref in refs]), len(refs))
@@ -125,6 +125,7 @@ def test_reads_and_demotions_go_past_host_memory(tmp_path: Path, layout: str, ve
         cufile.moved.clear()
         await ok(files.read(refs), len(refs))
         assert {verb for verb, _ in cufile.moved} == {"read"}
+        assert cufile.card.registered == made
         assert gpu.facts()["pcie_load_bytes"] == gpu.facts()["pcie_out_bytes"] == 0
         assert files.facts()["gpu_direct"] == DIRECT
         assert files.capabilities.description.endswith("to the GPU by GPUDirect Storage")

@@ -37,7 +37,13 @@ def run(root: Path, scenario: Scenario, devices: tuple[int, ...] = (0,), **optio
         wanted = {"io_size": IO_SIZE, "io_threads": IO_THREADS, **options}
         files = FilesBackend([root], FilesOptions(**wanted), plane=shared_plane())
         staged = Staged(IO_THREADS, IO_SIZE)
-        gpu = GpuBackend(32 * PAGE_BYTES, devices, plane=shared_plane(), staged=staged, open_card=open_card)
+        gpu = GpuBackend(
+            32 * PAGE_BYTES,
+            devices,
+            plane=shared_plane(),
+            staged=staged,
+            open_card=open_card,
+        )
         files.deliver_to(gpu.landing())
         try:
             await files.prepare(lambda *_: None)
@@ -106,7 +112,13 @@ def test_the_buffers_are_made_before_the_load_and_no_more_of_them(tmp_path: Path
         large = [ObjectRef(f"k{index}", 1, 20 * IO_SIZE) for index in range(4)]
         made, used = list(cards[0].registered), sum(map(len, cards[0].memory.values()))
         await written(files, large)
-        await ok(files.read(large), 4)
+        # No copy is over before every lane has taken part.
+        cards[0].hangs.clear()
+        reading = asyncio.ensure_future(files.read(large))
+        while cards[0].calls.count("copy_in") < SLOTS * IO_THREADS:
+            await asyncio.sleep(0)
+        cards[0].hangs.set()
+        await ok(reading, 4)
         await written(gpu, large[:2])
         await ok(files.write([WriteItem(ref, gpu.lend(ref)) for ref in large[:2]]), 2)
         assert cards[0].registered == made

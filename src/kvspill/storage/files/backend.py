@@ -221,10 +221,13 @@ class FilesBackend(Backend):
         self.place = PLACES[self._options.layout](sites, shape)
         self.place.prepare()
         if self._landing is not None:
-            self._landing.reserve(self._options.io_threads, self.place.piece_bytes)
             self.to_gpu = self._reach(self._landing)
         if self._options.io_engine == "io_uring":
             self._take_ring()
+        if self._landing is not None:
+            # A ring has buffers of its own and one thread that sends them on.
+            lanes = 1 if self._engine == "io_uring" else self._options.io_threads
+            self._landing.reserve(lanes, self.place.piece_bytes)
         self._mover.start()
         self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
 
