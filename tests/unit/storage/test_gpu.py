@@ -17,6 +17,7 @@ from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.gpu.conveyor import HIT_BYTES
+from kvspill.storage.stamps import BLOCK_BYTES
 from kvspill.testing.backends import BackendSuite, errors, items, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
 
@@ -105,6 +106,22 @@ def test_an_entry_that_no_card_has_room_for_lies_on_several() -> None:
             await memory.close()
 
     run(scenario, devices=(0, 1))
+
+
+def test_two_cards_hold_all_that_the_tier_may_use() -> None:
+    async def main() -> None:
+        CARDS.clear()
+        usable = 3 * BLOCK_BYTES + 100
+        backend = GpuBackend(usable, (0, 1), plane=shared_plane(), open_card=open_card)
+        await backend.prepare(lambda *_: None)
+        try:
+            await written(
+                backend, [ObjectRef(f"k{index}", 1, 4096) for index in range(usable // BLOCK_BYTES)]
+            )
+        finally:
+            await backend.close()
+
+    asyncio.run(main())
 
 
 def test_a_batch_of_blocks_is_one_launch() -> None:

@@ -58,7 +58,8 @@ class GpuBackend(Backend):
         open_card: Callable[[int], Card] | None = None,
         open_files: Callable[[str], DirectFiles] = open_cufile,
     ):
-        self._blocks = usable_bytes // len(devices) // BLOCK_BYTES
+        # Rounded up: all of what the cache counts on must fit on the cards together.
+        self._blocks = -(-(usable_bytes // BLOCK_BYTES) // len(devices))
         if not self._blocks:
             raise UsageError(
                 f"--gpu-mem-gb: {usable_bytes} usable bytes hold no {BLOCK_BYTES}-byte block on each of "
