@@ -41,6 +41,16 @@ class Facts:
             raise self.fail(f"{key} is not a list")
         return value
 
+    def per_layer(self, key: str, layers: int) -> Sequence[Any] | None:
+        """A list with something for each layer; it may go on with the layers for speculative decoding."""
+        value = self.listed(key)
+        if value is None:
+            return None
+        more = self.number("num_nextn_predict_layers", least=0, default=0)
+        if len(value) not in (layers, layers + more):
+            raise self.fail(f"{key} does not have the {layers} layers of the model but {len(value)}")
+        return value[:layers]
+
     def part(self, key: str) -> "Facts":
         value = self.values.get(key)
         if not isinstance(value, Mapping):
@@ -60,4 +70,7 @@ class Facts:
     def head_dim(self) -> int:
         if self.get("head_dim") is not None:
             return self.number("head_dim")
-        return self.number("hidden_size") // self.number("num_attention_heads")
+        size, heads = self.number("hidden_size"), self.number("num_attention_heads")
+        if size % heads:
+            raise self.fail(f"head_dim is missing, and hidden_size {size} is no multiple of {heads} heads")
+        return size // heads

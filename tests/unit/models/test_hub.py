@@ -147,3 +147,123 @@ def test_what_is_missing_is_named(config: dict[str, Any], reason: str) -> None:
 def test_no_family_takes_a_file_without_facts_for_a_model(model_type: str) -> None:
     with pytest.raises(UsageError, match=r"missing|does not have|do not say"):
         read_model("m", "config.json", {"model_type": model_type})
+
+
+GEMMA_3_12B = {
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 3840,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 8,
+        "sliding_window": 1024,
+    },
+}
+GEMMA_3_4B = {
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "config"), [("gemma-3-12b", GEMMA_3_12B), ("gemma-3-4b", GEMMA_3_4B)])
+def test_a_key_that_a_file_leaves_out_is_the_default_of_its_class(name: str, config: dict[str, Any]) -> None:
+    assert read(**config) == find_model(name).kv()
+
+
+COMMON = {"num_hidden_layers": 8, "num_key_value_heads": 2, "num_attention_heads": 8, "head_dim": 64}
+LAYER = 2 * 64 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "full"),
+    [
+        ({"model_type": "qwen3_moe", "use_sliding_window": True}, 0),
+        ({"model_type": "qwen3_moe", "use_sliding_window": False}, 8),
+        ({"model_type": "qwen2_moe", "use_sliding_window": True, "max_window_layers": 5}, 5),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, 0),
+        ({"model_type": "qwen2_5_vl", "use_sliding_window": True, "max_window_layers": 6}, 6),
+        ({"model_type": "smollm3", "use_sliding_window": True, "no_rope_layer_interval": 2}, 4),
+        ({"model_type": "llama4_text", "no_rope_layer_interval": 2}, 4),
+        ({"model_type": "llama4_text", "no_rope_layers": [1, 1, 1, 1, 1, 1, 0, 0]}, 2),
+        ({"model_type": "exaone4", "sliding_window_pattern": "LLLG"}, 2),
+        ({"model_type": "exaone4", "sliding_window": None}, 8),
+        ({"model_type": "gemma4_text", "layer_types": ["sliding_attention"] * 8, "global_head_dim": 64}, 1),
+        ({"model_type": "mistral", "sliding_window": None}, 8),
+    ],
+)
+def test_layers_have_windows_where_the_class_of_the_family_gives_them(
+    more: dict[str, Any], full: int
+) -> None:
+    config = {**COMMON, "sliding_window": 512, "attention_chunk_size": 512, **more}
+    assert read(**config).bytes_per_token == full * LAYER
+
+
+def test_a_falcon_has_one_head_of_keys_and_an_old_glm_its_groups() -> None:
+    falcon = {"model_type": "falcon", "num_hidden_layers": 32, "num_attention_heads": 71, "hidden_size": 4544}
+    assert read(**falcon, multi_query=True).of(1) == 32 * 2 * 64 * 2
+    assert read(**falcon, new_decoder_architecture=True, num_kv_heads=8).of(1) == 8 * 32 * 2 * 64 * 2
+    groups = {"multi_query_attention": True, "multi_query_group_num": 2, "kv_channels": 128}
+    assert read(model_type="chatglm", num_layers=40, **groups).of(1) == 40 * 2 * 2 * 128 * 2
+
+
+def test_short_convolutions_and_mamba_layers_keep_their_last_inputs() -> None:
+    """LFM2 keeps two inputs of three; Jamba has one layer of attention in eight, and a state per channel."""
+    types = ["conv", "conv", "full_attention", "conv"]
+    lfm = {"model_type": "lfm2", "num_hidden_layers": 4, "num_attention_heads": 32, "hidden_size": 2048}
+    kv = read(**lfm, num_key_value_heads=8, conv_L_cache=3, layer_types=types)
+    assert kv.end(1000) == 3 * 2 * 2048 * 2
+    jamba = {"model_type": "jamba", "num_hidden_layers": 8, "num_attention_heads": 32, "hidden_size": 4096}
+    mamba = {"mamba_expand": 2, "mamba_d_conv": 4, "mamba_d_state": 16}
+    kv = read(**jamba, **mamba, num_key_value_heads=8, attn_layer_period=8, attn_layer_offset=4)
+    assert kv.bytes_per_token == 2 * 8 * 128 * 2
+    assert kv.end(1000) == 7 * (3 * 8192 * 2 + 8192 * 16 * 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"model_type": "llama", "head_dim": None, "hidden_size": 4100}, "4100 is no multiple of 8 heads"),
+        ({"model_type": "hunyuan_v1_moe", "use_cla": True}, "which layers share their KV is not known"),
+        (
+            {"model_type": "gpt_oss", "layer_types": ["full_attention"] * 9},
+            "layer_types does not have the 8 layers of the model but 9",
+        ),
+        ({"model_type": "gpt_oss", "layer_types": {"full_attention": 7}}, "the 8 layers of the model but 7"),
+        (
+            {"model_type": "qwen3_next", "layer_types": ["sliding_attention"] * 8, **LINEAR},
+            "layers of type sliding_attention",
+        ),
+        (
+            {"model_type": "gemma4_text", "layer_types": ["linear_attention"] * 8},
+            "layers of type linear_attention",
+        ),
+        (
+            {"model_type": "mimo_v2", "hybrid_layer_pattern": [0, 1, 1, 1]},
+            "pattern does not have the 8 layers of the model but 4",
+        ),
+        (
+            {"model_type": "nemotron_h", "hybrid_override_pattern": "M*"},
+            "has 2 and num_hidden_layers says 8",
+        ),
+        (
+            {
+                "model_type": "glm_moe_dsa",
+                "kv_lora_rank": 4,
+                "qk_rope_head_dim": 4,
+                "index_head_dim": 4,
+                "indexer_types": ["full"] * 2,
+            },
+            "indexer_types does not have the 8 layers",
+        ),
+        ({"model_type": "exaone4", "sliding_window_pattern": "LLG"}, "what the last layer is"),
+    ],
+)
+def test_what_does_not_fit_its_layers_is_refused(config: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        read(**{**COMMON, "sliding_window": 512, **config})
