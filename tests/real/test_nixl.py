@@ -57,7 +57,9 @@ class TestRuns:
         assert main(["clean", f"nixl+posix://{tmp_path}"]) == 0
         assert "0 left-over runs removed" in capsys.readouterr().out
 
-    @pytest.mark.parametrize(("scheme", "plugin"), [("nixl+gds", "GDS"), ("nixl+gds-mt", "GDS_MT")])
+    @pytest.mark.parametrize(
+        ("scheme", "plugin"), [("nixl+gds", "GDS"), ("nixl+gds-mt", "GDS_MT"), ("nixl+obj", "OBJ")]
+    )
     def test_a_plugin_that_cannot_be_loaded_is_refused_with_what_it_lacks(
         self,
         scheme: str,
@@ -70,7 +72,8 @@ class TestRuns:
         if reason is None:
             pytest.skip(f"NIXL's plug-in {plugin} can be loaded here")
         monkeypatch.chdir(tmp_path)
-        assert main(["run", "--cache-dir", f"{scheme}://{tmp_path}", "--duration", "1"]) == 2
+        place = "bucket" if plugin == "OBJ" else tmp_path
+        assert main(["run", "--cache-dir", f"{scheme}://{place}", "--duration", "1"]) == 2
         (said,) = (line for line in capfd.readouterr().err.splitlines() if "error: " in line)
         assert reason in said
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
+from kvspill.errors import UsageError
 from kvspill.storage.stamps import Bytes
 
 PACKAGES = ("nixl_cu13", "nixl_cu12", "nixl_rocm")
@@ -76,6 +77,13 @@ def read_parameters(text: str | None) -> dict[str, str]:
     return found
 
 
+class Target(NamedTuple):
+    """What a transfer goes to or comes from, besides memory."""
+
+    kind: str
+    number: int
+
+
 @dataclass(slots=True)
 class Agent:
     """An agent and what is registered with it. Used by one thread alone."""
@@ -84,6 +92,8 @@ class Agent:
     agent: Any
     name: str
     known: dict[tuple[int, int], Any] = field(default_factory=dict)
+    objects: int = 0
+    """Objects so far: each is registered under a number of its own."""
 
     @classmethod
     def make(cls, plugin: str, parameters: Mapping[str, str]) -> "Agent":
@@ -103,16 +113,25 @@ class Agent:
     @contextmanager
     def lent(self, address: int, nbytes: int) -> Iterator[None]:
         """Register memory of another tier for the time of a transfer."""
-        handle = self._register([(address, nbytes, 0, "")], "DRAM")
-        try:
+        with self._registered((address, nbytes, 0, ""), "DRAM"):
             yield
-        finally:
-            self.agent.deregister_memory(handle, backends=[self.plugin])
 
     @contextmanager
-    def file(self, fd: int, nbytes: int) -> Iterator[None]:
-        """Register a file that is open, up to a length."""
-        handle = self._register([(0, max(1, nbytes), fd, "")], "FILE")
+    def file(self, fd: int, nbytes: int) -> Iterator["Target"]:
+        """A file that is open, up to a length."""
+        with self._registered((0, max(1, nbytes), fd, ""), "FILE"):
+            yield Target("FILE", fd)
+
+    @contextmanager
+    def object(self, key: str, nbytes: int) -> Iterator["Target"]:
+        """An object of a store, whether it is there or not."""
+        self.objects += 1
+        with self._registered((0, max(1, nbytes), self.objects, key), "OBJ"):
+            yield Target("OBJ", self.objects)
+
+    @contextmanager
+    def _registered(self, place: tuple[int, int, int, str], kind: str) -> Iterator[None]:
+        handle = self._register([place], kind)
         try:
             yield
         finally:
@@ -124,15 +143,13 @@ class Agent:
         except RuntimeError as error:
             raise OSError(errno.EIO, f"NIXL could not register {kind.lower()} ({error})") from error
 
-    def move(self, op: str, places: list[tuple[int, int]], fd: int, offset: int) -> int:
-        """Move memory, several parts of it, to a file or back; returns when that was done."""
-        agent, at, there = self.agent, offset, []
-        for _, nbytes in places:
-            there.append((at, nbytes, fd))
-            at += nbytes
+    def move(self, op: str, address: int, nbytes: int, target: Target, offset: int) -> int:
+        """Move memory to a target or back; returns when that was done."""
+        agent = self.agent
         try:
-            here = agent.get_xfer_descs([(address, nbytes, 0) for address, nbytes in places], "DRAM")
-            handle = agent.initialize_xfer(op, here, agent.get_xfer_descs(there, "FILE"), self.name)
+            here = agent.get_xfer_descs([(address, nbytes, 0)], "DRAM")
+            there = agent.get_xfer_descs([(offset, nbytes, target.number)], target.kind)
+            handle = agent.initialize_xfer(op, here, there, self.name)
             try:
                 state, began = agent.transfer(handle), time.monotonic()
                 while state == "PROC":
@@ -162,3 +179,14 @@ class Agents:
         if agent is None:
             agent = self._local.agent = Agent.make(self.plugin, self.parameters)
         return agent
+
+
+def started(agents: Agents, flag: str) -> None:
+    """Make the first agent; parameters that the plug-in does not take are refused."""
+    try:
+        agents.mine()
+    except RuntimeError as error:
+        raise UsageError(
+            f"{flag}: NIXL's plug-in {agents.plugin} refuses to start ({error}); "
+            "correct the parameters; NIXL_LOG_LEVEL=DEBUG shows its own words"
+        ) from error

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from kvspill.errors import UsageError
 from kvspill.records import Completion
 from kvspill.storage.base import Capabilities, Landing, ObjectRef, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
@@ -16,7 +15,7 @@ from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.files.jobs import ReadJob, WriteJob
 from kvspill.storage.files.place import Place
 from kvspill.storage.jobs import Worker
-from kvspill.storage.nixl.agent import Agents, version
+from kvspill.storage.nixl.agent import Agents, Target, started, version
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, blocks_of, stamp
 
 
@@ -33,11 +32,11 @@ class NixlReadJob(ReadJob):
         span, site, agent = self.span, self.site, self.agents.mine()
         memory = worker.memory(span.piece_bytes)
         agent.know(memory)
-        with agent.file(self.fd, _end_of(self)):
+        with agent.file(self.fd, _end_of(self)) as file:
             while (piece := span.take()) is not None:
                 _, nbytes = span.extent(piece)
                 start_ns = span.begin(piece)
-                end_ns = agent.move("READ", [(memory.ctypes.data, nbytes)], self.fd, span.place(piece))
+                end_ns = agent.move("READ", memory.ctypes.data, nbytes, file, span.place(piece))
                 span.note(piece, start_ns, end_ns, nbytes)
                 if check_piece(memory, span, piece, site.verify, site.plane.base) is not None:
                     self.mismatch(memory, piece, site.verify, site.plane.base)
@@ -56,19 +55,19 @@ class NixlWriteJob(WriteJob):
         del worker
         span, plane, agent = self.span, self.site.plane, self.agents.mine()
         agent.know(plane.base)
-        with agent.file(self.fd, _end_of(self)):
+        with agent.file(self.fd, _end_of(self)) as file:
             while (piece := span.take()) is not None:
                 offset, nbytes = span.extent(piece)
                 if self.source is not None:
-                    self._move_from(self.source, piece)
+                    self._move_from(self.source, piece, file)
                     continue
                 with plane.lease(blocks_of(nbytes) * BLOCK_BYTES) as memory:
                     stamp(memory, span.identity, offset, nbytes)
                     start_ns = span.begin(piece)
-                    end_ns = agent.move("WRITE", [(memory.ctypes.data, nbytes)], self.fd, span.place(piece))
+                    end_ns = agent.move("WRITE", memory.ctypes.data, nbytes, file, span.place(piece))
                     span.note(piece, start_ns, end_ns, nbytes)
 
-    def _move_from(self, source: Source, piece: int) -> None:
+    def _move_from(self, source: Source, piece: int, file: Target) -> None:
         """Write the parts of a piece from where they lie in another tier."""
         span, agent = self.span, self.agents.mine()
         offset, nbytes = span.extent(piece)
@@ -78,7 +77,7 @@ class NixlWriteJob(WriteJob):
             part = np.frombuffer(buffer, dtype=np.uint8)
             address = part.ctypes.data
             with agent.lent(address, len(part)):
-                end_ns = agent.move("WRITE", [(address, len(part))], self.fd, at)
+                end_ns = agent.move("WRITE", address, len(part), file, at)
             at += len(part)
         span.note(piece, start_ns, end_ns, nbytes)
 
@@ -105,14 +104,7 @@ class NixlBackend(FilesBackend):
         self._agents = Agents(plugin, parameters)
 
     def _prepare(self) -> None:
-        try:
-            self._agents.mine()
-        except RuntimeError as error:
-            given = ",".join(f"{name}={value}" for name, value in self._agents.parameters.items())
-            raise UsageError(
-                f"--nixl-params {given or '(none)'}: NIXL's plug-in {self._agents.plugin} refuses to start "
-                f"({error}); correct the parameters, or see NIXL_LOG_LEVEL=DEBUG"
-            ) from error
+        started(self._agents, "--nixl-params")
         super()._prepare()
 
     def deliver_to(self, landing: Landing) -> None:

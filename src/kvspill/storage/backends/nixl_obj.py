@@ -1,0 +1,53 @@
+"""The nixl-obj backend as a plug-in: objects of an S3 store that NVIDIA's transfer library moves."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kvspill.plugins import Need, Option, Plugin
+from kvspill.storage.backends import s3
+from kvspill.storage.base import Backend, BackendContext
+from kvspill.storage.objects.stores import missing_package
+
+if TYPE_CHECKING:
+    from kvspill.storage.lease import Cleaned
+
+
+def make(context: BackendContext) -> Backend:
+    """Objects below the prefix that the address names."""
+    from kvspill.errors import UsageError
+    from kvspill.storage.nixl.agent import read_parameters
+    from kvspill.storage.nixl.objects import NixlObjectBackend
+
+    if len(context.addresses) > 1:
+        raise UsageError("--cache-dir: nixl+obj takes one address; name one bucket")
+    try:
+        parameters = read_parameters(context.options["params"])
+    except ValueError as error:
+        raise UsageError(f"--nixl-obj-params: {error}; write NAME=VALUE,NAME=VALUE") from error
+    return NixlObjectBackend(context, parameters)
+
+
+def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
+    """Remove the runs below the prefix whose lease is over."""
+    return s3.clean(address.replace("nixl+obj://", "s3://", 1), options)
+
+
+def _why_not() -> str | None:
+    from kvspill.storage.nixl.agent import why_missing
+
+    return why_missing("OBJ") or missing_package()
+
+
+PLUGIN = Plugin(
+    name="nixl-obj",
+    help="objects of an S3 store, moved by NVIDIA's NIXL",
+    make=make,
+    options=(
+        *s3.PLUGIN.options,
+        Option("params", "parameters of NIXL's plug-in: NAME=VALUE,NAME=VALUE; no credentials", secret=True),
+    ),
+    needs=frozenset({Need.ADDRESS}),
+    schemes=("nixl+obj",),
+    ready=_why_not,
+    clean=clean,
+)
