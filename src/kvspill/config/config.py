@@ -159,6 +159,15 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFi
         no_effect=(NOT_CALIBRATED,),
         advanced=True,
     )
+    calibrate_from: PathText | None = opt(
+        None,
+        "deterministic mode: take the time per token from a benchmark result of vLLM or LMCache, so that all "
+        "servers together generate as many tokens per second",
+        group="generation",
+        metavar="FILE",
+        no_effect=(NOT_CALIBRATED,),
+        advanced=True,
+    )
 
     cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
     storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(
@@ -289,6 +298,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFi
         counted = str(data.get("max_requests") or "0") != "0"
         if (counted or replays) and "duration" not in data:
             data["duration"] = None
+        if data.get("calibrate_from") and "generation_mode" not in data:
+            data["generation_mode"] = "deterministic"
         if "arrival" not in data and closed_by_default(data):
             data["arrival"] = "closed"
         return data
@@ -315,7 +326,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFi
     def input_files(self) -> list[str]:
         """Paths that a run may read; what is no path but a name, such as a preset, is among them."""
         recorded = None if self.recording is None else self.recording[1]
-        paths = [recorded, self.device_profile, self.model_config_file, self.validation_trace]
+        given = (self.device_profile, self.model_config_file, self.validation_trace, self.calibrate_from)
+        paths = [recorded, *given]
         return [path for path in paths if path]
 
     @property

@@ -18,6 +18,7 @@ from kvspill.result import cautions as kinds
 from kvspill.result.schema import Caution, Result
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
+from kvspill.run.calibrated import settle_generation
 from kvspill.run.gpu import settle_gpu
 from kvspill.run.listed import settle_io_size
 from kvspill.run.meeting import Company, meet, raise_first
@@ -34,7 +35,7 @@ _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
     """Check that the run can be done here, before anything is written, beside the ranks that are there."""
-    config = settle_io_size(settle_gpu(config, simulated))
+    config = settle_generation(settle_io_size(settle_gpu(config, simulated)))
     if config.trace_latency and not simulated:
         check_tracing()
     if simulated:
