@@ -50,8 +50,11 @@ def test_a_witness_that_saw_no_round_is_refused(tmp_path: Path) -> None:
         seen(tmp_path, Path("/d"))
 
 
-def side(reads: int = 2, looked_up: int = 0, seconds: float = 1.0, rounds: int = 9) -> Played:
-    calls = Seen(Counter({4096: reads}), Counter({4096: 3}), others=Counter({"looked up": looked_up}))
+def side(
+    reads: int = 2, looked_up: int = 0, seconds: float = 1.0, rounds: int = 9, direct: int = 5
+) -> Played:
+    others = Counter({"looked up": looked_up})
+    calls = Seen(Counter({4096: reads}), Counter({4096: 3}), direct=direct, others=others)
     played = Round("1.0", (0, 2), (2, 1), (0.0, seconds))
     return Played(played, calls, [played] * rounds)
 
@@ -74,12 +77,19 @@ def test_load_times_agree_within_five_percent(ours: float, verdict: str) -> None
     assert verdicts(side(), side(seconds=ours))["load ms per request"] == verdict
 
 
-def test_few_rounds_are_no_verdict_and_a_named_difference_of_time_is_measured() -> None:
+def test_few_rounds_and_times_of_the_page_cache_are_no_verdict() -> None:
     assert verdicts(side(rounds=8), side(seconds=2, rounds=8))["load ms per block"] == NOT_JUDGED
+    assert verdicts(side(direct=0), side(seconds=2, direct=0))["load ms per block"] == NOT_JUDGED
+    assert verdicts(side(direct=0), side(direct=0))["load ms per block"] == WITHIN
+
+
+def test_a_named_difference_of_time_is_measured_and_has_its_bound() -> None:
     named = Preset("E", "1", "2026-11-16", "from reading", {"load ms per block": "copies once more"})
-    (row,) = [row for row in rows_of(side(), side(seconds=2), named) if row.name == "load ms per block"]
-    assert row.verdict == NAMED
-    assert row.note.startswith("ratio 2.000 (2.000 to 2.000) of 9 rounds; copies once more")
+    rows = {row.name: row for row in rows_of(side(), side(seconds=1.08), named)}
+    assert rows["load ms per block"].verdict == NAMED
+    assert rows["load ms per block"].note == "ratio 1.080 (1.080 to 1.080) of 9 rounds; copies once more"
+    assert rows["load ms per request"].verdict == DIFFERS
+    assert verdicts(side(), side(seconds=1.2), named)["load ms per block"] == DIFFERS
 
 
 def test_a_round_of_conversations_repeats_what_it_stored() -> None:
