@@ -1,4 +1,5 @@
-/* Replays a load against one cache: the policies fifo, lfu and s3-fifo of kvspill.cache.policies, block by block.
+/* Replays a load against one cache: perfect foresight, or the policies fifo, lfu and s3-fifo of
+ * kvspill.cache.policies, block by block.
  *
  * It decides exactly as kvspill.curve.replay does with the policies written in Python, some thirty times as fast.
  */
@@ -7,6 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "_foresight.h"
 
 #define NONE (-1)
 #define USES_MAX 3
@@ -50,7 +53,7 @@ static void take(Queue *queue, Links links, int64_t block)
     queue->length--;
 }
 
-enum { FIFO, LFU, S3_FIFO };
+enum { FIFO, LFU, S3_FIFO, OPTIMUM };
 /* Where a block is; only s3-fifo remembers those that are gone. */
 enum { AWAY = 0, SMALL, MAIN, GHOST };
 
@@ -185,7 +188,7 @@ static int is_resident(const Cache *cache, int64_t block)
     return cache->place[block] == SMALL || cache->place[block] == MAIN;
 }
 
-static void replay(Cache *cache, const int64_t *numbers, const int64_t *ends, Py_ssize_t requests, char *found)
+static void replay(Cache *cache, const int32_t *numbers, const int64_t *ends, Py_ssize_t requests, char *found)
 {
     int64_t at = 0;
 
@@ -235,7 +238,7 @@ static void release(Cache *cache)
 }
 
 /* The largest number of times that a block stands among the numbers; -1 where a number is none of a block. */
-static int64_t most_uses(const int64_t *numbers, Py_ssize_t accesses, Py_ssize_t blocks)
+static int64_t most_uses(const int32_t *numbers, Py_ssize_t accesses, Py_ssize_t blocks)
 {
     int64_t most = 0, *seen = calloc(blocks ? blocks : 1, sizeof(int64_t));
 
@@ -257,6 +260,8 @@ static int policy_of(const char *name)
         return FIFO;
     if (!strcmp(name, "lfu"))
         return LFU;
+    if (!strcmp(name, "optimum"))
+        return OPTIMUM;
     return strcmp(name, "s3-fifo") ? NONE : S3_FIFO;
 }
 
@@ -270,21 +275,30 @@ static PyObject *py_replay(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "sy*y*y*LL", &name, &numbers, &sizes, &ends, &capacity, &small_limit))
         return NULL;
-    Py_ssize_t accesses = numbers.len / 8, blocks = sizes.len / 8, requests = ends.len / 8;
+    Py_ssize_t accesses = numbers.len / 4, blocks = sizes.len / 8, requests = ends.len / 8;
     const int64_t *last = (const int64_t *)ends.buf + requests - 1;
     Cache cache = {.policy = policy_of(name), .sizes = sizes.buf, .capacity = capacity, .small_limit = small_limit};
     int64_t most = most_uses(numbers.buf, accesses, blocks);
 
-    if (cache.policy == NONE || most < 0 || (requests && *last != accesses)) {
+    int made = 1;
+
+    if (cache.policy == NONE || most < 0 || accesses > INT32_MAX || (requests && *last != accesses)) {
         PyErr_SetString(PyExc_ValueError, "no such policy, or a load whose parts do not fit each other");
-    } else if (!allocate(&cache, blocks ? blocks : 1, most)) {
+    } else if (cache.policy != OPTIMUM && !allocate(&cache, blocks ? blocks : 1, most)) {
         PyErr_NoMemory();
     } else if ((found = PyBytes_FromStringAndSize(NULL, accesses)) != NULL) {
         char *marks = PyBytes_AS_STRING(found);
         Py_BEGIN_ALLOW_THREADS
         memset(marks, 0, accesses);
-        replay(&cache, numbers.buf, ends.buf, requests, marks);
+        if (cache.policy == OPTIMUM)
+            made = foresee(numbers.buf, accesses, sizes.buf, blocks, capacity, marks);
+        else
+            replay(&cache, numbers.buf, ends.buf, requests, marks);
         Py_END_ALLOW_THREADS
+        if (!made) {
+            Py_CLEAR(found);
+            PyErr_NoMemory();
+        }
     }
     release(&cache);
     PyBuffer_Release(&numbers);
@@ -305,7 +319,7 @@ PyMODINIT_FUNC PyInit__replay(void)
 {
     PyObject *made = PyModule_Create(&module);
 
-    if (made && PyModule_AddIntConstant(made, "VERSION", 1) < 0) {
+    if (made && PyModule_AddIntConstant(made, "VERSION", 2) < 0) {
         Py_DECREF(made);
         return NULL;
     }

@@ -47,6 +47,12 @@ class Accesses:
         """What all blocks take together: more capacity finds nothing more."""
         return int(self.sizes.sum())
 
+    @property
+    def unit_bytes(self) -> int | None:
+        """The size that all blocks have, or None."""
+        same = len(self.sizes) > 0 and bool((self.sizes == self.sizes[0]).all())
+        return int(self.sizes[0]) if same else None
+
     def request_of_each(self) -> Longs:
         return np.repeat(np.arange(self.requests), np.diff(self.ends, prepend=0))
 

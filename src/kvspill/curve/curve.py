@@ -30,11 +30,9 @@ class LruCurve:
         self._distances = measured[order]
         self._tokens = _running(accesses.tokens[first:][order])
         self._bytes = _running(accesses.sizes[accesses.numbers[first:]][order])
-        starts = np.concatenate(([0], accesses.ends[:-1]))[window.first_request :]
-        asking = starts < accesses.ends[window.first_request :]
-        self._openings = np.sort(distances[starts[asking]])
-        self._requests = len(starts)
-        self._context_tokens = int(accesses.context_tokens[window.first_request :].sum())
+        self._openings = np.sort(distances[window.openings])
+        self._requests = window.requests
+        self._context_tokens = window.context_tokens
 
     def tokens_found(self, capacity_bytes: float) -> int:
         return int(self._tokens[self._within(capacity_bytes)])

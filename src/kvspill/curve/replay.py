@@ -1,7 +1,7 @@
 """What caches of chosen sizes find: replays by eviction policy, and the optimum."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -14,18 +14,19 @@ from kvspill.curve.accesses import Accesses
 from kvspill.machine.processors import usable_processors
 from kvspill.plugins import Kind, find_plugins
 from kvspill.serving.bounds import belady_found_bytes, next_uses
+from kvspill.serving.stack import Longs
 
 try:
     from kvspill.curve import _replay as _compiled
 except ImportError:
     _compiled = None  # type: ignore[assignment]
 
-_VERSION = 1
+_VERSION = 2
 if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
     # Built from other sources than these: a checkout that was updated and not installed again.
     _compiled = None  # type: ignore[assignment]
 
-COMPILED = frozenset({"fifo", "lfu", "s3-fifo"}) if _compiled is not None else frozenset[str]()
+COMPILED = frozenset({"fifo", "lfu", "s3-fifo", "optimum"}) if _compiled is not None else frozenset[str]()
 """Policies that the compiled helper replays; it decides as they do."""
 
 OPTIMUM = "optimum"
@@ -45,69 +46,72 @@ class Rates:
     bytes: float
 
 
-@dataclass(frozen=True, slots=True)
 class Window:
     """The measured part of a load: the requests after the warm-up, and what they ask for."""
 
-    accesses: Accesses
-    first_request: int
-
-    @property
-    def first_access(self) -> int:
-        return int(self.accesses.ends[self.first_request - 1]) if self.first_request else 0
+    def __init__(self, accesses: Accesses, first_request: int):
+        self.accesses = accesses
+        self.first_request = first_request
+        self.first_access = int(accesses.ends[first_request - 1]) if first_request else 0
+        starts = np.concatenate(([0], accesses.ends[:-1]))[first_request:]
+        self.requests = len(starts)
+        self.openings: Longs = starts[starts < accesses.ends[first_request:]]
+        """The first access of each measured request that has one."""
+        self.context_tokens = int(accesses.context_tokens[first_request:].sum())
+        self._tokens = accesses.tokens[self.first_access :]
+        unit = accesses.unit_bytes
+        measured = accesses.numbers[self.first_access :]
+        self._sizes = np.int64(unit) if unit is not None else accesses.sizes[measured]
+        self._bytes = int(np.broadcast_to(self._sizes, len(measured)).sum())
 
     def rates(self, found: NDArray[np.bool_]) -> Rates:
         """Found or not, for each access of the whole load; a block counts behind all those before it."""
-        accesses, first = self.accesses, self.first_access
-        sizes = accesses.sizes[accesses.numbers[first:]]
-        starts = np.concatenate(([0], accesses.ends[:-1]))[self.first_request :]
-        asking = starts < accesses.ends[self.first_request :]
-        asked = int(accesses.context_tokens[self.first_request :].sum())
+        here = found[self.first_access :]
+        nbytes = np.broadcast_to(self._sizes, len(here)).sum(where=here)
         return Rates(
-            requests=float(found[starts[asking]].sum()) / max(1, len(starts)),
-            tokens=int(accesses.tokens[first:][found[first:]].sum()) / max(1, asked),
-            bytes=int(sizes[found[first:]].sum()) / max(1, int(sizes.sum())),
+            requests=int(np.count_nonzero(found[self.openings])) / max(1, self.requests),
+            tokens=int(self._tokens.sum(where=here)) / max(1, self.context_tokens),
+            bytes=int(nbytes) / max(1, self._bytes),
         )
 
 
 class Replayer:
-    """Replays one load at many capacities; what they share is made once."""
+    """Replays one load at many capacities."""
 
     def __init__(self, window: Window):
-        accesses = window.accesses
         self._window = window
-        self._numbers, self._sizes = accesses.numbers.tolist(), accesses.sizes.tolist()
-        names = [str(number) for number in range(len(self._sizes))]
-        self._size_of = dict(zip(names, self._sizes, strict=True))
-        self._keys = [names[number] for number in self._numbers]
-        self._ends = accesses.ends.tolist()
-        self._next_uses = next_uses(self._numbers, len(self._sizes))
+        self._listed: _Lists | None = None
 
     def rates(self, task: Task) -> Rates:
         return self._window.rates(self.found(*task))
 
     def found(self, policy: str, capacity_bytes: int, compiled: bool = True) -> NDArray[np.bool_]:
         """For each access, whether a cache of that size finds it."""
-        if policy == OPTIMUM:
-            return self._optimum(capacity_bytes)
+        if policy == OPTIMUM and (unit := self._window.accesses.unit_bytes) is not None:
+            # Of blocks of one size no part is kept, as no cache could use it.
+            capacity_bytes -= capacity_bytes % unit
         if compiled and policy in COMPILED:
             return self._compiled(policy, capacity_bytes)
-        return self._replay(policy, capacity_bytes)
+        return self._optimum(capacity_bytes) if policy == OPTIMUM else self._replay(policy, capacity_bytes)
+
+    def as_lists(self) -> "_Lists":
+        """What replaying in Python needs, made once: it takes some hundred bytes per access."""
+        if self._listed is None:
+            self._listed = _Lists(self._window.accesses)
+        return self._listed
 
     def _optimum(self, capacity_bytes: int) -> NDArray[np.bool_]:
-        sizes = self._sizes
-        # Of blocks of one size no part is kept, as no cache could use it.
-        whole = capacity_bytes - capacity_bytes % sizes[0]
-        kept = np.frombuffer(belady_found_bytes(self._numbers, sizes, whole, self._next_uses), np.int64)
         accesses = self._window.accesses
+        numbers, sizes = self.as_lists().numbers, accesses.sizes.tolist()
+        following = next_uses(numbers, len(sizes))
+        kept = np.frombuffer(belady_found_bytes(numbers, sizes, capacity_bytes, following), np.int64)
         found: NDArray[np.bool_] = kept == accesses.sizes[accesses.numbers]
         return found
 
     def _compiled(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         accesses, small_bytes = self._window.accesses, int(capacity_bytes * SMALL_SHARE)
-        numbers, sizes, ends = (
-            np.ascontiguousarray(part, np.int64) for part in (accesses.numbers, accesses.sizes, accesses.ends)
-        )
+        numbers = np.ascontiguousarray(accesses.numbers, np.int32)
+        sizes, ends = (np.ascontiguousarray(part, np.int64) for part in (accesses.sizes, accesses.ends))
         found = _compiled.replay(policy, numbers, sizes, ends, capacity_bytes, small_bytes)
         return np.frombuffer(found, np.bool_)
 
@@ -120,11 +124,12 @@ class Replayer:
         )
         # Nothing is in use here, and `bool` says so of every name at the least cost.
         insert, remove, victim, touch = order.insert, order.remove, order.victim, order.touch
-        keys, size_of = self._keys, self._size_of
+        listed = self.as_lists()
+        keys, size_of = listed.keys, listed.size_of
         resident: set[str] = set()
         found = bytearray(len(keys))
         used, start = 0, 0
-        for end in self._ends:
+        for end in self._window.accesses.ends.tolist():
             place = start
             while place < end and keys[place] in resident:
                 touch(keys[place])
@@ -147,16 +152,30 @@ class Replayer:
         return np.frombuffer(found, np.bool_)
 
 
+class _Lists:
+    """A load as lists, which policies written in Python need."""
+
+    def __init__(self, accesses: Accesses):
+        self.numbers: list[int] = accesses.numbers.tolist()
+        names = [str(number) for number in range(len(accesses.sizes))]
+        self.size_of: dict[str, int] = dict(zip(names, accesses.sizes.tolist(), strict=True))
+        self.keys = [names[number] for number in self.numbers]
+
+
 def replay_all(window: Window, tasks: Sequence[Task]) -> Mapping[Task, Rates]:
     """Replay all tasks, on as many processors as there are."""
-    workers = min(usable_processors(), len(tasks))
-    if not tasks:
-        return {}
+    workers = usable_processors()
     replayer = Replayer(window)
-    if workers < 2:
-        return {task: replayer.rates(task) for task in tasks}
-    with ProcessPoolExecutor(workers, get_context("fork"), _hold, (replayer,)) as pool:
-        return dict(zip(tasks, pool.map(_rates, tasks), strict=True))
+    quick = [task for task in tasks if task[0] in COMPILED]
+    slow = [task for task in tasks if task[0] not in COMPILED]
+    # The compiled helper runs beside other threads; what is written in Python needs processes of its own.
+    with ThreadPoolExecutor(workers) as threads:
+        rates = dict(zip(quick, threads.map(replayer.rates, quick), strict=True))
+    if slow:
+        replayer.as_lists()
+        with ProcessPoolExecutor(min(workers, len(slow)), get_context("fork"), _hold, (replayer,)) as pool:
+            rates |= zip(slow, pool.map(_rates, slow), strict=True)
+    return rates
 
 
 _held: list[Replayer] = []

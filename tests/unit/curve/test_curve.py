@@ -1,6 +1,7 @@
 """The curve against caches that are simulated block by block, and against itself."""
 
 import json
+import tracemalloc
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -269,3 +270,17 @@ def test_a_model_without_blocks_has_no_curve() -> None:
     config = Config(trace="mooncake:sample", models={"short": window}, model="short")
     with pytest.raises(UsageError, match="no layer of short keeps every token"):
         collect(config)
+
+
+@pytest.mark.skipif(not COMPILED, reason="the compiled helper was not built")
+def test_a_compiled_replay_takes_few_bytes_per_access() -> None:
+    """Ten million accesses must fit in 2 GiB: no Python object for any of them."""
+    accesses = made([[at % 500] * 5 for at in range(20_000)])
+    replayer = Replayer(Window(accesses, 0))
+    tracemalloc.start()
+    for policy in COMPILED:
+        replayer.found(policy, 100 * UNIT)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert OPTIMUM in COMPILED
+    assert peak_bytes < 20 * len(accesses.numbers)
