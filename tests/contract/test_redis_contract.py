@@ -55,6 +55,7 @@ class TestRedisInLongValues(TestRedis):
         return {"verify": "full"}
 
 
+@pytest.mark.slow
 class TestRedisInShortValues(TestRedis):
     """Many values under way on a connection."""
 

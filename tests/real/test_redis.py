@@ -332,3 +332,21 @@ def test_tls_carries_values_like_a_plain_connection(tmp_path: Path) -> None:
     with redis_server(*flags) as secured:
         on(f"rediss://localhost:{port}?ssl_ca_certs={certificate}", scenario)
         assert keys(secured) == []
+
+
+@pytest.mark.slow
+def test_a_run_whose_server_stands_still_ends_in_time_and_says_what_hangs(tmp_path: Path) -> None:
+    """S3, S16: five seconds after the end of the load at most, and the calls that hang are a fault."""
+    with redis_server() as still:
+        run = start(tmp_path, still.address, "--duration", "4")
+        wait_until(lambda: len(keys(still)) > 10)
+        still.stop()
+        began = time.monotonic()
+        finished = run.finish(40.0)
+        assert time.monotonic() - began < 4 + 5 + 5
+        still.go_on()
+        assert finished.code == 1
+        assert finished.result["faulty"]
+        assert "stuck_io" in [warning["code"] for warning in finished.result["warnings"]]
+        # Another process removes the values as soon as the server answers.
+        wait_until(lambda: keys(still) == [])
