@@ -1,5 +1,7 @@
 """Loads of virtual time for claims of statistics: unsaturated and saturated, open and closed."""
 
+import random
+from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
@@ -47,3 +49,36 @@ LITTLE: dict[str, Load] = {
 def simulate(load: Load, seed: int = 1, **settings: Any) -> Result:
     config = Config(seed=seed, quiet=True, **{**load, **settings})
     return run_trials(make_plan(config, True), Progress(quiet=True))
+
+
+SET_UPS: dict[str, Load] = {
+    f"{model}, {dram} GiB DRAM, {kind}": {
+        **{"model": model, "num_users": users, "cpu_mem_gb": dram, "arrival": "closed"},
+        "generation_mode": "none",
+        **({"duration": 60.0} if kind == "timed" else {"max_requests": 300}),
+    }
+    for model, users in (("llama3.1-8b", 20), ("llama3.1-70b-instruct", 10), ("mistral-7b", 20))
+    for dram in (0, 4)
+    for kind in ("timed", "fixed")
+}
+"""With and without DRAM, timed and fixed, three models: a drive of 2 GiB/s binds in all of them."""
+
+
+def drive(folder: Path, seed: int, side: str, loss: float) -> str:
+    """A profile of that drive, slower by `loss`, as one run meets it: runs differ by half a percent."""
+    factor = (1 - loss) * (1 + 0.005 * random.Random(f"{seed}/{side}").gauss(0, 1))
+    path = folder / f"{seed}-{side}-{loss}.yaml"
+    figures = f"read_gib_per_sec: {2.0 * factor}, write_gib_per_sec: {1.5 * factor}"
+    path.write_text(f"storage: {{{figures}, read_latency_us: 100, write_latency_us: 50, concurrency: 64}}\n")
+    return str(path)
+
+
+def rates(load: Load, seed: int, seconds: float, warmup: float = 100.0) -> dict[str, list[float]]:
+    """Tokens and bytes of every second of a long run."""
+    result = simulate(load, seed, duration=seconds + warmup, warmup=warmup)
+    columns = result.timeline.columns
+    byte_columns = [values for name, values in columns.items() if name.endswith("_bytes")]
+    return {
+        "tokens": [float(value) for value in columns["tokens"]],
+        "bytes": [float(sum(step)) for step in zip(*byte_columns, strict=True)],
+    }

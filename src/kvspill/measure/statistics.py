@@ -21,6 +21,8 @@ class Interval:
     mean: float
     low: float
     high: float
+    p_value: float | None = None
+    """How often chance alone gives a value as far from zero, where the true one is zero."""
 
     @property
     def relative_half_width(self) -> float | None:
@@ -41,8 +43,40 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> Interval
     if len(values) < 2:
         return None
     mean = fmean(values)
-    half = student_quantile((1 + confidence) / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+    error = stdev(values) / math.sqrt(len(values))
+    half = student_quantile((1 + confidence) / 2, len(values) - 1) * error
+    return Interval(mean, mean - half, mean + half, _p_value(mean, error, len(values) - 1))
+
+
+def _p_value(mean: float, error: float, freedom: int) -> float:
+    """Two-sided, by Student's t."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
+
+
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which of several findings hold so that all of them hold together but for that share of cases (Holm)."""
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    found = [False] * len(p_values)
+    for rank, place in enumerate(order):
+        if p_values[place] > level / (len(p_values) - rank):
+            break
+        found[place] = True
+    return found
+
+
+def runs_needed(deviation: float, difference: float, *, paired: bool) -> int | None:
+    """Runs a side that show such a difference four times out of five; None for more than a thousand.
+
+    deviation: of the pairs' differences, or of the runs of a side.
+    """
+    for runs in range(2, 1001):
+        freedom = runs - 1 if paired else 2 * (runs - 1)
+        error = deviation * math.sqrt((1 if paired else 2) / runs)
+        if (student_quantile(0.975, freedom) + student_quantile(0.8, freedom)) * error <= abs(difference):
+            return runs
+    return None
 
 
 def difference_interval(
@@ -53,13 +87,13 @@ def difference_interval(
 
     difference = fmean(second) - fmean(first)
     if len(set(first)) == 1 and len(set(second)) == 1:
-        return Interval(difference, difference, difference)
+        return Interval(difference, difference, difference, float(difference == 0))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # Runs that are nearly equal are no reason to alarm the user about rounding.
         warnings.simplefilter("ignore", RuntimeWarning)
         found: Any = ttest_ind(second, first, equal_var=False)
         ends = found.confidence_interval(confidence)
-    return Interval(difference, float(ends.low), float(ends.high))
+    return Interval(difference, float(ends.low), float(ends.high), float(found.pvalue))
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:

@@ -7,20 +7,17 @@ from statistics import fmean
 from typing import Any
 
 from kvspill.errors import UsageError
-from kvspill.report.columns import (
-    COLUMN,
-    COLUMNS,
-    DECODE_BYTES,
-    STORAGE_THROUGHPUT,
-    WALL_THROUGHPUT,
-    finite,
-)
+from kvspill.measure.statistics import holm
+from kvspill.report.columns import COLUMN, COLUMNS
+from kvspill.report.compare.deciding import PAIRED_SEEDS, deciding, power
 from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
-from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, unranked
+from kvspill.report.compare.run import KVSPILL, Run, plan_of, unranked
 from kvspill.report.compare.statistics import (
     BETTER,
     CANNOT_TELL,
+    CONFIDENCE,
+    INDICATIVE,
     NO_RANK,
     Ratio,
     geometric_mean,
@@ -37,8 +34,6 @@ from kvspill.result.metrics import Figure
 
 _SHOWN_VALUES = 4
 _SHOWN_CHARACTERS = 80
-_PAIRED_SEEDS = 3
-"""With fewer seeds, pairing costs more in degrees of freedom than it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +102,48 @@ def compare(first: Sequence[Run], second: Sequence[Run], decide_by: Sequence[str
     if unranked((*ours, *theirs)):
         lines = tuple(replace(line, verdict=NO_RANK) for line in lines)
     known = {line.metric for line in lines}
-    primary = _asked(decide_by, known) if decide_by else _primary([*ours, *theirs], known)
+    primary = _asked(decide_by, known) if decide_by else deciding([*ours, *theirs], known)
+    lines = corrected(lines, primary)
     set_aside = [run for run in (*first, *second) if run.incomplete is not None]
     zeros = [line.title for line in lines if line.zeros]
+    by_seed = len(matching.pairs) == 1 and same_seeds(*matching.pairs[0])
     return Comparison(
         first_names=tuple(run.name for run in ours),
         second_names=tuple(run.name for run in theirs),
         unmatched=tuple(run.name for side in matching.unmatched for run in side),
         configurations=len(matching.pairs),
         matched_by=matching.by,
-        by_seed=len(matching.pairs) == 1 and same_seeds(*matching.pairs[0]),
+        by_seed=by_seed,
         differences=tuple(_differences(ours, theirs)),
         lines=lines,
         primary=primary,
         speed=_speed([line for line in lines if line.metric in primary]),
-        doubts=tuple(doubts(matching, set_aside, zeros)),
+        doubts=(*doubts(matching, set_aside, zeros), *power(matching.pairs, primary, by_seed)),
     )
+
+
+def corrected(lines: Sequence[Line], primary: Sequence[str]) -> tuple[Line, ...]:
+    """Verdicts that hold together: the deciding lines are one family, all others another (Holm)."""
+    kept = dict(enumerate(lines))
+    for decides in (True, False):
+        family = [
+            place
+            for place, line in enumerate(lines)
+            if (line.metric in primary) == decides and line.verdict in INDICATIVE
+        ]
+        others = sum((line.metric in primary) == decides and line.ratio is not None for line in lines)
+        p_values = [_p_value(lines[place]) for place in family]
+        # Those that show nothing are of the family too.
+        holds = holm([*p_values, *[1.0] * max(0, others - len(family))], 1 - CONFIDENCE)
+        for place, holding in zip(family, holds, strict=False):
+            if not holding:
+                kept[place] = replace(lines[place], verdict=INDICATIVE[lines[place].verdict])
+    return tuple(kept.values())
+
+
+def _p_value(line: Line) -> float:
+    """Where A has nothing at all and B has something, chance is no explanation."""
+    return 0.0 if line.ratio is None or line.ratio.p_value is None else line.ratio.p_value
 
 
 Samples = tuple[list[float], list[float]]
@@ -166,7 +187,7 @@ def _judged(column: Figure, ratio: Ratio | None, both: Sequence[Samples]) -> str
 def _one_ratio(column: Figure, runs: tuple[list[Run], list[Run]], values: Samples) -> Ratio | None:
     """One configuration: by seed where both sides ran the same plans, else by the two samples."""
     if same_seeds(*runs):
-        by_plan = [{_plan(run): run.values[column.key] for run in side} for side in runs]
+        by_plan = [{plan_of(run): run.values[column.key] for run in side} for side in runs]
         found = paired_ratio(by_plan[0], by_plan[1])
         if found is not None:
             return found
@@ -174,16 +195,12 @@ def _one_ratio(column: Figure, runs: tuple[list[Run], list[Run]], values: Sample
     return ratio_with_zeros(*values) if ratio is None and column.better == "higher" else ratio
 
 
-def _plan(run: Run) -> tuple[str, str | None]:
-    return canonical(run.config.get("seed")), run.digest
-
-
 def same_seeds(first: Sequence[Run], second: Sequence[Run]) -> bool:
     """Whether each side ran each of the same seeds once, and planned the same operations with it."""
-    plans = [{_plan(run) for run in side} for side in (first, second)]
+    plans = [{plan_of(run) for run in side} for side in (first, second)]
     known = all(run.config.get("seed") is not None and run.digest is not None for run in (*first, *second))
     once = all(len({seed for seed, _ in plans[n]}) == len(side) for n, side in enumerate((first, second)))
-    return known and once and plans[0] == plans[1] and len(plans[0]) >= _PAIRED_SEEDS
+    return known and once and plans[0] == plans[1] and len(plans[0]) >= PAIRED_SEEDS
 
 
 def _plain_ratio(column: Figure, ours: list[float], theirs: list[float]) -> float | None:
@@ -238,20 +255,6 @@ def _shown(values: Sequence[str]) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
-
-
-def _primary(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
-    """Without CPU memory bytes and the wall clock tell drives apart; with some, storage throughput does."""
-    memory = {finite(run.config.get("cpu_mem_gb")) for run in runs}
-    if all(run.kind == INFERENCE for run in runs):
-        wanted: tuple[str, ...] = (WALL_THROUGHPUT,)
-    elif memory == {0}:
-        wanted = (DECODE_BYTES, WALL_THROUGHPUT)
-    elif None in memory or 0 in memory:
-        wanted = (WALL_THROUGHPUT, STORAGE_THROUGHPUT)
-    else:
-        wanted = (STORAGE_THROUGHPUT,)
-    return tuple(name for name in wanted if name in known)
 
 
 def _asked(metrics: Sequence[str], known: set[str]) -> tuple[str, ...]:

@@ -57,6 +57,10 @@ def _explanation(found: Comparison) -> Iterator[str]:
         )
     if found.by_seed:
         text += " Both sides ran the same seeds: it is the geometric mean over the seeds, run by run."
+    text += (
+        " The deciding lines hold together, and so do all others (Holm's correction); what stands out by "
+        "itself alone is marked indicative."
+    )
     yield text
     if found.primary:
         text = "Decide by: " + ", ".join(COLUMN[name].title for name in found.primary) + "."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from kvspill.report.settings import canonical
 from kvspill.result.ranking import no_rank
 from kvspill.result.reading import ENGINE
 
@@ -50,6 +51,11 @@ class Run:
     def no_rank(self) -> str | None:
         """Why this run may be looked at, but not ranked."""
         return no_rank(self.faults, self.cautions)
+
+
+def plan_of(run: Run) -> tuple[str, str | None]:
+    """What a run was to do: its seed, and the digest of the operations that it planned."""
+    return canonical(run.config.get("seed")), run.digest
 
 
 def unranked(runs: Iterable[Run]) -> dict[str, str]:

@@ -17,6 +17,8 @@ WORSE = "worse"
 ALIKE = "not distinguishable"
 CANNOT_TELL = "cannot tell"
 DIFFERS = "differs"
+INDICATIVE = {said: f"{said} (indicative)" for said in (BETTER, WORSE, DIFFERS)}
+"""What a line says by itself, and what chance would often say in one of so many lines."""
 NO_RANK = "no rank"
 """A run of a side is faulty or was crowded."""
 
@@ -33,6 +35,8 @@ class Ratio:
     value: float
     low: float | None = None
     high: float | None = None
+    p_value: float | None = None
+    """How often chance alone shows as much where there is no difference."""
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
@@ -50,7 +54,7 @@ def ratio_of_samples(first: Sequence[float], second: Sequence[float]) -> Ratio |
     if len(first) < 2 or len(second) < 2:
         return Ratio(math.exp(fmean(logs_second) - fmean(logs_first)))
     found = difference_interval(logs_first, logs_second, CONFIDENCE)
-    return Ratio(math.exp(found.mean), _exp(found.low), _exp(found.high))
+    return Ratio(math.exp(found.mean), _exp(found.low), _exp(found.high), found.p_value)
 
 
 def _exp(value: float) -> float:
@@ -66,7 +70,7 @@ def ratio_of_pairs(ratios: Sequence[float]) -> Ratio | None:
     interval = mean_interval([math.log(value) for value in ratios], CONFIDENCE)
     if interval is None:
         return Ratio(mean)
-    return Ratio(mean, _exp(interval.low), _exp(interval.high))
+    return Ratio(mean, _exp(interval.low), _exp(interval.high), interval.p_value)
 
 
 def ratio_with_zeros(first: Sequence[float], second: Sequence[float]) -> Ratio | None:
@@ -81,7 +85,7 @@ def ratio_with_zeros(first: Sequence[float], second: Sequence[float]) -> Ratio |
         return Ratio(mean_second / mean_first)
     found = difference_interval(first, second, CONFIDENCE)
     low, high = (max(0.0, 1 + end / mean_first) for end in (found.low, found.high))
-    return Ratio(mean_second / mean_first, low, high)
+    return Ratio(mean_second / mean_first, low, high, found.p_value)
 
 
 def mean_of_ratios(ratios: Sequence[float]) -> Ratio | None:
@@ -89,7 +93,9 @@ def mean_of_ratios(ratios: Sequence[float]) -> Ratio | None:
     interval = mean_interval(ratios, CONFIDENCE)
     if interval is None:
         return Ratio(ratios[0]) if ratios else None
-    return Ratio(interval.mean, max(0.0, interval.low), interval.high)
+    gains = mean_interval([ratio - 1 for ratio in ratios], CONFIDENCE)
+    p_value = None if gains is None else gains.p_value
+    return Ratio(interval.mean, max(0.0, interval.low), interval.high, p_value)
 
 
 def paired_ratio(first: Mapping[Any, float], second: Mapping[Any, float]) -> Ratio | None:

@@ -1,0 +1,211 @@
+"""The claims of docs/statistics.md, measured anew in virtual time; seeds are fixed, so that figures repeat.
+
+    python benchmarks/claims.py intervals LOAD     coverage of the 95 % intervals, 500 windows of each length
+    python benchmarks/claims.py steady LOAD        false alarms and power of the steady state
+    python benchmarks/claims.py compare            power and false positives of what decides a comparison
+    python benchmarks/claims.py little             Little's law on ten loads
+
+LOAD is one of those in tests/sim/loads.py. --windows N takes fewer. Each takes minutes on two cores.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from kvspill.measure.statistics import series_interval  # noqa: E402
+from kvspill.measure.steady import CLOSED_SECONDS, NOT_STEADY, TOO_SHORT, judge  # noqa: E402
+from kvspill.report.columns import figures  # noqa: E402
+from kvspill.report.compare.comparison import compare  # noqa: E402
+from kvspill.report.compare.run import KVSPILL, Run  # noqa: E402
+from kvspill.report.compare.statistics import BETTER, WORSE  # noqa: E402
+from sim.loads import LITTLE, LOADS, SET_UPS, drive, rates, simulate  # noqa: E402
+
+LENGTHS = (60, 120, 300)
+RUN_SECONDS = 3300
+PAIRS = 5
+Floats = NDArray[np.float64]
+
+
+def _rates(job: tuple[str, int]) -> dict[str, list[float]]:
+    return rates(LOADS[job[0]], job[1], RUN_SECONDS)
+
+
+def _runs(name: str, windows: int) -> list[dict[str, Floats]]:
+    """As many long runs as hold so many of the longest windows."""
+    seeds = -(-windows * LENGTHS[-1] // RUN_SECONDS)
+    with Pool(os.cpu_count()) as pool:
+        found = pool.map(_rates, [(name, seed) for seed in range(1, seeds + 1)], chunksize=1)
+    return [{rate: np.array(values) for rate, values in run.items()} for run in found]
+
+
+def windows_of(values: Floats, seconds: int) -> Floats:
+    return values[: len(values) // seconds * seconds].reshape(-1, seconds)
+
+
+def coverage(runs: list[Floats], seconds: int) -> tuple[int, float, float]:
+    """Windows, share whose interval holds the run's mean, and how much wider intervals are than need be.
+
+    The mean of the run is known from the windows themselves: its share of their error is taken off.
+    """
+    held, widths, errors = [], [], []
+    for values in runs:
+        mean = float(values.mean())
+        known = np.sqrt(1 - seconds / len(values))
+        for window in windows_of(values, seconds):
+            interval = series_interval(window.tolist())
+            assert interval is not None
+            error = float(window.mean()) - mean
+            held.append(abs(error) <= (interval.high - interval.low) / 2 * known)
+            # 2.571 is Student's quantile of the interval: what is left is the error that it reckons with.
+            widths.append(((interval.high - interval.low) / 2 / 2.571 / mean) ** 2)
+            errors.append((error / known / mean) ** 2)
+    return len(held), float(np.mean(held)), float(np.sqrt(np.mean(widths) / np.mean(errors)))
+
+
+def intervals(name: str, windows: int) -> None:
+    runs = _runs(name, windows)
+    closed = LOADS[name].get("arrival") == "closed"
+    for rate in ("tokens", "bytes"):
+        for seconds in LENGTHS:
+            count, share, wider = coverage([run[rate] for run in runs], seconds, 10**9)
+            said = f", said at most {1 + CLOSED_SECONDS / seconds:.2f}" if closed else ""
+            print(
+                f"{name}, {rate}, {seconds} s: {share:.1%} of {count} windows, {wider:.2f} times as wide{said}"
+            )
+
+
+def changed(values: Floats, kind: str, chance: random.Random) -> Floats:
+    """A 10 % step between the quarters, a 10 % drift, or a 20 % hump of a fifth to a third."""
+    count = len(values)
+    factors = np.ones(count)
+    if kind == "step":
+        factors[chance.randrange(count // 4, 3 * count // 4) :] = 0.9
+    elif kind == "drift":
+        factors -= 0.1 * (np.arange(count) + 0.5) / count
+    else:
+        length = chance.randrange(count // 5, count // 3)
+        start = chance.randrange(0, count - length)
+        factors[start : start + length] = 1.2
+    found: Floats = values * factors
+    return found
+
+
+def verdicts(window: dict[str, Floats]) -> list[str]:
+    return [str(judge(values.tolist())["verdict"]) for values in window.values()]
+
+
+def steady(name: str, windows: int) -> None:
+    runs, chance = _runs(name, windows), random.Random(1)
+    for seconds in LENGTHS:
+        cut = [{rate: windows_of(values, seconds) for rate, values in run.items()} for run in runs]
+        whole = [
+            {rate: part[rate][place] for rate in part} for part in cut for place in range(len(part["tokens"]))
+        ]
+        whole = chance.sample(whole, min(windows, len(whole)))
+        plain = [verdicts(window) for window in whole]
+        alarms = sum(NOT_STEADY in found for found in plain)
+        short = sum(TOO_SHORT in found and NOT_STEADY not in found for found in plain)
+        text = f"{name}, {seconds} s, {len(whole)} windows: {alarms / len(whole):.1%} false alarms"
+        print(f"{text}, {short / len(whole):.1%} too short to tell")
+        for kind in ("step", "drift", "hump") if seconds == 120 else ():
+            found = (
+                verdicts({rate: changed(values, kind, chance) for rate, values in window.items()})
+                for window in whole
+            )
+            share = sum(NOT_STEADY in each for each in found) / len(whole)
+            print(f"{name}, {seconds} s: a {kind} is found in {share:.1%}")
+
+
+def _one_run(job: tuple[str, int, str, float]) -> Run:
+    name, seed, side, loss = job
+    with tempfile.TemporaryDirectory() as folder:
+        result = simulate(SET_UPS[name], seed, device_profile=drive(Path(folder), seed, side, loss))
+    return Run(
+        name=f"{side} {seed}",
+        group=side,
+        kind=KVSPILL,
+        config=result.config,
+        values=figures(result),
+        simulated=True,
+        seconds=result.window.measured_seconds,
+        digest=result.digest,
+    )
+
+
+def pairs(name: str, seeds: int, loss: float) -> Iterator[tuple[Run, Run]]:
+    jobs: list[tuple[str, int, str, float]] = [
+        (name, seed, *side) for seed in range(1, seeds + 1) for side in (("A", 0.0), ("B", loss))
+    ]
+    with Pool(os.cpu_count()) as pool:
+        found = pool.map(_one_run, jobs, chunksize=2)
+    yield from zip(found[::2], found[1::2], strict=True)
+
+
+def told(made: list[tuple[Run, Run]], chance: random.Random, times: int = 200) -> dict[str, float]:
+    """How often five of these pairs tell the sides apart, by what decides, and by any line at all."""
+    counts = {"decides": 0, "any line": 0}
+    for _ in range(times):
+        some = chance.sample(made, PAIRS)
+        found = compare([first for first, _ in some], [second for _, second in some])
+        sure = [line for line in found.lines if line.verdict in (BETTER, WORSE, "differs")]
+        counts["decides"] += any(line.metric in found.primary for line in sure)
+        counts["any line"] += bool(sure)
+    return {name: count / times for name, count in counts.items()}
+
+
+def comparisons(seeds: int) -> None:
+    chance = random.Random(1)
+    for name in SET_UPS:
+        lost, equal = list(pairs(name, seeds, 0.1)), list(pairs(name, seeds, 0.0))
+        by = compare([first for first, _ in lost], [second for _, second in lost]).primary
+        power, false = told(lost, chance), told(equal, chance)
+        print(
+            f"{name}: decide by {', '.join(by)}: power {power['decides']:.2f}, "
+            f"false {false['decides']:.1%}, false in any line {false['any line']:.1%}"
+        )
+
+
+def little() -> None:
+    for name, load in LITTLE.items():
+        for row in simulate(load, duration=300.0).honesty.littles_law:
+            print(
+                f"{name}, {row.what}: N {row.in_system:.3f}, seen {row.in_system_seen}, "
+                f"X {row.rate_per_sec:.3f}/s, R {row.mean_seconds:.4f} s, by the law {row.mean_seconds_by_law:.4f} s"
+            )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("claim", choices=("intervals", "steady", "compare", "little"))
+    parser.add_argument("load", nargs="?", choices=tuple(LOADS), default="open-poisson")
+    parser.add_argument(
+        "--windows", type=int, default=500, help="of 300 s; those of 60 s are five times as many"
+    )
+    parser.add_argument("--seeds", type=int, default=20, help="pairs of a set-up")
+    asked = parser.parse_args()
+    work: dict[str, Any] = {
+        "intervals": lambda: intervals(asked.load, asked.windows),
+        "steady": lambda: steady(asked.load, asked.windows),
+        "compare": lambda: comparisons(asked.seeds),
+        "little": little,
+    }
+    work[asked.claim]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
