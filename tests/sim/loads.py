@@ -79,6 +79,6 @@ def rates(load: Load, seed: int, seconds: float, warmup: float = 100.0) -> dict[
     columns = result.timeline.columns
     byte_columns = [values for name, values in columns.items() if name.endswith("_bytes")]
     return {
-        "tokens": [float(value) for value in columns["tokens"]],
-        "bytes": [float(sum(step)) for step in zip(*byte_columns, strict=True)],
+        "tokens": [float(value or 0) for value in columns["tokens"]],
+        "bytes": [float(sum(value or 0 for value in step)) for step in zip(*byte_columns, strict=True)],
     }

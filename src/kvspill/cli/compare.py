@@ -58,7 +58,7 @@ def _parser(prog: str) -> Parser:
         "--metric",
         action="append",
         metavar="NAME",
-        help="decide by this metric (repeatable) [by CPU memory, as the output says]",
+        help="decide by this metric (repeatable) [by the set-up, as the output says]",
     )
     parser.add_argument(
         "--include-faulty", action="store_true", help="show results with faults too, without ranking them"

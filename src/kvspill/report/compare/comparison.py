@@ -161,7 +161,6 @@ def _line(column: Figure, pairs: Pairs) -> Line | None:
     if not any(value for ours, theirs in both for value in (*ours, *theirs)):
         return None
     ratio = _one_ratio(column, kept[0], both[0]) if len(both) == 1 else _mean_ratio(column, both)
-    ratios = [found for ours, theirs in both if (found := _plain_ratio(column, ours, theirs)) is not None]
     return Line(
         metric=name,
         title=column.title,
@@ -172,9 +171,14 @@ def _line(column: Figure, pairs: Pairs) -> Line | None:
         second=fmean(value for _, theirs in both for value in theirs),
         ratio=ratio,
         verdict=_judged(column, ratio, both),
-        wins=win_rate(ratios, column.better) if len(both) > 1 else None,
+        wins=_wins(column, both) if len(both) > 1 else None,
         zeros=column.better == "higher" and any(0.0 in side for pair in both for side in pair),
     )
+
+
+def _wins(column: Figure, both: Sequence[Samples]) -> float | None:
+    ratios = [found for ours, theirs in both if (found := _plain_ratio(column, ours, theirs)) is not None]
+    return win_rate(ratios, column.better)
 
 
 def _judged(column: Figure, ratio: Ratio | None, both: Sequence[Samples]) -> str:

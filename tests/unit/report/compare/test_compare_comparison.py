@@ -3,14 +3,21 @@
 import pytest
 
 from kvspill.errors import CriteriaMissed, UsageError
-from kvspill.report.columns import DECODE_BYTES, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.measure.statistics import runs_needed
+from kvspill.report.columns import (
+    COLUMNS,
+    DECODE_BYTES,
+    NVME_THROUGHPUT,
+    STORAGE_THROUGHPUT,
+    WALL_THROUGHPUT,
+)
 from kvspill.report.compare.comparison import Comparison, Line, compare
 from kvspill.report.compare.comparison_view import sections
 from kvspill.report.compare.gate import check_gate
 from kvspill.report.compare.groups import rank
 from kvspill.report.compare.render import markdown
 from kvspill.report.compare.run import INFERENCE, Run
-from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, WORSE
+from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, INDICATIVE, WORSE
 from kvspill.report.tables import csv_text
 from unit.report.compare.made import run
 
@@ -182,3 +189,78 @@ def test_markdown_and_csv_carry_no_control_characters_or_formulas() -> None:
     assert "<script" not in text
     assert "\\|" in text
     assert csv_text([{"a": "=cmd()"}]) == "a\n'=cmd()\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "deciding"),
+    [
+        ({"cpu_mem_gb": 0}, (DECODE_BYTES, WALL_THROUGHPUT)),
+        ({"cpu_mem_gb": 0, "max_requests": 300}, (WALL_THROUGHPUT,)),
+        ({"cpu_mem_gb": 0, "generation_mode": "realistic"}, (STORAGE_THROUGHPUT,)),
+        ({"cpu_mem_gb": 4}, (NVME_THROUGHPUT,)),
+        ({"cpu_mem_gb": 4, "max_requests": 300}, (NVME_THROUGHPUT,)),
+    ],
+)
+def test_the_deciding_metric_is_the_most_sensitive_that_is_valid_for_the_set_up(
+    settings: dict[str, object], deciding: tuple[str, ...]
+) -> None:
+    """Behind DRAM most requests never reach the drive; fixed work moves the same bytes on every drive."""
+    values = dict.fromkeys((DECODE_BYTES, WALL_THROUGHPUT, STORAGE_THROUGHPUT, NVME_THROUGHPUT), 1.0)
+    sides = [side(1, 2, config=settings, values=values) for _ in range(2)]
+    assert compare(sides[0], sides[1]).primary == deciding
+
+
+def test_results_of_other_programs_are_decided_as_the_published_analysis_does() -> None:
+    values = dict.fromkeys((DECODE_BYTES, WALL_THROUGHPUT, STORAGE_THROUGHPUT, NVME_THROUGHPUT), 1.0)
+    for memory, expected in ((0, (DECODE_BYTES, WALL_THROUGHPUT)), (4, (STORAGE_THROUGHPUT,))):
+        sides = [side(1, 2, kind="table", config={"cpu_mem_gb": memory}, values=values) for _ in range(2)]
+        assert compare(sides[0], sides[1]).primary == expected
+
+
+def seeded(seeds: range, values: list[float]) -> list[Run]:
+    return [
+        run(f"s{seed}", value, config={"seed": seed}, digest=f"d{seed}")
+        for seed, value in zip(seeds, values, strict=True)
+    ]
+
+
+def test_other_seeds_on_both_sides_are_said_with_the_runs_that_would_do() -> None:
+    first = seeded(range(3), [90.0, 110.0, 100.0])
+    found = compare(first, seeded(range(3, 6), [88.0, 108.0, 98.0]))
+    (text,) = [doubt for doubt in found.doubts if "other seeds" in doubt and "Wall-Clock" in doubt]
+    assert "which differ by 10" in text
+    needed = runs_needed(0.1, 0.05, paired=False)
+    assert needed is not None
+    assert abs(int(text.split("found by ")[1].split()[0]) - needed) <= 5
+    assert "compared as pairs" in text
+
+
+def test_the_same_seeds_are_compared_as_pairs_which_find_what_samples_do_not() -> None:
+    """Seeds differ by 10 %, the drive by 5 %: pairs see it, samples cannot."""
+    slow = [
+        value * 0.95 * (1 + noise) for value, noise in zip((90, 110, 100), (0.001, -0.001, 0), strict=True)
+    ]
+    first = seeded(range(3), [90.0, 110.0, 100.0])
+    paired = compare(first, seeded(range(3), slow))
+    assert line(paired).verdict == WORSE
+    assert any("is found by 3 pairs" in doubt for doubt in paired.doubts)
+    assert line(compare(first, seeded(range(3, 6), slow))).verdict == ALIKE
+
+
+def test_a_line_that_stands_out_by_itself_alone_among_many_is_marked_indicative() -> None:
+    """p = 0.03 in one of the lines that do not decide: chance would often show as much in one of so many."""
+    names = [column.key for column in COLUMNS if column.key not in (DECODE_BYTES, WALL_THROUGHPUT)]
+    noises = [0.0, 0.01, -0.01, 0.005, -0.005]
+
+    def sides(shift: float) -> list[Run]:
+        found = []
+        for seed, noise in enumerate(noises):
+            values = dict.fromkeys([*names, DECODE_BYTES, WALL_THROUGHPUT], 100.0 + seed)
+            values = {name: value * (1 + (noise if shift else 0)) for name, value in values.items()}
+            values[names[0]] *= 1 - shift
+            found.append(run(f"s{seed}", config={"seed": seed}, digest=f"d{seed}", values=values))
+        return found
+
+    found = compare(sides(0.0), sides(0.011))
+    assert line(found, names[0]).verdict in INDICATIVE.values()
+    assert "marked indicative" in markdown("t", sections(found))
