@@ -64,9 +64,9 @@ SET_UPS: dict[str, Load] = {
 """With and without DRAM, timed and fixed, three models: a drive of 2 GiB/s binds in all of them."""
 
 
-def drive(folder: Path, seed: int, side: str, loss: float) -> str:
+def drive(folder: Path, name: str, seed: int, side: str, loss: float) -> str:
     """A profile of that drive, slower by `loss`, as one run meets it: runs differ by half a percent."""
-    factor = (1 - loss) * (1 + 0.005 * random.Random(f"{seed}/{side}").gauss(0, 1))
+    factor = (1 - loss) * (1 + 0.005 * random.Random(f"{name}/{seed}/{side}").gauss(0, 1))
     path = folder / f"{seed}-{side}-{loss}.yaml"
     figures = f"read_gib_per_sec: {2.0 * factor}, write_gib_per_sec: {1.5 * factor}"
     path.write_text(f"storage: {{{figures}, read_latency_us: 100, write_latency_us: 50, concurrency: 64}}\n")

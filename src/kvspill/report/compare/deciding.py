@@ -47,8 +47,9 @@ def _of_set_up(runs: Sequence[Run]) -> tuple[str, ...]:
         return ()
     fixed = all(run.config.get("max_requests") is not None for run in runs)
     if memory != {0}:
-        # Behind DRAM most requests never reach the drive: what it moved in its time tells.
-        return (NVME_THROUGHPUT,)
+        # Behind DRAM most requests never reach the drive: what it moved in its time tells. Of fixed work it
+        # moves more or less as demotions fall, and then the time spent in storage tells.
+        return (NVME_THROUGHPUT, STORAGE_THROUGHPUT) if fixed else (NVME_THROUGHPUT,)
     if any(run.config.get("generation_mode") not in (None, "none") for run in runs):
         # Generation hides the drive from the wall clock, but not from the time spent in storage.
         return (STORAGE_THROUGHPUT,)

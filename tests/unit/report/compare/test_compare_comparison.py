@@ -198,7 +198,7 @@ def test_markdown_and_csv_carry_no_control_characters_or_formulas() -> None:
         ({"cpu_mem_gb": 0, "max_requests": 300}, (WALL_THROUGHPUT,)),
         ({"cpu_mem_gb": 0, "generation_mode": "realistic"}, (STORAGE_THROUGHPUT,)),
         ({"cpu_mem_gb": 4}, (NVME_THROUGHPUT,)),
-        ({"cpu_mem_gb": 4, "max_requests": 300}, (NVME_THROUGHPUT,)),
+        ({"cpu_mem_gb": 4, "max_requests": 300}, (NVME_THROUGHPUT, STORAGE_THROUGHPUT)),
     ],
 )
 def test_the_deciding_metric_is_the_most_sensitive_that_is_valid_for_the_set_up(
