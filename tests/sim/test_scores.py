@@ -118,9 +118,15 @@ def test_over_several_seeds_a_smaller_capacity_raises_no_throughput_behind_dram(
 
 
 def test_requests_that_wait_for_room_to_the_end_make_storage_look_no_faster(even_device: Any) -> None:
-    """In 20 s most requests of 8 GB and nearly all of 4 GB wait: their time counts, done or not."""
-    load = STORAGE_SATURATION | {"duration": 20}
-    found = [scores(even_device, storage_capacity_gb=capacity, **load) for capacity in (16, 8, 4)]
+    """In 20 s most requests of 8 GB and nearly all of 4 GB wait: their time counts, done or not.
+
+    Some thirty requests end in a run, so that one of them moves a score by several percent: three seeds.
+    """
+    found = [dict.fromkeys(SCORES, 0.0) for _ in range(3)]
+    for seed, (total, capacity) in itertools.product((42, 0, 1), zip(found, (16, 8, 4), strict=True)):
+        load = STORAGE_SATURATION | {"duration": 20, "seed": seed}
+        for name, value in scores(even_device, storage_capacity_gb=capacity, **load).items():
+            total[name] += value
     for name in SCORES:
         most, some, least = (one[name] for one in found)
         assert least <= some * (1 + NOISE) <= most * (1 + NOISE) ** 2, name
