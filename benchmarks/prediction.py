@@ -70,13 +70,13 @@ LOADS: dict[str, str] = {
     "llama, 6 users, DRAM": f"{LLAMA} --num-users 6 --arrival closed --cpu-mem-gb 4",
     "prefix": "--model tiny-1b --io-model prefix --num-users 20 --arrival closed --cpu-mem-gb 0",
     "prefix, DRAM": "--model tiny-1b --io-model prefix --num-users 30 --arrival closed --cpu-mem-gb 1",
-    "llm-d": "--model tiny-1b --engine llm-d --num-users 20 --arrival closed --cpu-mem-gb 1",
+    "mooncake": "--model tiny-1b --engine mooncake-bucket --num-users 20 --arrival closed --cpu-mem-gb 1",
     "vllm-fs": "--model tiny-1b --engine vllm-fs --num-users 20 --arrival closed --cpu-mem-gb 1",
 }
 COMMON = "--seed 42 --storage-capacity-gb 6 --quiet"
-KNEE = f"{TINY} --users {{users}} --slo-target-ms {{target_ms}} --storage-capacity-gb 6 --quiet --json"
-KNEE_USERS, KNEE_SECONDS_OF_BYTES = 64, 1.5
-"""The target of the knee: so long the device takes for all bytes of 100 MiB/s."""
+KNEE = f"{TINY} --generation-mode realistic --users {{users}} --slo-target-ms {{target_ms}} --json"
+KNEE_USERS, KNEE_MIB = 64, 1380
+"""The target of the knee is the time that the device takes for so much: about 19 users then keep it."""
 SHORT = ("--quick", "--duration", "20", "--speeds", "230", "--patience", "1")
 
 
@@ -290,10 +290,10 @@ def knee(
     place: Place, speeds: tuple[float, float], profile: Path, args: argparse.Namespace
 ) -> dict[str, float]:
     """The limit of users by prediction and by a search on the device."""
-    target_ms = round(1000 * KNEE_SECONDS_OF_BYTES * 100 / (speeds[0] or 1000), -1)
+    target_ms = round(1000 * KNEE_MIB / (speeds[0] or 1000), -1)
     words = KNEE.format(users=KNEE_USERS, target_ms=target_ms).split()
     with tempfile.TemporaryDirectory() as folder:
-        more = ["--cache-dir", str(place.directory), "--device-profile", str(profile)]
+        more = ["--cache-dir", str(place.directory), "--device-profile", str(profile), *COMMON.split()]
         output = str(Path(folder) / "result.json")
         seconds = f"{max(args.duration, 240):g}"
         text = command(["can", *words, *more, "--duration", seconds, "--output", output], place, 900)

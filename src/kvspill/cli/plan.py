@@ -201,7 +201,11 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     if journal.found:
         progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
     with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
-        found = plan(asked, Pool(journal, workers, Path(folder), progress.say_often))
+        try:
+            found = plan(asked, Pool(journal, workers, Path(folder), progress.say_often))
+        except KeyboardInterrupt:
+            progress.say(f"{len(journal.found)} simulations are kept; the same command continues")
+            raise
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
     files = [str(output), *([options.page] if options.page else [])]
