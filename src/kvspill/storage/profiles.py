@@ -135,10 +135,28 @@ def _preset(storage: DeviceModel) -> Profile:
     return {Tier.GPU: _HBM, Tier.CPU: _DRAM, Tier.STORAGE: storage}
 
 
+_BUCKET = DeviceModel(
+    10.0,
+    10.0,
+    read_latency_us=30_000,
+    write_latency_us=60_000,
+    delete_latency_us=30_000,
+    latency_sigma=0.6,
+    lanes=32,
+    piece_mib=5.0,
+    read_alone_gib_per_sec=0.085,
+    write_alone_gib_per_sec=0.085,
+    read_duplex=1.0,
+    write_duplex=1.0,
+    requests_per_sec=3500,
+)
+"""A bucket behind a fast network: long to the first byte, with a tail; one request is slow, many are not."""
+
 PRESETS: dict[str, Profile] = {
     "nvme-gen4": _preset(DeviceModel(6.5, 4.5, 90, 30, 50, concurrency=128)),
     "nvme-gen5": _preset(DeviceModel(13.0, 9.0, 70, 20, 50, concurrency=256)),
     "sata-ssd": _preset(DeviceModel(0.5, 0.45, 150, 80, 100, concurrency=32)),
+    "object-store": _preset(_BUCKET),
     "null": {Tier.GPU: NULL, Tier.CPU: NULL, Tier.STORAGE: NULL},
 }
 DEFAULT_PRESET = "nvme-gen4"

@@ -1,6 +1,8 @@
 """The device model: shared bandwidth, latency first, a limited number at once, exact in virtual time."""
 
 import asyncio
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvspill.errors import UsageError
-from kvspill.records import GIB, NS_PER_SEC, Verb
+from kvspill.records import GIB, MIB, NS_PER_SEC, Tier, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.profiles import DeviceModel, load_profile
@@ -158,3 +160,16 @@ def test_what_a_cut_off_request_had_read_by_then_is_read() -> None:
     assert [completion.error for completion in done] == [None, "cancelled", "cancelled", "cancelled"]
     moved = [sum(piece[2] for piece in completion.pieces) for completion in done]
     assert moved == pytest.approx([GIB // 4, GIB // 8, 0, 0], abs=2)
+
+
+def test_an_object_store_has_a_tail_and_a_limit_of_requests() -> None:
+    model = load_profile("object-store")[Tier.STORAGE]
+    gap_ns = NS_PER_SEC // 20
+    done = finish_times(model, [MIB] * 400, gaps_ns=[gap_ns] * 400)
+    took_ms = sorted(completion.total_ns / 1e6 for completion in done)
+    assert 60 < took_ms[200] < 90
+    assert took_ms[396] > 2.5 * took_ms[200]
+    # Many small requests at once: no more of them begin than the store allows.
+    fast = replace(model, lanes=1024, write_latency_us=0.0, write_alone_gib_per_sec=math.inf)
+    done = finish_times(fast, [4096] * 7000)
+    assert max(completion.finished_ns for completion in done) >= 2 * NS_PER_SEC - NS_PER_SEC // 1000
