@@ -9,15 +9,18 @@ import numpy as np
 
 from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, Source
-from kvspill.storage.fastio import Span, check_piece
+from kvspill.storage.fastio import Span, check_at, check_piece
 from kvspill.storage.jobs import LANES_PER_ENTRY, Job, SpanJob, Worker
 from kvspill.storage.objects.calls import DELETE, GET, PUT
 from kvspill.storage.objects.failures import RequestError
 from kvspill.storage.objects.parts import Parts
-from kvspill.storage.stamps import Bytes, Verify
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify
 
 if TYPE_CHECKING:
     from kvspill.storage.objects.backend import ObjectBackend
+
+_CHUNK_BYTES = 512 << 10
+"""Of an object that is read whole, so much comes at a time: the client holds it twice."""
 
 
 class _ObjectJob(SpanJob):
@@ -57,9 +60,9 @@ class ReadJob(_ObjectJob):
     def begin(self) -> int:
         return self.helpers() if self.backend.ranges else 0
 
-    def move(self, worker: Worker) -> None:
+    def move(self, worker: Worker) -> None:  # noqa: ARG002 - the client has its own memory
         if not self.backend.ranges:
-            self.guarded(partial(self._read_whole, worker))
+            self.guarded(self._read_whole)
             return
         while (piece := self.span.take()) is not None:
             self.guarded(partial(self._read_range, piece))
@@ -91,11 +94,10 @@ class ReadJob(_ObjectJob):
         if verify is not Verify.OFF and check_piece(memory, self.span, piece, verify, base) is not None:
             self.mismatch(memory, piece, verify, base)
 
-    def _read_whole(self, worker: Worker) -> None:
+    def _read_whole(self) -> None:
         import obstore
 
         span, clock_ns = self.span, self.backend.clock_ns
-        memory = worker.memory(span.piece_bytes)
 
         def fetch(store: Any) -> int:
             self.failures.clear()
@@ -103,35 +105,68 @@ class ReadJob(_ObjectJob):
             started_ns = span.begin(0)
             answer = obstore.get(store, self.path)
             self.first_byte_ns = clock_ns() - started_ns
-            received = 0
-            for chunk in answer.stream(min_chunk_size=span.piece_bytes):
-                received = self._land(np.frombuffer(chunk, dtype=np.uint8), received, memory)
+            landing = _Landing(self)
+            for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
+                landing.take(np.frombuffer(chunk, dtype=np.uint8))
                 if self.error is not None:
                     break
-            return received
+            return landing.received
 
         received = self.calls.ask(GET, fetch)
         self.calls.tally.moved(received=received)
         if self.error is None and received != span.total_bytes:
             self.fail("short_read", f"{received} of {span.total_bytes} bytes of {self.path}")
 
-    def _land(self, chunk: Bytes, received: int, memory: Bytes) -> int:
-        """Put what came into its pieces; each is checked as soon as it is whole."""
-        span, taken = self.span, 0
-        while taken < len(chunk) and received < span.total_bytes:
-            piece = received // span.piece_bytes
-            offset, nbytes = span.extent(piece)
-            at = received - offset
-            length = min(len(chunk) - taken, nbytes - at)
-            memory[at : at + length] = chunk[taken : taken + length]
-            taken, received = taken + length, received + length
-            if at + length == nbytes:
-                end_ns = self.backend.clock_ns()
-                span.note(piece, int(span.log[piece + 1, 0]), end_ns, nbytes)
-                self._verify(memory, piece)
-                if piece + 1 < span.piece_count:
-                    span.begin(piece + 1)
-        return received + len(chunk) - taken
+
+class _Landing:
+    """What comes of an object that is read whole: its blocks are checked where they are, in order."""
+
+    def __init__(self, job: ReadJob):
+        self._job = job
+        self.received = 0
+        self._part: Bytes = np.empty(BLOCK_BYTES, dtype=np.uint8)
+        """A block of which only the beginning has come; what comes ends between blocks by chance alone."""
+
+    def take(self, chunk: Bytes) -> None:
+        """The next bytes."""
+        begun = self.received % BLOCK_BYTES
+        if begun:
+            head = chunk[: BLOCK_BYTES - begun]
+            self._part[begun : begun + len(head)] = head
+            self._arrived(len(head))
+            if self.received % BLOCK_BYTES == 0:
+                self._check(self._part, self.received - BLOCK_BYTES)
+            chunk = chunk[len(head) :]
+        whole = len(chunk) // BLOCK_BYTES * BLOCK_BYTES
+        offset = self.received
+        self._arrived(whole)
+        self._check(chunk[:whole], offset)
+        rest = chunk[whole:]
+        self._part[: len(rest)] = rest
+        self._arrived(len(rest))
+
+    def _arrived(self, nbytes: int) -> None:
+        """Note the pieces that are whole now."""
+        span, end_ns = self._job.span, self._job.backend.clock_ns()
+        first = self.received // span.piece_bytes
+        self.received += nbytes
+        done = span.piece_count if self.received >= span.total_bytes else self.received // span.piece_bytes
+        for piece in range(first, done):
+            start_ns = int(span.log[piece + 1, 0]) or end_ns
+            span.note(piece, start_ns, end_ns, span.extent(piece)[1])
+        if first < done < span.piece_count:
+            span.begin(done)
+
+    def _check(self, blocks: Bytes, offset: int) -> None:
+        job, span = self._job, self._job.span
+        verify = job.backend.verify
+        base = job.backend.plane.base if verify is Verify.FULL else None
+        nbytes = min(len(blocks), span.total_bytes - offset)
+        if verify is Verify.OFF or nbytes <= 0:
+            return
+        wrong = check_at(blocks, span.identity, offset, nbytes, span.checked_blocks, base)
+        if wrong is not None and len(job.failures) < span.piece_count:
+            job.failures.append(wrong)
 
 
 class WriteJob(_ObjectJob):
