@@ -60,11 +60,7 @@ class Plain:
                 list(pool.map(self._get, keys))
                 return
             starts = range(0, self.object_bytes, PART_BYTES_MIN)
-            list(
-                pool.map(
-                    lambda one: self._get_range(*one), [(key, start) for key in keys for start in starts]
-                )
-            )
+            list(pool.map(self._get_range, [(key, start) for key in keys for start in starts]))
 
     def _get(self, key: str) -> None:
         for _chunk in obstore.get(self.store, key).stream(min_chunk_size=PART_BYTES_MIN):
