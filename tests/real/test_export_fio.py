@@ -28,6 +28,7 @@ def played(job: Path) -> list[dict[str, Any]]:
     return jobs
 
 
+@pytest.mark.slow
 def test_fio_does_what_the_result_and_the_log_say(tmp_path: Path) -> None:
     cache, log, result = tmp_path / "cache", tmp_path / "ops.parquet", tmp_path / "result.json"
     cache.mkdir()

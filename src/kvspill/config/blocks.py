@@ -38,6 +38,7 @@ EngineName = Annotated[str, AfterValidator(_known_engine), Choices(ENGINES)]
 WHOLE_BLOCK: Final = "block"
 """What io_size says in the file of an engine that moves a block by one call."""
 _ABOUT: Final = "preset"
+NOT_SAID: Final = "not said"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ def engine_settings(name: str, given: Mapping[str, Any] | None = None) -> dict[s
 
 def engine_preset(name: str) -> Preset:
     """What the file of a named engine says about itself."""
-    about = dict(_engine_file(name)[_ABOUT])
+    about = _engine_file(name).get(_ABOUT)
+    if about is None:
+        return Preset(name, NOT_SAID, NOT_SAID, NOT_SAID)
     return Preset(**{**about, "date": str(about["date"])})
 
 
