@@ -45,12 +45,15 @@ def test_on_a_bare_disk_the_spread_of_the_runs_is_allowed_too() -> None:
     assert abs(one.error("requests/s")) <= one.bar("requests/s")
 
 
-def test_a_limit_within_the_bracket_of_the_search_is_near_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    known = {"device": "400-400 MiB/s", "target_ms": 400, "measured": 5, "measured_that_failed": 7}
-    assert show_knee({**known, "predicted": 6})
-    assert not show_knee({**known, "predicted": 7})
+def test_a_limit_must_be_near_what_the_search_found(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"device": "400-400 MiB/s", "target_ms": 400, "measured": 20, "measured_that_failed": 25}
+    assert show_knee({**known, "predicted": 21})
+    assert not show_knee({**known, "predicted": 24})
+    assert not show_knee({**known, "predicted": 25})
     assert not show_knee({**known, "predicted": None})
-    assert "6 users predicted, 5 measured (7 failed)" in capsys.readouterr().out
+    text = capsys.readouterr().out.splitlines()
+    assert text[1].endswith("+20.0% no verdict: the search left that open (<= 10%)")
+    assert text[2].endswith("+25.0% MISS (<= 10%)")
 
 
 def test_a_short_table_can_still_be_told_more() -> None:
