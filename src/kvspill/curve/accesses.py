@@ -27,8 +27,9 @@ class Accesses:
     """The block of each access; blocks are numbered in the order in which they first come."""
     ends: Longs
     """Where the accesses of each request end."""
-    tokens: Longs
-    """Tokens of each access; the last block that a trace lists may be filled in part."""
+    tokens: Longs | NDArray[np.float64]
+    """Tokens of each access, in a sample those that it stands for. The last block that a trace lists may be
+    filled in part."""
     context_tokens: Longs
     """Tokens of each request, those after its last block included."""
     sizes: Longs
@@ -56,23 +57,70 @@ class Accesses:
     def request_of_each(self) -> Longs:
         return np.repeat(np.arange(self.requests), np.diff(self.ends, prepend=0))
 
-    def sampled(self, low: float, high: float) -> "Accesses":
-        """Only the blocks whose hash lies between these shares of all hashes; the requests stay."""
-        share = _spread(np.arange(len(self.sizes), dtype=np.uint64)) / 2.0**64
-        chosen = (share >= low) & (share < high)
+    def sampled(self, low: float, high: float, measured_from: int = 0) -> "Accesses":
+        """Chains whose hash lies between these shares of all hashes, weighted to stand for all.
+
+        Blocks that very many requests ask for are always there, with their own weight: whether such a one is
+        in a sample would decide the result. What begins with the same other block is chosen together, so that
+        no block is found behind one that the sample does not know. What the requests from `measured_from` on
+        ask for again is known exactly, so tokens are weighted to make up that sum.
+        """
+        hot = self._hot()
+        share = _spread(self._beginnings(hot).astype(np.uint64)) / 2.0**64
+        chosen = ((share >= low) & (share < high)) | hot
         kept = chosen[self.numbers]
-        new_numbers = (np.cumsum(chosen) - 1).astype(np.int32)
+        cold = ~hot[self.numbers]
+        tokens: Longs | NDArray[np.float64] = self.tokens[kept]
+        sizes = self.sizes[chosen]
+        light = cold[kept]
+        if light.any():
+            again = self._again(measured_from) & cold
+            weight = self.tokens[again].sum() / max(1, self.tokens[again & kept].sum())
+            tokens = np.where(light, tokens * weight, tokens)
+            weight = self.sizes[~hot].sum() / sizes[~hot[chosen]].sum()
+            sizes = np.where(hot[chosen], sizes, np.rint(sizes * weight)).astype(np.int64)
         counts = np.bincount(self.request_of_each()[kept], minlength=self.requests)
+        new_numbers = (np.cumsum(chosen) - 1).astype(np.int32)
         return replace(
             self,
             numbers=new_numbers[self.numbers[kept]],
             ends=np.cumsum(counts),
-            tokens=self.tokens[kept],
-            context_tokens=np.bincount(
-                self.request_of_each()[kept], self.tokens[kept], minlength=self.requests
-            ).astype(np.int64),
-            sizes=self.sizes[chosen],
+            tokens=tokens,
+            sizes=sizes,
         )
+
+    def chains(self, share: float) -> int:
+        """How many chains a sample of that share has beside the hot blocks."""
+        hot = self._hot()
+        beginnings = np.unique(self._beginnings(hot)[~hot])
+        return int((_spread(beginnings.astype(np.uint64)) / 2.0**64 < share).sum())
+
+    def _hot(self) -> NDArray[np.bool_]:
+        uses = np.bincount(self.numbers, minlength=len(self.sizes))
+        hot: NDArray[np.bool_] = uses > max(_HOT_SHARE * self.requests, 2)
+        return hot
+
+    def _again(self, measured_from: int) -> NDArray[np.bool_]:
+        """Accesses of measured requests to blocks that came before."""
+        again = np.ones(len(self.numbers), np.bool_)
+        # Blocks are numbered as they first come.
+        again[np.flatnonzero(np.diff(np.maximum.accumulate(self.numbers), prepend=-1))] = False
+        again[: int(self.ends[measured_from - 1]) if measured_from else 0] = False
+        return again
+
+    def _beginnings(self, hot: NDArray[np.bool_]) -> Longs:
+        """For each block the first one of its chain that is not hot; for a hot one itself."""
+        beginning = np.arange(len(self.sizes))
+        request = self.request_of_each()
+        cold = np.flatnonzero(~hot[self.numbers])
+        _requests, first = np.unique(request[cold], return_index=True)
+        counts = np.diff(first, append=len(cold))
+        beginning[self.numbers[cold]] = np.repeat(self.numbers[cold[first]], counts)
+        return beginning
+
+
+_HOT_SHARE = 0.01
+"""A block that more than this share of the requests ask for is in every sample."""
 
 
 def _spread(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -10,11 +11,16 @@ from numpy.typing import NDArray
 from kvspill.curve.accesses import Accesses
 from kvspill.curve.replay import Rates, Task, Window, replay_all
 from kvspill.errors import UsageError
-from kvspill.serving.stack import Longs, reuse_bytes
+from kvspill.serving.stack import reuse_bytes
 
 TIB: Final = 1 << 40
 OBJECTS_MAX: Final = 1_000_000
 """Blocks beyond which policies are replayed on a sample; LRU needs none."""
+PARTS: Final = 8
+CHAINS_MIN: Final = 20 * PARTS
+"""A sample of fewer chains says nothing of its error."""
+STUDENT_99: Final = 3.4995
+"""Student's t for a two-sided interval of 99 % from that many parts."""
 SHARES: Final = (0.5, 0.8, 0.9, 0.95)
 
 
@@ -49,8 +55,8 @@ class LruCurve:
         return int(np.searchsorted(self._distances, capacity_bytes, "right"))
 
 
-def _running(amounts: Longs) -> Longs:
-    total: Longs = np.concatenate(([0], np.cumsum(amounts)))
+def _running(amounts: NDArray[Any]) -> NDArray[Any]:
+    total: NDArray[Any] = np.concatenate(([0], np.cumsum(amounts)))
     return total
 
 
@@ -79,21 +85,25 @@ def grid(footprint_bytes: int, points: int, octaves: float) -> list[int]:
 
 def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
     """The whole curve, as it stands in its JSON file."""
-    whole = accesses if asked.sample >= 1 else accesses.sampled(0, asked.sample)
-    if not len(whole.numbers):
-        raise UsageError(
-            f"--sample {asked.sample:g}: none of the {len(accesses.sizes):,} blocks is in the sample; "
-            "give a larger share"
-        )
     first_request = int(accesses.requests * asked.warmup_share)
+    if asked.sample < 1 and (chains := accesses.chains(asked.sample)) < CHAINS_MIN:
+        raise UsageError(
+            f"--sample {asked.sample:g}: {chains} chains of blocks are in the sample, too few to state an "
+            f"error; give a share that has {CHAINS_MIN}, or 1"
+        )
+    whole = accesses if asked.sample >= 1 else accesses.sampled(0, asked.sample, first_request)
     window = Window(whole, first_request)
     lru = LruCurve(window)
-    scale = min(1.0, asked.sample)
-    footprint = round(whole.footprint_bytes / scale)
+    footprint = accesses.footprint_bytes
     capacities = list(asked.capacities) or grid(footprint, asked.replay_points, 8)
-    replayed, part = _replayed(window, capacities, scale, asked)
+    share = min(1.0, asked.sample) * min(1.0, OBJECTS_MAX / len(whole.sizes))
+    if share < asked.sample and accesses.chains(share) < CHAINS_MIN:
+        share = asked.sample
+    part = (
+        window if share >= asked.sample else Window(accesses.sampled(0, share, first_request), first_request)
+    )
     fine = sorted({*grid(footprint, asked.lru_points, 10), *capacities})
-    ceiling = lru.rates(whole.footprint_bytes)
+    ceiling = lru.rates(max(footprint, whole.footprint_bytes))
     return {
         "requests": accesses.requests,
         "measured_requests": accesses.requests - first_request,
@@ -103,42 +113,37 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
         "blocks": len(accesses.sizes),
         "footprint_bytes": footprint,
         "requests_with_more_blocks_than_tokens": accesses.overlong,
-        "ceiling": _point(footprint, ceiling),
-        "lru": [_point(nbytes, lru.rates(nbytes * scale)) for nbytes in fine],
-        "policies": replayed,
-        "bend": _bend(fine, [lru.rates(nbytes * scale).tokens for nbytes in fine]),
-        "capacity_for_share_of_ceiling": _shares(lru, fine, scale, ceiling.tokens),
-        "next_tib": _worth(lru, [0, *capacities], scale, asked.recompute_us_per_token),
-        "two_tiers": _map(lru, list(asked.dram) or grid(footprint, 7, 9), capacities, scale),
-        "sampling": _sampling(accesses, whole, part, first_request, capacities, asked),
+        "ceiling": _point(footprint, ceiling, asked.sample < 1),
+        "lru": [_point(nbytes, lru.rates(nbytes), asked.sample < 1) for nbytes in fine],
+        "policies": _replayed(part, capacities, asked.policies, share < 1),
+        "bend": _bend(fine, [lru.rates(nbytes).tokens for nbytes in fine]),
+        "capacity_for_share_of_ceiling": _shares(lru, fine, ceiling.tokens),
+        "next_tib": _worth(lru, [0, *capacities], asked.recompute_us_per_token),
+        "two_tiers": _map(lru, list(asked.dram) or grid(footprint, 7, 9), capacities),
+        "sampling": _sampling(accesses, share, first_request, capacities, asked) if share < 1 else None,
     }
 
 
-def _point(capacity_bytes: int, rates: Rates) -> dict[str, float]:
+def _point(capacity_bytes: int, rates: Rates, sampled: bool) -> dict[str, float | None]:
+    """Of a sample only the tokens are known: they are weighted, requests and bytes are not."""
     return {
         "capacity_bytes": capacity_bytes,
-        "requests": rates.requests,
+        "requests": None if sampled else rates.requests,
         "tokens": rates.tokens,
-        "bytes": rates.bytes,
+        "bytes": None if sampled else rates.bytes,
     }
 
 
 def _replayed(
-    window: Window, capacities: Sequence[int], scale: float, asked: Asked
-) -> tuple[dict[str, list[dict[str, float]]], float]:
-    """The points of each policy, and the share of the blocks that they were replayed on."""
-    objects = len(window.accesses.sizes)
-    share = min(1.0, OBJECTS_MAX / objects)
-    if share < 1:
-        window = Window(window.accesses.sampled(0, scale * share), window.first_request)
-    share *= scale
-    sizes = [round(nbytes * share) for nbytes in capacities]
-    tasks: dict[Task, None] = dict.fromkeys((policy, size) for policy in asked.policies for size in sizes)
+    window: Window, capacities: Sequence[int], policies: Sequence[str], sampled: bool
+) -> dict[str, list[dict[str, float | None]]]:
+    """The points of each policy."""
+    tasks: dict[Task, None] = dict.fromkeys((policy, size) for policy in policies for size in capacities)
     rates = replay_all(window, list(tasks))
     return {
-        policy: [_point(nbytes, rates[policy, round(nbytes * share)]) for nbytes in capacities]
-        for policy in asked.policies
-    }, share
+        policy: [_point(nbytes, rates[policy, nbytes], sampled) for nbytes in capacities]
+        for policy in policies
+    }
 
 
 def _bend(capacities: Sequence[int], tokens: Sequence[float]) -> dict[str, float] | None:
@@ -149,32 +154,28 @@ def _bend(capacities: Sequence[int], tokens: Sequence[float]) -> dict[str, float
     return {"capacity_bytes": capacities[at], "tokens": tokens[at]}
 
 
-def _shares(lru: LruCurve, capacities: Sequence[int], scale: float, ceiling: float) -> dict[str, int | None]:
+def _shares(lru: LruCurve, capacities: Sequence[int], ceiling: float) -> dict[str, int | None]:
     """The smallest capacity of the curve at which LRU finds so much of what can be found at all."""
     found = {}
     for share in SHARES:
-        enough = (nbytes for nbytes in capacities if lru.rates(nbytes * scale).tokens >= share * ceiling)
+        enough = (nbytes for nbytes in capacities if lru.rates(nbytes).tokens >= share * ceiling)
         found[f"{share:.0%}"] = next(enough, None) if ceiling > 0 else None
     return found
 
 
-def _worth(
-    lru: LruCurve, capacities: Sequence[int], scale: float, recompute_us_per_token: float
-) -> list[dict[str, float]]:
+def _worth(lru: LruCurve, capacities: Sequence[int], recompute_us_per_token: float) -> list[dict[str, float]]:
     """Prefill seconds that one TiB more saves at each capacity, over the measured requests."""
     worth = []
     for nbytes in capacities:
-        more = lru.tokens_found((nbytes + TIB) * scale) - lru.tokens_found(nbytes * scale)
-        worth.append(
-            {"capacity_bytes": nbytes, "prefill_seconds_saved": more / scale * recompute_us_per_token / 1e6}
-        )
+        more = lru.tokens_found(nbytes + TIB) - lru.tokens_found(nbytes)
+        worth.append({"capacity_bytes": nbytes, "prefill_seconds_saved": more * recompute_us_per_token / 1e6})
     return worth
 
 
-def _map(lru: LruCurve, dram: Sequence[int], storage: Sequence[int], scale: float) -> Mapping[str, Any]:
+def _map(lru: LruCurve, dram: Sequence[int], storage: Sequence[int]) -> Mapping[str, Any]:
     """What two tiers find where the coldest of DRAM sinks to storage, and LRU rules over both."""
-    in_dram = [lru.rates(nbytes * scale).tokens for nbytes in dram]
-    both = [[lru.rates((upper + lower) * scale).tokens for lower in storage] for upper in dram]
+    in_dram = [lru.rates(nbytes).tokens for nbytes in dram]
+    both = [[lru.rates(upper + lower).tokens for lower in storage] for upper in dram]
     return {
         "dram_bytes": list(dram),
         "storage_bytes": list(storage),
@@ -184,32 +185,27 @@ def _map(lru: LruCurve, dram: Sequence[int], storage: Sequence[int], scale: floa
 
 
 def _sampling(
-    accesses: Accesses,
-    whole: Accesses,
-    replayed_share: float,
-    first_request: int,
-    capacities: Sequence[int],
-    asked: Asked,
-) -> dict[str, Any] | None:
-    """What a sample is good for: seen by LRU, which is known exactly, or by two halves of the sample."""
-    if replayed_share >= 1:
-        return None
-
-    def tokens(part: Accesses, share: float) -> NDArray[np.float64]:
-        curve = LruCurve(Window(part, first_request))
-        return np.array([curve.rates(nbytes * share).tokens for nbytes in capacities])
-
-    if asked.sample < 1:
-        middle = replayed_share / 2
-        halves = (accesses.sampled(0, middle), accesses.sampled(middle, replayed_share))
-        apart = np.abs(tokens(halves[0], middle) - tokens(halves[1], middle))
-        error, how = float(apart.max()) / 2, "half the largest difference between two halves of the sample"
-    else:
-        apart = np.abs(tokens(accesses.sampled(0, replayed_share), replayed_share) - tokens(whole, 1.0))
-        error, how = float(apart.max()), "the largest difference of LRU on the sample from LRU on all blocks"
+    accesses: Accesses, share: float, first_request: int, capacities: Sequence[int], asked: Asked
+) -> dict[str, Any]:
+    """What a sample is good for: how far parts of it, each taken for the whole, lie from each other."""
+    edges = np.linspace(0, share, PARTS + 1)
+    found: dict[str, list[list[float]]] = {name: [] for name in ("lru", *asked.policies)}
+    for low, high in pairwise(edges.tolist()):
+        part = Window(accesses.sampled(low, high, first_request), first_request)
+        curve = LruCurve(part)
+        found["lru"].append([curve.rates(nbytes).tokens for nbytes in capacities])
+        for name, points in _replayed(part, capacities, asked.policies, sampled=True).items():
+            found[name].append([float(point["tokens"] or 0) for point in points])
+    errors = {
+        name: STUDENT_99 * float(np.std(rates, axis=0, ddof=1).max()) / PARTS**0.5
+        for name, rates in found.items()
+    }
+    if asked.sample >= 1:
+        errors["lru"] = 0.0
     return {
         "lru_share": min(1.0, asked.sample),
-        "policies_share": replayed_share,
-        "token_hit_rate_error": error,
-        "error_is": how,
+        "policies_share": share,
+        "token_hit_rate_error": max(errors.values()),
+        "token_hit_rate_errors": errors,
+        "error_is": f"99 % interval from {PARTS} independent parts of the sample",
     }

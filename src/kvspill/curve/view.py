@@ -17,14 +17,19 @@ def text_of(curve: Mapping[str, Any]) -> str:
 
 def _head(curve: Mapping[str, Any]) -> str:
     ceiling = curve["ceiling"]
+    some = ceiling["requests"]
+    more = (
+        ""
+        if some is None
+        else (f", {ceiling['bytes']:.1%} of the blocks' bytes, and something for {some:.1%} of the requests")
+    )
     lines = [
         f"{curve['load']}: {curve['requests']:,} requests, {curve['block_accesses']:,} blocks asked for, "
         f"{curve['blocks']:,} different ones of {curve['model']}, "
         f"{size_text(curve['footprint_bytes'])} in all.",
         f"Measured: the last {curve['measured_requests']:,} requests; those before them warm the cache up "
         f"(--warmup-share {curve['warmup_share']:g}).",
-        f"An unlimited cache finds {ceiling['tokens']:.1%} of the tokens, {ceiling['bytes']:.1%} of the "
-        f"blocks' bytes, and something for {ceiling['requests']:.1%} of the requests.",
+        f"An unlimited cache finds {ceiling['tokens']:.1%} of the tokens{more}.",
     ]
     overlong = curve["requests_with_more_blocks_than_tokens"]
     if overlong:
@@ -34,10 +39,13 @@ def _head(curve: Mapping[str, Any]) -> str:
         )
     sampling = curve["sampling"]
     if sampling is not None:
+        errors = ", ".join(
+            f"{name} {100 * error:.2f}" for name, error in sampling["token_hit_rate_errors"].items()
+        )
         lines.append(
             f"SAMPLED: LRU on {sampling['lru_share']:.1%} of the blocks, the others on "
-            f"{sampling['policies_share']:.1%}; error about {sampling['token_hit_rate_error']:.2%} of the "
-            f"tokens ({sampling['error_is']})."
+            f"{sampling['policies_share']:.1%}; token hit rates within {errors} points "
+            f"({sampling['error_is']})."
         )
     return "\n".join(lines)
 
@@ -62,7 +70,10 @@ def _table(curve: Mapping[str, Any]) -> str:
         rows.append(
             [
                 size_text(nbytes),
-                *(f"{point[what]:.1%}" for what in ("requests", "bytes", "tokens")),
+                *(
+                    "-" if point[what] is None else f"{point[what]:.1%}"
+                    for what in ("requests", "bytes", "tokens")
+                ),
                 *(f"{points[place]['tokens']:.1%}" for points in policies.values()),
                 f"{worth[nbytes]:,.0f} s" if nbytes in worth else "",
             ]

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvspill.config import Config
+from kvspill.curve import accesses as curve_accesses
 from kvspill.curve.accesses import Accesses, collect
-from kvspill.curve.curve import Asked, LruCurve, draw, grid
+from kvspill.curve.curve import Asked, LruCurve, draw
 from kvspill.curve.replay import COMPILED, OPTIMUM, Replayer, Window
 from kvspill.curve.view import text_of
 from kvspill.errors import UsageError
@@ -33,6 +34,11 @@ ASKED = Asked(
 @pytest.fixture(scope="module")
 def sample() -> Accesses:
     return collect(Config(trace="mooncake:sample", io_model="prefix"))
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Accesses:
+    return collect(Config(num_users=100, duration=40, io_model="prefix", block_tokens=256))
 
 
 @pytest.fixture(scope="module")
@@ -188,24 +194,68 @@ def test_two_tiers_find_together_what_one_of_their_size_finds(users: Accesses) -
             assert top + more == pytest.approx(curve.rates(dram + storage).tokens)
 
 
-def test_a_sample_states_its_error_and_keeps_to_it(users: Accesses) -> None:
-    exact = draw(users, replace(ASKED, policies=()))
-    sampled = draw(users, replace(ASKED, policies=(), sample=0.2, capacities=tuple(grid(10**11, 6, 4))))
-    assert sampled["sampling"]["lru_share"] == 0.2
-    assert 0 < sampled["sampling"]["token_hit_rate_error"] < 0.1
-    apart = abs(sampled["ceiling"]["tokens"] - exact["ceiling"]["tokens"])
-    assert apart < 0.05
-    assert "SAMPLED: LRU on 20.0% of the blocks" in text_of({**HEAD, **sampled})
+def agents() -> Accesses:
+    """Agents with one prompt for all and one for each of five tools: hot blocks in every request."""
+    rng = np.random.default_rng(5)
+    chains: list[list[int]] = []
+    requests = []
+    for _request in range(3000):
+        if not chains or rng.random() < 0.3:
+            chains.append([-1, -2 - int(rng.integers(5)), 1000 + len(chains)])
+        chain = chains[-1 - int(rng.integers(min(len(chains), 200)))]
+        chain.extend(rng.integers(0, 3, 2).tolist())
+        requests.append(list(chain))
+    return made(requests)
 
 
-def test_many_blocks_are_replayed_on_a_sample_whose_error_lru_tells(
-    users: Accesses, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("load", ["crowd", "agents"])
+def test_a_sample_states_an_error_that_covers_the_truth(
+    load: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvspill.curve.curve.OBJECTS_MAX", len(users.sizes) // 4)
-    curve = draw(users, replace(ASKED, policies=("fifo",)))
+    """With at least nine of ten salts of the hash, for LRU, FIFO and the optimum at every capacity."""
+    accesses = agents() if load == "agents" else request.getfixturevalue(load)
+    capacities = tuple(round(accesses.footprint_bytes * share) for share in (0.05, 0.2, 0.5))
+    asked = replace(ASKED, policies=("fifo", OPTIMUM), capacities=capacities)
+    exact, spread = draw(accesses, asked), curve_accesses._spread
+    covered = 0
+    for salt in range(10):
+        shift = np.uint64(salt * 1_000_003)
+        monkeypatch.setattr(curve_accesses, "_spread", lambda numbers, by=shift: spread(numbers + by))
+        sampled = draw(accesses, replace(asked, sample=0.3))
+        assert sampled["ceiling"]["tokens"] == pytest.approx(exact["ceiling"]["tokens"], abs=0.003)
+        errors = sampled["sampling"]["token_hit_rate_errors"]
+        covered += all(
+            abs(tokens_at(sampled, name)[nbytes] - tokens_at(exact, name)[nbytes]) <= error
+            for name, error in errors.items()
+            for nbytes in capacities
+        )
+    assert covered >= 9
+
+
+def tokens_at(curve: dict[str, Any], name: str) -> dict[int, float]:
+    points = curve["lru"] if name == "lru" else curve["policies"][name]
+    return {point["capacity_bytes"]: point["tokens"] for point in points}
+
+
+def test_a_sampled_curve_says_so_and_shows_only_tokens(crowd: Accesses) -> None:
+    sampled = draw(crowd, replace(ASKED, policies=("fifo",), sample=0.4))
+    assert sampled["footprint_bytes"] == crowd.footprint_bytes
+    assert {point["requests"] for point in (*sampled["lru"], *sampled["policies"]["fifo"])} == {None}
+    text = text_of({**HEAD, **sampled})
+    assert "SAMPLED: LRU on 40.0% of the blocks" in text
+    assert "99 % interval from 8 independent parts of the sample" in text
+
+
+def test_many_blocks_are_replayed_on_a_sample_and_lru_stays_exact(
+    crowd: Accesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = draw(crowd, replace(ASKED, policies=()))
+    monkeypatch.setattr("kvspill.curve.curve.OBJECTS_MAX", len(crowd.sizes) // 4)
+    curve = draw(crowd, replace(ASKED, policies=("fifo",)))
+    assert curve["lru"] == exact["lru"]
     assert curve["sampling"]["lru_share"] == 1
     assert curve["sampling"]["policies_share"] == pytest.approx(0.25, rel=0.01)
-    assert "LRU on all blocks" in curve["sampling"]["error_is"]
+    assert curve["sampling"]["token_hit_rate_errors"]["lru"] == 0
 
 
 HEAD: dict[str, Any] = {
@@ -260,9 +310,11 @@ def test_blocks_are_numbered_as_they_come_whatever_the_hash_of_their_names(sampl
     assert (np.diff(first) > 0).all()
 
 
-def test_a_sample_without_a_block_is_refused(sample: Accesses) -> None:
-    with pytest.raises(UsageError, match=r"--sample 1e-06: none of the \d+ blocks is in the sample"):
-        draw(sample, replace(ASKED, sample=1e-6))
+@pytest.mark.parametrize("share", [1e-6, 0.5])
+def test_a_sample_that_is_too_small_for_an_error_is_refused(sample: Accesses, share: float) -> None:
+    reason = rf"--sample {share:g}: \d+ chains of blocks are in the sample, too few"
+    with pytest.raises(UsageError, match=reason):
+        draw(sample, replace(ASKED, sample=share))
 
 
 def test_a_model_without_blocks_has_no_curve() -> None:
