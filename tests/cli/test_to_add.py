@@ -48,8 +48,8 @@ class ReadTwice(InTheOpen):
         return 2
 
     async def serve(self, service, cache):
-        nbytes = self.options.kv.of(service.request.context_tokens)
-        await serve_own(service, cache, nbytes, 2, cache.discard)
+        tokens = service.request.context_tokens
+        await serve_own(service, cache, self.options.kv, tokens, 2, cache.discard)
 
 PLUGIN = Plugin("read-twice", "reads every entry twice", ReadTwice)
 """

@@ -1,10 +1,12 @@
 """The prefix model on hand-made requests: what is loaded, recomputed, written, kept and dropped."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvspill.cli.main import main
 from kvspill.records import NS_PER_SEC, Outcome, Purpose, SharedPrefix, Tier
 from kvspill.serving.generation import Generation
 from kvspill.serving.write_behind import WriteBehindOptions
@@ -243,3 +245,13 @@ def test_blocks_that_full_storage_refuses_live_in_memory_nevertheless() -> None:
     )
     assert done.model.facts()["blocks_refused"] > 0
     assert done.model.facts()["blocks_loaded"] == 4
+
+
+def test_copies_whose_homes_fall_out_while_they_are_pushed_out_do_not_take_true_copies_down_c6(
+    tmp_path: Path,
+) -> None:
+    """A batch was judged by its first block: where that had become a home, all others were demoted, too,
+    onto those that were below already."""
+    words = ["simulate", "--io-model", "prefix", "--num-users", "8", "--arrival", "closed", "--seed", "5"]
+    words += ["--cpu-mem-gb", "4", "--storage-capacity-gb", "20", "--generation-mode", "fast", "--quiet"]
+    assert main([*words, "--duration", "500", "--output", str(tmp_path / "result.json")]) == 0

@@ -41,14 +41,23 @@ class Demotion:
         return entry.uses >= self._min_uses
 
     async def _leave(self, victims: list[Victim]) -> int:
-        """Demote alike entries as far as there is room below, and drop the rest."""
+        """Demote entries as far as there is room below, and drop the rest.
+
+        Each is asked anew: a copy whose home fell out of the tier below since it was claimed is a home now.
+        """
         victims = [victim for victim in victims if _still_claimed(victim)]
-        if not victims:
-            return 0
-        first = victims[0][0]
-        if not self._sinks(first):
-            return await self._drop(victims)
-        nbytes, level = first.ref.nbytes, self._core.tiers.index(first.tier) + 1
+        sinking = [victim for victim in victims if self._sinks(victim[0])]
+        if len(sinking) < len(victims):
+            freed_bytes = await self._drop([victim for victim in victims if not self._sinks(victim[0])])
+        else:
+            freed_bytes = 0
+        for _nbytes, alike in groupby(sinking, key=lambda one: one[0].ref.nbytes):
+            freed_bytes += await self._sink(list(alike))
+        return freed_bytes
+
+    async def _sink(self, victims: list[Victim]) -> int:
+        """Demote entries of one size, and drop those for which there is no room below."""
+        nbytes, level = victims[0][0].ref.nbytes, self._core.tiers.index(victims[0][0].tier) + 1
         freed_bytes = 0
         while victims:
             below, count = await self._place(len(victims), nbytes, level)

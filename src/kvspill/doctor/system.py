@@ -25,6 +25,7 @@ BUSY_SHARE = 0.5
 EXTRAS = {
     "report": (("jinja2", "openpyxl", "vl_convert"), "HTML pages and XLSX files"),
     "log": (("pyarrow", "zstandard"), "--log-ops and --io-trace-log"),
+    "lct": (("msgpack",), "storage traces of LMCache (.lct)"),
     "metrics": (("prometheus_client",), "--prometheus"),
     "zstd": (("zstandard",), "traces that end in .zst"),
     "s3": (("boto3", "obstore"), "--cache-dir s3://…, az://…, gs://…"),

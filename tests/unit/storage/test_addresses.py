@@ -59,7 +59,7 @@ def test_an_address_chooses_the_backend_of_its_scheme() -> None:
         (
             "files",
             ["odd://b"],
-            "--cache-dir odd://b: no backend for odd://; known are .*file://, my://.* plain",
+            "--cache-dir odd://b: no backend for odd://; known are .*file://.* my://.* plain",
         ),
         ("files", ["my://a", "/b"], "--cache-dir my://a and /b: are of different kinds"),
         ("null", ["my://a"], "--storage-backend null contradicts --cache-dir my://a, which is for mystore"),
