@@ -152,11 +152,15 @@ def test_what_a_cut_off_request_had_read_by_then_is_read() -> None:
         refs = [ObjectRef(str(number), 0, GIB // 4) for number in range(4)]
         await backend.write([WriteItem(ref) for ref in refs])
         reading = asyncio.ensure_future(backend.read(refs))
+        began_ns = world.now_ns()
         await world.sleep_ns(NS_PER_SEC * 3 // 8)
         backend.cancel()
-        return await reading
+        return began_ns, await reading
 
-    done = run_virtual(main, seed=1)
+    began_ns, done = run_virtual(main, seed=1)
+    # What the end cut off ends there; before it, a cancellation would be a fault.
+    ends = [completion.finished_ns - began_ns for completion in done]
+    assert ends == pytest.approx([NS_PER_SEC // 4, *[NS_PER_SEC * 3 // 8] * 3], rel=1e-6)
     assert [completion.error for completion in done] == [None, "cancelled", "cancelled", "cancelled"]
     moved = [sum(piece[2] for piece in completion.pieces) for completion in done]
     assert moved == pytest.approx([GIB // 4, GIB // 8, 0, 0], abs=2)

@@ -166,21 +166,25 @@ class ModelledBackend(Backend):
 
 
 def _taken_apart(sizes: Sequence[int], completions: list[Completion]) -> list[Completion]:
-    """The completion of each entry of a chain: each took its share of the time, one after another."""
+    """The completion of each entry of a chain: each took its share of the time, one after another.
+
+    Where the chain was cut off, so was the entry that it was at, and no later one had begun.
+    """
     if not sizes:
         return completions
     (whole,) = completions
-    total = sum(sizes)
-    moved = total if whole.error is None else sum(piece[2] for piece in whole.pieces)
+    moved = sum(sizes) if whole.error is None else sum(piece[2] for piece in whole.pieces)
     span_ns = whole.finished_ns - whole.started_ns
     found, before = [], 0
     for nbytes in sizes:
-        begin_ns = whole.started_ns + span_ns * before // total
-        end_ns = whole.started_ns + span_ns * (before + nbytes) // total
         done = min(nbytes, max(0, moved - before))
+        begin_ns, end_ns = (
+            whole.started_ns + (span_ns * min(at, moved) // moved if moved else span_ns)
+            for at in (before, before + nbytes)
+        )
         error = None if done == nbytes else whole.error
-        pieces = () if whole.error is None else ((begin_ns, end_ns, done),)
-        device_ns = whole.device_ns * nbytes // total
+        pieces = ((begin_ns, end_ns, done),) if whole.error is not None and done else ()
+        device_ns = whole.device_ns * done // moved if moved else 0
         found.append(Completion(whole.submitted_ns, begin_ns, end_ns, device_ns, pieces, error))
         before += nbytes
     return found
