@@ -59,3 +59,32 @@ def test_help_names_the_flags_of_the_curve_first(capsys: pytest.CaptureFixture[s
     assert main(["curve", "--help"]) == 0
     text = capsys.readouterr().out
     assert text.index("--capacities-gib") < text.index("--num-users")
+
+
+def test_a_model_with_windows_or_states_has_an_upper_bound_that_starts_at_one_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An end of a stored prefix alone takes 429 MiB; nothing below that could find anything."""
+    out = tmp_path / "curve.json"
+    assert main([*FLAGS, "--model", "kimi-k3", "--policies", "fifo", "--output", str(out)]) == 0
+    curve = json.loads(out.read_text())
+    assert curve["upper_bound"] is True
+    assert curve["end_bytes"] > 400 << 20
+    assert min(point["capacity_bytes"] for point in curve["lru"]) >= curve["end_bytes"]
+    assert curve["block_tokens"] == 512
+    assert "UPPER BOUND: layers of kimi-k3 have windows or states" in capsys.readouterr().out
+
+
+def test_an_even_model_has_no_such_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FLAGS, "--policies", "fifo"]) == 0
+    assert "UPPER BOUND" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("model", "exact"), [("llama3.1-8b", True), ("gpt-oss-20b", False)])
+def test_bounds_that_leave_the_ends_of_prefixes_out_are_no_exact_optimum(
+    model: str, exact: bool, tmp_path: Path
+) -> None:
+    out = tmp_path / "result.json"
+    flags = ["--trace", "mooncake:sample", "--io-model", "prefix", "--model", model, "--quiet"]
+    assert main(["simulate", *flags, "--output", str(out)]) == 0
+    assert json.loads(out.read_text())["io_model"]["hit_rate_bounds"]["belady_exact"] is exact

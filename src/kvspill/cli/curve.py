@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config
@@ -95,16 +96,23 @@ def _curve(config: Config, options: argparse.Namespace) -> dict[str, Any]:
         dram=_gib_list(options.dram_gib, "--dram-gib"),
         recompute_us_per_token=config.recompute.us_per_token,
     )
+    accesses = collect(config)
+    end_bytes = config.kv.end(int(accesses.context_tokens.max()))
+    asked = replace(asked, least_bytes=end_bytes)
     named = config.recording
     return {
         "kvspill_curve": 1,
         "load": f"{named[0]}:{named[1]}" if named else f"{config.num_users} synthetic users",
         "model": config.model,
-        "block_tokens": config.block_tokens,
+        "kv_dtype": config.kv_dtype,
+        "tensor_parallel": config.tensor_parallel,
+        "block_tokens": accesses.block_tokens,
         "recompute_us_per_token": config.recompute.us_per_token,
         "recompute_source": config.recompute.source,
         "seed": config.seed,
-        **draw(collect(config), asked),
+        "upper_bound": config.kv.has_end,
+        "end_bytes": end_bytes,
+        **draw(accesses, asked),
     }
 
 

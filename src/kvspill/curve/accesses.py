@@ -36,6 +36,8 @@ class Accesses:
     """Bytes of each block."""
     seconds: float
     """From the first request to the last."""
+    block_tokens: int = 0
+    """Tokens of the largest block."""
     overlong: int = 0
     """Requests that list more blocks than their tokens fill; what is too much counts no tokens."""
 
@@ -166,7 +168,7 @@ def collect(config: Config) -> Accesses:
     sizes[numbers] = np.repeat([block_bytes[int(size)] for size in unit], each)
     seconds = (times_ns[-1] - times_ns[0]) / NS_PER_SEC
     overlong = int(((each - 1) * unit >= context)[each > 0].sum())
-    return Accesses(numbers, ends, tokens, context, sizes, seconds, overlong)
+    return Accesses(numbers, ends, tokens, context, sizes, seconds, int(unit.max()), overlong)
 
 
 def _numbered(names: Longs) -> Ints:

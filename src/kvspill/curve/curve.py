@@ -74,13 +74,16 @@ class Asked:
     dram: tuple[int, ...]
     """Bytes of DRAM in the map of two tiers; none for a grid."""
     recompute_us_per_token: float
+    least_bytes: int = 0
+    """Capacities that nobody named start here."""
     lru_points: int = 100
     replay_points: int = 12
 
 
-def grid(footprint_bytes: int, points: int, octaves: float) -> list[int]:
-    """Capacities in even steps of their logarithm up to the whole footprint."""
-    return [round(footprint_bytes * 2 ** (octaves * (step / (points - 1) - 1))) for step in range(points)]
+def grid(footprint_bytes: int, points: int, octaves: float, least_bytes: int = 0) -> list[int]:
+    """Capacities in even steps of their logarithm up to the whole footprint, none below the least."""
+    steps = [footprint_bytes * 2 ** (octaves * (step / (points - 1) - 1)) for step in range(points)]
+    return [round(nbytes) for nbytes in steps if nbytes >= least_bytes] or [max(footprint_bytes, least_bytes)]
 
 
 def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
@@ -95,14 +98,14 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
     window = Window(whole, first_request)
     lru = LruCurve(window)
     footprint = accesses.footprint_bytes
-    capacities = list(asked.capacities) or grid(footprint, asked.replay_points, 8)
+    capacities = list(asked.capacities) or grid(footprint, asked.replay_points, 8, asked.least_bytes)
     share = min(1.0, asked.sample) * min(1.0, OBJECTS_MAX / len(whole.sizes))
     if share < asked.sample and accesses.chains(share) < CHAINS_MIN:
         share = asked.sample
     part = (
         window if share >= asked.sample else Window(accesses.sampled(0, share, first_request), first_request)
     )
-    fine = sorted({*grid(footprint, asked.lru_points, 10), *capacities})
+    fine = sorted({*grid(footprint, asked.lru_points, 10, asked.least_bytes), *capacities})
     ceiling = lru.rates(max(footprint, whole.footprint_bytes))
     return {
         "requests": accesses.requests,
@@ -119,7 +122,7 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
         "bend": _bend(fine, [lru.rates(nbytes).tokens for nbytes in fine]),
         "capacity_for_share_of_ceiling": _shares(lru, fine, ceiling.tokens),
         "next_tib": _worth(lru, [0, *capacities], asked.recompute_us_per_token),
-        "two_tiers": _map(lru, list(asked.dram) or grid(footprint, 7, 9), capacities),
+        "two_tiers": _map(lru, list(asked.dram) or grid(footprint, 7, 9, asked.least_bytes), capacities),
         "sampling": _sampling(accesses, share, first_request, capacities, asked) if share < 1 else None,
     }
 

@@ -31,6 +31,12 @@ def _head(curve: Mapping[str, Any]) -> str:
         f"(--warmup-share {curve['warmup_share']:g}).",
         f"An unlimited cache finds {ceiling['tokens']:.1%} of the tokens{more}.",
     ]
+    if curve["upper_bound"]:
+        lines.append(
+            f"UPPER BOUND: layers of {curve['model']} have windows or states. What belongs to the end of a "
+            f"stored prefix, up to {size_text(curve['end_bytes'])} each, is not counted, neither its room "
+            "nor its absence; `kvspill simulate --io-model prefix` counts it."
+        )
     overlong = curve["requests_with_more_blocks_than_tokens"]
     if overlong:
         lines.append(

@@ -31,7 +31,7 @@ class Accountant:
         self._block_tokens = block_tokens
         self._capacity_bytes = capacity_bytes
         self._counting = False
-        self._log = AccessLog(chained)
+        self._log = AccessLog(chained, whole=not (chained and kv.has_end))
         self._even = BreakEven(kv, recompute.us_per_token * 1000, recompute.source)
         self._in_blocks = False
         self._seen: set[str] = set()

@@ -30,6 +30,8 @@ class AccessLog:
 
     chained: bool = True
     """True where a request's objects continue each other; else each stands for itself."""
+    whole: bool = True
+    """False where requests also need objects that are not noted, such as the ends of prefixes."""
     limit: int = ACCESSES_MAX
     full: bool = False
     numbers: "array[int]" = field(default_factory=lambda: array("i"))
@@ -102,7 +104,8 @@ class HitBounds:
     lru: float
     """Least recently used first, over the tiers' capacities taken together."""
     belady_exact: bool
-    """True for objects of one size; else objects may be kept in part, which only an upper bound can do."""
+    """True for objects of one size that are all that was needed. Else it is an upper bound: objects may be
+    kept in part, and what is not noted takes no room."""
     requests: int
     truncated: bool
 
@@ -125,7 +128,7 @@ def hit_bounds(log: AccessLog, capacity_bytes: int) -> HitBounds | None:
         infinite=infinite / total,
         belady=belady / total,
         lru=lru / total,
-        belady_exact=unit is not None,
+        belady_exact=unit is not None and log.whole,
         requests=len(log.ends) - log.preloaded,
         truncated=log.full,
     )

@@ -263,6 +263,8 @@ HEAD: dict[str, Any] = {
     "model": "llama3.1-8b",
     "recompute_us_per_token": 100.0,
     "recompute_source": "as given by --recompute-us-per-token",
+    "upper_bound": False,
+    "end_bytes": 0,
 }
 
 
