@@ -106,6 +106,7 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
         window if share >= asked.sample else Window(accesses.sampled(0, share, first_request), first_request)
     )
     fine = sorted({*grid(footprint, asked.lru_points, 10, asked.least_bytes), *capacities})
+    within = [nbytes for nbytes in fine if nbytes <= footprint] or fine
     ceiling = lru.rates(max(footprint, whole.footprint_bytes))
     return {
         "requests": accesses.requests,
@@ -119,7 +120,7 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
         "ceiling": _point(footprint, ceiling, asked.sample < 1),
         "lru": [_point(nbytes, lru.rates(nbytes), asked.sample < 1) for nbytes in fine],
         "policies": _replayed(part, capacities, asked.policies, share < 1),
-        "bend": _bend(fine, [lru.rates(nbytes).tokens for nbytes in fine]),
+        "bend": _bend(within, [lru.rates(nbytes).tokens for nbytes in within]),
         "capacity_for_share_of_ceiling": _shares(lru, fine, ceiling.tokens),
         "next_tib": _worth(lru, [0, *capacities], asked.recompute_us_per_token),
         "two_tiers": _map(lru, list(asked.dram) or grid(footprint, 7, 9, asked.least_bytes), capacities),

@@ -1,5 +1,6 @@
 """The curve against caches that are simulated block by block, and against itself."""
 
+import gzip
 import json
 import tracemalloc
 from collections import OrderedDict
@@ -338,3 +339,16 @@ def test_a_compiled_replay_takes_few_bytes_per_access() -> None:
     tracemalloc.stop()
     assert OPTIMUM in COMPILED
     assert peak_bytes < 20 * len(accesses.numbers)
+
+
+def test_the_bend_does_not_move_with_capacities_beyond_the_whole_load(users: Accesses) -> None:
+    asked = replace(ASKED, policies=())
+    beyond = replace(asked, capacities=(100 * users.footprint_bytes,))
+    assert draw(users, beyond)["bend"] == draw(users, asked)["bend"]
+
+
+def test_a_packed_trace_may_be_named_in_capitals(tmp_path: Path) -> None:
+    packed = tmp_path / "TRACE.JSONL.GZ"
+    row = {"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}
+    packed.write_bytes(gzip.compress(json.dumps(row).encode()))
+    assert collect(Config(trace=f"mooncake:{packed}", io_model="prefix")).requests == 1

@@ -103,10 +103,11 @@ def open_bytes(path: Path, flag: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         unreadable(path, flag, error)
     with file:
-        if path.suffix == ".zst":
+        suffix = path.suffix.lower()
+        if suffix == ".zst":
             yield io.BufferedReader(_Frames(file, path, flag))
         else:
-            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if suffix == ".gz" else file
 
 
 class _Frames(io.RawIOBase):
