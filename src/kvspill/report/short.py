@@ -132,9 +132,13 @@ def _storage(result: Result) -> Iterator[tuple[str, str]]:
             continue
         bandwidth = number(result.number(f"tier_storage_{verb}_bandwidth_gbps"), " GiB/s")
         sizes = [result.number(f"storage_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
-        middle, large = ("-" if size is None else f"{size / MIB:,.0f}" for size in sizes)
+        middle, large = ("-" if size is None else _in_mib(size) for size in sizes)
         text = f"{bandwidth}, p95 {duration(p95_ms)}; entries p50 {middle}, p95 {large} MiB"
         yield f"Storage {verb}s", text
+
+
+def _in_mib(nbytes: float) -> str:
+    return f"{nbytes / MIB:,.0f}" if nbytes >= MIB else f"{nbytes / MIB:.2g}"
 
 
 def _warnings(found: Answer) -> Iterator[Part]:
