@@ -43,11 +43,11 @@ def _rates(job: tuple[str, int]) -> dict[str, list[float]]:
     return rates(LOADS[job[0]], job[1], RUN_SECONDS)
 
 
-def _runs(name: str, windows: int) -> list[dict[str, Floats]]:
+def _runs(name: str, windows: int, first_seed: int) -> list[dict[str, Floats]]:
     """As many long runs as hold so many of the longest windows."""
     seeds = -(-windows * LENGTHS[-1] // RUN_SECONDS)
     with Pool(os.cpu_count()) as pool:
-        found = pool.map(_rates, [(name, seed) for seed in range(1, seeds + 1)], chunksize=1)
+        found = pool.map(_rates, [(name, first_seed + number) for number in range(seeds)], chunksize=1)
     return [{rate: np.array(values) for rate, values in run.items()} for run in found]
 
 
@@ -75,8 +75,8 @@ def coverage(runs: list[Floats], seconds: int) -> tuple[int, float, float]:
     return len(held), float(np.mean(held)), float(np.sqrt(np.mean(widths) / np.mean(errors)))
 
 
-def intervals(name: str, windows: int) -> None:
-    runs = _runs(name, windows)
+def intervals(name: str, windows: int, first_seed: int) -> None:
+    runs = _runs(name, windows, first_seed)
     closed = LOADS[name].get("arrival") == "closed"
     for rate in ("tokens", "bytes"):
         for seconds in LENGTHS:
@@ -106,8 +106,8 @@ def verdicts(window: dict[str, Floats]) -> list[str]:
     return [str(judge(values.tolist())["verdict"]) for values in window.values()]
 
 
-def steady(name: str, windows: int) -> None:
-    runs, chance = _runs(name, windows), random.Random(1)
+def steady(name: str, windows: int, first_seed: int) -> None:
+    runs, chance = _runs(name, windows, first_seed), random.Random(1)
     for seconds in LENGTHS:
         cut = [{rate: windows_of(values, seconds) for rate, values in run.items()} for run in runs]
         whole = [
@@ -158,10 +158,11 @@ def told(first: list[Run], second: list[Run]) -> Counter[str]:
     return counts
 
 
-def comparisons(seeds: int, only: str) -> None:
+def comparisons(seeds: int, only: str, first_seed: int) -> None:
     sides = {"A": 0.0, "equal": 0.0, "slower": 0.1}
     for name in (name for name in SET_UPS if only in name):
-        jobs = [(name, seed, side, loss) for side, loss in sides.items() for seed in range(1, seeds + 1)]
+        numbers = range(first_seed, first_seed + seeds)
+        jobs = [(name, seed, side, loss) for side, loss in sides.items() for seed in numbers]
         with Pool(os.cpu_count()) as pool:
             runs = pool.map(_one_run, jobs, chunksize=2)
         base, equal, slower = (runs[start : start + seeds] for start in range(0, 3 * seeds, seeds))
@@ -194,11 +195,14 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=20, help="pairs of a set-up, in groups of five")
     parser.add_argument("--only", default="", metavar="TEXT", help="set-ups whose name has this in it")
+    parser.add_argument(
+        "--first-seed", type=int, default=1, metavar="N", help="other runs of the same loads [1]"
+    )
     asked = parser.parse_args()
     work: dict[str, Any] = {
-        "intervals": lambda: intervals(asked.load, asked.windows),
-        "steady": lambda: steady(asked.load, asked.windows),
-        "compare": lambda: comparisons(asked.seeds, asked.only),
+        "intervals": lambda: intervals(asked.load, asked.windows, asked.first_seed),
+        "steady": lambda: steady(asked.load, asked.windows, asked.first_seed),
+        "compare": lambda: comparisons(asked.seeds, asked.only, asked.first_seed),
         "little": little,
     }
     work[asked.claim]()
