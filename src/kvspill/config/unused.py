@@ -31,7 +31,8 @@ def unused_settings(config: Config, declared: Declared) -> Iterator[Unused]:
                 joint = " " if label.startswith("--") else "="
                 yield Unused(label if value is True else f"{label}{joint}{text}", rule.reason, rule.remedy)
     for key, reason in idle_options(config, declared):
-        if by_hand(config.sources.get(key, "")):
+        # A variable may be exported for the runs that use the plug-in: beside another one it is no slip.
+        if config.sources.get(key, "").startswith("--"):
             yield Unused(config.sources[key], reason, "Choose that plug-in as well, or leave it out.")
 
 

@@ -155,6 +155,12 @@ def test_an_option_of_a_plug_in_that_is_not_used_is_warned_about() -> None:
     assert list(unused_settings(load_config(used, declared=known), known)) == []
 
 
+def test_an_exported_option_of_a_plug_in_that_is_not_used_is_no_slip() -> None:
+    known = declared()
+    exported = {"KVSPILL_MYSTORE_TOKEN": "secret", "KVSPILL_REDIS_PASSWORD": "secret"}
+    assert list(unused_settings(load_config({}, exported, declared=known), known)) == []
+
+
 def test_a_plug_in_whose_flag_is_taken_counts_as_broken() -> None:
     clash = Plugin("io", "", dict, options=(Option("size", ""),), origin="other 1")
     found = without_clashes(declared((Kind.TRACE, clash)))[Kind.TRACE]
