@@ -333,7 +333,7 @@ def offered_write_bytes(config: Config) -> int:
         most = max(config.num_users, config.max_users)
         config = config.changed(enable_autoscaling=False, num_users=most)
     if config.max_requests is not None:
-        limit = config.max_requests * config.largest_entry_bytes or UNLIMITED_BYTES
+        limit = config.max_requests * _request_bytes(config) or UNLIMITED_BYTES
         if config.duration is None:
             return limit
     else:
@@ -352,6 +352,17 @@ def offered_write_bytes(config: Config) -> int:
         offered = min(offered, served * tokens_per_sec / requests_per_sec)
     mean_tokens = max(1, round(tokens_per_sec / requests_per_sec))
     return min(limit, math.ceil(offered) * config.kv.of(mean_tokens) // mean_tokens)
+
+
+def _request_bytes(config: Config) -> int:
+    """What a request of the longest context writes, where nothing was evicted that it must write again."""
+    if config.io_model != "prefix" or config.recording is not None:
+        return config.largest_entry_bytes
+    # Its new blocks hold its own context, the answer before it and the prompt that it begins with.
+    tokens = config.max_context_tokens + max(persona.generate[1] for _share, persona in config.people)
+    if config.prefix.probability > 0 and not config.disable_prefix_caching:
+        tokens += max(prompt.tokens for prompt in config.prefix.prompts)
+    return max(config.largest_entry_bytes, config.kv.of(tokens) + config.kv.end(tokens))
 
 
 def claimed_bytes(config: Config, storage_bytes: int) -> int:

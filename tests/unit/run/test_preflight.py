@@ -11,7 +11,17 @@ from kvspill.errors import UsageError
 from kvspill.machine.memory import Available
 from kvspill.records import GIB, MIB
 from kvspill.run import preflight
-from kvspill.run.preflight import ALONE, check_load, check_machine, free_bytes, offered_write_bytes
+from kvspill.run.preflight import (
+    ALONE,
+    check_load,
+    check_machine,
+    claimed_bytes,
+    free_bytes,
+    offered_write_bytes,
+)
+from kvspill.run.progress import Progress
+from kvspill.run.runner import make_plan
+from kvspill.run.trial import run_trial
 from kvspill.storage.rundir import MARKER, MARKER_TEXT
 
 PLENTY = Available(64 * GIB, "this machine")
@@ -190,6 +200,15 @@ def test_generation_bounds_what_is_written() -> None:
     free, paced = Config(generation_mode="none"), Config(generation_mode="realistic")
     assert offered_write_bytes(paced) < offered_write_bytes(free) / 5
     assert offered_write_bytes(Config(max_requests=3)) == 3 * paced.largest_entry_bytes
+
+
+@pytest.mark.parametrize("model", ["tiny-1b", "gpt-oss-20b"])
+def test_all_blocks_of_a_request_count_as_written(model: str) -> None:
+    config = Config(model=model, io_model="prefix", max_requests=60, cpu_mem_gb=0, generation_mode="none")
+    written = run_trial(make_plan(config, simulated=True), Progress(quiet=True)).number("total_write_bytes")
+    assert written is not None
+    assert 60 * config.largest_entry_bytes < written <= offered_write_bytes(config)
+    assert written <= claimed_bytes(config, 1000 * GIB)
 
 
 def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
