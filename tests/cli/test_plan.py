@@ -60,6 +60,31 @@ def test_the_answer_comes_first_and_names_the_cheapest_option_that_holds(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["drive.yaml", "plan.html", "plan.json"]
 
 
+def test_a_cheaper_option_that_would_wear_out_is_named_and_the_page_shows_all_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worn = "--option nvme-gen4,count=2,price=400USD,capacity=1TB,endurance=0.1DWPD --dram-gib 0.0625 --quick"
+    page = tmp_path / "plan.html"
+    _code, found = plan(tmp_path, f"--users 4 {worn} --option nvme-gen5,price=2000USD --page {page}")
+    text = " ".join(capsys.readouterr().out.split())
+    assert found["chosen"]["profile"] == "nvme-gen5"
+    name, share = "2 x nvme-gen4 with 0.0625 GiB of DRAM", found["options"][0]["wear"]["share_of_endurance"]
+    assert share > 1
+    assert f"Left out for wear, though cheaper: {name} ({share:.0%} of its endurance)." in text
+    assert f"All figures: {tmp_path / 'plan.json'} Page: {page}" in text
+    shown = page.read_text()
+    assert f">{name}</text>" in shown.partition("<svg")[2].partition("</svg>")[0]
+    assert "<th>PER M TOKENS</th>" in shown
+
+
+def test_help_begins_with_one_usage_and_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("usage:") == 1
+    parts = ("usage:", "Says which", "\nPlan:", "\noptions:", "\nLoad:", "\nexamples:")
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
 def test_too_many_users_are_a_no_that_says_how_many_it_holds(
     tmp_path: Path, drive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kvspill.cli.can import DEFAULTS, FEW_USERS, NO_VERDICT, SECONDS, SECONDS_OF_FEW, YES
 from kvspill.cli.can import FIXED as FIXED_BY_CAN
 from kvspill.cli.can import NO as NOT_HELD
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config
 from kvspill.config import Config
 from kvspill.config.fields import extra_of
 from kvspill.config.messages import shown
@@ -61,7 +61,8 @@ def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
     parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, asked == "--help-all", defaults, shown=SHOWN)
     own = _own_parser(prog)
     if asked is not None:
-        print(own.format_help() + "\n" + parser.format_help(), end="")
+        summary, title, flags = parser.format_help().partition("\noptions:\n")
+        print(f"{summary}\n{own.format_help()}{title}{flags}", end="")
         return 0
     options, rest = own.parse_known_args(list(argv))
     learned = {} if options.learn is None else _learned(options.learn)
@@ -69,8 +70,8 @@ def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
     return _answer(_question(config, options, learned), options, argv)
 
 
-def _own_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, usage=f"{prog} [FLAGS]", add_help=False, allow_abbrev=False)
+def _own_parser(prog: str) -> Parser:
+    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
     add = parser.add_argument_group("Plan: what there is or could be bought").add_argument
     add(
         *("--option",),
@@ -249,10 +250,10 @@ def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) ->
 
     texts = {str(output): json.dumps(data, indent=1) + "\n"}
     if options.page is not None:
-        from kvspill.plan.view import text_of
+        from kvspill.plan.view import tables_of
         from kvspill.report.html.plans import page_of
 
-        texts[options.page] = page_of(data, text_of(data))
+        texts[options.page] = page_of(data, tables_of(data))
     for path, text in texts.items():
         try:
             write_whole(path, text)
@@ -275,5 +276,5 @@ def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence
     if data["check"] is not None:
         put(check_text(data["check"]) + "\n")
     for file in files:
-        put(f"All figures: {file}")
+        put(f"{'Page' if file == options.page else 'All figures'}: {file}")
     sys.stdout.flush()

@@ -97,6 +97,9 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
         yield _cost_line(cost, chosen)
     if chosen["wear"] is not None:
         yield _wear_line(chosen["wear"])
+    worn_out = _cheaper_but_worn_out(plan)
+    if worn_out:
+        yield f"Left out for wear, though cheaper: {worn_out}."
     if chosen["break_even"] is not None:
         yield _break_even_line(chosen["break_even"])
     if plan["sensitivity"]:
@@ -195,6 +198,23 @@ def _wear_line(worn: Mapping[str, Any]) -> str:
     return f"{text}, {share:.0%} of what it may be written: {verdict}."
 
 
+def _cheaper_but_worn_out(plan: Mapping[str, Any]) -> str:
+    """Options that hold as much for less money, but not for as long; empty where there are none."""
+    chosen = plan["chosen"]
+    if chosen["cost"] is None or not chosen["enough"] or _worn(chosen) > 1:
+        return ""
+    found = [
+        row
+        for row in plan["options"]
+        if row["enough"] and row["cost"] and row["cost"]["per_month"] < chosen["cost"]["per_month"]
+    ]
+    return ", ".join(f"{row['name']} ({_worn(row):.0%} of its endurance)" for row in found if _worn(row) > 1)
+
+
+def _worn(row: Mapping[str, Any]) -> float:
+    return float((row["wear"] or {}).get("share_of_endurance", 0.0))
+
+
 def _break_even_line(even: Mapping[str, Any]) -> str:
     verdict = "reading pays" if even["pays"] else "recomputing would be faster"
     return (
@@ -222,10 +242,15 @@ def _off(row: Mapping[str, Any]) -> str:
 
 def text_of(plan: Mapping[str, Any]) -> str:
     """The tables below the words."""
-    parts = ["Options:\n" + aligned(_options(plan))]
+    return "\n\n".join(f"{title}:\n{aligned(table)}" for title, table in tables_of(plan).items()) + "\n"
+
+
+def tables_of(plan: Mapping[str, Any]) -> dict[str, list[list[str]]]:
+    """The tables by their titles; the first row of each has the heads."""
+    found = {"Options": _options(plan)}
     if plan["sensitivity"]:
-        parts.append(f"One figure {OFF_BY:.0%} off, and what a node holds then:\n" + aligned(_figures(plan)))
-    return "\n\n".join(parts) + "\n"
+        found[f"One figure {OFF_BY:.0%} off, and what a node holds then"] = _figures(plan)
+    return found
 
 
 def _options(plan: Mapping[str, Any]) -> list[list[str]]:

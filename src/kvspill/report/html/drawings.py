@@ -16,7 +16,9 @@ def drawn_page(title: str, body: str) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <style>body {{ font-family: system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-figure {{ margin: 2rem 0; overflow-x: auto; }} pre {{ overflow-x: auto; }}</style>
+figure {{ margin: 2rem 0; overflow-x: auto; }} pre, .scroll {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-size: .85rem; }}
+th, td {{ text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0; }}</style>
 </head>
 <body>
 <h1>{escape(title.partition(":")[0])}</h1>
