@@ -88,3 +88,12 @@ def test_bounds_that_leave_the_ends_of_prefixes_out_are_no_exact_optimum(
     flags = ["--trace", "mooncake:sample", "--io-model", "prefix", "--model", model, "--quiet"]
     assert main(["simulate", *flags, "--output", str(out)]) == 0
     assert json.loads(out.read_text())["io_model"]["hit_rate_bounds"]["belady_exact"] is exact
+
+
+def test_its_settings_can_be_printed_and_what_only_a_run_writes_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*FLAGS, "--print-config"]) == 0
+    assert "io_model: prefix" in capsys.readouterr().out
+    assert main([*FLAGS, "--log-ops", "ops.parquet"]) == 2
+    assert "--log-ops" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
 from kvspill.config.config import gib_to_bytes
 from kvspill.errors import UsageError
@@ -28,13 +28,15 @@ examples:
 """
 DEFAULTS = {"io_model": "prefix"}
 POLICIES = "fifo,lfu,s3-fifo,optimum"
+FIXED = ("io_trace_log", "log_ops", "prometheus", "trials", "validation_trace", "xlsx_output")
+"""What only a run can have."""
 
 
 def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     """Parse, collect, compute and print; returns the exit code."""
     asked = asks_for_help(argv)
     full = asked == "--help-all"
-    parser = config_parser(prog, SUMMARY, EXAMPLES, full=full, defaults=DEFAULTS)
+    parser = config_parser(prog, SUMMARY, EXAMPLES, FIXED, full, DEFAULTS)
     own = _own_parser(prog)
     if asked is not None:
         print(own.format_help() + "\n" + parser.format_help(), end="")
@@ -43,6 +45,8 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
 
     options, rest = own.parse_known_args(list(argv))
     config = parse_config(parser, rest, defaults=DEFAULTS)
+    if prints_config(rest, config):
+        return 0
     outputs = {f"--output {config.output}": config.output, f"--page {options.page}": options.page}
     refuse_clashes(outputs, config.input_files)
     for flag, path in outputs.items():
