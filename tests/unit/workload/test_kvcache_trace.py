@@ -40,10 +40,16 @@ def test_times_and_answers_are_optional(tmp_path: Path) -> None:
     assert plain.blocks == timed.blocks
 
 
+def test_a_row_without_a_time_comes_with_the_one_before_it(tmp_path: Path) -> None:
+    found = read(tmp_path, row([1], timestamp=5), row([2]), row([3], timestamp=9), row([4]))
+    assert [item.at_ns for item in found] == [5_000_000, 5_000_000, 9_000_000, 9_000_000]
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
         ({"input_length": 5, "hash_ids": [1]}, "block_size is missing"),
+        ({"block_size": 16, "input_length": 5}, "hash_ids is missing"),
         ({"block_size": 0, "input_length": 5, "hash_ids": [1]}, "block_size 0 is not within"),
         ({"block_size": 32, "input_length": 5, "hash_ids": [1]}, "differs from the 16 of the rows before"),
         ({"block_size": 16, "input_length": 5, "hash_ids": [[1]]}, "hash_ids is not a list of block ids"),

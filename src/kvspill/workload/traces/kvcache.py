@@ -15,27 +15,30 @@ _BLOCK_TOKENS_MAX = 1_000_000
 
 def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
     """The rows of the file in its own order; without times, each comes with the one before it."""
-    block_tokens = 0
+    block_tokens = before_ns = 0
 
     def row(record: Mapping[str, Any]) -> Row | None:
-        nonlocal block_tokens
+        nonlocal block_tokens, before_ns
         size = tokens_of(record, "block_size")
         if not 1 <= size <= _BLOCK_TOKENS_MAX:
             raise RowError(f"block_size {size} is not within 1 to {_BLOCK_TOKENS_MAX:,}")
         if block_tokens not in (0, size):
             raise RowError(f"block_size {size} differs from the {block_tokens} of the rows before")
+        if record.get("hash_ids") is None:
+            raise RowError("hash_ids is missing: nothing says which blocks it asks for")
+        if record.get("timestamp") is not None:
+            before_ns = time_ns_of(record, "timestamp", _NS_PER_MS)
         block_tokens = size
-        return _row(record, size)
+        return _row(record, size, before_ns)
 
     return json_rows(path, flag, log, row)
 
 
-def _row(record: Mapping[str, Any], block_tokens: int) -> Row | None:
+def _row(record: Mapping[str, Any], block_tokens: int, at_ns: int) -> Row | None:
     context_tokens = tokens_of(record, "input_length")
     blocks = _chained(id_items_of(record))
-    timed = record.get("timestamp") is not None
     row = Row(
-        at_ns=time_ns_of(record, "timestamp", _NS_PER_MS) if timed else 0,
+        at_ns=at_ns,
         context_tokens=context_tokens,
         generate_tokens=tokens_of(record, "output_length") if "output_length" in record else 0,
         blocks=blocks,
