@@ -25,10 +25,11 @@ EXAMPLES = """\
 examples:
   kvspill suite backends --target /mnt/nvme --target s3://bucket/prefix --target redis://host
   kvspill suite backends --target /mnt/a --target /mnt/b --trace mooncake:trace.jsonl --trials 5
-  kvspill suite backends --target /mnt/nvme --target s3://bucket/x --set servers=1   (the same hits on each)
+  kvspill suite backends --target /mnt/nvme --target s3://bucket/x --storage-capacity-gb 200
 
 The load is the same on every target: the same requests of the same seed, or of one recording. Users wait
 for their answers and generation takes no time, so that the storage alone sets the pace. --set changes that.
+Hits and bytes are the same, too, where every target has room for all that is written.
 """
 LOAD: Mapping[str, Any] = {
     "arrival": "closed",

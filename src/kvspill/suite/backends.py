@@ -20,6 +20,9 @@ NONE = "-"
 TABLE = ("target", "rank", "tok/s", "of best", "read GiB/s", "write GiB/s", "read p95", "first byte p95")
 Grid = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Heads of columns, and rows."""
+_UNEQUAL = 0.01
+"""Hits or bytes read that differ by a larger share are said to differ."""
+_COMPARED = {"cache_hits": ("hits", 0), "tier_storage_kv_bytes_read_gb": ("GiB read", 3)}
 HONESTY = ("target", "verified", "hits", "read GiB", "written GiB", "repeated", "warnings")
 
 
@@ -122,6 +125,12 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
             yield "Their trials overlap: no target is faster than another as far as can be told."
         elif first and last:
             yield f"{order[0][0]} did the work {first / last:.1f} times as fast as {order[-1][0]}."
+    unequal = _unequal({name: results[name] for name, _rank in order})
+    if unequal:
+        yield (
+            f"Not the same on every target: {unequal}. What is evicted or dropped depends on the order of "
+            "requests, and that on the storage's speed; more room (--storage-capacity-gb) avoids it."
+        )
     for name, result in results.items():
         why_not = _why_no_rank(result)
         if why_not is not None:
@@ -136,6 +145,18 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
     ]
     if touched:
         yield f"{counted(len(touched), 'serious warning')} ({', '.join(touched)}): see the result of each."
+
+
+def _unequal(results: Mapping[str, Result]) -> str:
+    """The fewest and the most hits and bytes read, where they differ; else empty."""
+    found = []
+    for metric, (unit, digits) in _COMPARED.items():
+        values = {name: result.number(metric) or 0.0 for name, result in results.items()}
+        names = sorted(values, key=lambda name: values[name])
+        if names and values[names[-1]] - values[names[0]] > _UNEQUAL * values[names[-1]]:
+            few, many = (_figure(values[name], digits) for name in (names[0], names[-1]))
+            found.append(f"{few} {unit} on {names[0]}, {many} on {names[-1]}")
+    return "; ".join(found)
 
 
 def _storage(result: Result) -> TierFacts | None:

@@ -54,6 +54,24 @@ def test_a_faulty_target_has_no_rank_however_fast(result: Result) -> None:
     assert honesty(found)[1][1][-1] == "errors"
 
 
+def with_hits(result: Result, hits: float) -> Result:
+    metrics = {**result.metrics, "cache_hits": MetricValue(value=hits, unit="count")}
+    return result.model_copy(update={"metrics": metrics})
+
+
+def test_hits_that_differ_by_more_than_one_percent_between_ranked_targets_are_named(result: Result) -> None:
+    a, b = at(result, 4.0), at(result, 2.0)
+    (line,) = [
+        line
+        for line in lines({"a": with_hits(a, 138), "b": with_hits(b, 118)})
+        if line.startswith("Not the same")
+    ]
+    assert line.startswith("Not the same on every target: 118 hits on b, 138 on a. What is evicted")
+    close = lines({"a": with_hits(a, 1000), "b": with_hits(b, 995)})
+    unranked = lines({"a": with_hits(a, 138), "b": with_hits(at(result, None), 118)})
+    assert not any(line.startswith("Not the same") for line in (*close, *unranked))
+
+
 def test_other_work_is_said_aloud(result: Result) -> None:
     other = at(result, 2.0).model_copy(update={"digest": "f" * 64})
     assert any("WAS NOT THE SAME" in line for line in lines({"a": at(result, 1.0), "b": other}))
