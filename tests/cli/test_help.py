@@ -65,6 +65,7 @@ def test_run_help_has_every_group_and_the_aliases(capsys: pytest.CaptureFixture[
     assert "simulated users [50]" in text
     assert "--storage-backend" not in text
     assert "--direct auto|on|off" in text
+    assert "or an address (s3://bucket/x, redis://host)" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("command", ["run", "quick", "simulate", "can"])

@@ -178,8 +178,8 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFi
     )
     cache_dir: Annotated[tuple[PathText, ...] | None, Listed] = opt(
         None,
-        "directory of the storage tier, or an address such as s3://bucket/x, also with {rank} and {host}; "
-        "repeat it to spread over several (default: a private one here)",
+        "directory of the storage tier, or an address (s3://bucket/x, redis://host), also with {rank} and "
+        "{host}; repeat it to spread over several (default: a private one here)",
         group="tiers",
         metavar="DIR",
     )
