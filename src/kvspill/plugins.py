@@ -61,6 +61,7 @@ IN_BLOCKS: Final = "in-blocks"
 """Said of an I/O model that stores chains of blocks, and needs policies that can go leaf first."""
 
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
+_HTTP = re.compile(r"https?://", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -241,6 +242,26 @@ def without_password(address: str) -> tuple[str, str | None]:
     if not slashes or not at or not colon:
         return address, None
     return f"{scheme}://{user}{'@' if user else ''}{host}{slash}{path}", unquote(password)
+
+
+def without_credentials(endpoint: str) -> str:
+    """The URL of a server with user, password and query hidden; one without them stays as it is."""
+    scheme = _HTTP.match(endpoint)
+    _, at, host = endpoint.rpartition("@")
+    host, question, _ = host.partition("?")
+    start = (scheme[0] if scheme else "") + "***@" if at else ""
+    return f"{start}{host}{'?***' if question else ''}"
+
+
+def refuse_credentials(said: str, endpoint: str) -> None:
+    """Raise a UsageError where the URL of a server holds credentials: results and pages would show them."""
+    hidden = without_credentials(endpoint)
+    if hidden != endpoint:
+        raise UsageError(
+            f"{said}{hidden}: an endpoint with credentials in it would be shown in results; write "
+            "https://host:port, and give credentials by environment variables or the credentials file "
+            "(see docs/object-stores.md)"
+        )
 
 
 Declared = Mapping[Kind, Found]

@@ -25,7 +25,7 @@ from kvspill.config.plugged import (
     wrong_name,
 )
 from kvspill.errors import UsageError
-from kvspill.plugins import Declared, Kind, Option, Plugin, without_password
+from kvspill.plugins import Declared, Kind, Option, Plugin, refuse_credentials, without_password
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
@@ -41,13 +41,17 @@ class Given:
     source: Literal["flag", "environment", "file"]
     label: str
 
+    @property
+    def joint(self) -> str:
+        """What stands between the label and the value."""
+        return "=" if self.source == "environment" else " "
+
     def says(self) -> str:
         """The setting as the user wrote it."""
         if self.value is True and self.source == "flag":
             return self.label
         values = self.value if isinstance(self.value, list) else [self.value]
-        joint = "=" if self.source == "environment" else " "
-        return f"{self.label}{joint}{' '.join(shown(value) for value in values)}"
+        return f"{self.label}{self.joint}{' '.join(shown(value) for value in values)}"
 
 
 def load_config(
@@ -70,6 +74,7 @@ def load_config(
     given |= _from_environment(environ, declared)
     given |= {name: Given(value, "flag", label) for name, (label, value) in (flags or {}).items()}
     _keep_passwords_apart(given, declared)
+    _refuse_credentials_in_endpoints(given)
     _refuse_preset_over_personas(given)
     _refuse_unknown_names(given, declared)
     _choose_backend(given, declared)
@@ -141,6 +146,12 @@ def _password_key(plugin: Plugin) -> str | None:
     """Where a plug-in takes a password, if it takes one."""
     secrets = (option for option in plugin.options if option.secret and option.name == "password")
     return next((option_key(plugin, option) for option in secrets), None)
+
+
+def _refuse_credentials_in_endpoints(given: Mapping[str, Given]) -> None:
+    for key, item in given.items():
+        if key.startswith(PREFIX) and key.endswith(".endpoint") and isinstance(item.value, str):
+            refuse_credentials(f"{item.label}{item.joint}", item.value)
 
 
 def _choose_backend(given: dict[str, Given], declared: Declared) -> None:

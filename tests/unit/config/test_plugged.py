@@ -239,3 +239,37 @@ def test_settings_that_suit_a_backend_are_weaker_than_anything_given() -> None:
     assert load_config({}, declared=known).io_size == 4 << 20
     with pytest.raises(UsageError):
         load_config({"storage_backend": ("--storage-backend", ["shelf"])}, declared=known)
+
+
+@pytest.mark.parametrize("plugin", ["s3", "nixl-obj"])
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+@pytest.mark.parametrize(
+    ("endpoint", "hidden"),
+    [
+        ("http://user:sesame@host:80", "http://***@host:80"),
+        ("HTTPS://sesame@host", "HTTPS://***@host"),
+        ("user:sesame@host", "***@host"),
+        ("http://user:se/sesame@host", "http://***@host"),
+        ("http://user:a@sesame?b@host/x", "http://***@host/x"),
+        ("https://host?sig=sesame", "https://host?***"),
+    ],
+)
+def test_credentials_in_an_endpoint_are_refused_and_not_repeated(
+    tmp_path: Path, plugin: str, source: str, endpoint: str, hidden: str
+) -> None:
+    flag, file = f"--{plugin}-endpoint", tmp_path / "c.yaml"
+    variable = f"KVSPILL_{flag[2:].replace('-', '_').upper()}"
+    file.write_text(f"plugins: {{{plugin}: {{endpoint: '{endpoint}'}}}}")
+    with pytest.raises(UsageError) as caught:
+        load_config(
+            {f"plugins.{plugin}.endpoint": (flag, endpoint)} if source == "flag" else {},
+            {variable: endpoint} if source == "environment" else {},
+            str(file) if source == "file" else None,
+            declared=find_all(),
+        )
+    said = str(caught.value)
+    label = {"flag": f"{flag} ", "environment": f"{variable}=", "file": f"plugins.{plugin}.endpoint "}[source]
+    assert f"{label}{hidden}: an endpoint with credentials in it" in said
+    assert "environment variables or the credentials file" in said
+    assert "sesame" not in said
+    assert "\n" not in said

@@ -15,7 +15,7 @@ from kvspill.storage.nixl.agent import Agents, started, version
 from kvspill.storage.objects.backend import ObjectBackend
 from kvspill.storage.objects.calls import DELETE
 from kvspill.storage.objects.failures import RequestError
-from kvspill.storage.objects.stores import parse
+from kvspill.storage.objects.stores import check_endpoint, parse
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, blocks_of, stamp
 
 _PIECES_MAX = 10**6
@@ -141,6 +141,7 @@ class NixlObjectBackend(ObjectBackend):
 
     def __init__(self, context: BackendContext, parameters: Mapping[str, str]):
         self._location = parse(context.addresses[0].replace("nixl+obj://", "s3://", 1))
+        check_endpoint(self._location, context.options["endpoint"])
         super().__init__(replace(context, addresses=(str(self._location),)))
         self.agents = Agents("OBJ", {**_parameters(self._location.bucket, context.options), **parameters})
 

@@ -1,5 +1,6 @@
 """Opens an object store by its address: endpoint, region and credentials from where its users keep them."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kvspill.errors import UsageError
+from kvspill.plugins import refuse_credentials, without_credentials
 
 SCHEMES = ("s3", "az", "gs")
 PART_BYTES_MIN = 5 << 20
@@ -17,6 +19,11 @@ _REQUEST_SECONDS_MAX = 600
 """A request that moves bytes may take so long; one that stalls ends after --s3-timeout."""
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
 _KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws/credentials"
+
+_ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,7 @@ def missing_package() -> str | None:
 def open_stores(address: str, options: Mapping[str, Any]) -> Stores:
     """The store at an address. Nothing is asked of it yet."""
     location = parse(address)
+    check_endpoint(location, options["endpoint"])
     opened: dict[str, Callable[[Location, Mapping[str, Any]], Stores]] = {
         "s3": _s3,
         "az": _azure,
@@ -133,8 +141,11 @@ def _s3(location: Location, options: Mapping[str, Any]) -> Stores:
             ),
         )
     except (BotoCoreError, ValueError) as error:
-        raise UsageError(f"--cache-dir {location}: S3 cannot be set up ({error}); {_KEYS}") from error
+        raise UsageError(
+            f"--cache-dir {location}: S3 cannot be set up ({without_credentials(str(error))}); {_KEYS}"
+        ) from None
     endpoint = str(client.meta.endpoint_url)
+    refuse_credentials("endpoint_url in the configuration of AWS ", endpoint)
     _check_scheme(location, endpoint, options)
     own = not (urlsplit(endpoint).hostname or "").endswith(_AMAZON)
     path_style = style == "path" or (style == "auto" and own)
@@ -168,6 +179,15 @@ def _google(location: Location, options: Mapping[str, Any]) -> Stores:
         raise UsageError(f"--s3-endpoint {options['endpoint']}: gs:// has no other endpoint; leave it out")
     stores = _pair(lambda **more: GCSStore(location.bucket, **more), location, options)
     return Stores(location, *stores, "Google Cloud Storage")
+
+
+def check_endpoint(location: Location, given: str | None) -> None:
+    """Refuse credentials in the endpoint that was given, or in the variables that the clients read else."""
+    if given:
+        refuse_credentials("endpoint ", given)
+        return
+    for name in _ENDPOINT_VARIABLES.get(location.scheme, ()):
+        refuse_credentials(f"{name}=", os.environ.get(name, ""))
 
 
 def _check_scheme(location: Location, endpoint: str, options: Mapping[str, Any]) -> None:

@@ -1,0 +1,60 @@
+"""Credentials in the endpoint of an object store are refused wherever it comes from, and never shown."""
+
+from pathlib import Path
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.errors import UsageError
+from kvspill.storage.backends import s3
+from kvspill.storage.objects.stores import open_stores
+
+pytest.importorskip("boto3")
+pytest.importorskip("obstore")
+
+
+@pytest.fixture(autouse=True)
+def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "profile"])
+@pytest.mark.parametrize("endpoint", ["http://user:sesame@127.0.0.1:1", "http://user:se/sesame@127.0.0.1:1"])
+def test_credentials_in_an_endpoint_of_the_environment_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str, endpoint: str
+) -> None:
+    if where == "profile":
+        (tmp_path / "config").write_text(f"[default]\nendpoint_url = {endpoint}\n")
+    else:
+        monkeypatch.setenv(where, endpoint)
+    with pytest.raises(UsageError, match=r"\*\*\*@127\.0\.0\.1:1") as caught:
+        open_stores("s3://bucket/x", s3.PLUGIN.filled({"allow-http": True}))
+    assert "sesame" not in str(caught.value)
+
+
+def test_an_endpoint_that_was_given_stands_before_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:sesame@127.0.0.1:1")
+    options = s3.PLUGIN.filled({"allow-http": True, "endpoint": "http://127.0.0.1:2"})
+    assert open_stores("s3://bucket/x", options).about.startswith("http://127.0.0.1:2, path style")
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_run_with_credentials_in_its_endpoint_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], by_flag: bool
+) -> None:
+    endpoint = "http://user:sesame@127.0.0.1:1"
+    if not by_flag:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    flags = ["--s3-endpoint", endpoint] if by_flag else []
+    run = ["run", "--cache-dir", "s3://bucket/x", "--s3-allow-http", "true", "--model", "tiny-1b"]
+    run += ["--storage-capacity-gb", "1", "--cpu-mem-gb", "0", "--duration", "1", *flags]
+    assert main(run) == 2
+    said = capsys.readouterr()
+    assert "http://***@127.0.0.1:1: an endpoint with credentials in it" in said.err
+    assert "sesame" not in said.out + said.err
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"sesame" in path.read_bytes()]
