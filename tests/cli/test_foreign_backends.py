@@ -134,9 +134,21 @@ def test_doctor_says_which_backend_answers_for_an_address_and_whether_it_is_read
     install()
     assert main(["doctor", "--cache-dir", "shelf://h/x"]) == 0
     said = capsys.readouterr().out
-    assert "address: backend shelf, from shelf 1.0: ready" in said
+    assert "address: backend shelf, from shelf 1.0: ready; the store itself was not asked" in said
     assert "mkdir" not in said
+    # The current directory is no place of this run.
+    assert "free space" not in said
+    assert "storage device" not in said
     assert "no device times" not in said
+
+
+def test_doctor_shows_no_password_of_an_address(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install()
+    for flags in ([], ["--json"]):
+        assert main(["doctor", "--cache-dir", "shelf://me:sesame@h/x", *flags]) == 0
+        said = capsys.readouterr()
+        assert "shelf://me@h/x" in said.out
+        assert "sesame" not in said.out + said.err
 
 
 def test_doctor_finds_a_problem_where_the_backend_of_an_address_is_not_ready(

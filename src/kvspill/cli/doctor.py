@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from kvspill.cli.options import Parser
 from kvspill.errors import UsageError
+from kvspill.plugins import without_password
 from kvspill.texts import make_console, one_line
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
         raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
     from kvspill.doctor.doctor import Status, as_json, examine, verdict
 
-    cache_dirs = list(dict.fromkeys(options.cache_dir)) if options.cache_dir else None
+    named = [without_password(text)[0] for text in options.cache_dir or ()]
+    cache_dirs = list(dict.fromkeys(named)) or None
     checks = examine(cache_dirs)
     if options.json:
         print(json.dumps(as_json(checks, cache_dirs), indent=1))

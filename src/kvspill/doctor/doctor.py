@@ -1,7 +1,7 @@
 """The doctor: what this machine can measure and what would spoil it, one checked line each."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = Non
     checks = [*system_checks(hardware, kernel), *plugin_checks(declared), *stores]
     for place in places:
         checks += storage_checks(place, kernel)
-    return [*checks, *hardware_checks(hardware), *measurable(hardware, checks)]
+    judged = replace(hardware, places=places)
+    return [*checks, *hardware_checks(judged), *measurable(judged, checks)]
 
 
 def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:

@@ -11,7 +11,7 @@ from kvspill.machine.cgroups import io_limits
 from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, read_ahead_kib
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop
-from kvspill.plugins import Found
+from kvspill.plugins import Found, Need
 from kvspill.records import GIB
 from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
@@ -52,7 +52,8 @@ def address_check(address: str, found: Found) -> Check:
     group, whose = f"storage at {address}", f"backend {plugin.name}, from {plugin.origin}"
     reason = plugin.why_not()
     if reason is None:
-        return ok(group, ADDRESS, f"{whose}: ready")
+        asked = "" if Need.DIRECTORY in plugin.needs else "; the store itself was not asked"
+        return ok(group, ADDRESS, f"{whose}: ready{asked}")
     cause, _, remedy = reason.partition("; ")
     return problem(group, ADDRESS, f"{whose}: not ready: {cause}", remedy or "see its documentation")
 
