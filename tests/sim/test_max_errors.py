@@ -72,6 +72,18 @@ def test_too_many_errors_end_the_run_with_the_kinds_the_limit_and_exit_code_1(
     assert line.count("\n") == 1
 
 
+@pytest.mark.parametrize(("place", "limit"), [("s3://bucket/x", "40"), ("redis://host", "100000")])
+def test_what_fails_in_a_store_is_not_blamed_on_a_device(
+    simulate: Any, capsys: pytest.CaptureFixture[str], place: str, limit: str
+) -> None:
+    code, result = simulate(Hazards(fail={"write": 0.5}), "--max-errors", limit, "--cache-dir", place)
+    line = capsys.readouterr().err
+    assert code == 1
+    assert line.endswith("; check the store, the network and its logs\n")
+    remedies = {item["code"]: item["remedy"] for item in result["warnings"]}
+    assert remedies["errors"].startswith("Check the store, the network and its logs; ")
+
+
 def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate: Any) -> None:
     early = Outage(0, 2 * NS_PER_SEC, "EROFS", ("write",))
     code, result = simulate(Hazards(outages=(early,)), "--warmup", "5")

@@ -82,16 +82,16 @@ ERRORS = Kind(
     "errors",
     Severity.INVALID,
     "Operations failed: {kinds}. What failed is in no latency, so the figures may look too good.",
-    "Check the device, its free space and the kernel log; failed operations are in no score.",
+    "Check {suspects}; failed operations are in no score.",
     spoils=_FAULT,
     is_fault=True,
 )
 ERRORS_OUTSIDE_WINDOW = Kind(
     "errors_outside_window",
     Severity.INVALID,
-    "{operations} failed before the measured window or after it: the device can't be trusted inside it "
+    "{operations} failed before the measured window or after it: the {place} can't be trusted inside it "
     "either.",
-    "Check the device, its free space and the kernel log, and run it again.",
+    "Check {suspects}, and run it again.",
     spoils=_FAULT,
     is_fault=True,
 )
@@ -99,7 +99,7 @@ STUCK_IO = Kind(
     "stuck_io",
     Severity.INVALID,
     "{calls} had not returned when the run ended, the oldest for {oldest_seconds:.1f} s.",
-    "Check the device and the kernel log; what hung counts in the latencies with its age.",
+    "Check {suspects}; what hung counts in the latencies with its age.",
     spoils=_FAULT,
     is_fault=True,
 )

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from kvspill.result.cautions import KINDS, Spoils, counted, that_spoil
 from kvspill.result.schema import Result
+from kvspill.storage.addresses import in_store
 
 FAULT_CODES = tuple(kind.code for kind in KINDS.values() if kind.is_fault)
 """Warnings that only a faulty result has."""
@@ -20,7 +21,8 @@ def faults_text(result: Result) -> str | None:
     parts += [f"{counted(len(worst) - _NAMED, 'more kind')} of failures"] if len(worst) > _NAMED else []
     parts += [counted(found.failed_requests, "failed request")] if found.failed_requests else []
     if found.stuck_io.threads:
-        calls = counted(found.stuck_io.threads, "system call")
+        stored = in_store(result.config.get("cache_dir"))
+        calls = counted(found.stuck_io.threads, "store request" if stored else "system call")
         parts.append(f"{calls} did not return, the oldest for {found.stuck_io.oldest_seconds:.1f} s")
     for row in result.trials.rows if result.trials else ():
         counts = {"failed operation": row.failed_operations, "failed request": row.failed_requests}

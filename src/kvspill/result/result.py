@@ -40,6 +40,7 @@ from kvspill.result.schema import (
 )
 from kvspill.result.summary import multi_turn, summary_block
 from kvspill.result.warnings import cautions
+from kvspill.storage.addresses import in_store
 from kvspill.texts import without_half_characters
 
 
@@ -131,6 +132,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         performance_profile=config.performance_profile,
         min_tokens_per_sec=config.min_tokens_per_sec,
         device_bandwidth_gbps=config.device_bandwidth_gbps,
+        in_store=in_store(config.cache_dir),
         qos_targets_ms={qos: (entry.p95_ms, entry.p99_ms) for qos, entry in classes.items()},
     )
 

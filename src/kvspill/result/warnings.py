@@ -8,6 +8,7 @@ from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Caution, Honesty, SteadyState
+from kvspill.storage.addresses import suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 
 LATE_MS = 10.0
@@ -64,21 +65,25 @@ def _kind_of_run(measured: Measured) -> Iterator[Caution]:
 
 
 def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
-    failed = measured.recorder.requests.failed
+    failed, stored = measured.recorder.requests.failed, measured.settings.in_store
+    check = suspects(stored)
     if failed:
         by_kind = ", ".join(f"{kind}: {count}" for kind, count in sorted(failed.items()))
         requests = kinds.counted(sum(failed.values()), "request")
         yield kinds.FAILED_REQUESTS.of(requests=requests, kinds=by_kind)
     if honesty.errors:
         rows = ", ".join(f"{row.tier} {row.verb} {row.kind}: {row.count}" for row in honesty.errors)
-        yield kinds.ERRORS.of(kinds=rows)
+        yield kinds.ERRORS.of(kinds=rows, suspects=check)
     outside = sum(row.count for row in honesty.errors_outside_window)
     if outside:
-        yield kinds.ERRORS_OUTSIDE_WINDOW.of(operations=kinds.counted(outside, "operation"))
+        operations = kinds.counted(outside, "operation")
+        place = "store" if stored else "device"
+        yield kinds.ERRORS_OUTSIDE_WINDOW.of(operations=operations, place=place, suspects=check)
     stuck = honesty.stuck_io
     if stuck.threads:
-        calls = kinds.counted(stuck.threads, "system call")
-        yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds)
+        calls = kinds.counted(stuck.threads, "store request" if stored else "system call")
+        check = check if stored else "the device and the kernel log"
+        yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds, suspects=check)
 
 
 def _capacity(measured: Measured) -> Iterator[Caution]:

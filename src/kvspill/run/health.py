@@ -7,6 +7,7 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Tier, Verb
+from kvspill.storage.addresses import in_store, suspects
 from kvspill.world import World
 
 _INTERVAL_NS = NS_PER_SEC // 4
@@ -24,6 +25,7 @@ class Health:
     def __init__(self, world: World, config: Config, cache: Cache):
         self._world = world
         self._cache = cache
+        self._in_store = in_store(config.cache_dir)
         self._max_errors = config.max_errors
         self._max_stall_ns = round(config.max_stall * NS_PER_SEC)
 
@@ -46,7 +48,7 @@ class Health:
             return None
         return (
             f"{failed:,} operations failed ({_named(self._cache.errors)}), --max-errors is "
-            f"{self._max_errors:,}; check the device, its free space and the kernel log"
+            f"{self._max_errors:,}; check {suspects(self._in_store)}"
         )
 
     def too_long_a_stall(self) -> str | None:
@@ -54,9 +56,12 @@ class Health:
         ages_ns = self._ages_ns(_SLOW_NS)
         if not ages_ns or ages_ns[0] < self._max_stall_ns:
             return None
+        thread, check = "an I/O thread", "the device and the kernel log"
+        if self._in_store:
+            thread, check = "a store request", suspects(True)
         return (
-            f"an I/O thread has hung for {ages_ns[0] / NS_PER_SEC:.0f} s, --max-stall is "
-            f"{self._max_stall_ns / NS_PER_SEC:g}; check the device and the kernel log"
+            f"{thread} has hung for {ages_ns[0] / NS_PER_SEC:.0f} s, --max-stall is "
+            f"{self._max_stall_ns / NS_PER_SEC:g}; check {check}"
         )
 
     def _ages_ns(self, older_than_ns: int) -> tuple[int, ...]:

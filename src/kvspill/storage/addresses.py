@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from kvspill.errors import UsageError
-from kvspill.plugins import Found, Need, Plugin
+from kvspill.plugins import Found, Kind, Need, Plugin, find_plugins
 
 FILE_SCHEME = "file"
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -27,6 +27,23 @@ def directory_of(text: str) -> str:
         scheme = match[1].lower()
         raise UsageError(f"--cache-dir {text}: names no directory of this machine; write {scheme}:///path")
     return "/" + unquote(path)
+
+
+def in_store(addresses: object) -> bool:
+    """Whether the places of a storage tier, as a configuration or a result lists them, are in a store that is
+    asked by requests, not in directories."""
+    found = find_plugins(Kind.BACKEND)
+    texts = addresses if isinstance(addresses, list | tuple) else ()
+    schemes = {scheme_of(text) for text in texts if isinstance(text, str)} - {FILE_SCHEME}
+    plugins = (found.by_scheme(scheme) for scheme in schemes)
+    return any(plugin is None or Need.DIRECTORY not in plugin.needs for plugin in plugins)
+
+
+def suspects(stored: bool) -> str:
+    """What to check where a storage tier fails; stored: it is in a store."""
+    return (
+        "the store, the network and its logs" if stored else "the device, its free space and the kernel log"
+    )
 
 
 def choose_storage(found: Found, name: str, addresses: Sequence[str] | None) -> Plugin:

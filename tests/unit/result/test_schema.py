@@ -14,6 +14,7 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import Verb
 from kvspill.result.command import command_of
+from kvspill.result.ranking import faults_text
 from kvspill.result.reading import kv_cache_py_result, load_result, our_result
 from kvspill.result.schema import Result, schema_text
 from unit.measure.rows import op, request
@@ -100,6 +101,22 @@ def test_stuck_io_is_a_fault() -> None:
     found = sample.built(run=sample.facts(stuck_ages_ns=(5_000_000_000,)))
     assert found.faulty
     assert found.faults.stuck_io.threads == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "calls", "check"),
+    [
+        ("/mnt/x", "2 system calls", "Check the device and the kernel log; "),
+        ("redis://host", "2 store requests", "Check the store, the network and its logs; "),
+    ],
+)
+def test_what_hangs_is_named_by_where_the_storage_tier_lies(place: str, calls: str, check: str) -> None:
+    run = sample.facts(stuck_ages_ns=(5_000_000_000, 4_000_000_000))
+    found = sample.built(run=run, config=Config(cache_dir=(place,)))
+    (item,) = [item for item in found.warnings if item.code == "stuck_io"]
+    assert item.message.startswith(f"{calls} had not returned")
+    assert item.remedy.startswith(check)
+    assert f"{calls} did not return" in str(faults_text(found))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kvspill.plugins import Found, Kind, Need, Plugin, find_plugins
 from kvspill.records import Tier
 from kvspill.run.backends import open_backends
 from kvspill.run.preflight import cache_dirs, needs_directories
-from kvspill.storage.addresses import choose_storage, directory_of, scheme_of
+from kvspill.storage.addresses import choose_storage, directory_of, in_store, scheme_of
 from kvspill.storage.base import BackendContext
 from kvspill.world import World
 
@@ -31,6 +31,24 @@ UNREADY = Plugin("unready", "", make=dict, schemes=("un",), ready=lambda: "no dr
 )
 def test_the_scheme_is_what_stands_before_the_two_slashes(text: str, scheme: str) -> None:
     assert scheme_of(text) == scheme
+
+
+@pytest.mark.parametrize(
+    ("places", "stored"),
+    [
+        (None, False),
+        ((), False),
+        (("/a", "file:///b"), False),
+        (("nixl+posix:///a",), False),
+        (["S3://b/p"], True),
+        (("az://b",), True),
+        (("rediss://h",), True),
+        (("nixl+obj://b",), True),
+        (("of-another-machine://b",), True),
+    ],
+)
+def test_an_address_is_in_a_store_unless_its_backend_has_directories(places: object, stored: bool) -> None:
+    assert in_store(places) is stored
 
 
 @pytest.mark.parametrize(
