@@ -285,7 +285,8 @@ def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[st
             # Other programs may use the prefix; a name this near to one of ours is a slip.
             near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
             if near:
-                raise UsageError(f"{name}={shown(environ[name])}: unknown variable; did you mean {near[0]}?")
+                # Its value is not shown: it may be a password.
+                raise UsageError(f"{name}: unknown variable; did you mean {near[0]}?")
     return given
 
 

@@ -62,7 +62,7 @@ def test_environment_can_name_the_file(tmp_path: Path) -> None:
 
 def test_a_slip_in_a_variable_is_named_and_foreign_variables_are_left_alone() -> None:
     line = refused(environ={"KVSPILL_NUM_USER": "3"})
-    assert line == "KVSPILL_NUM_USER=3: unknown variable; did you mean KVSPILL_NUM_USERS?"
+    assert line == "KVSPILL_NUM_USER: unknown variable; did you mean KVSPILL_NUM_USERS?"
     assert load_config({}, {"KVSPILL_HOME": "/opt"}) == Config()
 
 
