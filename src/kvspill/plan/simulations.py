@@ -38,7 +38,7 @@ class Simulation:
 
     @property
     def key(self) -> str:
-        """The same for the same work, whoever does it and when."""
+        """The same for the same work, by any worker and at any time."""
         settings = self.config.model_dump(mode="json", exclude=set(_NOT_THE_LOAD))
         work = [__version__, settings, profile_document(self.profile), self.most, self.start]
         return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:32]

@@ -15,7 +15,7 @@ from kvspill.workload.digest import Digest
 
 _LATENESS_SAMPLES_MAX = 100_000
 DEVICE_PREFIX = "device_"
-"""Columns of the timeline that are the device's, whoever used it."""
+"""Columns of the timeline that are the device's, of all who use it."""
 
 
 @dataclass(slots=True)

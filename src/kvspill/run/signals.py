@@ -85,7 +85,7 @@ class Interrupts:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
             return
         if self.reason is not None:
-            # Whoever leans on Ctrl-C must not cut off the removal of files that the second one began.
+            # Many Ctrl-C in a row must not cut off the removal of files that the second one began.
             if time.monotonic() < Interrupts.heedless_until:
                 return
             Interrupts.heedless_until = time.monotonic() + _HEEDLESS_SECONDS

@@ -213,7 +213,7 @@ def _is_locked(root_fd: int, name: str) -> bool:
     except OSError:
         return False
     try:
-        # A shared lock for a moment: whoever cleans takes it for a run that is alive, and comes again later.
+        # A shared lock for a moment: a cleaner takes it for a run that is alive, and comes again later.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -1,4 +1,4 @@
-"""The line of pieces in front of a device as a ring: whoever was served goes to its end again."""
+"""The line of pieces in front of a device as a ring: a lane that was served goes to its end again."""
 
 from operator import attrgetter
 from typing import Generic, TypeVar
