@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
 from kvspill.config import Config
 from kvspill.config.config import gib_to_bytes
 from kvspill.errors import UsageError
 from kvspill.outputs import check_place, refuse_clashes, write_file
 
-SUMMARY = (
-    "Says what caches of every size would find of a load: LRU at all capacities from one pass, other "
-    "eviction policies and perfect foresight at some. Contexts are cut into blocks as with --io-model "
-    "prefix. Nothing is run; flags of tiers and devices have no effect here."
-)
+SUMMARY = """\
+Says what caches of every size would find of a load: LRU at all capacities from
+one pass, other eviction policies and perfect foresight at some. Contexts are cut
+into blocks as with --io-model prefix. Nothing is run; flags of tiers and devices
+have no effect here."""
 EXAMPLES = """\
 examples:
   the curve of a trace, as a table:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     parser = config_parser(prog, SUMMARY, EXAMPLES, FIXED, full, DEFAULTS)
     own = _own_parser(prog)
     if asked is not None:
-        print(own.format_help() + "\n" + parser.format_help(), end="")
+        print(help_with(parser, own), end="")
         return 0
     from kvspill.curve.view import text_of
 
@@ -65,8 +65,8 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     return 0
 
 
-def _own_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, usage=f"{prog} [FLAGS]", add_help=False, allow_abbrev=False)
+def _own_parser(prog: str) -> Parser:
+    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
     section = parser.add_argument_group("Curve: what is computed")
     section.add_argument(
         "--capacities-gib", metavar="GIB,…", help="capacities at which policies are replayed [12 up to all]"

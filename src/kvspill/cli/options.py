@@ -229,6 +229,12 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
     refuse_clashes(outputs, [config_file or None, *config.input_files])
 
 
+def help_with(parser: Parser, own: argparse.ArgumentParser) -> str:
+    """The help of a command that has flags of its own: the summary, those, then the common ones."""
+    summary, title, flags = parser.format_help().partition("\noptions:\n")
+    return f"{summary}\n{own.format_help()}{title}{flags}"
+
+
 def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     first = next((word for word in unknown if word.startswith("-")), unknown[0])
     word = first.split("=", 1)[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kvspill.cli.can import DEFAULTS, FEW_USERS, NO_VERDICT, SECONDS, SECONDS_OF_FEW, YES
 from kvspill.cli.can import FIXED as FIXED_BY_CAN
 from kvspill.cli.can import NO as NOT_HELD
-from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config
 from kvspill.config import Config
 from kvspill.config.fields import extra_of
 from kvspill.config.messages import shown
@@ -61,8 +61,7 @@ def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
     parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, asked == "--help-all", defaults, shown=SHOWN)
     own = _own_parser(prog)
     if asked is not None:
-        summary, title, flags = parser.format_help().partition("\noptions:\n")
-        print(f"{summary}\n{own.format_help()}{title}{flags}", end="")
+        print(help_with(parser, own), end="")
         return 0
     options, rest = own.parse_known_args(list(argv))
     learned = {} if options.learn is None else _learned(options.learn)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config
 from kvspill.errors import UsageError
 from kvspill.outputs import check_place, refuse_clashes, write_file
 
@@ -37,7 +37,8 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     full = asked == "--help-all"
     parser = config_parser(prog, SUMMARY, EXAMPLES, ["engine"], full=full, defaults=defaults, shown=SHOWN)
     if asked is not None:
-        print(own.format_help() + "\n" + parser.format_help(), end="")
+        parser.usage = f"{prog} ENGINE [FLAGS]"
+        print(help_with(parser, own), end="")
         return 0
     options, rest = own.parse_known_args(list(argv))
     if options.name not in ENGINES:
@@ -71,10 +72,8 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     return 0 if found["passed"] else CRITERIA_MISSED
 
 
-def _own_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=prog, usage=f"{prog} ENGINE [FLAGS]", add_help=False, allow_abbrev=False
-    )
+def _own_parser(prog: str) -> Parser:
+    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
     section = parser.add_argument_group("Validation: what is held against what")
     section.add_argument("name", metavar="ENGINE", nargs="?", default="", help="lmcache or vllm-fs")
     section.add_argument("--engine-python", metavar="PYTHON", help="interpreter that has the engine")

@@ -29,10 +29,9 @@ async def close_within(
     at_addresses: the configuration whose --cache-dir names addresses, where it does.
     """
     closing = asyncio.ensure_future(close_all(backends, progress))
-    try:
-        return await asyncio.wait_for(asyncio.shield(closing), seconds)
-    except TimeoutError:
-        pass
+    ended, _waiting = await asyncio.wait({closing}, timeout=seconds)
+    if ended:
+        return closing.result()
     reasons = {f"files in {directory}": start_cleaner(directory) for directory in directories}
     if at_addresses is not None:
         for address in own_addresses(at_addresses):

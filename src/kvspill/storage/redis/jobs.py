@@ -67,20 +67,20 @@ class Store:
 
     def carried(self, key: str, use: Callable[[Link], None]) -> None:
         """Use a link to a key's server; where it is lost, once more with a new one (S13)."""
-        try:
-            with self.servers.link(key) as link:
-                use(link)
-            return
-        except TimeoutError:
-            raise
-        except _MovedError:
-            self.servers.find_again()
-        except (ConnectionError, BrokenPipeError):
-            pass
-        with self._lock:
-            self.retries += 1
-        with self.servers.link(key) as link:
-            use(link)
+        for last in (False, True):
+            try:
+                with self.servers.link(key) as link:
+                    use(link)
+                return
+            except _MovedError:
+                if last:
+                    raise
+                self.servers.find_again()
+            except ConnectionError:
+                if last:
+                    raise
+            with self._lock:
+                self.retries += 1
 
 
 class ValueJob(SpanJob):
