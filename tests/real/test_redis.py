@@ -249,6 +249,21 @@ def test_a_server_that_is_not_there_is_refused_in_one_line(
     assert "Connection refused" in said
 
 
+def test_a_removal_waits_for_a_server_that_is_away_for_a_moment() -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        assert errors(await backend.write(items(REFS[:2]))) == [None, None]
+        away.kill()
+        removal = asyncio.ensure_future(backend.delete(REFS[:2]))
+        done, _waiting = await asyncio.wait({removal}, timeout=0.3)
+        assert not done
+        await asyncio.to_thread(away.start)
+        # The server has lost both with its memory: they are gone, and their room is free.
+        assert errors(await removal) == [None, None]
+
+    with redis_server() as away:
+        on(away.address, scenario)
+
+
 def test_values_of_a_cluster_lie_on_all_of_its_servers_and_are_found_when_they_move() -> None:
     flags = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
     with redis_server(*flags, port=free_port()) as one, redis_server(*flags, port=free_port()) as two:

@@ -148,6 +148,7 @@ class RedisBackend(Backend):
         return {
             "connections_made": store.servers.links_made,
             "retries": store.retries,
+            "lease_renewals_missed": self._renewal.failed,
             DROPPED_ENTRIES: store.dropped_count,
             "server_evicted_keys": max(0, last.evicted_keys - first.evicted_keys),
             STORE_RESTARTS: len(self._boots) - first.servers,

@@ -21,6 +21,8 @@ from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, stamp
 
 _MOVED = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 """Answers of a cluster whose servers are changing places."""
+_AWAY_SECONDS = 10.0
+_NAP_SECONDS = 0.1
 
 
 class _MovedError(OSError):
@@ -276,12 +278,23 @@ class DeleteJob(Job):
                 store.count_dropped(self.name)
 
         try:
-            store.carried(keys[0], use)
+            self._carry(keys[0], use)
         except ServerError as error:
             self.fail(error.kind, str(error))
             return
         store.dropped.discard(self.name)
         store.remains.pop(self.name, None)
+
+    def _carry(self, key: str, use: Callable[[Link], None]) -> None:
+        """A removal waits for a server that is away: the room of one that failed would be lost for good."""
+        until = time.monotonic() + _AWAY_SECONDS
+        while True:
+            try:
+                return self.store.carried(key, use)
+            except ConnectionError:
+                if self.error is not None or time.monotonic() > until:
+                    raise
+            time.sleep(_NAP_SECONDS)
 
     def complete(self, finished_ns: int) -> Completion:
         return Completion(
