@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from lib import throttle
 from lib.machine import busy_share, end_orderly, say, skip, table, wait_quiet
 
+KVSPILL = str(Path(sys.executable).with_name("kvspill"))
 DEVICE_BYTES = 8 << 30
 SHARE_WITHIN = 0.95
 NAMES = {
@@ -90,6 +91,8 @@ class Case:
     measured: list[dict[str, float]] = field(default_factory=list)
     raw: bool = False
     """On the bare disk, where runs differ from each other as well."""
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """What the prediction itself says of its uncertainty; filled in where it missed a bar."""
 
     @property
     def device(self) -> str:
@@ -115,12 +118,20 @@ class Case:
         """How far it may be off: on a bare disk by the runs' own spread as well (P3)."""
         return BARS[name] + (self.spread(name) if self.raw else 0.0)
 
+    def within(self, name: str) -> bool:
+        return abs(self.error(name)) <= self.bar(name)
+
+    def announced(self, name: str) -> str:
+        """Whether the measured value lies in the interval that the prediction gives."""
+        low, high = self.intervals[name]
+        inside = low <= self.middle(name) <= high
+        return f"{'inside' if inside else 'outside'} its interval of {low:.4g} to {high:.4g}"
+
 
 def command(words: Sequence[str], device: "Place", limit_seconds: float) -> str:
     """One kvspill command on the device; returns what it printed."""
-    kvspill = str(Path(sys.executable).with_name("kvspill"))
     done = subprocess.run(
-        [kvspill, *words], preexec_fn=device.join, capture_output=True, text=True, timeout=limit_seconds
+        [KVSPILL, *words], preexec_fn=device.join, capture_output=True, text=True, timeout=limit_seconds
     )
     if done.returncode not in (0, 3) or (done.returncode == 3 and words[0] != "can"):
         raise RuntimeError(f"kvspill {words[0]} failed ({done.returncode}): {done.stderr.strip()[-400:]}")
@@ -168,6 +179,16 @@ def predict_all(cases: Sequence[Case], profile: Path, args: argparse.Namespace, 
     found = pool.all([Simulation(config, load_profile(str(profile))) for config in configs], "simulating")
     for case, facts in zip(cases, found, strict=True):
         case.predicted = named(facts["figures"])
+
+
+def intervals(case: Case, profile: Path, args: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """What `simulate` says of this load: other seeds, and the device within its spread."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "result.json"
+        flags = [*flags_of(case.load, args), "--device-profile", str(profile), "--output", str(output)]
+        subprocess.run([KVSPILL, "simulate", *flags], capture_output=True, check=True)
+        found = json.loads(output.read_text())["prediction"]["intervals"]
+    return {NAMES[name]: (found[name]["low"], found[name]["high"]) for name in NAMES if name in found}
 
 
 def run_case(case: Case, place: Place, args: argparse.Namespace, number: int) -> None:
@@ -282,6 +303,9 @@ def on_device(
     for number in range(args.rounds):
         for case in cases:
             run_case(case, place, args, number)
+    for case in cases:
+        if not all(case.within(name) for name in BARS):
+            case.intervals = intervals(case, profile, args)
     if args.json:
         args.json.write_text(json.dumps([as_data(case) for case in found.cases], indent=1))
 
@@ -318,11 +342,14 @@ def show_cases(cases: Sequence[Case]) -> bool:
         for name in BARS:
             error = case.error(name)
             count += 1
-            good = abs(error) <= case.bar(name)
+            good = case.within(name)
             words.append(f"{error:+.1%}{'' if good else ' !'}")
             if not good:
                 spread = f", {case.spread(name):.1%} between runs" if len(case.measured) > 1 else ""
-                at = f"{case.predicted[name]:.4g} predicted, {case.middle(name):.4g} measured{spread}"
+                at = (
+                    f"{case.predicted[name]:.4g} predicted, {case.middle(name):.4g} measured{spread}, "
+                    f"{case.announced(name)}"
+                )
                 missed.append(f"{case.device}, {case.load}: {name} off by {error:+.1%} ({at})")
         rows.append(words)
     print(table(("device", "load", *BARS), rows))

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from lib.shape import MIB
 
 _BLKIO = Path("/sys/fs/cgroup/blkio")
+_UNMOUNT_SECONDS = 10
 _LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
 
 
@@ -76,12 +78,22 @@ def throttled_device(directory: Path, nbytes: int) -> Iterator[Throttled]:
         yield Throttled(mount, device, group)
     finally:
         if mounted:
-            _command("umount", str(mount))
+            _unmount(mount)
         if device:
             _command("losetup", "--detach", device)
         if group.exists():
             _release(group)
         shutil.rmtree(work)
+
+
+def _unmount(mount: Path) -> None:
+    """A process that ended just now may hold it for a moment."""
+    until = time.monotonic() + _UNMOUNT_SECONDS
+    while subprocess.run(["umount", str(mount)], capture_output=True).returncode != 0:
+        if time.monotonic() > until:
+            _command("umount", str(mount))
+            return
+        time.sleep(0.2)
 
 
 def _release(group: Path) -> None:
