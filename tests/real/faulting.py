@@ -26,6 +26,8 @@ SOURCE = Path(__file__).parent / "shim" / "faultshim.c"
 LAYOUTS = ("files", "tree", "slots", "buckets")
 EIO = 5
 DELAY_MS = 40
+PAUSE_MS = 3000
+"""A call that hangs and comes back before it is called stuck."""
 SECONDS = 2.5
 HEALTHY_SECONDS = 0.8
 """The load is undisturbed for so long, so that a fault meets entries that are there."""
@@ -49,8 +51,8 @@ class Cell:
 
     @property
     def rule(self) -> str:
-        argument = {"fail": f":{EIO}", "delay": f":{DELAY_MS}"}.get(self.kind, "")
-        return f"{self.verb}:{self.kind}:{self.share}{argument}"
+        argument = {"fail": f":{EIO}", "delay": f":{DELAY_MS}", "pause": f":{PAUSE_MS}"}.get(self.kind, "")
+        return f"{self.verb}:{'delay' if self.kind == 'pause' else self.kind}:{self.share}{argument}"
 
     @property
     def happens(self) -> bool:
@@ -63,7 +65,7 @@ class Cell:
 
 
 VERBS_AND_KINDS = (
-    *((verb, kind) for verb in ("read", "write") for kind in ("hang", "delay", "fail", "short")),
+    *((verb, kind) for verb in ("read", "write") for kind in ("hang", "pause", "delay", "fail", "short")),
     *((verb, kind) for verb in ("open", "sync", "rename", "unlink") for kind in ("hang", "delay", "fail")),
 )
 
@@ -144,6 +146,8 @@ def complaints(cell: Cell, finished: Finished, faults: int, healthy: Path, outpu
     found = [] if faults else ["the fault never happened"]
     if cell.kind == "delay":
         return found + _slower(cell, result) + _sound(finished)
+    if cell.kind == "pause" and not result["faulty"]:
+        return found + _sound(finished) + _no_rank(result, healthy, output)
     if cell.kind == "short" and not result["faulty"]:
         # What was moved in several calls is whole: nothing is wrong with that.
         return found + _sound(finished)
@@ -153,10 +157,16 @@ def complaints(cell: Cell, finished: Finished, faults: int, healthy: Path, outpu
         found.append("not marked faulty")
     if not _kinds(result):
         found.append("no fault counted by kind")
-    if "PASS" in str(result["summary"]["storage_health"].get("overall_status")):
-        found.append("the assessment passes")
+    return found + _no_rank(result, healthy, output)
+
+
+def _no_rank(result: Any, healthy: Path, output: Path) -> list[str]:
+    passes = "PASS" in str(result["summary"]["storage_health"].get("overall_status"))
+    found = ["the assessment passes"] if passes else []
     answer = compared(healthy, output)
-    if answer.returncode == 0 or "better" in answer.stdout:
+    verdicts = [line.split("|")[-2].strip() for line in answer.stdout.splitlines() if "x |" in line]
+    # What is faulty is refused; what stood still is shown, and ranked nowhere.
+    if answer.returncode == (0 if result["faulty"] else 1) or set(verdicts) - {"no rank"}:
         found.append(f"compare ranks it (exit code {answer.returncode})")
     return found
 

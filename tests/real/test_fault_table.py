@@ -18,6 +18,7 @@ pytestmark = [
 CELLS = (
     Cell("read", "hang", "files"),
     Cell("write", "hang", "slots"),
+    pytest.param(Cell("read", "pause", "files"), marks=pytest.mark.slow),
     Cell("read", "fail", "buckets", 0.3),
     Cell("write", "fail", "tree", 0.3),
     Cell("read", "short", "slots"),

@@ -6,7 +6,7 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.report.parts import duration
-from kvspill.result.answer import Status, answer, in_memory
+from kvspill.result.answer import Status, answer, in_memory, standstill
 from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED, counted
 from kvspill.run.asking import Reply, replays
 from kvspill.storage.profiles import Calibrated
@@ -81,6 +81,9 @@ def headline(reply: Reply) -> str:
         return f"{who} do not keep the latency target on {place(reply)}."
     if reply.status is Status.INVALID:
         return f"{answer(reply.result).verdict.partition(': ')[2]}"
+    still = standstill(reply.result)
+    if still is not None:
+        return f"{who} on {place(reply)}: {still}; run it again."
     return f"{who} on {place(reply)}: the time was too short for a verdict; give a longer --duration."
 
 

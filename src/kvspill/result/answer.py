@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
-from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, Severity, counted
+from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED, Severity, counted
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Caution, QosClass, Result
 
@@ -100,6 +100,24 @@ def _verdict(result: Result) -> tuple[Status, str]:
         return Status.INVALID, f"the run did not get to its end ({result.interrupted})."
     if not result.requests_completed:
         return Status.UNDECIDED, "no request completed in the measured window."
+    status, text = _kept(result)
+    if status not in (Status.YES, Status.FOUND):
+        return status, text
+    still = standstill(result)
+    return (status, text) if still is None else (Status.UNDECIDED, f"{still}.")
+
+
+def standstill(result: Result) -> str | None:
+    """What stood still for so long that nothing is answered with yes; None where nothing did."""
+    codes = {item.code for item in result.warnings}
+    for kind in (STORAGE_STALLED, STALLED):
+        if kind.code in codes:
+            return kind.means
+    return None
+
+
+def _kept(result: Result) -> tuple[Status, str]:
+    """Whether the targets were kept, by the figures alone."""
     if result.autoscaling_stats:
         return _search(result)
     health = result.summary.storage_health

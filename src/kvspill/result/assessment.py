@@ -5,7 +5,8 @@ from typing import Any
 
 from kvspill.result.cautions import counted
 from kvspill.result.measured import Measured
-from kvspill.result.schema import Criterion, Faults, StorageHealth
+from kvspill.result.schema import Criterion, Faults, Honesty, StorageHealth
+from kvspill.result.stillness import client_still_seconds, too_still
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"
 NOT_MEASURED, INCOMPLETE = "NOT MEASURED", "INCOMPLETE"
@@ -36,7 +37,7 @@ LATENCY_LIMITS = (
 
 
 def assess(
-    measured: Measured, values: dict[str, Any], faults: Faults, in_memory: bool = False
+    measured: Measured, values: dict[str, Any], faults: Faults, honesty: Honesty, in_memory: bool = False
 ) -> StorageHealth:
     """The verdict of the chosen profile, with what stands behind it.
 
@@ -44,15 +45,20 @@ def assess(
 
     Nothing measured is no PASS, and neither is an interrupted run, one where something failed, or one
     that judged other tiers than the storage alone. Where something failed, no criterion passes (S13): what
-    failed is in no percentile, and a figure may be good because the large ones are missing.
+    failed is in no percentile, and a figure may be good because the large ones are missing. So it is where
+    storage stood still; where this program did, nothing was measured.
     """
     profile = measured.settings.performance_profile
     criteria = (
         _throughput(measured, values) if profile == "throughput" else _latency(measured, values, in_memory)
     )
-    failures = _failures(faults)
-    if failures:
-        criteria = [row.model_copy(update={"passed": None}) if row.passed else row for row in criteria]
+    stopped = too_still(client_still_seconds(honesty), measured.wall_seconds)
+    failures = [*_failures(faults), *([] if stopped else _standstill(honesty, measured.wall_seconds))]
+    if failures or stopped:
+        spared = None if stopped else False
+        criteria = [
+            row if row.passed is spared else row.model_copy(update={"passed": None}) for row in criteria
+        ]
     judged = [criterion for criterion in criteria if criterion.passed is not None]
     return StorageHealth(
         overall_status=_status(measured, criteria, failures),
@@ -83,6 +89,13 @@ def _judges_storage(measured: Measured, criteria: list[Criterion]) -> bool:
         return True
     of_storage = {limit.metric for limit in LATENCY_LIMITS if limit.tier == "storage"}
     return any(row.passed is not None for row in criteria if row.metric in of_storage)
+
+
+def _standstill(honesty: Honesty, window_seconds: float) -> list[str]:
+    seconds = honesty.storage_still_seconds
+    if not too_still(seconds, window_seconds):
+        return []
+    return [f"storage stood still for {seconds:.1f} s of {window_seconds:.1f} s"]
 
 
 def _failures(faults: Faults) -> list[str]:

@@ -301,6 +301,16 @@ STALLED = Kind(
     spoils=_DEVICE,
     means="this program stood still for a part of the run",
 )
+STORAGE_STALLED = Kind(
+    "storage_stalled",
+    Severity.SERIOUS,
+    "Storage moved no byte for {seconds:.1f} s at once, of {window:.1f} s measured, while operations were "
+    "under way: few of them met that, so the percentiles look better than the device was.",
+    "Check {suspects}, and run it again; nothing passes and nothing is ranked by such a run.",
+    touches=(Area.LATENCY, Area.STORAGE),
+    spoils=_FAULT,
+    means="storage stood still for a part of the run",
+)
 OVERLOAD = Kind(
     "overload",
     Severity.NOTE,

@@ -22,6 +22,7 @@ from kvspill.result.schema import (
     RequestCounts,
     StuckIo,
 )
+from kvspill.result.stillness import storage_still_seconds
 
 CLIENT_BOUND_SHARE = 0.8
 """A run that reaches this share of what the harness can do without any device measures the harness."""
@@ -56,6 +57,7 @@ def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling:
         errors=_errors(measured),
         errors_outside_window=_errors_outside(measured),
         stuck_io=_stuck_io(measured),
+        storage_still_seconds=storage_still_seconds(measured),
         arrival_lateness_ms=_lateness(measured),
         offered_load=_offered_load(measured, ceiling),
         ceiling=_ceiling(measured, ceiling, probes),

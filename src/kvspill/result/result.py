@@ -79,7 +79,7 @@ def build_result(
     faults = faults_of(measured, honesty)
     given = list(warnings)
     in_memory = any(item.code == MEMORY_DIRECTORY.code for item in given)
-    health = assess(measured, values, faults, in_memory)
+    health = assess(measured, values, faults, honesty, in_memory)
     return Result(
         schema_version=SCHEMA_VERSION,
         kvspill_version=__version__,

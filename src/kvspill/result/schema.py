@@ -223,6 +223,8 @@ class Honesty(Part):
     errors: list[Fault] = []
     errors_outside_window: list[Fault] = []
     stuck_io: StuckIo = StuckIo()
+    storage_still_seconds: Number | None = None
+    """The longest time at once in which storage was asked and moved no byte, in steps of the timeline."""
     arrival_lateness_ms: Statistics | None = None
     offered_load: OfferedLoad = OfferedLoad()
     ceiling: CeilingShare | None = None

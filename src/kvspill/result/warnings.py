@@ -8,14 +8,12 @@ from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Caution, Honesty, SteadyState
+from kvspill.result.stillness import client_still_seconds, too_still
 from kvspill.storage.addresses import suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 
 LATE_MS = 10.0
 LAG_MS = 10.0
-STALL_SECONDS = 1.0
-STALL_SHARE = 0.05
-"""Standing still for so long at once, and for such a share of the window, is no measurement of a device."""
 PAGE_CACHE_SHARE = 0.05
 DEVICE_EXCESS = 1.25
 """Device traffic above this multiple of what was asked comes from somebody else, or from amplification."""
@@ -44,7 +42,7 @@ def cautions(
         _device(honesty),
         _store(measured),
         _client(honesty),
-        _stalls(honesty, measured.wall_seconds),
+        _standstills(honesty, measured),
         _load(measured, honesty),
         _repeatability(measured, steady, trials),
     ):
@@ -174,11 +172,17 @@ def _client(honesty: Honesty) -> Iterator[Caution]:
         yield kinds.EVENT_LOOP_LAG.of(lag_ms=lag["p99"])
 
 
-def _stalls(honesty: Honesty, window_seconds: float) -> Iterator[Caution]:
-    """The longest lag: one stop is in no p99."""
-    seconds = (honesty.event_loop_lag_ms or {}).get("max", 0.0) / 1000
-    if seconds > max(STALL_SECONDS, STALL_SHARE * window_seconds):
-        yield kinds.STALLED.of(seconds=seconds, window=window_seconds)
+def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
+    """Of this program or else of storage: while this program is stopped, nothing is seen of storage."""
+    window_seconds, stored = measured.wall_seconds, measured.settings.in_store
+    if too_still(client_still_seconds(honesty), window_seconds):
+        yield kinds.STALLED.of(seconds=client_still_seconds(honesty), window=window_seconds)
+    elif too_still(honesty.storage_still_seconds, window_seconds):
+        yield kinds.STORAGE_STALLED.of(
+            seconds=honesty.storage_still_seconds,
+            window=window_seconds,
+            suspects=suspects(True) if stored else "the device and the kernel log",
+        )
 
 
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:

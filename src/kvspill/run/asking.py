@@ -14,7 +14,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.records import GIB, Tier
-from kvspill.result.answer import Status
+from kvspill.result.answer import Status, standstill
 from kvspill.result.bottleneck import Binds, bottleneck
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
@@ -224,7 +224,7 @@ def judge(result: Result, bracket: Bracket, users: int) -> Status:
         return Status.INVALID
     if bracket.failed is not None and bracket.failed <= users:
         return Status.NO
-    if bracket.passed is not None and bracket.passed >= users:
+    if bracket.passed is not None and bracket.passed >= users and standstill(result) is None:
         return Status.YES
     return Status.UNDECIDED
 

@@ -7,8 +7,10 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import GIB, Eviction, Tier, TierFacts, Verb
 from kvspill.report.console import render_summary
+from kvspill.result.answer import Status, answer
 from kvspill.result.cautions import MEMORY_DIRECTORY, noted
 from kvspill.result.honesty import Ceiling
+from kvspill.result.ranking import no_rank
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, codes, empty_recorder, facts, filled_recorder, result, tier
 
@@ -323,6 +325,54 @@ def test_a_client_that_was_stopped_is_said_although_its_p99_is_good() -> None:
     assert stalled["severity"] == "serious"
     assert "stood still for 6.0 s at once" in stalled["message"]
     assert "stalled" not in codes(result(probes={**PROBES, "event_loop_lag_ms": {**lag, "max": 900.0}}))
+
+
+@pytest.mark.parametrize("profile", ["latency", "throughput"])
+def test_a_client_that_was_stopped_passes_nothing(profile: str) -> None:
+    config = Config(performance_profile=profile, min_tokens_per_sec=1)
+    stopped = {**PROBES, "event_loop_lag_ms": {"p99": 0.5, "max": 5988.0}}
+    found = built(quick_recorder(), config=config, probes=stopped)
+    assert health(result(quick_recorder(), config=config, probes=PROBES))["overall_status"] == "PASS"
+    assert health(found.document())["overall_status"] == "NOT MEASURED"
+    assert answer(found).status is not Status.YES
+
+
+def still_recorder(still: range) -> Any:
+    """Like the quick one, but a call is under way the whole time, and nothing moves in these seconds."""
+    recorder = quick_recorder()
+    for second in range(10):
+        recorder.timeline.note("storage_in_flight", ns(10.5 + second), 1)
+        if second not in still:
+            recorder.op(op(10.9 + second, started=10.8 + second))
+    return recorder
+
+
+@pytest.mark.parametrize("profile", ["latency", "throughput"])
+def test_storage_that_stood_still_passes_nothing_although_its_percentiles_are_good_s16(profile: str) -> None:
+    config = Config(performance_profile=profile, min_tokens_per_sec=1)
+    found = built(still_recorder(range(1, 4)), config=config)
+    assert found.honesty.storage_still_seconds == 3
+    verdict = health(found.document())
+    assert (verdict["overall_status"], verdict["passed_count"]) == ("FAIL", 0)
+    assert verdict["failures"] == ["storage stood still for 3.0 s of 10.0 s"]
+    assert "storage_stalled" in codes(found)
+    assert no_rank(None, codes(found)) is not None
+    assert answer(found).status is not Status.YES
+    assert "storage_stalled" not in codes(built(still_recorder(range(1, 2)), config=config))
+
+
+def test_a_standstill_at_the_end_lasts_until_what_was_in_flight_has_returned() -> None:
+    late = facts(finished_ns=ns(22.5))
+    assert built(still_recorder(range(9, 10)), late).honesty.storage_still_seconds == 3.5
+    assert "storage_stalled" in codes(built(still_recorder(range(9, 10)), late))
+    assert built(still_recorder(range(8, 9)), late).honesty.storage_still_seconds == 1
+
+
+def test_storage_that_nobody_asks_does_not_stand_still() -> None:
+    idle = quick_recorder()
+    for second in range(10):
+        idle.timeline.note("storage_in_flight", ns(10.5 + second), 0)
+    assert built(idle).honesty.storage_still_seconds == 0
 
 
 def test_few_trials_are_said_except_in_a_simulation() -> None:
