@@ -2,6 +2,9 @@
 
 import json
 import os
+import resource
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -80,3 +83,50 @@ def test_an_empty_word_is_no_directory_to_clean(capsys: pytest.CaptureFixture[st
     """An unset variable of a script must not mean the current directory."""
     assert main(["clean", ""]) == 2
     assert "is not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("process", ["-1", "0", "nan", "1e3", "99999999999"])
+def test_a_cleaner_waits_for_a_process_and_nothing_else(process: str, capsys: Printed) -> None:
+    assert main(["clean", f"--after={process}", "."]) == 2
+    assert capsys.readouterr().err == (
+        f"kvspill: error: --after {process}: not the number of a process; give 1 or more\n"
+    )
+
+
+def test_an_option_of_a_store_is_refused_where_a_directory_is_cleaned(capsys: Printed) -> None:
+    assert main(["clean", "--s3-timeout", "nan", "."]) == 2
+    assert "--s3-timeout: no effect on a directory" in capsys.readouterr().err
+
+
+def test_a_plan_refuses_a_wrong_length_of_its_check_before_it_computes(
+    monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setattr("kvspill.plan.planning.plan", lambda *_: pytest.fail("it was computed"))
+    words = "plan --users 4 --option nvme-gen4 --check-seconds nan --check disk"
+    assert main(words.split()) == 2
+    assert "--check-seconds nan: not a number from 5 to 86400" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["compare none.json -o", "report none.json --csv", "curve --output"])
+def test_an_empty_name_is_no_output(words: str, place: Path, capsys: Printed) -> None:
+    """It would be the current directory, beside which a temporary file was made before."""
+    assert main([*words.split(), ""]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]
+
+
+@pytest.mark.parametrize("files", [6, 12])
+def test_a_tiny_limit_of_open_files_is_named_with_its_remedy(files: int, place: Path) -> None:
+    words = [*SMALL.split(), "--cpu-mem-gb", "0", "--cache-dir", "disk", "--output", "r.json"]
+    finished = subprocess.run(
+        [sys.executable, "-m", "kvspill.cli.main", "run", *words, "--quiet"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert finished.stderr == (
+        f"kvspill: error: too many open files; raise the limit ({files} by `ulimit -n`)\n"
+    )
+    assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]

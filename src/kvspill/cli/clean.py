@@ -4,6 +4,7 @@ import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kvspill.cli.options import Parser, add_options
 from kvspill.config.plugged import PREFIX, usable_plugins
@@ -21,7 +22,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
     )
     parser.add_argument("directory", metavar="DIR", help="where the runs stored: a directory or an address")
     parser.add_argument(
-        "--after", metavar="PID", type=int, help="wait until the process of that number has ended"
+        "--after", metavar="PID", type=_process, help="wait until the process of that number has ended"
     )
     parser.add_argument(
         "--yes", action="store_true", help="also remove directories of runs that have lost their marker"
@@ -38,8 +39,18 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         wait_for_end(options.after)
     if scheme_of(options.directory) != FILE_SCHEME:
         return _clean_address(options, parser.declared)
+    for flag, _value in _given_options(options).values():
+        raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
     # Path("") would be the current directory, and an unset variable of a script is an empty word.
     return _clean_directory(Path(directory_of(options.directory) or "/nonexistent"), options)
+
+
+def _process(text: str) -> int:
+    """The number of a process, which a script may have lost."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if number < 1:
+        raise UsageError(f"--after {text[:40]}: not the number of a process; give 1 or more")
+    return number
 
 
 def _clean_directory(directory: Path, options: Namespace) -> int:
@@ -65,8 +76,7 @@ def _clean_address(options: Namespace, declared: Declared) -> int:
     from kvspill.config.load import load_config
     from kvspill.run.cleaner import clean_address
 
-    given = {name: noted for name, noted in vars(options).items() if name.startswith(PREFIX)}
-    flags = {**given, "cache_dir": ("kvspill clean", [options.directory])}
+    flags = {**_given_options(options), "cache_dir": ("kvspill clean", [options.directory])}
     config = load_config(flags, os.environ, declared=declared)
     (address,) = config.cache_dir or ()
     cleaned = clean_address(config)
@@ -74,6 +84,11 @@ def _clean_address(options: Namespace, declared: Declared) -> int:
     if cleaned.kept:
         raise KvspillError(f"{address}: {len(cleaned.kept)} things of killed runs stay, named above")
     return 0
+
+
+def _given_options(options: Namespace) -> dict[str, tuple[str, Any]]:
+    """Options of backends, each with its flag."""
+    return {name: noted for name, noted in vars(options).items() if name.startswith(PREFIX)}
 
 
 def _say(removed: Sequence[object], running: Sequence[str], kept: Sequence[str], place: object) -> None:

@@ -16,6 +16,7 @@ from kvspill.texts import one_line, put
 
 INTERRUPTED: Final = 130
 _STDOUT, _STDERR = 1, 2
+_NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some"
 
 
 class Command(NamedTuple):
@@ -142,13 +143,19 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except BrokenPipeError:
         return _unread(debug)
     except MemoryError:
-        return _fail("out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some", 1, debug)
+        return _fail(_NO_MEMORY, 1, debug)
     except ModuleNotFoundError as error:
         remedy = "install kvspill there with pip, or use the .venv that make made"
         return _fail(f"{error.name} is not installed for {sys.executable}; {remedy}", 2, debug)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             return _fail(f"{str(error.filename)[:60]}…: {error.strerror}; name another path", 2, debug)
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return _fail(
+                f"too many open files; raise the limit ({_files_allowed()} by `ulimit -n`)", 2, debug
+            )
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            return _fail(_NO_MEMORY, 1, debug)
         refusal = _refusal_of_stdout() if isinstance(error, OSError) else None
         if refusal is not None:
             remedy = "send it where there is room; files already written are kept"
@@ -157,6 +164,12 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
     finally:
         _guards -= 1
+
+
+def _files_allowed() -> int:
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _at_level_debug(argv: Sequence[str]) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvspill.run.ranks import Ranks
     from kvspill.suite.scenario import Scenario
 
+_TRIALS_MAX = 1000
 SUMMARY = "Runs a submission: fixed parameters, seed 42, three or more trials, and the closed/open check."
 EXAMPLES = """\
 options:
@@ -88,6 +89,8 @@ def _trials(options: argparse.Namespace) -> "list[Scenario]":
     from kvspill.suite.submission import OPTIONS
 
     option = OPTIONS[options.option]
+    if options.trials > _TRIALS_MAX:
+        raise UsageError(f"--trials {options.trials}: out of range; give at most {_TRIALS_MAX:,}")
     if options.allocs is not None and not option.allocs_allowed:
         raise UsageError(f"--allocs {options.allocs}: belongs to option 2; leave it out")
     settings = dict(option.settings)

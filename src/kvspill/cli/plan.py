@@ -184,6 +184,9 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     from kvspill.run.progress import Progress
 
     config = asked.config
+    options.workers = options.workers or str(usable_processors())
+    workers = round(_number(options, "workers", 1, 1024, whole=True))
+    check_seconds = _number(options, "check_seconds", 5, 86_400)
     check_places(options.check)
     for choice in asked.choices if options.check and len(asked.choices) == 1 else ():
         check_devices(choice, options.check)
@@ -194,8 +197,6 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     for flag, path in outputs.items():
         if path is not None:
             check_place(path, flag)
-    options.workers = options.workers or str(usable_processors())
-    workers = round(_number(options, "workers", 1, 1024, whole=True))
     progress = Progress(config.quiet)
     journal = Journal(output.with_name(f"{output.name}.part"))
     if journal.found:
@@ -212,7 +213,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     _keep(data, output, options)
     journal.remove()
     if options.check and found.chosen.holds:
-        data["check"], kept = _checked(asked, found.chosen, options, output, progress)
+        data["check"], kept = _checked(asked, found.chosen, options.check, check_seconds, output, progress)
         files.append(kept)
         _keep(data, output, options)
     _print(data, options, files)
@@ -224,15 +225,14 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
 
 
 def _checked(
-    asked: "Asked", chosen: "Row", options: argparse.Namespace, output: Path, progress: "Progress"
+    asked: "Asked", chosen: "Row", places: Sequence[str], seconds: float, output: Path, progress: "Progress"
 ) -> tuple[dict[str, Any], str]:
     """The chosen point for real: what became of it, and the file of its result."""
     from kvspill.plan.checking import check, check_devices
     from kvspill.result.result import write_result
 
-    check_devices(chosen.choice, options.check)
-    seconds = _number(options, "check_seconds", 5, 86_400)
-    found, result = check(asked, chosen, options.check, seconds, progress)
+    check_devices(chosen.choice, places)
+    found, result = check(asked, chosen, places, seconds, progress)
     return found, str(write_result(output.with_name(f"{output.stem}-check.json"), result))
 
 

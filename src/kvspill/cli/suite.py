@@ -93,9 +93,10 @@ def on_all_ranks(lead: "Callable[[Ranks], int]", *, simulated: bool) -> int:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    """A whole number from 1 to a million: no list of rows or users is longer."""
+    known = text.isascii() and text.isdigit() and len(text) <= 7
+    if not known or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is not a whole number from 1 to 1,000,000")
     return int(text)
 
 

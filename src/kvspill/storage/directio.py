@@ -11,7 +11,7 @@ import numpy as np
 from kvspill.errors import UsageError
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system
 from kvspill.storage.buffers import map_memory
-from kvspill.storage.rundir import RunDir
+from kvspill.storage.rundir import LIMITS_OF_THE_PROCESS, RunDir
 
 _STATX_DIOALIGN = 0x2000
 _AT_EMPTY_PATH = 0x1000
@@ -59,6 +59,8 @@ def probe(run: RunDir, wanted: str, keep_pages: bool = False) -> Access:
     try:
         alignment = _try_direct(run)
     except OSError as error:
+        if error.errno in LIMITS_OF_THE_PROCESS:
+            raise
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise UsageError(
                 f"cache directory {run.root}: {error.strerror}; name a writable directory with --cache-dir"

@@ -125,11 +125,17 @@ def is_run_name(name: str) -> bool:
     return _RUN_NAME.fullmatch(name) is not None
 
 
+LIMITS_OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Refusals that no other directory would change."""
+
+
 @contextlib.contextmanager
 def usage_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in LIMITS_OF_THE_PROCESS:
+            raise
         reason = error.strerror or str(error)
         raise UsageError(
             f"cache directory {root}: {reason}; name a writable directory with --cache-dir"
