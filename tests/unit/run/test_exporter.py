@@ -9,6 +9,7 @@ import urllib.request
 from collections import Counter
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from kvspill.errors import UsageError
 from kvspill.measure.heatmap import BANDS
 from kvspill.measure.recorder import Recorder
-from kvspill.records import Tier, Verb
+from kvspill.records import Outcome, Tier, Verb
 from kvspill.run.exporter import exporting, parse_address
 from kvspill.run.live import Carried, Live, Snapshot, Spread, Tally, measured
 from kvspill.run.progress import Progress
@@ -202,10 +203,52 @@ def test_the_dashboard_asks_for_what_is_exported_and_for_all_of_it(progress: Pro
         for sample in family.samples
         for name in [sample.name]
     }
-    for query in queries:
-        for name, selector in re.findall(r"\b(kvspill_\w+)\{([^}]*)\}", query):
-            used = set(re.findall(r"(\w+)=", selector)) - {"instance"}
-            assert used <= labels[name], (name, used)
+    values = {
+        "tier": {tier.value for tier in Tier},
+        "verb": {verb.value for verb in Verb},
+        "outcome": {outcome.value for outcome in Outcome},
+    }
+    for panel in panels():
+        for target in panel["targets"]:
+            for name, selector in re.findall(r"\b(kvspill_\w+)\{([^}]*)\}", target["expr"]):
+                used = set(re.findall(r"(\w+)=", selector)) - {"instance"}
+                grouped = set(re.findall(r"\bby \(([^)]*)\)", target["expr"]) or [""])
+                shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) - {"instance"}
+                by = {word for words in grouped for word in words.split(", ") if word}
+                assert used | by | shown <= labels[name], (panel["title"], name)
+                # A sum keeps the labels that it is grouped by, and no other.
+                assert shown <= by or "sum" not in target["expr"], panel["title"]
+                for label, wanted in re.findall(r'(\w+)=~?"([^"$]*)"', selector):
+                    assert set(wanted.split("|")) <= values[label], (panel["title"], label)
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+    return found
+
+
+def test_the_dashboard_is_one_that_grafana_imports() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert dashboard["schemaVersion"] >= 36
+    assert dashboard["title"]
+    assert "id" not in dashboard, "that of another Grafana would replace a dashboard there"
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    chosen = {item["name"]: item for item in dashboard["templating"]["list"]}
+    assert (chosen["datasource"]["type"], chosen["datasource"]["query"]) == ("datasource", "prometheus")
+    assert chosen["instance"]["datasource"] == source
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        columns, rows = (range(place[at], place[at] + place[size]) for at, size in ("xw", "yh"))
+        cells = {(column, row) for column in columns for row in rows}
+        assert columns.stop <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        assert panel["datasource"] == source
+        assert panel["type"] in ("stat", "timeseries", "heatmap")
+        assert [target["refId"] for target in panel["targets"]] == list("ABCD")[: len(panel["targets"])]
+        assert all(target["datasource"] == source for target in panel["targets"])
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
 def test_what_was_not_measured_is_not_there(progress: Progress) -> None:
