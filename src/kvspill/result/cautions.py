@@ -221,14 +221,15 @@ AUTOSCALING_INCONCLUSIVE = Kind("autoscaling_inconclusive", Severity.SERIOUS, "{
 STRAGGLERS = Kind(
     "stragglers",
     Severity.NOTE,
-    "Slower than 0.8 of the median of {median:.3f} GiB per second inside the cache: {ranks}.",
-    "Look at those ranks' machines and devices; the whole is held up by the slowest.",
+    "Some ranks are slower than 0.8 of the median of {median:.3f} GiB per second inside the cache, and the "
+    "figures of the whole are held down by them: {ranks}.",
+    "Look at those ranks' machines and devices.",
     touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
 )
 START_SKEW = Kind(
     "start_skew",
     Severity.NOTE,
-    "The ranks began {skew_ms:.1f} ms apart.",
+    "The ranks began {skew_ms:.1f} ms apart: for so long the load was not whole.",
     "Leave processors free for every rank, and look for other load on the machines.",
     touches=(Area.LOAD,),
 )
@@ -372,7 +373,8 @@ FEW_TRIALS = Kind(
 NO_VERDICT = Kind(
     "no_verdict",
     Severity.NOTE,
-    "Fewer than 50 requests of these classes completed in the answer's window: {classes}.",
+    "Fewer than 50 requests of these classes completed in the answer's window, so nothing is said of their "
+    "latency: {classes}.",
     "Give a longer --autoscaler-stage and --duration, or more users of that class.",
     touches=(Area.LATENCY,),
     means="some classes had too few requests for a verdict on their latency",
@@ -388,7 +390,7 @@ STAGE_NOT_SETTLED = Kind(
 PRIORITY_INVERSION = Kind(
     "priority_inversion",
     Severity.NOTE,
-    "Priority inversion: {text}.",
+    "Priority inversion: {text}. The one that is served first waited longer.",
     "Repeat it with more requests before you rely on it.",
     touches=(Area.LATENCY,),
 )
@@ -401,13 +403,14 @@ NOT_PRECONDITIONED = Kind(
 BAD_ROWS = Kind(
     "bad_rows",
     Severity.NOTE,
-    "{skipped:,} rows that could not be read were skipped, the first: {first}.",
+    "{skipped:,} rows that could not be read were skipped, so the load is smaller than the recording; the "
+    "first: {first}.",
     "Correct the file, or compare only with runs that skip the same.",
 )
 SAMPLE_RECORDING = Kind(
     "sample_recording",
     Severity.NOTE,
-    "{flag} names no file: a short sample that comes with this program was replayed.",
+    "{flag} names no file: a short sample that comes with this program was replayed, which is not your load.",
     "Give --burst-trace-path FILE to replay a trace of your own.",
 )
 IO_ENGINE = Kind("io_engine", Severity.NOTE, "{message}", "{remedy}", touches=(Area.STORAGE,))
@@ -459,7 +462,7 @@ UNUSED_SETTING = Kind(
 IGNORED_KEYS = Kind(
     "ignored_keys",
     Severity.NOTE,
-    "Keys of --config that this version leaves unused: {keys}.",
+    "This version leaves these keys of --config unused, so they changed nothing: {keys}.",
     "Make sure that the run needs none of them.",
     touches=NOTHING,
 )
