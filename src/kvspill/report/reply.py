@@ -153,7 +153,10 @@ def _evidence(reply: Reply) -> str:
 def _deciding(reply: Reply) -> Mapping[str, Any] | None:
     steps = reply.result.autoscaling_stats[:-1]
     level = reply.bracket.failed if reply.status is Status.NO else reply.bracket.passed
-    return next((step for step in reversed(steps) if step["users"] == level), None)
+    held = [step for step in reversed(steps) if step["users"] == level]
+    # Of several windows near the limit one may have come out otherwise than all of them together.
+    agrees = (step for step in held if step["passes"] is not (reply.status is Status.NO))
+    return next(agrees, held[0] if held else None)
 
 
 def targets_ms(config: Config) -> dict[str, float]:

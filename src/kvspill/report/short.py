@@ -75,6 +75,8 @@ def _targets(result: Result) -> Iterator[Part]:
         rows = [_class_row(name, entry) for name, entry in entries if _seen(entry)]
     if rows:
         yield grid(("class", what, "target", "requests", "verdict"), rows)
+        if promise is None and result.autoscaling_stats:
+            yield indent(Text("The search was not for these targets; --autoscaler-mode slo is."))
         yield Text("")
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED, Severity, counted
+from kvspill.result.load import who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Caution, QosClass, Result
 
@@ -66,12 +67,6 @@ def answer(result: Result) -> Answer:
 def in_memory(result: Result) -> bool:
     """Whether the storage tier lay in memory: then nothing here is a verdict on a drive."""
     return any(item.code == MEMORY_DIRECTORY.code for item in result.warnings)
-
-
-def users_text(result: Result) -> str:
-    """Who asked: "20 users of llama3.1-8b"."""
-    users = result.config.get("num_users") if result.window.users is None else result.window.users
-    return f"{counted(int(users or 0), 'user')} of {result.config.get('model')}"
 
 
 def _judged(result: Result) -> dict[str, QosClass]:
@@ -149,7 +144,7 @@ def _throughput(result: Result) -> tuple[Status, str]:
     assert health is not None, "the caller looked"
     rate = result.number("avg_throughput_tokens_per_sec") or 0.0
     target = health.criteria[0].target if health.criteria else None
-    said = f"{users_text(result)} get {rate:,.0f} tok/s"
+    said = f"{who(result)} get {rate:,.0f} tok/s"
     if health.overall_status == NO_TARGET or target is None:
         return Status.UNDECIDED, f"{said}; without --min-tokens-per-sec there is no target."
     verdicts = {PASS: Status.YES, FAIL: Status.NO}
@@ -163,20 +158,20 @@ def _classes(result: Result) -> tuple[Status, str]:
     unjudged = list(_unjudged(result))
     rest = f" (no verdict on {_and(unjudged)}: too few requests)" if unjudged else ""
     if missed:
-        return Status.NO, f"{users_text(result)} miss the latency target of {_and(missed)}{rest}."
+        return Status.NO, f"{who(result)} miss the latency target of {_and(missed)}{rest}."
     if judged and unjudged:
         kept = f"{_and(list(judged))} within the target"
         return Status.UNDECIDED, f"too few requests of {_and(unjudged)} for a verdict; {kept}."
     if judged:
-        return Status.YES, f"{users_text(result)} keep every latency target."
+        return Status.YES, f"{who(result)} keep every latency target."
     if any(item.code == OVERLOAD.code for item in result.warnings):
         load = result.honesty.offered_load.ratio or 0.0
         return (
             Status.UNDECIDED,
-            f"{users_text(result)} ask {load:,.1f} times what the servers could do without any storage.",
+            f"{who(result)} ask {load:,.1f} times what the servers could do without any storage.",
         )
     few = "no service class completed the 50 requests that a verdict needs"
-    return Status.UNDECIDED, f"{few} ({users_text(result)})."
+    return Status.UNDECIDED, f"{few} ({who(result)})."
 
 
 def _unjudged(result: Result) -> Iterator[str]:

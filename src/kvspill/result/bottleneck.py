@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kvspill.result.cautions import CAPACITY_BOUND, CLIENT_BOUND, CROWDED, MEMORY_DIRECTORY, OVERLOAD
+from kvspill.result.load import less
 from kvspill.result.schema import Result
 
 PARTS = {
@@ -106,12 +107,13 @@ def bottleneck(result: Result) -> Bottleneck:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
     too_much = f"{load:,.1f} times what the servers could complete on a device without delay"
     if service.binds is not Binds.GENERATION:
-        return Bottleneck(service.binds, f"{text}; the load is {too_much}.", service.helps, lines)
+        helps = f"Use {less(result.config)}, or --arrival closed: no device could serve this load."
+        return Bottleneck(service.binds, f"{text}; the load is {too_much}.", helps, lines)
     text = (
         f"The load sets the pace: it is {too_much}, so requests wait {_seconds(wait_ms)} for a server, "
         "whatever the storage."
     )
-    helps = "Use fewer --num-users, or --arrival closed so that users wait for their answers."
+    helps = f"Use {less(result.config)}, or --arrival closed so that users wait for their answers."
     return Bottleneck(Binds.LOAD, text, helps, lines)
 
 
@@ -134,7 +136,7 @@ def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: st
     codes = {item.code for item in result.warnings}
     if CLIENT_BOUND.code in codes or share["other"] > max(share["storage I/O"], share["generation"]):
         what = "this program is near its own ceiling and sets the pace, not the device"
-        helps = "Use a faster client, a larger --io-size or fewer --num-users, and run it again."
+        helps = f"Use a faster client, a larger --io-size or {less(result.config)}, and run it again."
         return _Service(Binds.CLIENT, what, helps)
     if share["storage I/O"] > share["generation"]:
         return _storage(result, f"storage I/O takes {share['storage I/O']:.0%} of {whole}")
@@ -162,7 +164,7 @@ def _storage(result: Result, whole: str) -> _Service:
         return _Service(Binds.MEMORY, what, helps)
     if slowest != "storage":
         what = f"{whole}, {in_tier}"
-        return _Service(Binds.MEMORY, what, "Use faster memory, smaller entries or fewer --num-users.")
+        return _Service(Binds.MEMORY, what, f"Use faster memory, smaller entries or {less(result.config)}.")
     if MEMORY_DIRECTORY.code in {item.code for item in result.warnings}:
         what = f"{whole}, {in_tier}, whose directory lies in memory"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
@@ -191,14 +193,14 @@ def _device(result: Result, what: str) -> _Service:
     if largest == "queue":
         slots = result.config.get("io_threads")
         text = f"{what}, and {share:.0%} of that is queueing at the device's depth ({slots} I/O slots)"
-        helps = "Use a faster device or fewer --num-users; more --io-threads if the device has room for more."
+        helps = f"Use a faster device or {less(result.config)}; more --io-threads if it has room for more."
         return _Service(Binds.DEPTH, text, helps)
     if largest == "host":
         text = f"{what}, and {share:.0%} of that is this program's own time, not the device's"
         return _Service(Binds.CLIENT, text, "Use a faster client or larger --io-size, and run it again.")
     text = f"{what}, and {share:.0%} of that is the device's own time"
     more = "more DRAM in front of it (--cpu-mem-gb)" if _may_take_dram(result) else "smaller entries"
-    return _Service(Binds.DEVICE, text, f"Use a faster device, {more}, or fewer --num-users.")
+    return _Service(Binds.DEVICE, text, f"Use a faster device, {more}, or {less(result.config)}.")
 
 
 def _may_take_dram(result: Result) -> bool:

@@ -281,14 +281,14 @@ LATE_ARRIVALS = Kind(
     "late_arrivals",
     Severity.NOTE,
     "Arrivals were seen up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
-    "Lower --num-users or free CPU for the client.",
+    "Use {less}, or free CPU for the client.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
     Severity.NOTE,
     "The client's event loop lagged by {lag_ms:.1f} ms (p99); host and queue times include that.",
-    "Free CPU for the client, or lower --num-users.",
+    "Free CPU for the client, or use {less}.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),
     means="this program lagged, so host and queue times include that",
@@ -317,7 +317,7 @@ OVERLOAD = Kind(
     Severity.NOTE,
     "The offered load was {load:.2f} times what a device without any delay could serve: end-to-end, queue "
     "wait and SLA describe the overload, not the device.",
-    "Lower --num-users, or use --arrival closed, to see latencies of the device.",
+    "Use {less}, or --arrival closed, to see latencies of the device.",
     touches=(Area.LATENCY,),
     means="more was asked than could be served, so its latencies describe the queue",
 )
@@ -325,7 +325,7 @@ SHED = Kind(
     "shed",
     Severity.NOTE,
     "{shed:,} arrivals were refused because the backlog was full; they are in no latency.",
-    "Lower --num-users or raise --max-queue.",
+    "Use {less}, or raise --max-queue.",
     touches=(Area.LATENCY,),
 )
 HALF_DONE = Kind(
@@ -343,7 +343,7 @@ UNFINISHED = Kind(
     Severity.NOTE,
     "{unfinished:,} requests were still waiting or in service at the end; they enter queue_wait_ms as lower "
     "bounds.",
-    "Lower --num-users or use --max-requests for a fixed amount of work.",
+    "Use {less}, or --max-requests for a fixed amount of work.",
     touches=(Area.LATENCY,),
 )
 NOT_STEADY = Kind(

@@ -35,6 +35,8 @@ class Settings:
     performance_profile: str = "latency"
     min_tokens_per_sec: float | None = None
     device_bandwidth_gbps: float | None = None
+    less: str = "fewer --num-users"
+    """What to give for a lighter load."""
     in_store: bool = False
     """Whether the storage tier is in a store, not in directories."""
     qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)

@@ -22,6 +22,7 @@ from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
 from kvspill.result.honesty import Ceiling, faults_of, honesty_block
+from kvspill.result.load import less
 from kvspill.result.measured import Measured, Settings
 from kvspill.result.metrics import evaluate
 from kvspill.result.schema import (
@@ -132,6 +133,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         performance_profile=config.performance_profile,
         min_tokens_per_sec=config.min_tokens_per_sec,
         device_bandwidth_gbps=config.device_bandwidth_gbps,
+        less=less(config.model_dump(include={"trace", "use_burst_trace", "dataset_path", "request_rate"})),
         in_store=in_store(config.cache_dir),
         qos_targets_ms={qos: (entry.p95_ms, entry.p99_ms) for qos, entry in classes.items()},
     )

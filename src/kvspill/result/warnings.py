@@ -41,7 +41,7 @@ def cautions(
         _capacity(measured),
         _device(honesty),
         _store(measured),
-        _client(honesty),
+        _client(honesty, measured.settings.less),
         _standstills(honesty, measured),
         _load(measured, honesty),
         _repeatability(measured, steady, trials),
@@ -144,7 +144,7 @@ def _enough(nbytes: int | None) -> bool:
     return nbytes is not None and nbytes >= MIN_COMPARED_BYTES
 
 
-def _client(honesty: Honesty) -> Iterator[Caution]:
+def _client(honesty: Honesty, less: str) -> Iterator[Caution]:
     ceiling = honesty.ceiling
     if ceiling and ceiling.client_bound:
         share = max(value for value in ceiling.share_reached.values() if value is not None)
@@ -156,7 +156,7 @@ def _client(honesty: Honesty) -> Iterator[Caution]:
                 f"Entries spent {ceiling.dram_wait_share:.0%} of their time in the DRAM tier waiting for a "
                 "thread of this program that copies."
             )
-            remedy = "Use fewer --num-users, more --dram-threads or a faster client"
+            remedy = f"Use {less}, more --dram-threads or a faster client"
         else:
             cause = (
                 f"This program kept {ceiling.cores_used:.1f} processor cores busy and took "
@@ -166,10 +166,10 @@ def _client(honesty: Honesty) -> Iterator[Caution]:
         yield kinds.CLIENT_BOUND.of(cause=cause, remedy=remedy)
     late_ms = lateness_p99_ms(honesty)
     if late_ms is not None and late_ms > LATE_MS:
-        yield kinds.LATE_ARRIVALS.of(late_ms=late_ms)
+        yield kinds.LATE_ARRIVALS.of(late_ms=late_ms, less=less)
     lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
-        yield kinds.EVENT_LOOP_LAG.of(lag_ms=lag["p99"])
+        yield kinds.EVENT_LOOP_LAG.of(lag_ms=lag["p99"], less=less)
 
 
 def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
@@ -186,19 +186,19 @@ def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
 
 
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
-    load = honesty.offered_load.ratio
+    load, less = honesty.offered_load.ratio, measured.settings.less
     if load is not None and measured.is_overload(load):
-        yield kinds.OVERLOAD.of(load=load)
+        yield kinds.OVERLOAD.of(load=load, less=less)
     facts = measured.facts
     if facts.shed:
-        yield kinds.SHED.of(shed=facts.shed)
+        yield kinds.SHED.of(shed=facts.shed, less=less)
     done = measured.recorder.requests.completed
     if facts.under_way > UNDER_WAY_MAX * done:
         under_way = kinds.counted(facts.under_way, "request was", "requests were")
         yield kinds.HALF_DONE.of(under_way=under_way, done=done)
     unfinished = len(facts.unfinished_ages_ns)
     if unfinished > measured.settings.servers:
-        yield kinds.UNFINISHED.of(unfinished=unfinished)
+        yield kinds.UNFINISHED.of(unfinished=unfinished, less=less)
 
 
 def _repeatability(measured: Measured, steady: SteadyState | None, trials: int) -> Iterator[Caution]:

@@ -1,12 +1,14 @@
 """The answer of a run: a verdict in words, one cause, and the warnings by how grave they are."""
 
+from typing import Any
+
 import pytest
 
 from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
-from kvspill.result.cautions import MEMORY_DIRECTORY
+from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
 from kvspill.result.honesty import Ceiling
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
@@ -109,3 +111,38 @@ def test_a_search_that_did_not_conclude_has_no_answer() -> None:
     found = answer(built(autoscaling=[step]))
     assert found.status is Status.UNDECIDED
     assert "the search did not conclude" in found.verdict
+
+
+def test_storage_that_stood_still_has_no_yes_s16() -> None:
+    probes = {"event_loop_lag_ms": {"p99": 0.5, "max": 5988.0}}
+    found = answer(many(config=Config(num_users=10), probes=probes))
+    assert found.verdict == "NO VERDICT: this program stood still for a part of the run."
+
+
+@pytest.mark.parametrize(
+    ("given", "who", "less"),
+    [
+        ({"num_users": 10}, "10 users of llama3.1-8b", "fewer --num-users"),
+        ({"request_rate": 5.0, "num_users": 10}, "10 users of llama3.1-8b", "a lower --request-rate"),
+        (
+            {"trace": "mooncake:sample"},
+            "the requests of mooncake:sample to llama3.1-8b",
+            "a lower --trace-speedup",
+        ),
+    ],
+)
+def test_a_verdict_names_who_asked_and_the_setting_that_makes_it_less(
+    given: dict[str, Any], who: str, less: str
+) -> None:
+    found = answer(many(storage=0.08, config=Config(**given)))
+    assert found.verdict == f"NO: {who} miss the latency target of interactive."
+    assert found.helps.endswith(f"or {less}.")
+
+
+def test_no_device_is_advised_where_none_could_serve_the_load() -> None:
+    slow = many(storage=0.08, run=facts(arrived=1000), config=Config(num_users=10, servers=1))
+    slow.honesty.offered_load.ratio = 7.7
+    slow.warnings.append(OVERLOAD.of(load=7.7, less="fewer --num-users"))
+    found = answer(slow)
+    assert "the load is 7.7 times what the servers could complete" in found.because
+    assert found.helps == "Use fewer --num-users, or --arrival closed: no device could serve this load."

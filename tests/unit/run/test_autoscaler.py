@@ -134,12 +134,18 @@ def test_classes_with_few_completions_get_no_verdict(tmp_path: Path) -> None:
     assert answer["reason"].startswith("No verdict")
 
 
-def test_goodput_counts_only_what_was_within_the_target(tmp_path: Path) -> None:
-    result = quick(tmp_path, "slo", slo_classes="batch")
-    answer = result["autoscaling_stats"][-1]
-    block = answer["slo"]["classes"]["batch"]
+def test_the_promise_and_its_goodput_are_of_all_windows_that_decided(tmp_path: Path) -> None:
+    """One window near the limit can come out otherwise than all of them together."""
+    *steps, answer = quick(tmp_path, "slo", slo_classes="batch")["autoscaling_stats"]
+    held = [step for step in steps if step["users"] == answer["users"]]
+    block, seconds = answer["slo"]["classes"]["batch"], answer["slo"]["measured_seconds"]
+    assert len(held) > 1
+    assert block["requests"] == sum(step["qos"]["batch"]["requests"] for step in held)
+    assert seconds == pytest.approx(sum(step["measured_seconds"] for step in held))
+    assert (block["verdict"] == "met") is answer["target_met"] is answer["passes"]
+    assert f"over its {len(held)} windows" in answer["reason"] or "highest load" in answer["reason"]
     within = block["requests"] - block["violations"]
-    assert answer["goodput_requests_per_sec"] == pytest.approx(within / answer["measured_seconds"])
+    assert answer["goodput_requests_per_sec"] == pytest.approx(within / seconds)
     # The window of the confirmation alone may miss narrowly what all windows of the answer met together.
     assert (block["verdict"] == "met") == (block["actual_ms"] <= block["target_ms"])
 

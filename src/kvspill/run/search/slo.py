@@ -86,12 +86,14 @@ class SloMode:
             return Answer(
                 high.level, high.measure, f"Not even the lowest load has {target}", facts=self._facts(high)
             )
-        if not self._all_judged(held.measure):
+        if not self._all_judged(self._every_window(held)):
             reason = f"No verdict: fewer than {MIN_COMPLETIONS} completions of a chosen class."
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
-            reason = f"Largest load with {target}, confirmed: {held.judgement.text}"
+            number = self._search.windows_of_answer
+            windows = f" over its {number} windows" if number > 1 else ""
+            reason = f"Largest load with {target}, confirmed: {held.judgement.text}{windows}"
         # A class that has no users keeps nobody from concluding about the others.
         enough = held.judgement.enough
         return Answer(held.level, held.measure, reason, enough, self._facts(held), 0 if enough else 2)
@@ -119,19 +121,25 @@ class SloMode:
             token, batch, measure.rows
         )
 
+    def _every_window(self, held: Held) -> StageMeasure:
+        """All windows of a level together: they decide, not the one that is the result."""
+        return self._search.held[held.level].measure
+
     def _facts(self, held: Held) -> dict[str, Any]:
-        requests, tokens = self.goodput(held.measure)
+        together = self._every_window(held)
+        requests, tokens = self.goodput(together)
         return {
             "slo": {
                 "latency": self._slo.latency,
                 "percentile": self._slo.percentile,
+                "measured_seconds": together.rows.seconds,
                 "classes": {
-                    qos.name.lower(): self._class(held.measure, qos, limit_ms)
+                    qos.name.lower(): self._class(together, qos, limit_ms)
                     for qos, limit_ms in self._slo.limits_ms.items()
                 },
             },
-            "target_met": held.judgement.passes if self._all_judged(held.measure) else None,
-            **self.judged(held.measure),
+            "target_met": held.judgement.passes if self._all_judged(together) else None,
+            **self.judged(together),
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
             "goodput_tokens_per_sec": tokens.mean,

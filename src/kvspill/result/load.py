@@ -1,0 +1,30 @@
+"""Who asks in a run and which setting makes it less, in words: users, a rate, or a recording."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kvspill.result.cautions import counted
+from kvspill.result.schema import Result
+
+
+def who(result: Result) -> str:
+    """Who asked: "20 users of llama3.1-8b", or the requests of a recording."""
+    config = result.config
+    if _is_replayed(config):
+        name = config.get("trace") or "the BurstGPT recording"
+        return f"the requests of {name} to {config.get('model')}"
+    users = config.get("num_users") if result.window.users is None else result.window.users
+    return f"{counted(int(users or 0), 'user')} of {config.get('model')}"
+
+
+def less(config: Mapping[str, Any]) -> str:
+    """What to give for a lighter load: "fewer --num-users"."""
+    if _is_replayed(config):
+        return "a lower --trace-speedup"
+    return "a lower --request-rate" if config.get("request_rate") else "fewer --num-users"
+
+
+def _is_replayed(config: Mapping[str, Any]) -> bool:
+    """A recording decides who asks when; one of conversations leaves that to the users."""
+    replayed = config.get("trace") or config.get("use_burst_trace")
+    return bool(replayed) and not config.get("dataset_path")
