@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.cli.main import main
+from unit.report.html.outline import Outline
 
 FLAGS = ["curve", "--trace", "mooncake:sample"]
 
@@ -22,9 +23,9 @@ def test_the_table_names_every_policy_and_the_file_has_the_same(
     assert [point["capacity_bytes"] for point in curve["policies"]["fifo"]] == [1 << 30, 10 << 30]
     for words in ("60 requests", "The curve bends at", "NEXT TiB SAVES", "Two tiers"):
         assert words in text
-    drawn = page.read_text()
-    assert drawn.count("<svg") == 2
-    assert "<script" not in drawn
+    drawn = Outline(page.read_text())
+    assert list(json.loads(drawn.data)) == ["curve-rates-0", "curve-tiers-0", "curve-worth-0"]
+    assert "The curve bends at" in "".join(drawn.text)
 
 
 def test_synthetic_users_have_a_curve_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +37,7 @@ def test_synthetic_users_have_a_curve_too(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--policies", "clock"], "--policies clock: unknown; choose from"),
+        (["--policies", "clock"], "clock: unknown; choose from fifo, lfu, lru, none, s3-fifo, optimum"),
         (["--capacities-gib", "ten"], "--capacities-gib ten: not a list of sizes in GiB"),
         (["--dram-gib", "-1"], "--dram-gib -1: not a list of sizes in GiB"),
         (["--warmup-share", "1"], "--warmup-share 1: not a share; give 0 to 0.99"),
@@ -97,3 +98,67 @@ def test_its_settings_can_be_printed_and_what_only_a_run_writes_is_refused(
     assert "io_model: prefix" in capsys.readouterr().out
     assert main([*FLAGS, "--log-ops", "ops.parquet"]) == 2
     assert "--log-ops" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("curves") / "curve.json"
+    assert main([*FLAGS, "--policies", "fifo", "--quiet", "--output", str(path)]) == 0
+    return path
+
+
+def test_report_shows_curves_in_one_picture_and_each_by_itself(
+    written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where two files have the same name, and in a directory that is not there yet."""
+    other, page = tmp_path / "b" / "curve.json", tmp_path / "new" / "page.html"
+    other.parent.mkdir()
+    other.write_bytes(written.read_bytes())
+    assert main(["report", str(written), str(other), "-o", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    drawn = Outline(page.read_text())
+    specs = json.loads(drawn.data)
+    assert [name for name in specs if name.startswith("curve-rates")] == ["curve-rates-0", "curve-rates-1"]
+    assert "curves-together" in specs
+    assert "curve (2)" in drawn.text
+    assert not [part for part in drawn.text if part in ("Verdict", "Set-up")]
+
+
+def test_a_curve_stands_behind_the_figures_of_a_result(written: Path, tmp_path: Path) -> None:
+    result, page = tmp_path / "result.json", tmp_path / "page.html"
+    flags = ["--num-users", "1", "--duration", "5", "--model", "tiny-1b", "--quiet"]
+    main(["simulate", *flags, "--output", str(result)])
+    assert main(["report", str(result), str(written), "-o", str(page)]) == 0
+    drawn = Outline(page.read_text())
+    assert {"Verdict", "Set-up"} <= set(drawn.text)
+    assert list(json.loads(drawn.data))[-1] == "curve-worth-0"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kvspill_curve": 2}, "a curve of version 2, and this kvspill reads 1; upgrade kvspill"),
+        ({"lru": []}, "not a whole kvspill result"),
+        ({"two_tiers": {}}, "not a whole kvspill result"),
+        ({"policies": {"fifo": "x"}}, "not a whole kvspill result"),
+    ],
+)
+def test_report_refuses_a_damaged_curve_in_one_line(
+    change: dict[str, object], words: str, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, page = tmp_path / "damaged.json", tmp_path / "page.html"
+    path.write_text(json.dumps({**json.loads(written.read_text()), **change}))
+    assert main(["report", str(path), "-o", str(page)]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not page.exists()
+
+
+def test_what_curves_are_not_for_is_said(
+    written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(written), "--csv", str(tmp_path / "t.csv")]) == 2
+    assert "curve: a curve, which has no row in a table of results" in capsys.readouterr().err
+    assert main(["compare", str(written), "--", str(written)]) == 2
+    assert "a curve and no run; `kvspill report` shows several" in capsys.readouterr().err

@@ -180,14 +180,17 @@ def simulated(path: Path, *flags: str) -> Path:
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory, ten_minutes: Path) -> dict[str, Path]:
-    """A page of each kind: a search, an idle run, a faulty one, and a suite of nine rows."""
+    """A page of each kind: a search, an idle run, a faulty one, a suite of nine rows, and a curve."""
     folder = tmp_path_factory.mktemp("kinds")
     search = ("--enable-autoscaling", "--autoscaler-mode", "qos", "--duration", "200", "--num-users", "4")
     given = {
         "search": simulated(folder / "search.json", *search, "--generation-mode", "fast"),
         "idle": simulated(folder / "idle.json", "--num-users", "1", "--duration", "5", "--model", "tiny-1b"),
         "suite": folder / "suite",
+        "curve": folder / "curve.json",
     }
+    curve = ["curve", "--num-users", "10", "--duration", "30", "--quiet", "--output", str(given["curve"])]
+    assert main(curve) == 0
     document = json.loads(ten_minutes.read_text())
     document["faulty"] = True
     document["faults"]["operations"] = [{"tier": "storage", "verb": "read", "kind": "EIO", "count": 12}]
@@ -201,7 +204,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, ten_minutes: Path) -> dict[s
     return pages
 
 
-@pytest.mark.parametrize("kind", ["search", "idle", "faulty", "suite"])
+@pytest.mark.parametrize("kind", ["search", "idle", "faulty", "suite", "curve"])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_every_kind_of_page_is_whole_and_fits(
     browser: Any, kinds: dict[str, Path], kind: str, width: int, scheme: str

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
@@ -53,15 +54,15 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
         if path is not None:
             check_place(path, flag)
     curve = _curve(config, options)
-    text = text_of(curve)
     if not config.quiet:
-        print(text, end="")
+        print(text_of(curve), end="")
     if config.output is not None:
         write_file(config.output, json.dumps(curve, indent=1) + "\n", "--output")
     if options.page is not None:
-        from kvspill.report.html.curves import page_of
+        from kvspill.cli.given import sections_of
+        from kvspill.report.html.page import page_of
 
-        write_file(options.page, page_of(curve, text), "--page")
+        write_file(options.page, page_of([], more=sections_of([(Path(curve["load"]).name, curve)])), "--page")
     return 0
 
 

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
     from kvspill.report.html.facts import Labelled
+    from kvspill.report.html.figure import Section
     from kvspill.report.html.page import Remarks
     from kvspill.result.schema import Result
     from kvspill.suite.manifest import Manifest
@@ -50,11 +51,12 @@ def are_suites(words: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Every result under a label of its own, its name in tables, and what the suites among them advise."""
+    """Every result under a label of its own, its name in tables, what suites advise, and the curves."""
 
     results: "list[Labelled]"
     names: list[str]
     remarks: "list[Remarks]"
+    curves: "list[tuple[str, dict[str, Any]]]"
 
 
 def read_all(words: Sequence[str]) -> Given:
@@ -77,9 +79,26 @@ def read_all(words: Sequence[str]) -> Given:
     # The same row of each suite side by side.
     order = {row: place for place, row in enumerate(dict.fromkeys(item.row for item in found))}
     found.sort(key=lambda item: order[item.row])
-    plain = list(_plain(words))
+    plain, curves = _plain(words)
     names_in_tables = [*(item.label for item in found), *(name for name, _ in plain)]
-    return Given([*found, *labelled(plain)], names_in_tables, remarks)
+    return Given([*found, *labelled(plain)], names_in_tables, remarks, curves)
+
+
+def sections_of(curves: "Sequence[tuple[str, dict[str, Any]]]") -> "list[Section]":
+    """What a page shows of curves."""
+    from kvspill.curve.view import rates_of, words_of
+    from kvspill.report.html.curves import DrawnCurve, curve_sections
+    from kvspill.report.html.facts import different
+    from kvspill.result.reading import refusing_damage
+
+    names = different([name for name, _ in curves])
+    with refusing_damage(" and ".join(names)):
+        return curve_sections(
+            [
+                DrawnCurve(name, curve, words_of(curve), rates_of(curve))
+                for name, (_, curve) in zip(names, curves, strict=True)
+            ]
+        )
 
 
 def _names(suites: Sequence[str]) -> list[str]:
@@ -127,11 +146,13 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
     return Remarks(name, [*advise(found, manifest.facts.get(PROBE)), *left])
 
 
-def _plain(words: Sequence[str]) -> "Iterator[tuple[str, Result]]":
+def _plain(words: Sequence[str]) -> "tuple[list[tuple[str, Result]], list[tuple[str, dict[str, Any]]]]":
+    """Results that are no rows of a suite, and curves, by the names of their files."""
     from kvspill.report.compare.run import config_in_name
-    from kvspill.result.reading import any_result
+    from kvspill.result.reading import is_curve, read_json, result_of
     from kvspill.suite.manifest import is_suite
 
+    results, curves = [], []
     for word in words:
         if is_suite(word):
             continue
@@ -140,8 +161,13 @@ def _plain(words: Sequence[str]) -> "Iterator[tuple[str, Result]]":
         if not inside:
             raise UsageError(f"{word}: no JSON file in this directory; give one with results, or a suite's")
         for file in inside:
-            result = any_result(file)
+            document = read_json(file)
+            if is_curve(document, file):
+                curves.append((file.stem, document))
+                continue
+            result = result_of(document, file)
             if result.schema_version == 0:
                 # Other programs keep their configuration in the file's name, if anywhere.
                 result = result.model_copy(update={"config": config_in_name(file.stem)})
-            yield file.stem, result
+            results.append((file.stem, result))
+    return results, curves

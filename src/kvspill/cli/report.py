@@ -18,6 +18,8 @@ examples:
     kvspill report result.json -o report.html
   several results side by side:
     kvspill report before.json after.json -o report.html
+  curves of `kvspill curve --output`, several in one picture:
+    kvspill report small.json large.json -o curves.html
   a whole suite, with its advice; or two of them, row beside row:
     kvspill report kvspill-results/suite-20261101-120000 -o suite.html
   a row per result for a spreadsheet:
@@ -31,7 +33,7 @@ def _parser(prog: str) -> Parser:
         prog=prog,
         usage=f"{prog} RESULT… [FLAGS]",
         description="Makes a page, or tables, of results: of kvspill, of its suites, of kv-cache.py, vLLM or "
-        "LMCache.",
+        "LMCache; and a page of curves.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -64,7 +66,7 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
-    from kvspill.cli.given import read_all
+    from kvspill.cli.given import read_all, sections_of
     from kvspill.outputs import refuse_clashes
     from kvspill.result.reading import refuse_replacing
 
@@ -78,6 +80,11 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     if page is not None:
         refuse_replacing(page)
     given = read_all(options.results)
+    if given.curves and (options.csv or options.xlsx):
+        raise UsageError(
+            f"{given.curves[0][0]}: a curve, which has no row in a table of results; name results alone, or "
+            "leave --csv and --xlsx out"
+        )
     if page is not None and len(given.results) > 1 and not options.include_faulty:
         from kvspill.cli.compare import refuse_faulty
         from kvspill.result.ranking import faults_text
@@ -90,7 +97,8 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     if page is not None:
         from kvspill.report.html.page import page_of, write_page
 
-        written.append(write_page(page, page_of(given.results, options.title, given.remarks)))
+        more = sections_of(given.curves)
+        written.append(write_page(page, page_of(given.results, options.title, given.remarks, more)))
     for path in written:
         put(one_line(path))
     return 0

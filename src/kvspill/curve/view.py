@@ -11,11 +11,17 @@ _ROWS = 12
 
 def text_of(curve: Mapping[str, Any]) -> str:
     """What is printed."""
-    parts = [_head(curve), _table(curve), _findings(curve), _tiers(curve)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    rates = f"Token hit rate by capacity (LRU also by requests and bytes):\n{aligned(rates_of(curve))}"
+    parts = ["\n".join(_head(curve)), rates, "\n".join(_findings(curve)), _tiers(curve)]
+    return "\n\n".join(parts) + "\n"
 
 
-def _head(curve: Mapping[str, Any]) -> str:
+def words_of(curve: Mapping[str, Any]) -> list[str]:
+    """What is printed beside the tables."""
+    return [*_head(curve), *_findings(curve)]
+
+
+def _head(curve: Mapping[str, Any]) -> list[str]:
     ceiling = curve["ceiling"]
     some = ceiling["requests"]
     more = (
@@ -53,11 +59,11 @@ def _head(curve: Mapping[str, Any]) -> str:
             f"{sampling['policies_share']:.1%}; token hit rates within {errors} points "
             f"({sampling['error_is']})."
         )
-    return "\n".join(lines)
+    return lines
 
 
-def _table(curve: Mapping[str, Any]) -> str:
-    """Token hit rates at the capacities at which policies were replayed, or some of LRU's."""
+def rates_of(curve: Mapping[str, Any]) -> list[list[str]]:
+    """Token hit rates at the capacities at which policies were replayed, or some of LRU's; the head first."""
     policies = curve["policies"]
     lru = {point["capacity_bytes"]: point for point in curve["lru"]}
     wanted = [point["capacity_bytes"] for point in next(iter(policies.values()), [])]
@@ -84,10 +90,10 @@ def _table(curve: Mapping[str, Any]) -> str:
                 f"{worth[nbytes]:,.0f} s" if nbytes in worth else "",
             ]
         )
-    return "Token hit rate by capacity (LRU also by requests and bytes):\n" + aligned(rows)
+    return rows
 
 
-def _findings(curve: Mapping[str, Any]) -> str:
+def _findings(curve: Mapping[str, Any]) -> list[str]:
     lines = []
     bend = curve["bend"]
     if bend is not None:
@@ -107,7 +113,7 @@ def _findings(curve: Mapping[str, Any]) -> str:
         f"The first TiB saves {first:,.0f} s of prefill over the measured requests (modelled: "
         f"{curve['recompute_us_per_token']:g} us per token, {curve['recompute_source']})."
     )
-    return "\n".join(lines)
+    return lines
 
 
 def _tiers(curve: Mapping[str, Any]) -> str:

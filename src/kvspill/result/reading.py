@@ -98,6 +98,20 @@ def is_ours(document: Any) -> bool:
     return isinstance(document, dict) and "schema_version" in document
 
 
+CURVE_VERSION = 1
+
+
+def is_curve(document: Any, path: Path) -> bool:
+    """Whether it is what `kvspill curve` wrote; refused in one line where a newer version did."""
+    version = document.get("kvspill_curve") if isinstance(document, dict) else None
+    if version is not None and version != CURVE_VERSION:
+        raise UsageError(
+            f"{path}: a curve of version {str(version)[:20]}, and this kvspill reads {CURVE_VERSION}; "
+            "upgrade kvspill to read it"
+        )
+    return version is not None
+
+
 def our_result(document: dict[str, Any], path: Path) -> Result:
     """A result of any version of kvspill, refused in one line where it is damaged or newer than this one."""
     version = document["schema_version"]
@@ -232,10 +246,8 @@ def _engine_result(document: Any, path: Path) -> Result | None:
         )
 
 
-def any_result(path: str | Path) -> Result:
+def result_of(document: Any, path: Path) -> Result:
     """A result of ours, of kv-cache.py, or a benchmark of vLLM or LMCache."""
-    path = Path(path)
-    document = read_json(path)
     if is_ours(document):
         return our_result(document, path)
     found = kv_cache_py_result(document, path) or _engine_result(document, path)

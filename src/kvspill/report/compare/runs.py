@@ -17,6 +17,7 @@ from kvspill.result.ranking import faults_text
 from kvspill.result.reading import (
     KV_CACHE_PY,
     engine_figures,
+    is_curve,
     is_ours,
     kv_cache_py_result,
     our_result,
@@ -65,6 +66,10 @@ def _read_file(path: Path, contents: dict[str, Path]) -> list[Run]:
     if result is not None:
         with refusing_damage(path):
             return list(_result_runs(path, result))
+    if is_curve(document, path):
+        raise UsageError(
+            f"{path}: a curve and no run; `kvspill report` shows several in one picture, or give results"
+        )
     run = _engine_run(path, document) if isinstance(document, dict) else None
     if run is not None:
         return [run]

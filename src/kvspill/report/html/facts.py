@@ -46,12 +46,16 @@ class Curve:
 
 def labelled(named: Sequence[tuple[str, Result]]) -> list[Labelled]:
     """Results under names that differ."""
-    seen: dict[str, int] = {}
-    found = []
-    for name, result in named:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(Labelled(name if seen[name] == 1 else f"{name} ({seen[name]})", result))
-    return found
+    labels = different([name for name, _ in named])
+    return [Labelled(label, result) for label, (_, result) in zip(labels, named, strict=True)]
+
+
+def different(names: Sequence[str]) -> list[str]:
+    """The same names, those that come again with a number."""
+    return [
+        f"{name} ({count})" if (count := names[: place + 1].count(name)) > 1 else name
+        for place, name in enumerate(names)
+    ]
 
 
 def curve(item: Labelled, name: str) -> Curve | None:

@@ -29,6 +29,16 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """Figures under one heading, and sentences above them."""
+
+    name: str
+    anchor: str
+    figures: Sequence[Figure]
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A set of series that belongs into one plot: a title and what each line is called."""
 

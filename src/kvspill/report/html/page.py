@@ -16,7 +16,7 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import write_whole
 from kvspill.report.html.doubts import folds
 from kvspill.report.html.facts import Labelled, labelled
-from kvspill.report.html.figure import Figure
+from kvspill.report.html.figure import Figure, Section
 from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.prose import checks, config_rows, metric_rows, page_title, setup_rows, subtitle
@@ -32,15 +32,6 @@ _COLUMNS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """Figures under one heading."""
-
-    name: str
-    anchor: str
-    figures: Sequence[Figure]
-
-
-@dataclass(frozen=True, slots=True)
 class Remarks:
     """Sentences that stand above the figures, such as the advice of a suite."""
 
@@ -53,17 +44,26 @@ def build_page(named: Sequence[tuple[str, Result]], title: str | None = None) ->
     return page_of(labelled(named), title)
 
 
-def page_of(results: Sequence[Labelled], title: str | None = None, remarks: Sequence[Remarks] = ()) -> str:
-    """The whole page for results that have their names, as text."""
-    if not results:
+def page_of(
+    results: Sequence[Labelled],
+    title: str | None = None,
+    remarks: Sequence[Remarks] = (),
+    more: Sequence[Section] = (),
+) -> str:
+    """The whole page for results that have their names, as text; sections that need no result come last."""
+    if not results and not more:
         raise UsageError("a page needs a result; give one")
-    with refusing_damage(" and ".join(item.label for item in results[:_COLUMNS_MAX])):
-        return _build(results, title or page_title(results), remarks)
+    names = [item.label for item in results] or [section.name for section in more]
+    with refusing_damage(" and ".join(names[:_COLUMNS_MAX])):
+        heading = title or (page_title(results) if results else more[0].figures[0].title)
+        return _build(results, heading, remarks, more)
 
 
-def _build(results: Sequence[Labelled], title: str, remarks: Sequence[Remarks]) -> str:
-    drawn = figures(results)
-    sections = list(_sections(drawn))
+def _build(
+    results: Sequence[Labelled], title: str, remarks: Sequence[Remarks], more: Sequence[Section]
+) -> str:
+    sections = [*_sections(figures(results)), *more]
+    drawn = [figure for section in sections for figure in section.figures]
     scripts = {"library_js": _library(), "page_js": _asset("page.js")}
     said = banners(results)
     context = {
@@ -82,10 +82,9 @@ def _build(results: Sequence[Labelled], title: str, remarks: Sequence[Remarks]) 
         "figure_sections": sections,
         "sections": [
             *((("Advice", "remarks"),) if remarks else ()),
-            ("Verdict", "headline"),
-            ("Trust", "doubts"),
+            *((("Verdict", "headline"), ("Trust", "doubts")) if results else ()),
             *((section.name, section.anchor) for section in sections),
-            ("Set-up", "setup"),
+            *((("Set-up", "setup"),) if results else ()),
         ],
         "version": __version__,
         "footer": "This file is complete in itself: it loads nothing and sends nothing.",
@@ -179,7 +178,7 @@ def _sections(drawn: Sequence[Figure]) -> Iterator[Section]:
 def _shared(results: Sequence[Labelled]) -> list[str]:
     """Doubts that touch every figure of every result: said once, and not in each row."""
     codes = [doubts_of_all(item.result) for item in results]
-    return [code for code in codes[0] if all(code in others for others in codes)]
+    return [code for code in (codes[0] if codes else ()) if all(code in others for others in codes)]
 
 
 def _shown(item: Labelled) -> dict[str, Any]:

@@ -84,7 +84,8 @@ def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
     }
 
 
-def _framed(spec: Spec, height: int | Spec = HEIGHT) -> Spec:
+def framed(spec: Spec, height: int | Spec = HEIGHT) -> Spec:
+    """As wide as the page has room."""
     return {
         "width": "container",
         "height": height,
@@ -142,7 +143,7 @@ def lines(
     spec["encoding"]["x"] = {key: value for key, value in spec["encoding"]["x"].items() if "tip" not in key}
     if len(shown) > 1:
         spec["encoding"]["strokeOpacity"] = _DIMMED
-    return _framed(spec)
+    return framed(spec)
 
 
 def with_targets(spec: Spec, targets: Mapping[str, float], unit: str) -> Spec:
@@ -209,7 +210,7 @@ def heat(cells: list[Spec], x_title: str, y_title: str) -> Spec:
             ],
         },
     }
-    return _framed(spec)
+    return framed(spec)
 
 
 def decades(lowest: float, highest: float) -> Spec:
@@ -307,4 +308,4 @@ def bars(
     # Room for the value at the end of the longest bar.
     wide = 10 + _LABEL_PIXELS * max((len(row["label"]) for row in rows), default=0)
     room = {} if stacked else {"padding": {"left": 5, "top": 5, "bottom": 5, "right": wide}}
-    return _framed({**spec, **room}, max(60, BAR_STEP * count + 16))
+    return framed({**spec, **room}, max(60, BAR_STEP * count + 16))
