@@ -210,14 +210,14 @@ class Found:
     plugins: Mapping[str, Plugin]
     broken: tuple[Broken, ...] = ()
 
-    def get(self, name: str, flag: str) -> Plugin:
-        """The plug-in of that name; an unknown one is refused with the names there are."""
+    def get(self, name: str, flag: str, *more: str) -> Plugin:
+        """The plug-in of that name; an unknown one is refused with the names that the flag takes."""
         if name in self.plugins:
             return self.plugins[name]
         for broken in self.broken:
             if broken.name == name:
                 raise UsageError(f"{flag} {name}: {broken.origin} could not be loaded ({broken.reason})")
-        raise UsageError(f"{flag} {name}: unknown; choose from {', '.join(self.plugins)}")
+        raise UsageError(f"{flag} {name}: unknown; choose from {', '.join((*self.plugins, *more))}")
 
     def by_scheme(self, scheme: str) -> Plugin | None:
         """The plug-in that answers for addresses of that scheme."""

@@ -195,4 +195,4 @@ def replayable(names: Iterable[str]) -> None:
     found = find_plugins(Kind.POLICY)
     for name in names:
         if name != OPTIMUM:
-            found.get(name, "--policies")
+            found.get(name, "--policies", OPTIMUM)
