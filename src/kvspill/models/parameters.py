@@ -1,7 +1,9 @@
 """How many parameters compute a token, as the names of models say it, and what recomputing one takes."""
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 PREFILL_SECONDS_OF_64K = 12.0
 """Published: a prompt of 65,536 tokens takes 12 s to recompute with a model of 8 billion parameters."""
@@ -12,6 +14,8 @@ _WHERE_FROM = f"from a published {PREFILL_SECONDS_OF_64K:g} s for 65,536 tokens 
 _SIZE = r"(\d+(?:\.\d+)?)b(?![a-z0-9])"
 _ACTIVE = re.compile(rf"(?<![a-z0-9])a{_SIZE}")
 _WHOLE = re.compile(rf"(?<![a-z0-9.]){_SIZE}")
+_PUBLISHED_ACTIVE: Final[Mapping[str, float]] = MappingProxyType({"gpt-oss-120b": 5.1, "gpt-oss-20b": 3.6})
+"""Models of experts whose names say how many parameters they have, not how many compute a token."""
 
 
 class Recompute(NamedTuple):
@@ -26,6 +30,8 @@ def active_billions(name: str) -> float | None:
 
     None where the name has no size, or one that says little of the work, such as 8x7b or e2b.
     """
+    if name.lower() in _PUBLISHED_ACTIVE:
+        return _PUBLISHED_ACTIVE[name.lower()]
     found = _ACTIVE.search(name.lower()) or _WHOLE.search(name.lower())
     return float(found[1]) if found else None
 

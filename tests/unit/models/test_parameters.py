@@ -14,12 +14,13 @@ from kvspill.models.parameters import active_billions
         ("tiny-1b", 1.0),
         ("qwen3-0.6b", 0.6),
         ("qwen3-30b-a3b", 3.0),
+        ("gpt-oss-20b", 3.6),
         ("mixtral-8x7b", None),
         ("gemma-4-e2b", None),
         ("deepseek-v3", None),
     ],
 )
-def test_the_parameters_that_compute_a_token_are_those_of_the_name(name: str, billions: float | None) -> None:
+def test_the_parameters_that_compute_a_token_are_the_active_ones(name: str, billions: float | None) -> None:
     assert active_billions(name) == billions
 
 
