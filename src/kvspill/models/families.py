@@ -81,6 +81,16 @@ def own_layers(facts: Facts) -> Groups:
     return even(facts)
 
 
+def crossed(facts: Facts) -> Groups:
+    """Some layers attend to images alone and keep nothing of the text."""
+    crossing = facts.listed("cross_attention_layers")
+    if crossing is None:
+        raise facts.fail("cross_attention_layers is missing")
+    if not {*crossing} <= {*range(facts.layers)}:
+        raise facts.fail(f"cross_attention_layers names layers that are none of the {facts.layers}")
+    return full_layers(facts.layers - len({*crossing}), facts.kv_heads, 2 * facts.head_dim)
+
+
 def _windowed(facts: Facts, windowed: int) -> Groups:
     """So many layers with a window, the others without."""
     heads, width = facts.kv_heads, 2 * facts.head_dim

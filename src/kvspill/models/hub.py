@@ -16,12 +16,15 @@ _READERS: Final[Mapping[Callable[[Facts], Groups], tuple[str, ...]]] = {
     families.even: (
         *("apertus", "arcee", "bailing_moe", "bailing_moe_v2", "cohere", "deepseek", "ernie4_5"),
         *("ernie4_5_moe", "gemma", "glm", "glm4", "glm4_moe", "gpt_neox", "granite", "granitemoe"),
-        *("exaone", "internlm2", "internlm3", "llama", "mimo", "minimax_m2"),
+        *("exaone", "glm4v_text", "glm4v_moe_text", "internlm2", "internlm3", "llama", "mimo", "minimax_m2"),
         *("nemotron", "olmo", "olmo2", "olmoe", "phi"),
         *("qwen3_vl_text", "qwen3_vl_moe_text", "seed_oss", "stablelm"),
     ),
+    families.crossed: ("mllama", "mllama_text_model"),
     families.own_layers: ("hunyuan_v1_dense", "hunyuan_v1_moe"),
-    families.all_windows: ("mistral", "mixtral", "ministral3", "phi3", "phimoe", "starcoder2"),
+    families.all_windows: (
+        *("mistral", "mixtral", "ministral3", "phi3", "phi4_multimodal", "phi4mm", "phimoe", "starcoder2"),
+    ),
     families.switched(families.all_windows): ("qwen3_moe",),
     families.switched(families.late_windows): (
         *("qwen2", "qwen3", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"),

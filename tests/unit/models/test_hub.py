@@ -212,6 +212,19 @@ def test_a_falcon_has_one_head_of_keys_and_an_old_glm_its_groups() -> None:
     assert read(model_type="chatglm", num_layers=40, **groups).of(1) == 40 * 2 * 2 * 128 * 2
 
 
+def test_layers_that_attend_to_images_keep_nothing_of_the_text() -> None:
+    """Llama 3.2 11B Vision: eight of 40 layers, so that its text takes what that of Llama 3.1 8B does."""
+    inner = {
+        "model_type": "mllama_text_model",
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 40,
+        "num_key_value_heads": 8,
+        "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
+    }
+    assert read(model_type="mllama", text_config=inner).of(1) == find_model("llama3.1-8b").kv().of(1)
+
+
 def test_short_convolutions_and_mamba_layers_keep_their_last_inputs() -> None:
     """LFM2 keeps two inputs of three; Jamba has one layer of attention in eight, and a state per channel."""
     types = ["conv", "conv", "full_attention", "conv"]
@@ -262,6 +275,8 @@ def test_short_convolutions_and_mamba_layers_keep_their_last_inputs() -> None:
             "indexer_types does not have the 8 layers",
         ),
         ({"model_type": "exaone4", "sliding_window_pattern": "LLG"}, "what the last layer is"),
+        ({"model_type": "mllama_text_model"}, "cross_attention_layers is missing"),
+        ({"model_type": "mllama_text_model", "cross_attention_layers": [3, 8]}, "none of the 8"),
     ],
 )
 def test_what_does_not_fit_its_layers_is_refused(config: dict[str, Any], reason: str) -> None:
