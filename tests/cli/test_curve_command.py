@@ -28,6 +28,22 @@ def test_the_table_names_every_policy_and_the_file_has_the_same(
     assert "The curve bends at" in "".join(drawn.text)
 
 
+def test_rows_that_were_left_out_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, out = tmp_path / "trace.jsonl", tmp_path / "curve.json"
+    row = {"timestamp": 0, "output_length": 1}
+    rows = [(1024, [1, 2]), (-5, [1, 2]), (0, []), (1024, [1, 2])]
+    trace.write_text(
+        "".join(json.dumps({**row, "input_length": n, "hash_ids": ids}) + "\n" for n, ids in rows)
+    )
+    flags = ["--trace", f"mooncake:{trace}", "--skip-bad-rows", "--policies=", "--warmup-share", "0"]
+    assert main(["curve", *flags, "--output", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "2 requests" in text
+    assert f"1 in all, the first: {trace}:2: input_length -5" in text
+    assert "rows without a token were left out, 1 in all" in text
+    assert json.loads(out.read_text())["workload"]["bad_rows_skipped"] == 1
+
+
 def test_synthetic_users_have_a_curve_too(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--num-users", "10", "--duration", "30", "--block-tokens", "64", "--policies", "fifo"]
     assert main(["curve", *flags, "--warmup-share", "0"]) == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.curve.accesses import collect, requests_of
+from kvspill.curve.accesses import collect, requests_of, workload_of
 from kvspill.curve.curve import LruCurve
 from kvspill.curve.replay import OPTIMUM, Replayer, Window
 from kvspill.models import find_model
@@ -133,7 +133,7 @@ def synthetic(path: Path) -> None:
     config = Config(num_users=10, duration=40, io_model="prefix", block_tokens=256)
     numbers: dict[str, int] = {}
     with path.open("w") as file:
-        for request in requests_of(config):
+        for request in requests_of(config, workload_of(config)):
             keys = chain_of(request, 256).keys
             if keys:
                 ids = [numbers.setdefault(key, len(numbers)) for key in keys]

@@ -103,7 +103,7 @@ def _curve(config: Config, options: argparse.Namespace) -> dict[str, Any]:
     )
     accesses = collect(config)
     end_bytes = config.kv.end(int(accesses.context_tokens.max()))
-    asked = replace(asked, least_bytes=end_bytes)
+    asked = replace(asked, least_bytes=max(end_bytes, int(accesses.sizes.min())))
     named = config.recording
     return {
         "kvspill_curve": 1,
@@ -117,6 +117,7 @@ def _curve(config: Config, options: argparse.Namespace) -> dict[str, Any]:
         "seed": config.seed,
         "upper_bound": config.kv.has_end,
         "end_bytes": end_bytes,
+        "workload": dict(accesses.facts),
         **draw(accesses, asked),
     }
 

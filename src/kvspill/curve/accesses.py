@@ -1,8 +1,9 @@
 """What the requests of a load ask a prefix cache for: blocks by number, in the order of the requests."""
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from kvspill.errors import UsageError
 from kvspill.records import NS_PER_SEC, Request
 from kvspill.serving.chains import chain_of
 from kvspill.serving.stack import Ints, Longs
+from kvspill.workload.base import Workload
 from kvspill.workload.rate import in_arrival_order
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
@@ -40,6 +42,8 @@ class Accesses:
     """Tokens of the largest block."""
     overlong: int = 0
     """Requests that list more blocks than their tokens fill; what is too much counts no tokens."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the load is, what was read of a trace and what was skipped."""
 
     @property
     def requests(self) -> int:
@@ -142,7 +146,8 @@ def collect(config: Config) -> Accesses:
         )
     names, counts, contexts, units, times_ns = array("q"), array("q"), array("q"), array("q"), array("q")
     filled: list[tuple[int, Sequence[int]]] = []
-    for request in requests_of(config):
+    workload = workload_of(config)
+    for request in requests_of(config, workload):
         chain = chain_of(request, config.block_tokens)
         if chain.fill:
             filled.append((len(names), chain.fill))
@@ -168,7 +173,9 @@ def collect(config: Config) -> Accesses:
     sizes[numbers] = np.repeat([block_bytes[int(size)] for size in unit], each)
     seconds = (times_ns[-1] - times_ns[0]) / NS_PER_SEC
     overlong = int(((each - 1) * unit >= context)[each > 0].sum())
-    return Accesses(numbers, ends, tokens, context, sizes, seconds, int(unit.max()), overlong)
+    return Accesses(
+        numbers, ends, tokens, context, sizes, seconds, int(unit.max()), overlong, workload.facts()
+    )
 
 
 def _numbered(names: Longs) -> Ints:
@@ -188,9 +195,12 @@ def _tokens(each: Longs, unit: Longs, context: Longs) -> Longs:
     return tokens
 
 
-def requests_of(config: Config) -> Iterator[Request]:
+def workload_of(config: Config) -> Workload:
+    return make_workload(config, World(config.seed, lambda: 0, virtual=True), _UNLIMITED_BYTES)
+
+
+def requests_of(config: Config, workload: Workload) -> Iterator[Request]:
     """The requests in the order in which they are meant to come, as many as the run would have."""
-    workload = make_workload(config, World(config.seed, lambda: 0, virtual=True), _UNLIMITED_BYTES)
     end_ns = None if config.duration is None else config.duration * NS_PER_SEC
     for number, request in enumerate(in_arrival_order(workload)):
         if number == config.max_requests or (end_ns is not None and request.intended_ns >= end_ns):

@@ -29,12 +29,15 @@ def _head(curve: Mapping[str, Any]) -> list[str]:
         if some is None
         else (f", {ceiling['bytes']:.1%} of the blocks' bytes, and something for {some:.1%} of the requests")
     )
+    requests, measured = curve["requests"], curve["measured_requests"]
+    whole = (
+        "all requests" if measured == requests else f"the last {measured:,}; those before warm the cache up"
+    )
     lines = [
-        f"{curve['load']}: {curve['requests']:,} requests, {curve['block_accesses']:,} blocks asked for, "
-        f"{curve['blocks']:,} different ones of {curve['model']}, "
+        f"{curve['load']}: {requests:,} request{'s' * (requests != 1)}, {curve['block_accesses']:,} blocks "
+        f"asked for, {curve['blocks']:,} different ones of {curve['model']}, "
         f"{size_text(curve['footprint_bytes'])} in all.",
-        f"Measured: the last {curve['measured_requests']:,} requests; those before them warm the cache up "
-        f"(--warmup-share {curve['warmup_share']:g}).",
+        f"Measured: {whole} (--warmup-share {curve['warmup_share']:g}).",
         f"An unlimited cache finds {ceiling['tokens']:.1%} of the tokens{more}.",
     ]
     if curve["upper_bound"]:
@@ -49,6 +52,14 @@ def _head(curve: Mapping[str, Any]) -> list[str]:
             f"NOTE: {overlong:,} requests list more blocks than their tokens fill; blocks that are too many "
             "take room and count no tokens. Does the trace have blocks of that size?"
         )
+    read = curve.get("workload", {})
+    if skipped := read.get("bad_rows_skipped"):
+        lines.append(
+            f"NOTE: rows that could not be read were skipped, {skipped:,} in all, the first: "
+            f"{read['bad_rows'][0]}."
+        )
+    if empty := read.get("empty_rows"):
+        lines.append(f"NOTE: rows without a token were left out, {empty:,} in all.")
     sampling = curve["sampling"]
     if sampling is not None:
         errors = ", ".join(
