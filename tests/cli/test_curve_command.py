@@ -44,6 +44,20 @@ def test_rows_that_were_left_out_are_named(tmp_path: Path, capsys: pytest.Captur
     assert json.loads(out.read_text())["workload"]["bad_rows_skipped"] == 1
 
 
+def test_lru_alone_is_shown_at_the_capacities_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FLAGS, "--policies=", "--capacities-gib", "2,7"]) == 0
+    table = capsys.readouterr().out.split("NEXT TiB SAVES\n")[1].splitlines()
+    assert [line.split()[0] for line in table[:2]] == ["2.00", "7.00"]
+    assert table[2] == ""
+
+
+def test_a_trace_that_names_no_blocks_has_no_curve_and_that_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["curve", "--trace", "azure:sample", "--policies="]) == 0
+    assert "no measured request asks for a block that came before" in capsys.readouterr().out
+
+
 def test_synthetic_users_have_a_curve_too(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--num-users", "10", "--duration", "30", "--block-tokens", "64", "--policies", "fifo"]
     assert main(["curve", *flags, "--warmup-share", "0"]) == 0

@@ -6,8 +6,6 @@ from typing import Any
 from kvspill.config.checks import size_text
 from kvspill.texts import aligned
 
-_ROWS = 12
-
 
 def text_of(curve: Mapping[str, Any]) -> str:
     """What is printed."""
@@ -46,6 +44,11 @@ def _head(curve: Mapping[str, Any]) -> list[str]:
             f"stored prefix, up to {size_text(curve['end_bytes'])} each, is not counted, neither its room "
             "nor its absence; `kvspill simulate --io-model prefix` counts it."
         )
+    if not ceiling["tokens"]:
+        lines.append(
+            "NOTE: no measured request asks for a block that came before. Does the trace say which blocks "
+            "requests share?"
+        )
     overlong = curve["requests_with_more_blocks_than_tokens"]
     if overlong:
         lines.append(
@@ -74,12 +77,10 @@ def _head(curve: Mapping[str, Any]) -> list[str]:
 
 
 def rates_of(curve: Mapping[str, Any]) -> list[list[str]]:
-    """Token hit rates at the capacities at which policies were replayed, or some of LRU's; the head first."""
+    """Token hit rates at the capacities that were asked for; the head first."""
     policies = curve["policies"]
     lru = {point["capacity_bytes"]: point for point in curve["lru"]}
-    wanted = [point["capacity_bytes"] for point in next(iter(policies.values()), [])]
-    wanted = wanted or list(lru)[:: max(1, len(lru) // _ROWS)]
-    worth = {row["capacity_bytes"]: row["prefill_seconds_saved"] for row in curve["next_tib"]}
+    worth = [row for row in curve["next_tib"] if row["capacity_bytes"] > 0]
     rows = [
         [
             "CAPACITY",
@@ -88,17 +89,17 @@ def rates_of(curve: Mapping[str, Any]) -> list[list[str]]:
             "NEXT TiB SAVES",
         ]
     ]
-    for place, nbytes in enumerate(wanted):
-        point = lru[nbytes]
+    for place, row in enumerate(worth):
+        point = lru[row["capacity_bytes"]]
         rows.append(
             [
-                size_text(nbytes),
+                size_text(row["capacity_bytes"]),
                 *(
                     "-" if point[what] is None else f"{point[what]:.1%}"
                     for what in ("requests", "bytes", "tokens")
                 ),
                 *(f"{points[place]['tokens']:.1%}" for points in policies.values()),
-                f"{worth[nbytes]:,.0f} s" if nbytes in worth else "",
+                f"{row['prefill_seconds_saved']:,.0f} s",
             ]
         )
     return rows
