@@ -29,6 +29,11 @@ def io_model_rows(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _break_even(block)
     if "blocks_asked" in block:
         yield from _blocks(block)
+    if block.get("ends_modelled"):
+        yield (
+            "Ends of prefixes (modelled)",
+            "windows and states are one object behind each stored prefix; no engine was measured for it",
+        )
 
 
 def _bounds(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

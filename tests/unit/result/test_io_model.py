@@ -103,6 +103,11 @@ def test_blocks_that_were_not_written_are_named_with_their_reason() -> None:
     assert said(blocks_refused=3, blocks_dropped_late=2)["  not written"] == "2 waited too long, 3 no room"
 
 
+def test_the_rule_for_windows_and_states_is_called_modelled() -> None:
+    assert "no engine was measured" in said(ends_modelled=True)["Ends of prefixes (modelled)"]
+    assert "Ends of prefixes (modelled)" not in said()
+
+
 def test_a_run_without_facts_says_nothing() -> None:
     assert list(io_model_rows({})) == []
 

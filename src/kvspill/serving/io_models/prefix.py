@@ -102,7 +102,8 @@ class PrefixModel:
     def facts(self) -> dict[str, int]:
         """What the model counted beside the recorder's rows."""
         writes = {} if self._writer is None else asdict(self._writer.counts)
-        return {f"blocks_{name}": value for name, value in (asdict(self.counts) | writes).items()}
+        counts = {f"blocks_{name}": value for name, value in (asdict(self.counts) | writes).items()}
+        return counts | ({"ends_modelled": True} if self._options.kv.has_end else {})
 
     async def _match(self, cache: Cache, writer: WriteBehind, chain: Chain) -> list[Entry]:
         """The longest resident prefix. What is on its way is waited for, with nothing pinned (C4)."""
