@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvspill.result.little import EXPLAINED_FROM, SERVED, WHOLE
-from kvspill.result.schema import LittlesLaw, Result
+from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import LittlesLaw
 from kvspill.run import stages
 from kvspill.run.loadwatch import watch_load
 from sim.loads import LITTLE, Load, simulate

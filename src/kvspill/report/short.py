@@ -12,7 +12,8 @@ from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING, counted
-from kvspill.result.schema import Caution, QosClass, Result, StorageHealth
+from kvspill.result.schema import QosClass, Result, StorageHealth
+from kvspill.result.schema_honesty import Caution
 
 _STYLES = {
     Status.YES: "bold green",

@@ -9,7 +9,8 @@ from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED, Severity, counted
 from kvspill.result.load import who
 from kvspill.result.ranking import faults_text
-from kvspill.result.schema import Caution, QosClass, Result
+from kvspill.result.schema import QosClass, Result
+from kvspill.result.schema_honesty import Caution
 
 
 class Status(StrEnum):

@@ -5,7 +5,8 @@ from typing import Any
 
 from kvspill.result.cautions import counted
 from kvspill.result.measured import Measured
-from kvspill.result.schema import Criterion, Faults, Honesty, StorageHealth
+from kvspill.result.schema import Criterion, StorageHealth
+from kvspill.result.schema_honesty import Faults, Honesty
 from kvspill.result.stillness import client_still_seconds, too_still
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"

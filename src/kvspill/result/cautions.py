@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from kvspill.result.metrics import Area
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 
 
 class Severity(StrEnum):

@@ -9,7 +9,7 @@ from kvspill.measure.histograms import Histogram
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
 from kvspill.result.little import littles_law
 from kvspill.result.measured import Measured, ratio
-from kvspill.result.schema import (
+from kvspill.result.schema_honesty import (
     ByteCounts,
     CeilingShare,
     Fault,

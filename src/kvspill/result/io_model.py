@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.records import GIB
 from kvspill.result import cautions as kinds
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 
 _NAMES = {
     "mlperf": "mlperf: the turn's entry is read again while decoding",

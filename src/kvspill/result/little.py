@@ -6,7 +6,7 @@ from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.records import NS_PER_SEC, Verb
 from kvspill.result.measured import Measured, ratio
-from kvspill.result.schema import LittlesLaw
+from kvspill.result.schema_honesty import LittlesLaw
 
 SERVED, WHOLE = "in service", "all requests"
 EXPLAINED_FROM = 0.05

@@ -10,7 +10,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.records import RunFacts, Tier, TierFacts
 from kvspill.result.honesty import Ceiling
 from kvspill.result.measured import ratio
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 from kvspill.workload.digest import Digest
 
 _LATENESS_SAMPLES_MAX = 100_000

@@ -14,17 +14,8 @@ from kvspill.errors import UsageError
 from kvspill.inputs import RESULT, Kind, TooMuch, parse_json, read_input
 from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import noted
-from kvspill.result.schema import (
-    SCHEMA_VERSION,
-    Fault,
-    Faults,
-    Honesty,
-    MetricValue,
-    Result,
-    Summary,
-    Timeline,
-    Window,
-)
+from kvspill.result.schema import SCHEMA_VERSION, MetricValue, Result, Summary, Timeline, Window
+from kvspill.result.schema_honesty import Fault, Faults, Honesty
 
 KV_CACHE_PY = "kv-cache.py"
 

@@ -27,7 +27,6 @@ from kvspill.result.measured import Measured, Settings
 from kvspill.result.metrics import evaluate
 from kvspill.result.schema import (
     SCHEMA_VERSION,
-    Caution,
     EncodedHistogram,
     InFlight,
     LatencyMap,
@@ -39,6 +38,7 @@ from kvspill.result.schema import (
     Timeline,
     Window,
 )
+from kvspill.result.schema_honesty import Caution
 from kvspill.result.summary import multi_turn, summary_block
 from kvspill.result.warnings import cautions
 from kvspill.storage.addresses import in_store

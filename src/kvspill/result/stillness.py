@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from kvspill.measure.timeline import Timeline
 from kvspill.records import NS_PER_SEC
 from kvspill.result.measured import Measured
-from kvspill.result.schema import Honesty
+from kvspill.result.schema_honesty import Honesty
 
 _SECONDS = 1.0
 _SHARE = 0.05

@@ -8,7 +8,8 @@ import numpy as np
 from kvspill.measure.statistics import coefficient_of_variation, mean_interval
 from kvspill.result import cautions as kinds
 from kvspill.result.catalog import METRICS
-from kvspill.result.schema import Caution, Result, SetAside, TrialRow, Trials, TrialStatistics
+from kvspill.result.schema import Result, SetAside, TrialRow, Trials, TrialStatistics
+from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import FEW_TRIALS
 
 RANKED_BY = "avg_throughput_tokens_per_sec"

@@ -7,7 +7,8 @@ from kvspill.records import Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.measured import Measured
-from kvspill.result.schema import Caution, Honesty, SteadyState
+from kvspill.result.schema import SteadyState
+from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, too_still
 from kvspill.storage.addresses import suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS

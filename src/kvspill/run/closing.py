@@ -7,7 +7,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.result.cautions import noted
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 from kvspill.run.backends import own_addresses
 from kvspill.run.cleaner import start_address_cleaner, start_cleaner
 from kvspill.run.progress import Progress

@@ -11,7 +11,7 @@ from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import STEADY, judge
 from kvspill.records import GIB, MIB, NS_PER_SEC
 from kvspill.result.cautions import NOT_PRECONDITIONED
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 from kvspill.run.preflight import PRECONDITION_PASSES_MAX
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem

@@ -7,7 +7,7 @@ from typing import Any
 from kvspill.measure.iotrace import IoTrace
 from kvspill.measure.oplog import OpLog
 from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend
 

@@ -15,7 +15,8 @@ from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.records import Tier
 from kvspill.result import cautions as kinds
-from kvspill.result.schema import Caution, Result
+from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import Caution
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.calibrated import settle_generation

@@ -20,7 +20,8 @@ from kvspill.measure.iotrace import IoTrace, open_io_trace
 from kvspill.measure.oplog import OpLog, rank_path, trial_path
 from kvspill.records import NS_PER_SEC, RunFacts, Tier
 from kvspill.result.parts import Part, together
-from kvspill.result.schema import Caution, Result
+from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import Caution
 from kvspill.run.backends import blamed, open_backends, prepare_storage
 from kvspill.run.build import (
     build_accountant,

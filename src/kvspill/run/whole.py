@@ -13,7 +13,8 @@ from kvspill.result.io_model import io_model_cautions
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.parts import Part, whole_of
 from kvspill.result.result import build_result, settings_of
-from kvspill.result.schema import Caution, InFlight, RankRow, RankTable, Result
+from kvspill.result.schema import InFlight, RankRow, RankTable, Result
+from kvspill.result.schema_honesty import Caution
 
 STRAGGLER_SHARE = 0.8
 """A rank slower than this share of the median is a straggler (R3)."""

@@ -13,7 +13,8 @@ from kvspill.report.console import render_summary
 from kvspill.report.html.prose import setup_rows
 from kvspill.result.parts import Part, merged_io_facts, packed, together, unpacked, whole_of
 from kvspill.result.result import write_result
-from kvspill.result.schema import Caution, Result
+from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import Caution
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, Gathered
 from kvspill.run.trial import Plan, run_trial

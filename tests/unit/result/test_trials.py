@@ -6,7 +6,8 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.report.console import render_summary
-from kvspill.result.schema import Caution, Fault, Result, Trials
+from kvspill.result.schema import Result, Trials
+from kvspill.result.schema_honesty import Caution, Fault
 from kvspill.result.trials import HEADLINES, aggregate, combine, incomplete_reason
 from unit.measure.rows import request
 from unit.result.sample import built, codes, empty_recorder, facts

@@ -14,7 +14,7 @@ import pytest
 import kvspill
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Tier
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 from kvspill.run import cleaner
 from kvspill.run.closing import close_within
 from kvspill.run.progress import Progress

@@ -3,7 +3,8 @@
 import pytest
 
 from kvspill.config import Config
-from kvspill.result.schema import Caution, Fault, Faults, MetricValue, Result, Trials, TrialStatistics
+from kvspill.result.schema import MetricValue, Result, Trials, TrialStatistics
+from kvspill.result.schema_honesty import Caution, Fault, Faults
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.backends import SPEED, honesty, lines, ranked, rows_of, speeds

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.result.schema import Caution, Fault, Faults, MetricValue, Result
+from kvspill.result.schema import MetricValue, Result
+from kvspill.result.schema_honesty import Caution, Fault, Faults
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.aggregates import aggregate

@@ -11,7 +11,8 @@ from kvspill.result.catalog import shown_at
 from kvspill.result.cautions import EVERYTHING, MODELLED_TIER, Severity, kind_of
 from kvspill.result.metrics import Area, Figure, Place
 from kvspill.result.ranking import faults_text
-from kvspill.result.schema import Caution, Result, TrialStatistics
+from kvspill.result.schema import Result, TrialStatistics
+from kvspill.result.schema_honesty import Caution
 
 HEADLINES = shown_at(Place.HEADLINE)
 

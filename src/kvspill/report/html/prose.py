@@ -10,7 +10,8 @@ from kvspill.report.columns import finite
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
-from kvspill.result.schema import Result, Statistics
+from kvspill.result.schema import Result
+from kvspill.result.schema_base import Statistics
 
 NONE = "not measured"
 _PERCENTILE = re.compile(r"_p\d+_ms$")

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from kvspill.records import NS_PER_SEC
 from kvspill.result import cautions as kinds
-from kvspill.result.schema import Caution
+from kvspill.result.schema_honesty import Caution
 from kvspill.run.search.lever import Lever
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import SearchOptions
