@@ -1,4 +1,4 @@
-"""Text from files, names and hosts, made harmless for where it is shown: terminal, page or spreadsheet."""
+"""Text as it is shown: made harmless for terminal, page or spreadsheet, aligned, counted."""
 
 import re
 import sys
@@ -92,3 +92,8 @@ def make_console(file: IO[str], **options: Any) -> "Console":
                 yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
     return Harmless(file=file, highlight=False, **options)
+
+
+def counted(number: float, one: str, many: str = "") -> str:
+    """A number with its noun: 1 request, 2 requests."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

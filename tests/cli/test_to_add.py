@@ -24,7 +24,7 @@ from kvspill.plugins import find_plugins
 from kvspill.report import docs
 from kvspill.result import catalog, result
 from kvspill.result.catalog import METRICS, shown_at
-from kvspill.result.cautions import Kind, Severity
+from kvspill.result.caution import Kind, Severity
 from kvspill.result.metrics import Metric, Place, column
 from kvspill.run import runner
 
@@ -143,7 +143,7 @@ def test_a_warning_is_one_object(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
     warning = Kind(
-        "blue_moon", Severity.SERIOUS, "The moon is {colour} tonight.", "Wait until it is {other} again."
+        "blue_moon", "The moon is {colour} tonight.", "Wait until it is {other} again.", Severity.SERIOUS
     )
     caution = warning.of(colour="blue", other="white")
     monkeypatch.setattr(runner, "_unused", lambda _config: [caution])

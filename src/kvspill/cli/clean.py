@@ -12,7 +12,7 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.plugins import Declared, Kind
 from kvspill.records import MIB
 from kvspill.storage.addresses import FILE_SCHEME, directory_of, scheme_of
-from kvspill.texts import one_line, put
+from kvspill.texts import counted, one_line, put
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -98,7 +98,7 @@ def _say(removed: Sequence[object], running: Sequence[str], kept: Sequence[str],
         put(f"left alone {one_line(text)}: its run has not ended, or did so less than two minutes ago")
     for text in kept:
         put(f"kept {one_line(text)}")
-    put(f"{len(removed)} left-over run{'' if len(removed) == 1 else 's'} removed from {one_line(place)}")
+    put(f"{counted(len(removed), 'left-over run')} removed from {one_line(place)}")
 
 
 def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: list[str]) -> None:

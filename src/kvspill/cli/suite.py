@@ -235,7 +235,7 @@ def _start(options: argparse.Namespace, ranks: "Ranks") -> int:
 
 
 def _title(rows: "Sequence[Scenario]") -> str:
-    from kvspill.result.cautions import counted
+    from kvspill.texts import counted
 
     models = ", ".join(dict.fromkeys(str(row.settings["model"]) for row in rows))
     return f"KV CACHE SUITE: {models}, {counted(len(rows), 'scenario')}"
@@ -264,7 +264,7 @@ def _unused(options: argparse.Namespace, ready: "Prepared") -> list[str]:
 
 def _time_note(options: argparse.Namespace, ready: "Prepared") -> list[str]:
     """How long it will take at least; virtual time takes none."""
-    from kvspill.result.cautions import counted
+    from kvspill.texts import counted
 
     if options.simulate:
         return []
@@ -320,11 +320,11 @@ def _refuse_taken(output_dir: str | None) -> None:
 
 def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     """Continue an interrupted suite with its own parameters."""
-    from kvspill.result.cautions import counted
     from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
     from kvspill.suite.manifest import directories, load, settle
+    from kvspill.texts import counted
 
     if options.what or options.workloads is not None:
         raise UsageError("--resume: continues the scenarios of that suite; leave the names out")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from kvspill.doctor.doctor import Check, ok, warning
 from kvspill.machine.network import NetworkMount
 from kvspill.records import MIB
+from kvspill.texts import counted
 
 CONNECTIONS_GOOD = 4
 REQUEST_BYTES_GOOD = MIB
@@ -26,7 +27,7 @@ def _connections(group: str, mount: NetworkMount) -> Check:
     name, asked = "nconnect", mount.options.get("nconnect")
     protocol = mount.options.get("proto", "tcp")
     used = mount.connections or (int(asked) if asked is not None and asked.isdigit() else 1)
-    text = f"{used} connection{'' if used == 1 else 's'} by {protocol}"
+    text = f"{counted(used, 'connection')} by {protocol}"
     if used < CONNECTIONS_GOOD and not protocol.startswith("rdma"):
         text += ": one connection carries only so much, whatever the server could do"
         return warning(group, name, text, "unmount it and mount it again with -o nconnect=8")

@@ -11,7 +11,7 @@ from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, node
 from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
 from kvspill.run.asking import Level
-from kvspill.texts import aligned
+from kvspill.texts import aligned, counted
 
 YES, NO, NO_VERDICT = "yes", "no", "no verdict"
 
@@ -142,7 +142,7 @@ def _nodes_text(nodes: int | None, name: str) -> str:
 def _load(plan: Mapping[str, Any], level: Level) -> str:
     if not _by_users(plan):
         return f"{level:.3g} times its speed"
-    return f"{level:,} user{'' if level == 1 else 's'}"
+    return counted(level, "user")
 
 
 def _level(level: Level) -> str:

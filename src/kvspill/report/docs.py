@@ -8,7 +8,8 @@ from kvspill.result.catalog_cache import CACHE_METRICS
 from kvspill.result.catalog_gpu import GPU_METRICS
 from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, LATENCIES, THROUGHPUT
 from kvspill.result.catalog_tiers import TIERS, VOLUMES
-from kvspill.result.cautions import EVERYTHING, KINDS, Severity, Spoils
+from kvspill.result.caution import EVERYTHING, Severity, Spoils
+from kvspill.result.cautions import KINDS
 from kvspill.result.metrics import AXES, Metric
 
 _HEAD = """\

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from kvspill.report.parts import NONE, Part, duration, number, pairs, share, title, volume
-from kvspill.result.cautions import counted
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import ByteCounts, CeilingShare, Honesty, LittlesLaw
+from kvspill.texts import counted
 
 
 def honesty_section(result: Result) -> Iterator[Part]:

@@ -7,9 +7,10 @@ from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.report.parts import duration
 from kvspill.result.answer import Status, answer, in_memory, standstill
-from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED, counted
+from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED
 from kvspill.run.asking import Reply, replays
 from kvspill.storage.profiles import Calibrated
+from kvspill.texts import counted
 
 _LATENCIES = {
     "added": "what queue and storage add to generation",

@@ -16,11 +16,11 @@ from kvspill.result.answer import in_memory
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
-from kvspill.result.cautions import counted
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Criterion, QosClass, Result, StorageHealth
+from kvspill.texts import counted
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")

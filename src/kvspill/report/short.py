@@ -11,9 +11,10 @@ from kvspill.report.parts import Part, duration, grid, indent, number, pairs, sh
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.cautions import SIMULATED, UNUSED_SETTING, counted
+from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
+from kvspill.texts import counted
 
 _STYLES = {
     Status.YES: "bold green",

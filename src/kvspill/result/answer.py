@@ -6,11 +6,13 @@ from enum import StrEnum
 
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
-from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED, Severity, counted
+from kvspill.result.caution import Severity
+from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
 from kvspill.result.load import who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.texts import counted
 
 
 class Status(StrEnum):

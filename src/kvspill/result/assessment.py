@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kvspill.result.cautions import counted
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Criterion, StorageHealth
 from kvspill.result.schema_honesty import Faults, Honesty
 from kvspill.result.stillness import client_still_seconds, too_still
+from kvspill.texts import counted
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"
 NOT_MEASURED, INCOMPLETE = "NOT MEASURED", "INCOMPLETE"

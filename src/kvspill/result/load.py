@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kvspill.result.cautions import counted
 from kvspill.result.schema import Result
+from kvspill.texts import counted
 
 
 def who(result: Result) -> str:

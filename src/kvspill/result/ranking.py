@@ -2,9 +2,11 @@
 
 from collections.abc import Collection
 
-from kvspill.result.cautions import KINDS, Spoils, counted, that_spoil
+from kvspill.result.caution import Spoils
+from kvspill.result.cautions import KINDS, that_spoil
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import in_store
+from kvspill.texts import counted
 
 FAULT_CODES = tuple(kind.code for kind in KINDS.values() if kind.is_fault)
 """Warnings that only a faulty result has."""

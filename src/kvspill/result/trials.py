@@ -8,9 +8,11 @@ import numpy as np
 from kvspill.measure.statistics import coefficient_of_variation, mean_interval
 from kvspill.result import cautions as kinds
 from kvspill.result.catalog import METRICS
+from kvspill.result.caution import Kind, Severity
 from kvspill.result.schema import Result, SetAside, TrialRow, Trials, TrialStatistics
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import FEW_TRIALS
+from kvspill.texts import counted
 
 RANKED_BY = "avg_throughput_tokens_per_sec"
 """The trial in the middle by this metric stands for all."""
@@ -118,8 +120,8 @@ def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
     return found
 
 
-def _is_apart(kind: kinds.Kind) -> bool:
-    return kind.severity is kinds.Severity.INVALID or kind in (kinds.SHED, kinds.LEFT_BEHIND, kinds.OP_LOG)
+def _is_apart(kind: Kind) -> bool:
+    return kind.severity is Severity.INVALID or kind in (kinds.SHED, kinds.LEFT_BEHIND, kinds.OP_LOG)
 
 
 def _cautions(block: Trials, simulated: bool) -> list[Caution]:
@@ -128,7 +130,7 @@ def _cautions(block: Trials, simulated: bool) -> list[Caution]:
         named = "; ".join(f"trial {item.trial} {item.reason}" for item in block.set_aside)
         found.append(kinds.INCOMPLETE_TRIALS.of(trials=named))
     if block.complete < FEW_TRIALS and not simulated:
-        complete = kinds.counted(block.complete, "complete trial")
+        complete = counted(block.complete, "complete trial")
         unknown = "too few to know the spread between runs"
         found.append(kinds.FEW_TRIALS.of(trials=complete, unknown=unknown, needed=FEW_TRIALS))
     if not block.same_work:

@@ -12,6 +12,7 @@ from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, too_still
 from kvspill.storage.addresses import suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
+from kvspill.texts import counted
 
 LATE_MS = 10.0
 LAG_MS = 10.0
@@ -68,19 +69,19 @@ def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     check = suspects(stored)
     if failed:
         by_kind = ", ".join(f"{kind}: {count}" for kind, count in sorted(failed.items()))
-        requests = kinds.counted(sum(failed.values()), "request")
+        requests = counted(sum(failed.values()), "request")
         yield kinds.FAILED_REQUESTS.of(requests=requests, kinds=by_kind)
     if honesty.errors:
         rows = ", ".join(f"{row.tier} {row.verb} {row.kind}: {row.count}" for row in honesty.errors)
         yield kinds.ERRORS.of(kinds=rows, suspects=check)
     outside = sum(row.count for row in honesty.errors_outside_window)
     if outside:
-        operations = kinds.counted(outside, "operation")
+        operations = counted(outside, "operation")
         place = "store" if stored else "device"
         yield kinds.ERRORS_OUTSIDE_WINDOW.of(operations=operations, place=place, suspects=check)
     stuck = honesty.stuck_io
     if stuck.threads:
-        calls = kinds.counted(stuck.threads, "store request" if stored else "system call")
+        calls = counted(stuck.threads, "store request" if stored else "system call")
         check = check if stored else "the device and the kernel log"
         yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds, suspects=check)
 
@@ -99,23 +100,23 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
     counters = measured.facts.tiers[-1].counters
     lost = int(counters.get(DROPPED_ENTRIES, 0))
     if lost:
-        restarts = kinds.counted(int(counters.get(STORE_RESTARTS, 0)), "restart")
-        yield kinds.STORE_DROPPED.of(entries=kinds.counted(lost, "entry", "entries"), restarts=restarts)
+        restarts = counted(int(counters.get(STORE_RESTARTS, 0)), "restart")
+        yield kinds.STORE_DROPPED.of(entries=counted(lost, "entry", "entries"), restarts=restarts)
 
 
 def _device(honesty: Honesty) -> Iterator[Caution]:
     if honesty.direct_io is False and honesty.files_opened is not None:
-        yield kinds.NOT_DIRECT.of(openings=kinds.counted(honesty.files_opened.buffered, "opening"))
-    counted = honesty.bytes
-    share = counted.page_cache_read_share
-    if share is not None and share > PAGE_CACHE_SHARE and _enough(counted.asked_read_bytes):
+        yield kinds.NOT_DIRECT.of(openings=counted(honesty.files_opened.buffered, "opening"))
+    seen = honesty.bytes
+    share = seen.page_cache_read_share
+    if share is not None and share > PAGE_CACHE_SHARE and _enough(seen.asked_read_bytes):
         yield kinds.PAGE_CACHE.of(fetched=1 - share)
-    reached = counted.device_to_asked_written
-    if reached is not None and reached < DEVICE_SHORTFALL and _enough(counted.asked_written_bytes):
+    reached = seen.device_to_asked_written
+    if reached is not None and reached < DEVICE_SHORTFALL and _enough(seen.asked_written_bytes):
         yield kinds.NOT_WRITTEN.of(reached=reached)
     for verb, excess, asked_bytes in (
-        ("read", counted.device_to_asked_read, counted.asked_read_bytes),
-        ("written", counted.device_to_asked_written, counted.asked_written_bytes),
+        ("read", seen.device_to_asked_read, seen.asked_read_bytes),
+        ("written", seen.device_to_asked_written, seen.asked_written_bytes),
     ):
         if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes):
             yield kinds.DEVICE_EXCESS.of(verb=verb, excess=excess)
@@ -123,7 +124,7 @@ def _device(honesty: Honesty) -> Iterator[Caution]:
     done = [] if service is None else [part for part in (service.read, service.write) if part is not None]
     again = sum(part.retransmissions or 0 for part in done)
     if again:
-        operations = kinds.counted(sum(part.operations for part in done), "operation")
+        operations = counted(sum(part.operations for part in done), "operation")
         yield kinds.NFS_RETRANSMISSIONS.of(again=f"{again:,}", operations=operations)
 
 
@@ -138,7 +139,7 @@ def _store(measured: Measured) -> Iterator[Caution]:
             for name, count in sorted(counters.items())
             if name.startswith("repeated_") and name != "repeated_requests"
         )
-        yield kinds.REPEATED.of(count=kinds.counted(total, "request"), kinds=named)
+        yield kinds.REPEATED.of(count=counted(total, "request"), kinds=named)
 
 
 def _enough(nbytes: int | None) -> bool:
@@ -195,7 +196,7 @@ def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
         yield kinds.SHED.of(shed=facts.shed, less=less)
     done = measured.recorder.requests.completed
     if facts.under_way > UNDER_WAY_MAX * done:
-        under_way = kinds.counted(facts.under_way, "request was", "requests were")
+        under_way = counted(facts.under_way, "request was", "requests were")
         yield kinds.HALF_DONE.of(under_way=under_way, done=done)
     unfinished = len(facts.unfinished_ages_ns)
     if unfinished > measured.settings.servers:
@@ -209,4 +210,4 @@ def _repeatability(measured: Measured, steady: SteadyState | None, trials: int) 
         yield kinds.TOO_SHORT.of(reason=steady.reason)
     if trials < FEW_TRIALS and not measured.facts.simulated:
         unknown = "the spread between runs is unknown"
-        yield kinds.FEW_TRIALS.of(trials=kinds.counted(trials, "trial"), unknown=unknown, needed=FEW_TRIALS)
+        yield kinds.FEW_TRIALS.of(trials=counted(trials, "trial"), unknown=unknown, needed=FEW_TRIALS)

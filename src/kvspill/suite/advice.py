@@ -11,12 +11,12 @@ from kvspill.result.cautions import (
     PAGE_CACHE,
     PAGE_CACHE_KEPT,
     TOO_SHORT,
-    counted,
 )
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, mean, time_text
 from kvspill.suite.scenario import default_names
+from kvspill.texts import counted
 
 Found = Mapping[str, Figures]
 _ENGINE = "engine-"

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kvspill.result.cautions import CAPACITY_BOUND, KINDS, OVERLOAD, Spoils, that_spoil
+from kvspill.result.caution import Spoils
+from kvspill.result.cautions import CAPACITY_BOUND, KINDS, OVERLOAD, that_spoil
 from kvspill.suite.facts import Figures
 
 Found = Mapping[str, Figures]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from kvspill.result.cautions import counted
 from kvspill.suite.advice_doubts import fit, reservations, why_unfit
 from kvspill.suite.facts import Figures, mean, time_text
+from kvspill.texts import counted
 
 Found = Mapping[str, Figures]
 Choice = tuple[Figures, str]

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvspill.result.cautions import KINDS, Severity, counted
+from kvspill.result.caution import Severity
+from kvspill.result.cautions import KINDS
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
 from kvspill.suite.facts import time_text
 from kvspill.suite.scenario import Scenario
+from kvspill.texts import counted
 
 BACKENDS = "backends"
 """The kind of suite whose rows are the same load on different targets."""

@@ -13,7 +13,7 @@ from typing import IO, Any
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import mute, refuse_clashes
-from kvspill.result.cautions import LEFT_BEHIND, counted
+from kvspill.result.cautions import LEFT_BEHIND
 from kvspill.result.ranking import faults_text
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
@@ -42,7 +42,7 @@ from kvspill.suite.manifest import (
 from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
-from kvspill.texts import make_console, one_line, put
+from kvspill.texts import counted, make_console, one_line, put
 
 INTERRUPTED = 130
 FAILED = 1

@@ -21,8 +21,8 @@ from kvspill.errors import UsageError
 from kvspill.machine.gpu import why_unusable
 from kvspill.models import all_models
 from kvspill.records import GIB
-from kvspill.result.cautions import counted
 from kvspill.suite.sizing import Sizes, quick_seconds
+from kvspill.texts import counted
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
 _SCENARIOS = Path(__file__).parent / "scenarios"

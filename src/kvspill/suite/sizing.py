@@ -11,8 +11,8 @@ from kvspill.config.groups import Persona
 from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
 from kvspill.records import GIB
-from kvspill.result.cautions import counted
 from kvspill.run.bandwidth import Bandwidth
+from kvspill.texts import counted
 
 STORAGE_SHARE_MAX = 0.5
 GPU_SHARE_MAX = 0.8

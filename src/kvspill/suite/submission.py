@@ -7,12 +7,14 @@ from typing import Any, Final
 from kvspill.config import Config
 from kvspill.config.config import warmup_of
 from kvspill.config.fields import flag_of
-from kvspill.result.cautions import FEW_TRIALS, KINDS, Severity, Spoils, counted
+from kvspill.result.caution import Severity, Spoils
+from kvspill.result.cautions import FEW_TRIALS, KINDS
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
 from kvspill.suite.aggregates import aggregate
 from kvspill.suite.mixture import mixture, workload_text
+from kvspill.texts import counted
 
 SEED: Final = 42
 TRIALS_MIN: Final = 3

@@ -7,7 +7,8 @@ import pytest
 from kvspill.report.docs import warnings_page
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
-from kvspill.result.cautions import EVERYTHING, KINDS, Kind, Severity, Spoils, noted, that_spoil
+from kvspill.result.caution import EVERYTHING, Kind, Severity, Spoils
+from kvspill.result.cautions import KINDS, noted, that_spoil
 from kvspill.result.metrics import Area
 from kvspill.result.reading import our_result
 from unit.result import sample
@@ -49,7 +50,7 @@ def test_the_code_of_a_plug_in_is_a_note_about_everything() -> None:
 
 
 def test_a_new_warning_is_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = Kind("a_new_one", Severity.SERIOUS, "Seen {times} times.", "Do this.", (Area.CACHE,))
+    new = Kind("a_new_one", "Seen {times} times.", "Do this.", Severity.SERIOUS, (Area.CACHE,))
     monkeypatch.setitem(KINDS, new.code, new)
     result = sample.built(warnings=[new.of(times=3)])
     shown = labelled([("r", result)])

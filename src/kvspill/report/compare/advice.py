@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
 from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, verdict
-from kvspill.result.cautions import counted
+from kvspill.texts import counted
 
 PRIMARY = "primary"
 SECONDARY = "secondary"

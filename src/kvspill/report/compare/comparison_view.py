@@ -9,7 +9,7 @@ from kvspill.report.compare.groups import Average, Group, Ranking
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.statistics import BETTER, WORSE
 from kvspill.report.numbers import figure, percent, times
-from kvspill.result.cautions import counted
+from kvspill.texts import counted
 
 _MORE = (
     IO_TIME,

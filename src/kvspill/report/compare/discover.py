@@ -22,7 +22,7 @@ from kvspill.report.compare.spreads import (
     variation,
 )
 from kvspill.report.settings import canonical
-from kvspill.result.cautions import counted
+from kvspill.texts import counted
 
 _NUMBERS = ("cpu_mem_gb", "max_concurrent_allocs", "num_users")
 _COIN = 6

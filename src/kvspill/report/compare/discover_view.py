@@ -8,7 +8,7 @@ from kvspill.report.compare.discover import Discovery
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
 from kvspill.report.numbers import percent, times
-from kvspill.result.cautions import counted
+from kvspill.texts import counted
 
 _SHORT = {
     "decode_bytes_read_gb": "decode bytes",

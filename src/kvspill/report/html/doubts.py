@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.headline import named
-from kvspill.result.cautions import Severity, kind_of
+from kvspill.result.caution import Severity
+from kvspill.result.cautions import kind_of
 
 _TITLES = {
     Severity.INVALID: "Invalid: these figures don't stand",

@@ -8,7 +8,8 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
 from kvspill.result.catalog import shown_at
-from kvspill.result.cautions import EVERYTHING, MODELLED_TIER, Severity, kind_of
+from kvspill.result.caution import EVERYTHING, Severity
+from kvspill.result.cautions import MODELLED_TIER, kind_of
 from kvspill.result.metrics import Area, Figure, Place
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result, TrialStatistics

@@ -7,8 +7,8 @@ from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
 from kvspill.result.answer import Status, answer
-from kvspill.result.cautions import counted
 from kvspill.result.schema import Criterion, Result
+from kvspill.texts import counted
 
 MET, MISSED, OPEN = "met", "missed", "open"
 _STATES = {

@@ -1,0 +1,62 @@
+"""What a warning is: how grave, what it puts in doubt and spoils, what it says and advises."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kvspill.result.metrics import Area
+from kvspill.result.schema_honesty import Caution
+
+
+class Severity(StrEnum):
+    """How far a warning goes."""
+
+    INVALID = "invalid"
+    """The figures don't stand: something failed, or the run did not get to its end."""
+    SERIOUS = "serious"
+    """The figures are of something else than the devices under this load."""
+    NOTE = "note"
+    """The figures stand; a reader should know this beside them."""
+
+
+class Spoils(StrEnum):
+    """What a result with a warning must not be used for."""
+
+    RANK = "rank"
+    COMPARISON = "comparison"
+    SUBMISSION = "submission"
+    ADVICE = "advice"
+    CERTAINTY = "certainty"
+    """Advice that rests on it is provisional."""
+
+
+EVERYTHING = tuple(Area)
+
+
+NOTHING: tuple[Area, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One warning. Message and remedy have places for the figures, as str.format knows them."""
+
+    code: str
+    message: str
+    remedy: str
+    severity: Severity = Severity.NOTE
+    touches: tuple[Area, ...] = EVERYTHING
+    spoils: tuple[Spoils, ...] = ()
+    means: str = ""
+    """What it means for advice that would rest on the run: a clause, where there is something to say."""
+    is_fault: bool = False
+    """True where only a faulty result has it (S13)."""
+
+    def of(self, **figures: Any) -> Caution:
+        """The warning with its figures."""
+        return Caution(
+            code=self.code,
+            message=self.message.format(**figures),
+            remedy=self.remedy.format(**figures),
+            severity=self.severity.value,
+            touches=[area.value for area in self.touches],
+        )
