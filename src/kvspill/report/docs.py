@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from kvspill.result.catalog_cache import CACHE_METRICS
 from kvspill.result.catalog_gpu import GPU_METRICS
-from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, LATENCIES, THROUGHPUT
+from kvspill.result.catalog_latency import LATENCIES
+from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, THROUGHPUT
 from kvspill.result.catalog_tiers import TIERS, VOLUMES
 from kvspill.result.caution import EVERYTHING, Severity, Spoils
 from kvspill.result.cautions import KINDS

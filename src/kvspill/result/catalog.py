@@ -2,11 +2,12 @@
 
 from kvspill.result.catalog_cache import CACHE_METRICS
 from kvspill.result.catalog_gpu import GPU_METRICS
-from kvspill.result.catalog_requests import REQUEST_METRICS
+from kvspill.result.catalog_latency import LATENCIES
+from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, THROUGHPUT
 from kvspill.result.catalog_tiers import TIER_METRICS
 from kvspill.result.metrics import Figure, Place
 
-METRICS = REQUEST_METRICS + TIER_METRICS + GPU_METRICS + CACHE_METRICS
+METRICS = THROUGHPUT + COUNTS + LATENCIES + EFFICIENCY + TIER_METRICS + GPU_METRICS + CACHE_METRICS
 
 
 def shown_at(place: Place) -> tuple[Figure, ...]:
