@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from kvspill.config.effects import (
-    DIRECT_ON,
     LISTED_BLOCKS,
     NO_BLOCK_SIZE,
     NO_BLOCKS,
@@ -123,61 +122,18 @@ class BlockFields(Group):
         "beside it wins",
         group="blocks",
     )
-    layout: Literal["files", "flat", "tree", "slots", "buckets"] = opt(
-        "files",
-        "a file per entry in 256 directories, the same in one directory or under two levels of them, slots "
-        "of a block in one file, or files of many blocks",
-        group="io",
-        advanced=True,
-    )
-    load_jobs: Literal["piece", "block", "request"] = opt(
-        "piece",
-        "what a thread takes up at a time: a piece of --io-size, so that up to 4 share an entry, a whole "
-        "entry or block, or all blocks that a request loads, one after another",
-        group="io",
-        advanced=True,
-    )
-    store_jobs: Literal["piece", "block", "request"] = opt(
-        "piece", "the same for what a request stores", group="io", advanced=True
-    )
-    preallocate: Annotated[Literal["on", "off"], OnOff] = opt(
-        "on", "reserve a file's room before it is written", group="io", advanced=True
-    )
-    rename: Annotated[Literal["on", "off"], OnOff] = opt(
-        "on", "write a file under a temporary name and rename it when it is whole", group="io", advanced=True
-    )
-    page_cache: Literal["drop", "keep"] = opt(
-        "drop",
-        "what becomes of the pages that buffered I/O leaves in memory: drop syncs and drops them, so that "
-        "the device is measured; keep leaves them to the kernel, as engines do",
-        group="io",
-        no_effect=(DIRECT_ON,),
-        advanced=True,
-    )
-    write_threads: Annotated[int, Field(ge=0, le=1024)] = opt(
-        0,
-        "threads that only write, beside --io-threads; 0: reads and writes share those",
-        group="io",
-        advanced=True,
-    )
     block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
         256,
         "tokens per block of --io-model prefix, unless a trace lists its own blocks",
         group="blocks",
-        no_effect=(
-            NO_BLOCK_SIZE,
-            LISTED_BLOCKS,
-        ),
+        no_effect=(NO_BLOCK_SIZE, LISTED_BLOCKS),
         advanced=True,
     )
     promote: Annotated[Literal["on", "off"], OnOff] = opt(
         "on",
         "copy blocks that were read from storage into DRAM",
         group="blocks",
-        no_effect=(
-            NO_BLOCKS,
-            NO_DRAM,
-        ),
+        no_effect=(NO_BLOCKS, NO_DRAM),
         advanced=True,
     )
     write_policy: Literal["back", "through"] = opt(

@@ -9,36 +9,26 @@ from pydantic import ConfigDict, Field, SecretStr, model_validator
 from kvspill.config.blocks import BlockFields, with_engine
 from kvspill.config.checks import check_config
 from kvspill.config.dropin import DropInFields, with_drop_ins
-from kvspill.config.effects import (
-    NO_RATE,
-    NOT_CALIBRATED,
-    NOT_THROUGHPUT,
-)
+from kvspill.config.effects import NO_RATE, NOT_CALIBRATED, NOT_THROUGHPUT
 from kvspill.config.fields import (
-    DEFAULT_IO_SIZE,
-    IO_SIZE_MAX,
     Count,
     Gb,
     Listed,
-    NullWord,
     OnOff,
     PathText,
     PluginName,
     Positive,
     PositiveGb,
-    Size,
     ZeroIsNone,
     internal,
     opt,
     yaml_only,
 )
 from kvspill.config.gpu import GpuFields
-from kvspill.config.groups import (
-    OwnModel,
-    merged_personas,
-)
+from kvspill.config.groups import OwnModel, merged_personas
 from kvspill.config.limits import AutoscalingFields, closed_by_default
 from kvspill.config.model_file import with_model_config
+from kvspill.config.storage_io import IoFields
 from kvspill.config.workload import WorkloadFields
 from kvspill.models import ModelSpec, find_model
 from kvspill.models.groups import KvSize
@@ -52,7 +42,7 @@ GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "reali
 _NOTHING = ("", "0", "f", "false", "n", "no", "off")
 
 
-class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFields):
+class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFields, GpuFields):
     """Everything that decides what a run does. Valid once it exists."""
 
     # Help needs the fields but no validator: build that when the first value comes.
@@ -195,41 +185,6 @@ class Config(WorkloadFields, BlockFields, AutoscalingFields, DropInFields, GpuFi
         group="tiers",
         plugin=Kind.POLICY,
         advanced=True,
-    )
-
-    io_engine: Literal["threads", "io_uring"] = opt(
-        "threads", "how I/O reaches the kernel", group="io", advanced=True
-    )
-    io_size: Annotated[Size, Field(ge=4096, le=IO_SIZE_MAX, multiple_of=4096)] = opt(
-        DEFAULT_IO_SIZE,
-        "bytes per system call, such as 4MiB, 1M or 65536",
-        group="io",
-        metavar="SIZE",
-        advanced=True,
-    )
-    io_threads: Annotated[int, Field(ge=1, le=1024)] = opt(32, "I/O threads", group="io")
-    dram_threads: Annotated[int, Field(ge=1, le=1024)] | None = opt(
-        None,
-        "threads that copy in the DRAM tier (default: as many as this process has processors)",
-        group="io",
-        advanced=True,
-    )
-    sync: Literal["none", "data"] = opt("none", "data: fdatasync every entry", group="io", advanced=True)
-    direct: Annotated[Literal["auto", "on", "off"], OnOff] = opt(
-        "auto", "O_DIRECT; auto falls back to buffered and says so", group="io"
-    )
-    verify: Annotated[Literal["off", "stamp", "full"], OnOff] = opt(
-        "stamp", "what is checked of every block that is read", group="io", advanced=True
-    )
-    storage_backend: Annotated[PluginName, NullWord] = opt(
-        "files",
-        "what stands behind the storage tier; null is infinitely fast",
-        group="io",
-        advanced=True,
-        plugin=Kind.BACKEND,
-    )
-    device_profile: PathText | None = opt(
-        None, "speeds of modelled tiers: a name or a YAML file", group="io", metavar="NAME|FILE"
     )
 
     performance_profile: Literal["latency", "throughput"] = opt(

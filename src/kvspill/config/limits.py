@@ -39,10 +39,7 @@ class AutoscalingFields(Group):
         0.8,
         "1 - idle p95 / p95 of storage reads that qos accepts at most",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_QOS,
-        ),
+        no_effect=(NO_SEARCH, NOT_QOS),
         advanced=True,
     )
     min_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
@@ -55,20 +52,14 @@ class AutoscalingFields(Group):
         1.2,
         "qos: step up near the target",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_QOS,
-        ),
+        no_effect=(NO_SEARCH, NOT_QOS),
         advanced=True,
     )
     scale_down_factor: Annotated[float, Field(gt=0, lt=1)] = opt(
         0.8,
         "qos: step down near the target",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_QOS,
-        ),
+        no_effect=(NO_SEARCH, NOT_QOS),
         advanced=True,
     )
     autoscaler_interval: Annotated[float, Field(gt=0, le=3600)] | None = opt(
@@ -105,30 +96,21 @@ class AutoscalingFields(Group):
         "added",
         "latency that slo keeps within the target; added: end-to-end without generation",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_SLO,
-        ),
+        no_effect=(NO_SEARCH, NOT_SLO),
         advanced=True,
     )
     slo_percentile: Annotated[float, Field(gt=0, lt=100)] = opt(
         95.0,
         "percentile of that latency",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_SLO,
-        ),
+        no_effect=(NO_SEARCH, NOT_SLO),
         advanced=True,
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
         "the target in milliseconds (default: the p95 target of each class)",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_SLO,
-        ),
+        no_effect=(NO_SEARCH, NOT_SLO),
         metavar="MS",
     )
     slo_classes: Annotated[
@@ -137,10 +119,7 @@ class AutoscalingFields(Group):
         ("interactive", "responsive", "batch"),
         "classes that must keep the target, each on its own",
         group="autoscaling",
-        no_effect=(
-            NO_SEARCH,
-            NOT_SLO,
-        ),
+        no_effect=(NO_SEARCH, NOT_SLO),
         metavar="CLASS,CLASS",
         advanced=True,
     )

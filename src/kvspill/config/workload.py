@@ -137,11 +137,7 @@ class WorkloadFields(Group):
         1.0,
         "replay so many times faster than recorded",
         group="traces",
-        no_effect=(
-            NO_RECORDING,
-            NEW_TIMES,
-            NO_TIMES,
-        ),
+        no_effect=(NO_RECORDING, NEW_TIMES, NO_TIMES),
         advanced=True,
     )
     replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
