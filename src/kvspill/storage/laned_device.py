@@ -2,193 +2,15 @@
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
 from kvspill.records import MIB, NS_PER_SEC, Verb
-from kvspill.storage.profiles import DeviceModel, Direction
+from kvspill.storage.flow import BYTES_ROUNDING, NS_ROUNDING, Flow, Pool, Ride
+from kvspill.storage.profiles import DeviceModel
 from kvspill.storage.ring import Place, Ring
 from kvspill.storage.transfers import Transfer
 from kvspill.world import VirtualLoop
-
-_BYTES_ROUNDING = 1.0
-_NS_ROUNDING = 1e-2
-"""Less than that is no time and no work: a moment too short for the clock must not be waited for."""
-_RESUME_SHARE = 0.05
-"""A burst begins again once so much of the allowance is back: it must not be taken in crumbs."""
-
-
-class _Ride:
-    """Equal entries whose lanes move in step."""
-
-    __slots__ = ("flow", "left", "piece_bytes", "places", "transfer", "wanted")
-
-    def __init__(self, transfer: Transfer, flow: "_Flow", pieces: int):
-        self.transfer = transfer
-        self.flow = flow
-        self.left = pieces
-        """Pieces of each entry that no lane has taken up yet."""
-        self.piece_bytes = max(1.0, transfer.nbytes / pieces)
-        self.wanted = 0
-        """Lanes of each entry that may still join."""
-        self.places: list[Place[_Ride]] = []
-
-    def settle(self) -> None:
-        """Count the pieces that lanes have taken up by now: none has left, so each found one every turn."""
-        for place in self.places:
-            self.left -= place.lanes * self.flow.ring.taken(place)
-
-    def plan(self) -> None:
-        """When lanes will leave: those that are served first take the pieces that are left, in turn."""
-        ring, places = self.flow.ring, self.places
-        if len(places) > 1:
-            places = sorted(places, key=ring.order)
-        turns, more = divmod(self.left, sum([place.lanes for place in places]))
-        for place in places:
-            last = ring.order(place)[0] + turns
-            longer = min(more, place.lanes)
-            more -= longer
-            if not longer:
-                place.plan([(last, place.lanes)])
-            elif longer == place.lanes:
-                place.plan([(last + 1, longer)])
-            else:
-                place.plan([(last, place.lanes - longer), (last + 1, longer)])
-        ring.planned()
-
-    def split(self, count: int) -> "_Ride":
-        """Keep the first `count` entries; the others wait on, as another ride."""
-        return _Ride(self.transfer.split(count), self.flow, self.left)
-
-    def moved_bytes(self) -> int:
-        """What one of the entries has moved by now."""
-        pieces_left = sum(self.flow.ring.turns_left(place) for place in self.places)
-        nbytes = self.transfer.nbytes
-        return min(nbytes, max(0, nbytes - round(pieces_left * self.piece_bytes)))
-
-
-class _Flow:
-    """Reads or writes in flight. In one turn the device moves every piece in flight once."""
-
-    __slots__ = (
-        *("bursting", "busy_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
-        *("pool", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
-    )
-
-    def __init__(self, speed: Direction, pool: "_Pool"):
-        self.speed = speed
-        self.pool = pool
-        self.ring: Ring[_Ride] = Ring()
-        self.turn_ns = math.inf
-        self.lanes = 0
-        self.credit_bytes = speed.burst_bytes
-        self.bursting = speed.burst_bytes > 0
-        self.slice_end_ns = 0.0
-        self.row_ns = 0.0
-        """When the first of the slices began that follow each other."""
-        self.passed_bytes = 0.0
-        """What has passed since."""
-        self.busy_ns = -1e18
-        """When there was last something to do."""
-        self.changed = False
-        """Whether anything is otherwise than when the times below were found."""
-        self.leave_ns = self.due_ns = math.inf
-        """When the next lanes leave, and when anything of this flow happens."""
-
-    def riders(self) -> list[_Ride]:
-        """Those who have lanes."""
-        return list(dict.fromkeys(place.rider for place in self.ring.places))
-
-    def move(self, to_ns: float, elapsed_ns: float) -> None:
-        speed = self.speed
-        if speed.slice_ns:
-            moved_bytes = elapsed_ns * self.bytes_per_ns()
-            self.passed_bytes += moved_bytes
-            self.credit_bytes = max(0.0, self.credit_bytes - moved_bytes)
-        elif speed.burst_bytes:
-            gained_bytes = elapsed_ns * (1 / speed.ns_per_byte - self.bytes_per_ns())
-            self.credit_bytes = min(speed.burst_bytes, max(0.0, self.credit_bytes + gained_bytes))
-        if self.stalled:
-            self.ring.wait(to_ns)
-        else:
-            self.ring.serve(to_ns)
-
-    def bytes_per_ns(self) -> float:
-        return self.ring.nbytes / self.turn_ns if self.lanes else 0.0
-
-    def _spent_in_ns(self, bytes_per_ns: float) -> float:
-        """How long the burst allowance will last."""
-        if not self.bursting:
-            return math.inf
-        excess = bytes_per_ns - (0.0 if self.speed.slice_ns else 1 / self.speed.ns_per_byte)
-        return self.credit_bytes / excess if excess > 0 else math.inf
-
-    def renew(self, at_ns: float) -> None:
-        """Earn the right to a burst: with a new slice, or little by little."""
-        speed = self.speed
-        if speed.slice_ns:
-            if at_ns >= self.slice_end_ns - _NS_ROUNDING:
-                self._next_slice(at_ns)
-                self.bursting = self.changed = True
-        elif not self.bursting and self.credit_bytes >= _RESUME_SHARE * speed.burst_bytes > 0:
-            self.bursting = self.changed = True
-
-    def _next_slice(self, at_ns: float) -> None:
-        """Slices follow each other, and what one leaves over goes with the next; a pause ends their row.
-
-        So does the throttle of the kernel, whose clock ends a row at a whole number of slices.
-        """
-        slice_ns, whole_bytes = self.speed.slice_ns, self.speed.burst_bytes
-        if at_ns > (self.busy_ns // slice_ns + 2) * slice_ns:
-            self.row_ns, self.passed_bytes = at_ns, 0.0
-        slices = int((at_ns - self.row_ns + _NS_ROUNDING) / slice_ns)
-        if slices > 1:
-            # The slice before this one is kept.
-            self.row_ns += (slices - 1) * slice_ns
-            self.passed_bytes = max(0.0, self.passed_bytes - (slices - 1) * whole_bytes)
-            slices = 1
-        self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
-        self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
-        self.busy_ns = at_ns
-
-    @property
-    def stalled(self) -> bool:
-        """Whether what the slice allows has been used up."""
-        return not self.bursting and self.speed.slice_ns > 0
-
-    def drain_ns(self) -> float:
-        """How long the device would take for the bytes in flight, had it nothing else to do."""
-        if self.stalled:
-            return 0.0
-        return self.ring.nbytes * (self.speed.burst_ns_per_byte if self.bursting else self.speed.ns_per_byte)
-
-    def retime(self, at_ns: float, others_ns: float) -> None:
-        """When what happens, where the bytes in flight the other way would take so long."""
-        speed, self.changed = self.speed, False
-        slice_end_ns = self.slice_end_ns if speed.slice_ns else math.inf
-        if self.stalled:
-            self.turn_ns = self.leave_ns = math.inf
-            self.due_ns = slice_end_ns
-            return
-        shared_ns = self.drain_ns() + (1 - speed.duplex) * others_ns
-        alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes
-        self.ring.pace(max(shared_ns, 1e-3) / self.ring.nbytes, alone_ns)
-        self.turn_ns = self.ring.turn_ns()
-        self.leave_ns = at_ns + self.ring.ns_until_leave()
-        spent_ns = at_ns + self._spent_in_ns(self.bytes_per_ns())
-        self.due_ns = min(self.leave_ns, spent_ns, slice_end_ns)
-
-
-class _Pool:
-    """Lanes, those who wait for one, and those who could do with more."""
-
-    __slots__ = ("free", "waiting", "wanting")
-
-    def __init__(self, lanes: int):
-        self.free = lanes
-        self.waiting: deque[_Ride] = deque()
-        self.wanting: list[_Ride] = []
 
 
 class LanedDevice:
@@ -204,13 +26,13 @@ class LanedDevice:
         self._model = model
         self._clock_ns = clock_ns
         self._piece_bytes = round(model.piece_mib * MIB)
-        loads = _Pool(model.lanes)
-        stores = _Pool(model.write_lanes) if model.write_lanes else loads
+        loads = Pool(model.lanes)
+        stores = Pool(model.write_lanes) if model.write_lanes else loads
         self._pools = (loads,) if stores is loads else (loads, stores)
-        self._reads = _Flow(model.direction(Verb.READ), loads)
-        self._writes = _Flow(model.direction(Verb.WRITE), stores)
+        self._reads = Flow(model.direction(Verb.READ), loads)
+        self._writes = Flow(model.direction(Verb.WRITE), stores)
         self._flows = (self._reads, self._writes)
-        self._opening: list[tuple[float, int, _Ride]] = []
+        self._opening: list[tuple[float, int, Ride]] = []
         self._sequence = 0
         self._at_ns = 0.0
         self._due_ns = math.inf
@@ -224,7 +46,7 @@ class LanedDevice:
         """Take a transfer in; its batch is told when it is done."""
         self._advance(transfer.submitted_ns)
         flow = self._reads if verb is Verb.READ else self._writes
-        flow.pool.waiting.append(_Ride(transfer, flow, max(1, -(-transfer.nbytes // self._piece_bytes))))
+        flow.pool.waiting.append(Ride(transfer, flow, max(1, -(-transfer.nbytes // self._piece_bytes))))
         if flow.pool.free:
             self._grant(flow.pool)
             self._retime()
@@ -252,7 +74,7 @@ class LanedDevice:
             self._timer.cancel()
             self._timer = None
 
-    def _grant(self, pool: _Pool) -> None:
+    def _grant(self, pool: Pool) -> None:
         """Free lanes go to entries under way first, the last one begun before the others, as threads do."""
         while pool.free:
             if pool.wanting:
@@ -262,7 +84,7 @@ class LanedDevice:
             else:
                 return
 
-    def _take_up(self, ride: _Ride) -> None:
+    def _take_up(self, ride: Ride) -> None:
         """One lane for each entry; the others wait on."""
         transfer, pool, speed = ride.transfer, ride.flow.pool, ride.flow.speed
         # Entries of one piece go in step; larger ones may get different numbers of lanes.
@@ -284,7 +106,7 @@ class LanedDevice:
         else:
             self._enter(ride)
 
-    def _enter(self, ride: _Ride) -> None:
+    def _enter(self, ride: Ride) -> None:
         """The entry is open: its first lane begins, others may join."""
         model, pool = self._model, ride.flow.pool
         lanes_max = 1 if ride.transfer.alone else model.lanes_per_entry
@@ -297,7 +119,7 @@ class LanedDevice:
         if ride.wanted:
             pool.wanting.append(ride)
 
-    def _join(self, ride: _Ride) -> None:
+    def _join(self, ride: Ride) -> None:
         """Give free lanes to an entry that could do with more."""
         pool = ride.flow.pool
         if ride.wanted:
@@ -313,14 +135,14 @@ class LanedDevice:
         if ride.wanted and ride.left:
             pool.wanting.append(ride)
 
-    def _add_lanes(self, ride: _Ride, lanes: int) -> None:
+    def _add_lanes(self, ride: Ride, lanes: int) -> None:
         flow, count = ride.flow, lanes * ride.transfer.count
         ride.left -= lanes
         ride.places.append(flow.ring.join(ride, lanes, count * ride.piece_bytes))
         flow.lanes += count
         flow.changed = True
 
-    def _leave(self, place: Place[_Ride]) -> None:
+    def _leave(self, place: Place[Ride]) -> None:
         """Lanes that found no further piece leave; with the last one the entry is done."""
         ride = place.rider
         flow = ride.flow
@@ -367,13 +189,13 @@ class LanedDevice:
 
     def _happen(self, unseen: bool = False) -> None:
         for flow in self._flows:
-            if flow.leave_ns <= self._at_ns + _NS_ROUNDING:
+            if flow.leave_ns <= self._at_ns + NS_ROUNDING:
                 self._leave(flow.ring.reach_leave())
-                while flow.lanes and flow.ring.ns_until_leave() <= _NS_ROUNDING:
+                while flow.lanes and flow.ring.ns_until_leave() <= NS_ROUNDING:
                     if unseen and _is_last(flow.ring.next_to_leave()):
                         break
                     self._leave(flow.ring.reach_leave())
-            if flow.bursting and flow.lanes and flow.credit_bytes <= _BYTES_ROUNDING:
+            if flow.bursting and flow.lanes and flow.credit_bytes <= BYTES_ROUNDING:
                 flow.bursting, flow.changed = False, True
         while self._opening and self._opening[0][0] <= self._at_ns:
             self._enter(heappop(self._opening)[2])
@@ -410,11 +232,11 @@ class LanedDevice:
     def _ends_an_entry(self) -> bool:
         """Whether an entry is done with what happens next."""
         for flow in self._flows:
-            if flow.leave_ns <= self._due_ns + _NS_ROUNDING and _is_last(flow.ring.next_to_leave()):
+            if flow.leave_ns <= self._due_ns + NS_ROUNDING and _is_last(flow.ring.next_to_leave()):
                 return True
         return False
 
 
-def _is_last(place: Place[_Ride]) -> bool:
+def _is_last(place: Place[Ride]) -> bool:
     """Whether those that leave there next are the last of their entry."""
     return len(place.leaving) == 1 and len(place.rider.places) == 1

@@ -1,0 +1,186 @@
+"""Reads or writes in flight on a modelled device: their lanes, their pace and their bursts."""
+
+import math
+from collections import deque
+
+from kvspill.storage.profiles import Direction
+from kvspill.storage.ring import Place, Ring
+from kvspill.storage.transfers import Transfer
+
+BYTES_ROUNDING = 1.0
+NS_ROUNDING = 1e-2
+"""Less than that is no time and no work: a moment too short for the clock must not be waited for."""
+_RESUME_SHARE = 0.05
+"""A burst begins again once so much of the allowance is back: it must not be taken in crumbs."""
+
+
+class Ride:
+    """Equal entries whose lanes move in step."""
+
+    __slots__ = ("flow", "left", "piece_bytes", "places", "transfer", "wanted")
+
+    def __init__(self, transfer: Transfer, flow: "Flow", pieces: int):
+        self.transfer = transfer
+        self.flow = flow
+        self.left = pieces
+        """Pieces of each entry that no lane has taken up yet."""
+        self.piece_bytes = max(1.0, transfer.nbytes / pieces)
+        self.wanted = 0
+        """Lanes of each entry that may still join."""
+        self.places: list[Place[Ride]] = []
+
+    def settle(self) -> None:
+        """Count the pieces that lanes have taken up by now: none has left, so each found one every turn."""
+        for place in self.places:
+            self.left -= place.lanes * self.flow.ring.taken(place)
+
+    def plan(self) -> None:
+        """When lanes will leave: those that are served first take the pieces that are left, in turn."""
+        ring, places = self.flow.ring, self.places
+        if len(places) > 1:
+            places = sorted(places, key=ring.order)
+        turns, more = divmod(self.left, sum([place.lanes for place in places]))
+        for place in places:
+            last = ring.order(place)[0] + turns
+            longer = min(more, place.lanes)
+            more -= longer
+            if not longer:
+                place.plan([(last, place.lanes)])
+            elif longer == place.lanes:
+                place.plan([(last + 1, longer)])
+            else:
+                place.plan([(last, place.lanes - longer), (last + 1, longer)])
+        ring.planned()
+
+    def split(self, count: int) -> "Ride":
+        """Keep the first `count` entries; the others wait on, as another ride."""
+        return Ride(self.transfer.split(count), self.flow, self.left)
+
+    def moved_bytes(self) -> int:
+        """What one of the entries has moved by now."""
+        pieces_left = sum(self.flow.ring.turns_left(place) for place in self.places)
+        nbytes = self.transfer.nbytes
+        return min(nbytes, max(0, nbytes - round(pieces_left * self.piece_bytes)))
+
+
+class Flow:
+    """Reads or writes in flight. In one turn the device moves every piece in flight once."""
+
+    __slots__ = (
+        *("bursting", "busy_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
+        *("pool", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
+    )
+
+    def __init__(self, speed: Direction, pool: "Pool"):
+        self.speed = speed
+        self.pool = pool
+        self.ring: Ring[Ride] = Ring()
+        self.turn_ns = math.inf
+        self.lanes = 0
+        self.credit_bytes = speed.burst_bytes
+        self.bursting = speed.burst_bytes > 0
+        self.slice_end_ns = 0.0
+        self.row_ns = 0.0
+        """When the first of the slices began that follow each other."""
+        self.passed_bytes = 0.0
+        """What has passed since."""
+        self.busy_ns = -1e18
+        """When there was last something to do."""
+        self.changed = False
+        """Whether anything is otherwise than when the times below were found."""
+        self.leave_ns = self.due_ns = math.inf
+        """When the next lanes leave, and when anything of this flow happens."""
+
+    def riders(self) -> list[Ride]:
+        """Those who have lanes."""
+        return list(dict.fromkeys(place.rider for place in self.ring.places))
+
+    def move(self, to_ns: float, elapsed_ns: float) -> None:
+        speed = self.speed
+        if speed.slice_ns:
+            moved_bytes = elapsed_ns * self.bytes_per_ns()
+            self.passed_bytes += moved_bytes
+            self.credit_bytes = max(0.0, self.credit_bytes - moved_bytes)
+        elif speed.burst_bytes:
+            gained_bytes = elapsed_ns * (1 / speed.ns_per_byte - self.bytes_per_ns())
+            self.credit_bytes = min(speed.burst_bytes, max(0.0, self.credit_bytes + gained_bytes))
+        if self.stalled:
+            self.ring.wait(to_ns)
+        else:
+            self.ring.serve(to_ns)
+
+    def bytes_per_ns(self) -> float:
+        return self.ring.nbytes / self.turn_ns if self.lanes else 0.0
+
+    def _spent_in_ns(self, bytes_per_ns: float) -> float:
+        """How long the burst allowance will last."""
+        if not self.bursting:
+            return math.inf
+        excess = bytes_per_ns - (0.0 if self.speed.slice_ns else 1 / self.speed.ns_per_byte)
+        return self.credit_bytes / excess if excess > 0 else math.inf
+
+    def renew(self, at_ns: float) -> None:
+        """Earn the right to a burst: with a new slice, or little by little."""
+        speed = self.speed
+        if speed.slice_ns:
+            if at_ns >= self.slice_end_ns - NS_ROUNDING:
+                self._next_slice(at_ns)
+                self.bursting = self.changed = True
+        elif not self.bursting and self.credit_bytes >= _RESUME_SHARE * speed.burst_bytes > 0:
+            self.bursting = self.changed = True
+
+    def _next_slice(self, at_ns: float) -> None:
+        """Slices follow each other, and what one leaves over goes with the next; a pause ends their row.
+
+        So does the throttle of the kernel, whose clock ends a row at a whole number of slices.
+        """
+        slice_ns, whole_bytes = self.speed.slice_ns, self.speed.burst_bytes
+        if at_ns > (self.busy_ns // slice_ns + 2) * slice_ns:
+            self.row_ns, self.passed_bytes = at_ns, 0.0
+        slices = int((at_ns - self.row_ns + NS_ROUNDING) / slice_ns)
+        if slices > 1:
+            # The slice before this one is kept.
+            self.row_ns += (slices - 1) * slice_ns
+            self.passed_bytes = max(0.0, self.passed_bytes - (slices - 1) * whole_bytes)
+            slices = 1
+        self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
+        self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
+        self.busy_ns = at_ns
+
+    @property
+    def stalled(self) -> bool:
+        """Whether what the slice allows has been used up."""
+        return not self.bursting and self.speed.slice_ns > 0
+
+    def drain_ns(self) -> float:
+        """How long the device would take for the bytes in flight, had it nothing else to do."""
+        if self.stalled:
+            return 0.0
+        return self.ring.nbytes * (self.speed.burst_ns_per_byte if self.bursting else self.speed.ns_per_byte)
+
+    def retime(self, at_ns: float, others_ns: float) -> None:
+        """When what happens, where the bytes in flight the other way would take so long."""
+        speed, self.changed = self.speed, False
+        slice_end_ns = self.slice_end_ns if speed.slice_ns else math.inf
+        if self.stalled:
+            self.turn_ns = self.leave_ns = math.inf
+            self.due_ns = slice_end_ns
+            return
+        shared_ns = self.drain_ns() + (1 - speed.duplex) * others_ns
+        alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes
+        self.ring.pace(max(shared_ns, 1e-3) / self.ring.nbytes, alone_ns)
+        self.turn_ns = self.ring.turn_ns()
+        self.leave_ns = at_ns + self.ring.ns_until_leave()
+        spent_ns = at_ns + self._spent_in_ns(self.bytes_per_ns())
+        self.due_ns = min(self.leave_ns, spent_ns, slice_end_ns)
+
+
+class Pool:
+    """Lanes, those who wait for one, and those who could do with more."""
+
+    __slots__ = ("free", "waiting", "wanting")
+
+    def __init__(self, lanes: int):
+        self.free = lanes
+        self.waiting: deque[Ride] = deque()
+        self.wanting: list[Ride] = []
