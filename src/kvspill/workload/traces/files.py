@@ -1,16 +1,12 @@
 """Reading recorded files as streams: JSON lines, CSV by column names; a bad row is named or counted."""
 
 import csv
-import gzip
-import io
 import json
 import math
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar
 
 from kvspill.errors import UsageError
 from kvspill.inputs import (
@@ -21,18 +17,12 @@ from kvspill.inputs import (
     TooMuch,
     check_depth,
     check_values,
-    open_input,
 )
+from kvspill.workload.traces.packed import BROKEN_PACKING, open_bytes, unreadable
 
 T = TypeVar("T")
 
 
-class BrokenFrameError(EOFError):
-    """A zstd file whose bytes are cut off or altered."""
-
-
-BROKEN_PACKING = (EOFError, zlib.error)
-"""What reading a packed file raises where its bytes are cut off or altered."""
 TOKENS_MAX = 10_000_000
 _EXAMPLES_MAX = 3
 
@@ -95,74 +85,6 @@ class Idle:
         self._useless = useless
 
 
-@contextmanager
-def open_bytes(path: Path, flag: str) -> Iterator[IO[bytes]]:
-    """The file's bytes, unpacked where its name ends in .gz or .zst."""
-    try:
-        file = open_input(path, streams=True)
-    except OSError as error:
-        unreadable(path, flag, error)
-    with file:
-        suffix = path.suffix.lower()
-        if suffix == ".zst":
-            yield io.BufferedReader(_Frames(file, path, flag))
-        else:
-            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if suffix == ".gz" else file
-
-
-class _Frames(io.RawIOBase):
-    """Unpacks a zstd file, and says where it ends or breaks in the middle."""
-
-    def __init__(self, file: IO[bytes], path: Path, flag: str):
-        try:
-            import zstandard
-        except ImportError:
-            raise UsageError(
-                f"{flag} {path}: needs zstandard, not installed here; `pip install 'kvspill[zstd]'`, "
-                "or unpack the file"
-            ) from None
-        self._file = file
-        self._error = zstandard.ZstdError
-        self._new = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX).decompressobj
-        self._frame = self._new()
-        self._begun = False
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            packed = self._frame.unused_data or self._file.read(_PACKED_BYTES)
-            if not packed:
-                if self._begun and not self._frame.eof:
-                    raise BrokenFrameError("the file ends within a frame")
-                return 0
-            if self._frame.eof:
-                # One file may be made of several frames.
-                self._frame = self._new()
-            self._begun = True
-            try:
-                self._ready = self._frame.decompress(packed)
-            except self._error as error:
-                raise BrokenFrameError(str(error)) from error
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-
-_PACKED_BYTES = 1 << 16
-_ZSTD_WINDOW_MAX = 1 << 27
-"""More memory for unpacking than the format's own tools take without being asked is refused."""
-
-
-def unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
-    """Say in one line why a file can't be read."""
-    reason = error.strerror or str(error)
-    raise UsageError(f"{flag} {path}: cannot be read ({reason}); name a readable file") from error
-
-
 def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, with their numbers."""
     with open_bytes(path, flag) as file:
@@ -201,17 +123,7 @@ def json_rows(
     path: Path, flag: str, log: RowLog, parse: Callable[[Mapping[str, Any]], T | None]
 ) -> Iterator[T]:
     """The rows of a file of JSON lines; one for which parse gives None is empty."""
-    for number, line in lines(path, flag, log):
-        try:
-            row = parse(json_object(line))
-        except RowError as error:
-            log.bad(path, number, error)
-            continue
-        if row is None:
-            log.empty += 1
-        else:
-            log.line = number
-            yield row
+    return _parsed(path, log, lines(path, flag, log), lambda line: parse(json_object(line)))
 
 
 def json_object(text: bytes | str) -> Mapping[str, Any]:
@@ -267,12 +179,23 @@ def csv_rows(
     twice = [name for name in columns if names.count(name) > 1]
     if twice:
         raise UsageError(f"{path}:1: column {twice[0]!r} is named twice; leave one of them")
-    for number, line in found:
+
+    def row(line: bytes) -> T | None:
+        fields = _csv_fields(line)
+        if len(fields) != len(names):
+            raise RowError(f"has {len(fields)} fields, not the {len(names)} that the first line names")
+        return parse(dict(zip(names, fields, strict=True)))
+
+    yield from _parsed(path, log, found, row)
+
+
+def _parsed(
+    path: Path, log: RowLog, numbered: Iterator[tuple[int, bytes]], parse: Callable[[bytes], T | None]
+) -> Iterator[T]:
+    """The rows of lines, each with its number noted; bad and empty ones are counted."""
+    for number, line in numbered:
         try:
-            fields = _csv_fields(line)
-            if len(fields) != len(names):
-                raise RowError(f"has {len(fields)} fields, not the {len(names)} that the first line names")
-            row = parse(dict(zip(names, fields, strict=True)))
+            row = parse(line)
         except RowError as error:
             log.bad(path, number, error)
             continue

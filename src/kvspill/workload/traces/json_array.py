@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kvspill.errors import UsageError
 from kvspill.inputs import DEPTH_MAX, ROW_BYTES_MAX, VALUES_MAX
-from kvspill.workload.traces.files import BROKEN_PACKING, Idle, RowLog, open_bytes
+from kvspill.workload.traces.files import Idle, RowLog
+from kvspill.workload.traces.packed import BROKEN_PACKING, open_bytes
 
 CHUNK_BYTES = 1 << 20
 ELEMENT_CHARS_MAX = ROW_BYTES_MAX

@@ -11,16 +11,9 @@ from kvspill.inputs import ROW_BYTES_MAX
 from kvspill.plugins import LISTS_BLOCKS, Option, Plugin
 from kvspill.records import NS_PER_SEC
 from kvspill.workload.base import Workload
-from kvspill.workload.traces.files import (
-    RowError,
-    RowLog,
-    hash_ids_of,
-    json_rows,
-    open_bytes,
-    time_ns_of,
-    tokens_of,
-)
+from kvspill.workload.traces.files import RowError, RowLog, hash_ids_of, json_rows, time_ns_of, tokens_of
 from kvspill.workload.traces.format import SAMPLES, TraceContext
+from kvspill.workload.traces.packed import open_bytes
 from kvspill.workload.traces.replay import Row, TraceWorkload, row_source
 
 CHUNK_TOKENS = 256

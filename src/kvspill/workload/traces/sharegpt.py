@@ -12,17 +12,10 @@ from kvspill.records import Request, SharedPrefix
 from kvspill.workload.base import Workload
 from kvspill.workload.draws import qos_of, think_ns, usual_think_ns
 from kvspill.workload.tokens import make_counter
-from kvspill.workload.traces.files import (
-    BROKEN_PACKING,
-    RowError,
-    RowLog,
-    json_object,
-    lines,
-    open_bytes,
-    unreadable,
-)
+from kvspill.workload.traces.files import RowError, RowLog, json_object, lines
 from kvspill.workload.traces.format import SAMPLES, TraceContext
 from kvspill.workload.traces.json_array import array_elements
+from kvspill.workload.traces.packed import BROKEN_PACKING, open_bytes, unreadable
 from kvspill.workload.traces.replay import replay_passes
 from kvspill.world import World
 

@@ -12,17 +12,16 @@ from kvspill.plugins import LISTS_BLOCKS, OWN_PAUSES, Plugin
 from kvspill.records import NS_PER_SEC, QoS, Request
 from kvspill.workload.base import Workload
 from kvspill.workload.traces.files import (
-    BROKEN_PACKING,
     RowError,
     RowLog,
     id_list_of,
     json_object,
     lines,
-    open_bytes,
     time_ns_of,
     tokens_of,
 )
 from kvspill.workload.traces.format import SAMPLES, TraceContext
+from kvspill.workload.traces.packed import BROKEN_PACKING, open_bytes
 from kvspill.workload.traces.replay import Source, TraceWorkload
 
 _NESTING_MAX = 20
