@@ -8,7 +8,7 @@ from kvspill.run.ranks import Ranks
 from kvspill.run.search import make_mode
 from kvspill.run.search.baseline import probe_unloaded
 from kvspill.run.search.controller import Levels, Search
-from kvspill.run.search.everywhere import Everywhere, Follower
+from kvspill.run.search.everywhere import Everywhere, Follower, Held
 from kvspill.run.search.lever import SPEED_STEPS, Lever, SpeedLever, UsersLever
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
@@ -52,11 +52,11 @@ def make_search(
     options = search_options(config, lever, engine.start_ns)
     if config.arrival == "open":
         monitor.waiting = engine.unfinished
+    held = Held(lever, stages, monitor, engine)
     if ranks.index != 0:
-        return Follower(world, lever, stages, monitor, engine, ranks), None
-    everywhere = Everywhere(lever, stages, monitor, engine, ranks)
-    levels = Levels(world, everywhere, everywhere, monitor, options, everywhere)
-    search = Search(make_mode(options), levels, everywhere, options)
+        return Follower(world, held, ranks), None
+    levels = Levels(world, Everywhere(held, ranks), options)
+    search = Search(make_mode(options), levels, lever, options)
     return search, search
 
 

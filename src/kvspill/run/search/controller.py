@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from kvspill.records import NS_PER_SEC
 from kvspill.result import cautions as kinds
 from kvspill.result.schema_honesty import Caution
+from kvspill.run.search.everywhere import Everywhere
 from kvspill.run.search.lever import Lever
-from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
 from kvspill.run.search.stage import StageMeasure
@@ -59,58 +59,15 @@ class Mode(Protocol):
         ...
 
 
-class Gate(Protocol):
-    """The way in for open arrivals; the engine is one."""
-
-    @property
-    def in_service(self) -> int: ...
-
-    @property
-    def leaving(self) -> int:
-        """Closed users who were retired and still wait for their last answer."""
-        ...
-
-    def send_away(self) -> int:
-        """Dismiss waiting requests and hold back new ones; returns how many were dismissed."""
-        ...
-
-    def let_in(self) -> None:
-        """Arrivals go on where they were held back."""
-        ...
-
-    async def caught_up(self) -> None:
-        """Wait until what all ranks have done by now is known here."""
-        ...
-
-
-class Windows(Protocol):
-    """Opens and closes the windows of the stages."""
-
-    def begin(self, at_ns: int) -> None: ...
-
-    def open(self, at_ns: int) -> None: ...
-
-    def close(self, at_ns: int) -> None: ...
-
-
 class Levels:
     """What a mode works with: one call holds a level until its window says enough."""
 
-    def __init__(
-        self,
-        world: World,
-        lever: Lever,
-        stages: Windows,
-        monitor: WindowMonitor,
-        options: SearchOptions,
-        gate: Gate,
-    ):
+    def __init__(self, world: World, load: Everywhere, options: SearchOptions):
         self._world = world
-        self._lever = lever
-        self._stages = stages
-        self._monitor = monitor
+        self._load = load
+        self._lever = load.lever
+        self._monitor = load.monitor
         self._options = options
-        self._gate = gate
         self._pace = options.pace
         self._round_ns = 0.0
         self._settling_ns = 0
@@ -135,8 +92,7 @@ class Levels:
         started_ns = self._world.now_ns()
         settled = await self._settle(level, action)
         self._settling_ns = max(self._settling_ns, self._world.now_ns() - started_ns)
-        self._monitor.begin(self._world.now_ns())
-        self._stages.open(self._world.now_ns())
+        self._load.open(self._world.now_ns())
         factor = CONFIRM_FACTOR if action == "confirm" else 1
         shortest, longest = self._pace.shortest * factor, self._pace.longest * factor
         intervals = 0
@@ -153,7 +109,7 @@ class Levels:
             limit = longest * 3 if patient(measure) else longest
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
-        self._stages.close(self._world.now_ns())
+        self._load.close(self._world.now_ns())
         self._note_round()
         self.steps.append(self._step(level, action, reason, measure, started_ns, settled))
         return measure
@@ -181,11 +137,11 @@ class Levels:
         """Change the load and let it settle: one mean round of a user, an interval at least (three after
         users left). False where that takes longer than the run can wait."""
         fewer = level < self._lever.level
-        self._begin()
+        self._load.begin(self._world.now_ns())
         await self._empty(level, action)
         if level != self._lever.level:
-            self._lever.set(level)
-        self._gate.let_in()
+            self._load.set(level)
+        self._load.let_in()
         started_ns = self._world.now_ns()
         least = self._pace.cooldown if fewer else 1
         most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
@@ -196,15 +152,10 @@ class Levels:
             elapsed_ns = now_ns - started_ns
             early = now_ns < self._options.first_stage_ns or elapsed_ns < least * self._pace.interval_ns
             # A user that leaves still holds a server, for which the others would wait.
-            if not early and not self._gate.leaving and self._has_settled(elapsed_ns):
+            if not early and not self._load.leaving and self._has_settled(elapsed_ns):
                 return True
             if not early and elapsed_ns >= most_ns:
                 return False
-
-    def _begin(self) -> None:
-        """The load changes: whatever was seen until now says nothing of the stage."""
-        self._monitor.begin(self._world.now_ns())
-        self._stages.begin(self._world.now_ns())
 
     async def _empty(self, level: int, action: str) -> None:
         """Open arrivals: let nobody in until nobody of the stage before is left.
@@ -220,11 +171,11 @@ class Levels:
         if self._options.mode == "capacity" and action != DESCEND:
             # A backlog keeps the device busy, which is all that a search for the highest throughput needs.
             return
-        self._sent_away = self._gate.send_away()
-        while self._gate.in_service:
-            self._say(level, f"waiting for {self._gate.in_service} requests of the stage before")
+        self._sent_away = self._load.send_away()
+        while self._load.in_service:
+            self._say(level, f"waiting for {self._load.in_service} requests of the stage before")
             await self._tick()
-        self._begin()
+        self._load.begin(self._world.now_ns())
 
     def _has_settled(self, elapsed_ns: int) -> bool:
         """One mean round has passed since the load changed."""
@@ -240,7 +191,7 @@ class Levels:
         if not self._time_for_another():
             raise TimeUp
         await self._world.sleep_ns(self._pace.interval_ns)
-        await self._gate.caught_up()
+        await self._load.caught_up()
 
     def _time_for_another(self) -> bool:
         """Whether another interval ends before the load does: what ends with it can't be closed any more."""

@@ -24,42 +24,65 @@ class Report:
     start_ns: int
 
 
-class Everywhere:
-    """Lever, windows and gate of all ranks, in the hands of rank 0. Alone, it is those of this process."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a search turns and sees of the load of one rank."""
 
-    def __init__(self, lever: Lever, stages: Stages, monitor: WindowMonitor, engine: Engine, ranks: Ranks):
-        self._lever = lever
-        self._stages = stages
-        self._monitor = monitor
-        self._engine = engine
+    lever: Lever
+    stages: Stages
+    monitor: WindowMonitor
+    engine: Engine
+
+    def obey(self, what: str, value: int = 0) -> int:
+        """Do what was decided. Times are counted from the start of the load."""
+        at_ns = self.engine.start_ns + value
+        if what == "set":
+            self.lever.set(value)
+        elif what == "begin":
+            self.monitor.begin(at_ns)
+            self.stages.begin(at_ns)
+        elif what == "open":
+            self.monitor.begin(at_ns)
+            self.stages.open(at_ns)
+        elif what == "close":
+            self.stages.close(at_ns)
+        elif what == "send_away":
+            return self.engine.send_away()
+        elif what == "let_in":
+            self.engine.let_in()
+        return 0
+
+    def report(self, now_ns: int) -> Report:
+        engine, waiting = self.engine, self.monitor.waiting(now_ns)
+        return Report(self.monitor.take(), engine.in_service, engine.leaving, waiting, engine.start_ns)
+
+
+class Everywhere:
+    """The load of all ranks, in the hands of rank 0. Alone, it is that of this process."""
+
+    def __init__(self, held: Held, ranks: Ranks):
+        self.lever, self.monitor = held.lever, held.monitor
+        self._held = held
+        self._engine = held.engine
         self._ranks = ranks
         self._others: list[Report] = []
-        self._own_waiting = monitor.waiting
-        monitor.waiting = self._waiting
-        self.name, self.level = lever.name, lever.level
-
-    def value(self, level: int) -> int | float:
-        return self._lever.value(level)
-
-    def text(self, level: int) -> str:
-        return self._lever.text(level)
+        self._own_waiting = held.monitor.waiting
+        held.monitor.waiting = self._waiting
 
     def set(self, level: int) -> None:
-        self._ranks.order("set", level)
-        self._lever.set(level)
-        self.level = level
+        self._order("set", level)
 
     def begin(self, at_ns: int) -> None:
-        self._ranks.order("begin", at_ns - self._engine.start_ns)
-        self._stages.begin(at_ns)
+        """The load changes: whatever was seen until now says nothing of the stage."""
+        self._order("begin", at_ns - self._engine.start_ns)
 
     def open(self, at_ns: int) -> None:
-        self._ranks.order("open", at_ns - self._engine.start_ns)
-        self._stages.open(at_ns)
+        """The window of the stage begins."""
+        self._order("open", at_ns - self._engine.start_ns)
 
     def close(self, at_ns: int) -> None:
-        self._ranks.order("close", at_ns - self._engine.start_ns)
-        self._stages.close(at_ns)
+        """The stage was held to its end."""
+        self._order("close", at_ns - self._engine.start_ns)
 
     @property
     def in_service(self) -> int:
@@ -67,21 +90,27 @@ class Everywhere:
 
     @property
     def leaving(self) -> int:
+        """Closed users who were retired and still wait for their last answer."""
         return self._engine.leaving + sum(report.leaving for report in self._others)
 
     def send_away(self) -> int:
+        """Dismiss waiting requests and hold back new ones; returns how many were dismissed."""
         waiting = sum(len(report.waiting[0]) - report.in_service for report in self._others)
-        self._ranks.order("send_away")
-        return self._engine.send_away() + max(0, waiting)
+        return self._order("send_away") + max(0, waiting)
 
     def let_in(self) -> None:
-        self._ranks.order("let_in")
-        self._engine.let_in()
+        """Arrivals go on where they were held back."""
+        self._order("let_in")
+
+    def _order(self, what: str, value: int = 0) -> int:
+        self._ranks.order(what, value)
+        return self._held.obey(what, value)
 
     async def caught_up(self) -> None:
+        """Wait until what all ranks have done by now is known here."""
         self._others = list((await self._ranks.reports()).values())
         for report in self._others:
-            self._monitor.add(report.taken, report.start_ns - self._engine.start_ns)
+            self.monitor.add(report.taken, report.start_ns - self._engine.start_ns)
 
     def _waiting(self, at_ns: int) -> "tuple[array[int], array[int]]":
         classes, waits_ns = self._own_waiting(at_ns)
@@ -96,20 +125,9 @@ class Follower:
 
     status = None
 
-    def __init__(
-        self,
-        world: World,
-        lever: Lever,
-        stages: Stages,
-        monitor: WindowMonitor,
-        engine: Engine,
-        ranks: Ranks,
-    ):
+    def __init__(self, world: World, held: Held, ranks: Ranks):
         self._world = world
-        self._lever = lever
-        self._stages = stages
-        self._monitor = monitor
-        self._engine = engine
+        self._held = held
         self._ranks = ranks
 
     async def run(self, finish: Callable[[], None]) -> None:
@@ -118,28 +136,7 @@ class Follower:
                 if what == "finish":
                     finish()
                     return
-                self._follow(what, value)
-
-    def _follow(self, what: str, value: int) -> None:
-        engine, at_ns = self._engine, self._engine.start_ns + value
-        if what == "set":
-            self._lever.set(value)
-        elif what == "begin":
-            self._monitor.begin(at_ns)
-            self._stages.begin(at_ns)
-        elif what == "open":
-            self._monitor.begin(at_ns)
-            self._stages.open(at_ns)
-        elif what == "close":
-            self._stages.close(at_ns)
-        elif what == "send_away":
-            engine.send_away()
-        elif what == "let_in":
-            engine.let_in()
-        elif what == "report":
-            self._ranks.report(self._report())
-
-    def _report(self) -> Report:
-        engine, now_ns = self._engine, self._world.now_ns()
-        waiting = self._monitor.waiting(now_ns)
-        return Report(self._monitor.take(), engine.in_service, engine.leaving, waiting, engine.start_ns)
+                if what == "report":
+                    self._ranks.report(self._held.report(self._world.now_ns()))
+                else:
+                    self._held.obey(what, value)

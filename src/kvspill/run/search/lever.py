@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from kvspill.serving.engine import Engine
+from kvspill.texts import counted
 
 SPEED_STEPS = 10_000
 """Levels of a speed-up are parts of the one it starts with, so that every search works on whole numbers."""
@@ -40,7 +41,7 @@ class UsersLever:
         return level
 
     def text(self, level: int) -> str:
-        return f"{level:,} user{'' if level == 1 else 's'}"
+        return counted(level, "user")
 
 
 class SpeedLever:
