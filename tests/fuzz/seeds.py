@@ -12,6 +12,7 @@ from kvspill.config.load import to_yaml
 from kvspill.report.tables import csv_text, row_of, write_xlsx
 from kvspill.result.reading import our_result as load_whole
 from kvspill.run import trial
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.suite.manifest import NAME, new_manifest, save
 from kvspill.suite.scenario import Scenario
@@ -30,7 +31,7 @@ decode: {batch_size: 32}
 def result() -> bytes:
     """A whole result, the same every time."""
     config = Config(model="tiny-1b", num_users=2, max_requests=6, generation_mode="none")
-    plan = trial.Plan(config, simulated=True, storage_bytes=1 << 40)
+    plan = Plan(config, simulated=True, storage_bytes=1 << 40)
     result = trial.run_trial(plan, Progress(quiet=True)).document()
     return json.dumps({**result, "created_at": "2026-01-01T00:00:00+00:00"}).encode()
 

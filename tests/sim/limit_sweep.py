@@ -10,8 +10,9 @@ import numpy as np
 from kvspill.config import Config
 from kvspill.records import GIB, NS_PER_SEC, Eviction, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual

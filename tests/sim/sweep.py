@@ -25,6 +25,7 @@ from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
 from kvspill.run import stages, trial, whole
 from kvspill.run.build import build_cache as real_build_cache
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
@@ -215,7 +216,7 @@ def run_scenario(scenario: Scenario) -> Outcome:
             failed=facts.failed, completed=facts.completed, interrupted=facts.interrupted, warnings=[]
         )
 
-    plan = trial.Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
+    plan = Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
     parts: dict[str, Any] = {"open_backends": open_devices, "build_cache": build_cache}
     with (
         mock.patch.multiple(trial, **parts),

@@ -7,8 +7,9 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.config.blocks import ENGINES
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 
 NAMES = ENGINES
 SETTINGS: dict[str, Any] = {

@@ -11,6 +11,7 @@ from kvspill.config import Config
 from kvspill.records import DROPPED, Outcome, Purpose, Tier, Verb
 from kvspill.run import trial
 from kvspill.run.backends import open_backends
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.serving.generation import Generation
 from kvspill.storage.backends.modelled import ModelledBackend
@@ -39,7 +40,7 @@ def simulated(shares: dict[str, Any], **settings: Any) -> dict[str, Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "open_backends", open_failing)
-        plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
+        plan = Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
         return trial.run_trial(plan, Progress(quiet=True)).document()
 
 

@@ -9,6 +9,7 @@ from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.run import trial
 from kvspill.run.backends import open_backends
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend
 from sim.hazards import HazardousDevice, Hazards
@@ -39,7 +40,7 @@ def simulated(hazards: Hazards | None, **settings: Any) -> dict[str, Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "open_backends", open_hanging)
-        plan = trial.Plan(config, simulated=True, storage_bytes=1 << 50)
+        plan = Plan(config, simulated=True, storage_bytes=1 << 50)
         return trial.run_trial(plan, Progress(quiet=True)).document()
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 
 LOADS = {
     "cut off": {"num_users": 30},

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 
 TRACE = Path(__file__).parents[3] / "shared" / "data" / "mooncake" / "conversation_trace.jsonl"
 TOKEN_BYTES = 131_072

@@ -5,6 +5,7 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.run import trial
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 
 NOISE = 0.02
@@ -23,7 +24,7 @@ def throughput(**settings: Any) -> Any:
         prefill_us_per_token=183,
         **settings,
     )
-    plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
+    plan = Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
     result = trial.run_trial(plan, Progress(quiet=True)).document()
     return result["metrics"]["avg_throughput_tokens_per_sec"]["value"]
 

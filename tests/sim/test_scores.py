@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kvspill.config import Config
 from kvspill.run import trial
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 
 SCORES = (
@@ -42,7 +43,7 @@ def reads_as_it_writes(tmp_path_factory: pytest.TempPathFactory, gib_per_sec: fl
 def scores(profile: Any, **settings_: Any) -> Any:
     usual = {"model": "tiny-1b", "cpu_mem_gb": 0, "duration": 120, "seed": 0}
     config = Config(device_profile=profile, **usual | settings_)
-    plan = trial.Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
+    plan = Plan(config, simulated=True, storage_bytes=config.storage_bytes or 1 << 50)
     result = trial.run_trial(plan, Progress(quiet=True)).document()
     # Where nothing was served there is no score.
     return {name: result["metrics"][name]["value"] or 0.0 for name in SCORES}

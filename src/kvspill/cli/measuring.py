@@ -26,12 +26,12 @@ from kvspill.result.validation import read_service
 from kvspill.run.checkpoint import checkpoint_path
 from kvspill.run.exporter import exporting
 from kvspill.run.meeting import Company
+from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_output
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import LeaderLost, Ranks, join
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
-from kvspill.run.trial import Plan
 from kvspill.storage.addresses import in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put

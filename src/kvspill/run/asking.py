@@ -18,9 +18,9 @@ from kvspill.result.answer import Status, standstill
 from kvspill.result.bottleneck import Binds, bottleneck
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
-from kvspill.run.trial import Plan
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,

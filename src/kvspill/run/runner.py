@@ -23,11 +23,12 @@ from kvspill.run.calibrated import settle_generation
 from kvspill.run.gpu import settle_gpu
 from kvspill.run.listed import settle_io_size
 from kvspill.run.meeting import Company, meet, raise_first
+from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.signals import Interrupts
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
 

@@ -10,8 +10,9 @@ from kvspill.config import Config
 from kvspill.measure import oplog
 from kvspill.measure.oplog import OpLog, requests_path
 from kvspill.records import QoS, Request, RequestRecord
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

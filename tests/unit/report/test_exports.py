@@ -9,8 +9,9 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.config import Config
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 
 pq = pytest.importorskip("pyarrow.parquet")
 LOAD: dict[str, Any] = {

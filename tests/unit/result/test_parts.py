@@ -15,9 +15,10 @@ from kvspill.result.parts import Part, merged_io_facts, packed, together, unpack
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone, Gathered
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.run.whole import whole_result
 
 T = TypeVar("T")

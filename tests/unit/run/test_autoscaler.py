@@ -9,8 +9,9 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Eviction, QoS, Tier
 from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual

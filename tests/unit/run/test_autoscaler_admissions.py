@@ -17,13 +17,14 @@ from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
 from kvspill.result.schema import Result
 from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.search.capacity import CapacityMode, _Stage
 from kvspill.run.search.monitor import WindowMonitor
 from kvspill.run.search.options import Pace, SearchOptions
 from kvspill.run.search.stage import StageMeasure
 from kvspill.run.signals import Interrupts
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual

@@ -17,8 +17,8 @@ from kvspill.records import NS_PER_SEC, Tier
 from kvspill.result.schema_honesty import Caution
 from kvspill.run import cleaner
 from kvspill.run.closing import close_within
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
 from kvspill.storage.profiles import PRESETS

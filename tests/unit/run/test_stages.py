@@ -10,12 +10,14 @@ import pytest
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.records import Eviction, Tier
-from kvspill.run import trial as trial_module
+from kvspill.run import load as load_module
 from kvspill.run.build import build_cache, build_engine, build_workload
+from kvspill.run.load import Load
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Alone
 from kvspill.run.stages import Stages
-from kvspill.run.trial import Plan, Trial, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.serving.engine import Engine
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
@@ -101,10 +103,10 @@ def test_nothing_is_measured_after_an_interrupt(
     async def ceiling(*_arguments: Any) -> None:
         measured.append("ceiling")
 
-    monkeypatch.setattr(trial_module, "null_ceiling", ceiling)
-    monkeypatch.setattr(trial_module, "environment", lambda _dirs: None)
+    monkeypatch.setattr(load_module, "null_ceiling", ceiling)
+    monkeypatch.setattr(load_module, "environment", lambda _dirs: None)
     config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
-    trial: Any = Trial(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True), Alone())
+    trial: Any = Load(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True), Alone())
     facts = SimpleNamespace(interrupted=reason, workload={}, io_model={})
     stage = SimpleNamespace(users=3, recorder=SimpleNamespace(lanes=list), probes=None)
     asyncio.run(trial._part(stage, facts, SimpleNamespace(planned=None), searching))
@@ -119,7 +121,7 @@ def test_what_closing_does_is_in_no_result(monkeypatch: pytest.MonkeyPatch) -> N
         stages_made.append(real(*arguments))
         return stages_made[-1]
 
-    monkeypatch.setattr(trial_module, "Stages", made)
+    monkeypatch.setattr(load_module, "Stages", made)
     config = Config(model="tiny-1b", num_users=3, max_requests=9, cpu_mem_gb=0, quiet=True)
     result = run_trial(Plan(config, True, UNLIMITED_BYTES), Progress(True))
     assert result.requests_completed == 9

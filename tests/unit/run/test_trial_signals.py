@@ -11,9 +11,10 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.run import runner
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.signals import Interrupts, by_signal
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 
 
 @pytest.fixture

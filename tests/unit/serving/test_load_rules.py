@@ -10,8 +10,9 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.models.groups import KvSize
 from kvspill.records import NS_PER_SEC, QoS, Request, Tier
+from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.trial import Plan, run_trial
+from kvspill.run.trial import run_trial
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoOptions, make_io_model

@@ -1,0 +1,248 @@
+"""The load of one trial: held in stages, watched, and made into what this rank measured."""
+
+import asyncio
+import gc
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kvspill.cache.cache import Cache
+from kvspill.config.blocks import engine_preset
+from kvspill.machine.environment import environment
+from kvspill.machine.kernel import boot_id
+from kvspill.machine.probes import Probe
+from kvspill.measure.iotrace import IoTrace, open_io_trace
+from kvspill.measure.oplog import OpLog
+from kvspill.records import NS_PER_SEC, RunFacts, Tier
+from kvspill.result.parts import Part
+from kvspill.run.build import build_accountant, build_cache, build_engine
+from kvspill.run.ceiling import null_ceiling
+from kvspill.run.checkpoint import Keeper, so_far
+from kvspill.run.health import Health
+from kvspill.run.plan import Plan
+from kvspill.run.preload import preload
+from kvspill.run.progress import Progress
+from kvspill.run.ranks import Ranks, share_of
+from kvspill.run.remarks import log_cautions, skipped_rows
+from kvspill.run.signals import Interrupts
+from kvspill.run.stages import OneStage, Policy, Stage, Stages
+from kvspill.run.tracing import layers_of, start_tracing
+from kvspill.serving.accounting import Accountant
+from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
+from kvspill.serving.engine import Engine
+from kvspill.serving.servers import servers_for
+from kvspill.storage.base import Backend
+from kvspill.workload.base import Workload
+from kvspill.world import World
+
+if TYPE_CHECKING:
+    from kvspill.run.search.controller import Search
+    from kvspill.run.search.monitor import WindowMonitor
+
+CEILING_SECONDS = 0.6
+_MANY_USERS = 20_000
+
+
+class Load:
+    """The load of one trial, held in stages, and what is known of it at the end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        world: World,
+        backends: dict[Tier, Backend],
+        limits: dict[Tier, int],
+        progress: Progress,
+        ranks: Ranks,
+    ):
+        self.plan = plan
+        self.config = plan.config
+        self.ranks = ranks
+        self.share = share_of(plan.config, ranks)
+        self.world = world
+        self.backends = backends
+        self.limits = limits
+        self.progress = progress
+        self.layers: dict[str, Any] | None = None
+        """After the run: what --trace-latency saw."""
+        self.hangs = False
+        """After the run: some system call never returned."""
+
+    async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
+        """What this rank measured, and the search that was held, if one was."""
+        log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
+        # As the original's trace has it: a time of day, which stands in the file and measures nothing.
+        begun_seconds = datetime.now(UTC).timestamp() - self.world.now_ns() / NS_PER_SEC
+        trace = open_io_trace(self.config.io_trace_log, self.plan.trial, begun_seconds)
+        tracer = await start_tracing(self.plan.cache_dirs) if self._traced else None
+        try:
+            part, search = await self._measure(workload, interrupts, log, trace)
+            if tracer is not None:
+                self.layers = await layers_of(tracer, part.recorder)
+            return part, search
+        finally:
+            if tracer is not None:
+                tracer.stop()
+            if log is not None:
+                log.close()
+            if trace is not None:
+                trace.drop()
+
+    @property
+    def _traced(self) -> bool:
+        return self.config.trace_latency and not self.plan.simulated
+
+    async def _measure(
+        self, workload: Workload, interrupts: Interrupts, log: OpLog | None, trace: IoTrace | None
+    ) -> tuple[Part, "Search | None"]:
+        config, world = self.config, self.world
+        monitor = await self._monitor()
+        accountant = build_accountant(config, self.limits)
+        probe = None if self.plan.simulated else Probe(self.plan.cache_dirs)
+        others = (observer for observer in (accountant, log, trace, monitor) if observer is not None)
+        stages = Stages(world, probe, *others)
+        cache = build_cache(config, world, stages.observer, self.backends, self.limits)
+        await preload(workload, cache, config.kv, self.progress)
+        started = self._started(workload, interrupts)
+        start = await self.ranks.begin(world)
+        start_ns = start.at_ns
+        if log is not None:
+            log.count_from(start_ns)
+        accountant.begin()
+        engine = build_engine(config, world, stages.observer, cache, start_ns, workload, started, self.share)
+        interrupts.load_begins(engine.interrupt)
+        stages.load_begins(engine, cache)
+        await world.sleep_until_ns(start_ns)
+        late_ns = world.now_ns() - start_ns
+        window_start_ns = start_ns + round(config.warmup_seconds * NS_PER_SEC)
+        policy: Policy = OneStage(stages, start_ns, window_start_ns)
+        search = None
+        if monitor is not None:
+            from kvspill.run.search.build import make_search
+
+            policy, search = make_search(config, world, workload, engine, stages, monitor, self.ranks)
+        health = Health(world, config, cache)
+        ended_ns = await self._drive(engine, cache, stages, policy, health)
+        if engine.interrupted is not None:
+            self.ranks.stopped(engine.interrupted)
+        lost = log_cautions(log, "--log-ops", self.plan.log_ops)
+        facts = self._facts(stages.answer, engine, workload, accountant)
+        stuck_ages_ns = await health.stuck_ages_ns(ended_ns, patient=engine.interrupted is None)
+        self.hangs = bool(stuck_ages_ns)
+        health.count_unanswered(stages.answer.recorder)
+        facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
+        part = await self._part(stages.answer, facts, engine, monitor is not None)
+        lost += log_cautions(trace, "--io-trace-log", None if trace is None else trace.path)
+        part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]
+        part.origin_ns, part.late_ns, part.clock_error_ns = start_ns, late_ns, start.clock_error_ns
+        stages.hear_no_more()
+        return part, search
+
+    def _started(self, workload: Workload, interrupts: Interrupts) -> OpenArrivals | ClosedArrivals:
+        """The users join before the load begins: a hundred thousand take seconds to do so."""
+        closed = self.config.arrival == "closed"
+        started: OpenArrivals | ClosedArrivals
+        started = ClosedArrivals(workload, self.config.max_requests) if closed else OpenArrivals(workload)
+        said = partial(self.progress.preparing, "users") if workload.users >= _MANY_USERS else _unsaid
+        with interrupts.computing():
+            started.start_all(said)
+        return started
+
+    async def _monitor(self) -> "WindowMonitor | None":
+        """What a search decides by; it needs to know how fast the idle device is."""
+        if not self.config.enable_autoscaling:
+            return None
+        from kvspill.run.search.build import make_monitor
+
+        return await make_monitor(self.config, self.backends.get(Tier.STORAGE), self.progress, self.ranks)
+
+    async def _drive(
+        self, engine: Engine, cache: Cache, stages: Stages, policy: Policy, health: Health
+    ) -> int:
+        """Run the load with the policy beside it; an error of either ends both. Returns when it ended."""
+        ended_ns = 0
+
+        def end() -> None:
+            nonlocal ended_ns
+            ended_ns = self.world.now_ns()
+            # Nothing is let go before the result is made: looking through a large backlog would be in vain.
+            gc.freeze()
+            stages.end(ended_ns)
+
+        def finish() -> None:
+            self.ranks.order("finish")
+            engine.finish()
+
+        async def hold() -> None:
+            try:
+                await policy.run(finish)
+            except BaseException:
+                engine.finish()
+                raise
+
+        holding = asyncio.ensure_future(hold())
+        shown = self.progress.watch(self.world, self.config, engine, stages, cache, policy)
+        beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
+        if self.progress.live is not None:
+            seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
+            beside.append(asyncio.ensure_future(seen))
+        told = partial(so_far, self.world, self.config, self.ranks, stages, engine)
+        keeper = None
+        if self.plan.checkpoint is not None:
+            keeper = Keeper(self.config, self.ranks.size, self.plan.checkpoint)
+        self.ranks.load_begins(engine.interrupt, told, keeper)
+        try:
+            await engine.run(end)
+        finally:
+            for task in (*beside, holding):
+                task.cancel()
+        if holding.done() and not holding.cancelled():
+            holding.result()
+        return ended_ns
+
+    def _facts(self, stage: Stage, engine: Engine, workload: Workload, accountant: Accountant) -> RunFacts:
+        """The stage's own counts, and what holds for the whole load."""
+        assert stage.facts is not None, "the answer's window is closed"
+        io_facts = {
+            "name": self.config.io_model,
+            "prefill_us_per_token": self.config.generation_us_per_prefill_token,
+            **accountant.facts(),
+            "storage_ttft_ms": stage.recorder.storage_ttft.statistics_ms(),
+            **engine.io_facts,
+        }
+        if self.config.engine is not None:
+            io_facts["preset"] = asdict(engine_preset(self.config.engine))
+        return replace(
+            stage.facts,
+            finished_ns=self.world.now_ns(),
+            digest=engine.digest,
+            interrupted=engine.interrupted,
+            workload=workload.facts(),
+            io_model=io_facts,
+        )
+
+    async def _part(self, stage: Stage, facts: RunFacts, engine: Engine, searched: bool) -> Part:
+        config, simulated = self.config, self.plan.simulated
+        users = self.share.of(stage.users if searched else config.num_users)
+        ceiling = None
+        if not simulated and facts.interrupted is None and not self.hangs:
+            fixed = config
+            if searched or self.share.size > 1:
+                fixed = config.changed(enable_autoscaling=False, num_users=max(1, users))
+            ceiling = await null_ceiling(fixed, self.world, CEILING_SECONDS)
+        return Part(
+            recorder=stage.recorder,
+            facts=facts,
+            digest=engine.planned,
+            users=users,
+            servers=servers_for(users, config.servers),
+            probes=stage.probes,
+            ceiling=ceiling,
+            environment=None if simulated else environment(self.plan.cache_dirs),
+            device=(boot_id(), *((stage.probes or {}).get("block_device") or {}).get("devices", ())),
+        )
+
+
+def _unsaid(_done: int, _all: int) -> None:
+    """Few users join at once."""
