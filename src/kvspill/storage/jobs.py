@@ -96,6 +96,21 @@ class Job:
         self.fail(errno_name(error.errno or errno.EIO), str(error))
 
 
+class RemovalJob(Job):
+    """Removes an object: no bytes move, and the time inside the call is the device's."""
+
+    __slots__ = ("device_ns",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device_ns = 0
+
+    def complete(self, finished_ns: int) -> Completion:
+        done = super().complete(finished_ns)
+        done.device_ns = min(self.device_ns, finished_ns - self.started_ns)
+        return done
+
+
 def damage(failures: Sequence[str], pieces: int) -> str | None:
     """How an object is damaged, from the way its pieces fail: one that is right elsewhere is torn."""
     kinds = set(failures)

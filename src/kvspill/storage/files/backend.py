@@ -1,40 +1,36 @@
 """The files backend: objects in private run directories, by direct I/O on threads or rings of its own."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kvspill.errors import KvspillError, UsageError
-from kvspill.records import MIB, NS_PER_SEC, Completion
+from kvspill.errors import UsageError
+from kvspill.records import MIB
 from kvspill.storage.base import (
-    Backend,
     Capabilities,
     DirectError,
     Landing,
     Note,
     ObjectRef,
-    Progress,
-    WriteItem,
+    Source,
     left_behind,
 )
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.files.jobs import DeleteJob, ReadJob, WriteJob
 from kvspill.storage.files.layouts import PLACES
-from kvspill.storage.files.mover import by_ring, by_threads
 from kvspill.storage.files.place import Shape
 from kvspill.storage.files.reach import THROUGH_HOST, Reach, trial_file
 from kvspill.storage.files.ring import RingError
 from kvspill.storage.files.site import Site, Tally
-from kvspill.storage.lanes import on_thread
+from kvspill.storage.jobs import Job
+from kvspill.storage.mover import by_threads
 from kvspill.storage.neighbours import check_claim, claim
 from kvspill.storage.rundir import RunDir, clean
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
+from kvspill.storage.stamps import BLOCK_BYTES, Verify
+from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
 
-_FILL_AHEAD_NS = NS_PER_SEC // 5
-_JOIN_NS = 2 * NS_PER_SEC
 _KEPT = "The page cache takes part: writes end in memory, and reads may be served from it."
 _KEPT_REMEDY = "Give --page-cache drop or --direct on to measure the device itself."
 
@@ -95,7 +91,7 @@ class FilesOptions:
         )
 
 
-class FilesBackend(Backend):
+class FilesBackend(ThreadedBackend):
     """Objects spread over the run directories of one or more roots by a stable hash."""
 
     def __init__(
@@ -108,15 +104,16 @@ class FilesBackend(Backend):
         options.check()
         if not roots:
             raise UsageError("no cache directory: name one with --cache-dir")
+        leases = max(options.io_threads, options.write_threads)
+        plane = plane or DataPlane(options.io_size, leases)
+        mover = by_threads(options.io_threads, options.write_threads, clock_ns)
+        super().__init__(mover, plane, clock_ns, ("cache directory", len(roots)))
+        self.load_jobs, self.store_jobs = options.load_jobs, options.store_jobs
         self._roots = list(roots)
         self._options = options
-        self._clock_ns = clock_ns
-        leases = max(options.io_threads, options.write_threads)
-        self._plane = plane or DataPlane(options.io_size, leases)
-        if self._plane.io_size != options.io_size or self._plane.leases_max < leases:
+        if plane.io_size != options.io_size or plane.leases_max < leases:
             raise ValueError(f"the given plane does not fit {leases} x {options.io_size} bytes")
         self._verify = Verify[options.verify.upper()]
-        self._mover = by_threads(options.io_threads, options.write_threads, clock_ns)
         self.place = PLACES[options.layout]((), options.shape)
         """Where objects lie; complete after prepare."""
         self._runs: list[RunDir] = []
@@ -124,8 +121,6 @@ class FilesBackend(Backend):
         self._landing: Landing | None = None
         self.to_gpu: Reach | None = None
         """After prepare: how what is read gets to the device that it ends on, where it does."""
-        self._closing = threading.Lock()
-        self._closed = False
         self.tally = Tally()
         """What was really done to the files: opened directly or not, pages dropped from the cache."""
         self.engine_fallback: tuple[str, str] | None = None
@@ -187,17 +182,8 @@ class FilesBackend(Backend):
     def deliver_to(self, landing: Landing) -> None:
         self._landing = landing
 
-    async def prepare(self, progress: Progress) -> None:
-        """Remove what killed runs left, make the run directories, find out about direct I/O."""
-        progress("cache directory", 0, len(self._roots))
-        try:
-            await on_thread("kvspill-prepare", self._prepare)
-        except KvspillError:
-            await self.close()
-            raise
-        progress("cache directory", len(self._roots), len(self._roots))
-
     def _prepare(self) -> None:
+        """Remove what killed runs left, make the run directories, find out about direct I/O."""
         sites: list[Site] = []
         for root in self._roots:
             clean(root)
@@ -215,7 +201,7 @@ class FilesBackend(Backend):
                 access = replace(access, preallocates=False)
             self._check_alignment(root, access)
             sync = self._options.sync == "data"
-            sites.append(Site(run, access, sync, self._verify, self._plane, self.tally, self._landing))
+            sites.append(Site(run, access, sync, self._verify, self.plane, self.tally, self._landing))
         alignment = max(site.access.alignment for site in sites)
         shape = replace(self._options.shape, alignment=alignment)
         self.place = PLACES[self._options.layout](sites, shape)
@@ -228,8 +214,7 @@ class FilesBackend(Backend):
             # A ring has buffers of its own and one thread that sends them on.
             lanes = 1 if self._engine == "io_uring" else self._options.io_threads
             self._landing.reserve(lanes, self.place.piece_bytes)
-        self._mover.start()
-        self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
+        self._start()
 
     def _reach(self, landing: Landing) -> Reach:
         """How bytes get from the files to the device's memory and back."""
@@ -246,6 +231,8 @@ class FilesBackend(Backend):
 
     def _take_ring(self) -> None:
         """Put rings in the threads' place, or note why not."""
+        from kvspill.storage.files.uring import by_ring
+
         options = self._options
         try:
             if not all(site.access.direct for site in self.place.sites):
@@ -256,13 +243,13 @@ class FilesBackend(Backend):
             if self._landing is not None and self._landing.direct:
                 raise RingError("the GPU reads and writes the files itself", "use --gpu-direct off")
             sizes = options.io_threads, options.write_threads
-            ring = by_ring(self._mover, *sizes, self._clock_ns, self._plane)
+            ring = by_ring(self._mover, *sizes, self.clock_ns, self.plane)
         except RingError as error:
             self.engine_fallback = error.reason, error.remedy
             return
         with self._closing:
             if self._closed:
-                ring.join(self._clock_ns())
+                ring.join(self.clock_ns())
                 return
             threads, self._mover, self._engine = self._mover, ring, "io_uring"
         if threads.loads.stopping:
@@ -274,38 +261,20 @@ class FilesBackend(Backend):
                 f"--io-size {self._options.io_size}: {root} needs a multiple of {access.alignment} bytes"
             )
 
-    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        place = self.place
-        jobs = [ReadJob(place, self._identify(ref), ref.nbytes) for ref in batch]
-        return await self._mover.loads.submit(jobs, self._options.load_jobs)
+    def read_job(self, ref: ObjectRef) -> Job:
+        return ReadJob(self.place, self.identify(ref), ref.nbytes)
 
-    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        place = self.place
-        jobs = [WriteJob(place, self._identify(ref), ref.nbytes, source) for ref, source in batch]
-        return await self._mover.stores.submit(jobs, self._options.store_jobs)
+    def write_job(self, ref: ObjectRef, source: Source | None) -> Job:
+        return WriteJob(self.place, self.identify(ref), ref.nbytes, source)
 
-    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        place = self.place
-        return await self._mover.removals.submit([DeleteJob(place, self._identify(ref)) for ref in batch])
-
-    def _identify(self, ref: ObjectRef) -> Identity:
-        return identify(ref.key, ref.generation, self._plane.salt)
-
-    def cancel(self) -> None:
-        """Stop what is queued and under way: it completes with the error "cancelled"."""
-        self._mover.cancel()
-
-    def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
-        return self._mover.stuck(now_ns, older_than_ns)
-
-    async def close(self) -> None:
-        await on_thread("kvspill-close", self.close_now)
+    def delete_job(self, ref: ObjectRef) -> Job:
+        return DeleteJob(self.place, self.identify(ref))
 
     def close_now(self) -> None:
         with self._closing:
             self._closed = True
             runs, self._runs = self._runs, []
-            stuck = self._mover.join(self._clock_ns() + _JOIN_NS)
+            stuck = self._mover.join(self.clock_ns() + JOIN_NS)
             # A stuck thread may wake up later: its descriptor must not have become another file's.
             if not stuck:
                 if self._landing is not None:

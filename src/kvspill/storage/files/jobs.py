@@ -4,14 +4,13 @@ import os
 import time
 from collections.abc import Callable
 
-from kvspill.records import Completion
 from kvspill.storage import fastio
 from kvspill.storage.base import DirectSource, Landing, Source
 from kvspill.storage.directio import preallocate
 from kvspill.storage.fastio import Answer, Span, Status
 from kvspill.storage.files.place import Place, Spot
 from kvspill.storage.files.site import Site
-from kvspill.storage.jobs import Job, SpanJob, Worker, errno_name
+from kvspill.storage.jobs import RemovalJob, SpanJob, Worker, errno_name
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify
 
 _BURST_BYTES = 64 << 20
@@ -227,16 +226,15 @@ class WriteJob(FileJob):
         self.drop_pages()
 
 
-class DeleteJob(Job):
-    """Removes an object: no bytes move, and the time inside the call is the device's."""
+class DeleteJob(RemovalJob):
+    """Removes an object from where it lies."""
 
-    __slots__ = ("device_ns", "identity", "place")
+    __slots__ = ("identity", "place")
 
     def __init__(self, place: Place, identity: Identity):
         super().__init__()
         self.place = place
         self.identity = identity
-        self.device_ns = 0
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - no bytes move
         start_ns = time.monotonic_ns()
@@ -245,13 +243,3 @@ class DeleteJob(Job):
         finally:
             if not self.place.frees_by_mark:
                 self.device_ns = time.monotonic_ns() - start_ns
-
-    def complete(self, finished_ns: int) -> Completion:
-        return Completion(
-            self.submitted_ns,
-            self.started_ns,
-            finished_ns,
-            self.device_ns,
-            error=self.error,
-            detail=self.detail,
-        )

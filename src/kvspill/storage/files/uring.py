@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from kvspill.machine.gpu import DeviceError
@@ -16,6 +17,7 @@ from kvspill.storage.files.jobs import FileJob, ReadJob, WriteJob
 from kvspill.storage.files.ring import Ring
 from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker
 from kvspill.storage.lanes import ClockNs, Lanes, start_thread
+from kvspill.storage.mover import Mover
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, stamp
 
 _HELPERS_MAX = 8
@@ -323,3 +325,15 @@ class RingLanes(Lanes):
         del self._entries[job]
         self._reserved -= entry.weight
         self._hand_over(job)
+
+
+def by_ring(mover: Mover, threads: int, write_threads: int, clock_ns: ClockNs, plane: DataPlane) -> Mover:
+    """The same mover with rings in the place of its threads; raises RingError where there can be none."""
+    loads = stores = RingLanes("kvspill-io", threads, clock_ns, plane)
+    if write_threads:
+        try:
+            stores = RingLanes("kvspill-store", write_threads, clock_ns, plane)
+        except Exception:
+            loads.join(clock_ns())
+            raise
+    return replace(mover, loads=loads, stores=stores)

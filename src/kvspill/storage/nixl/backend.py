@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kvspill.records import Completion
-from kvspill.storage.base import Capabilities, Landing, ObjectRef, Source, WriteItem
+from kvspill.storage.base import Capabilities, Landing, ObjectRef, Source
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import check_piece
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.files.jobs import ReadJob, WriteJob
 from kvspill.storage.files.place import Place
-from kvspill.storage.jobs import Worker
+from kvspill.storage.jobs import Job, Worker
 from kvspill.storage.nixl.agent import Agents, Target, started, version
 from kvspill.storage.stamps import BLOCK_BYTES, Identity, blocks_of, stamp
 
@@ -116,14 +115,8 @@ class NixlBackend(FilesBackend):
         about = f"NIXL {version()} {self._agents.plugin}; {found.description}"
         return replace(found, name="nixl", description=about)
 
-    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        place, agents = self.place, self._agents
-        return await self._mover.loads.submit(
-            [NixlReadJob(place, self._identify(ref), ref.nbytes, agents) for ref in batch]
-        )
+    def read_job(self, ref: ObjectRef) -> Job:
+        return NixlReadJob(self.place, self.identify(ref), ref.nbytes, self._agents)
 
-    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        place, agents = self.place, self._agents
-        return await self._mover.stores.submit(
-            [NixlWriteJob(place, self._identify(ref), ref.nbytes, source, agents) for ref, source in batch]
-        )
+    def write_job(self, ref: ObjectRef, source: Source | None) -> Job:
+        return NixlWriteJob(self.place, self.identify(ref), ref.nbytes, source, self._agents)

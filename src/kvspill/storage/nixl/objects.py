@@ -1,16 +1,15 @@
 """Objects of a store that NIXL reads and writes: one for each piece, which is all that it puts at once."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from kvspill.records import Completion
-from kvspill.storage.base import BackendContext, Capabilities, ObjectRef, Source, WriteItem
+from kvspill.storage.base import BackendContext, Capabilities, ObjectRef, Source
 from kvspill.storage.fastio import Span, check_piece
 from kvspill.storage.files.place import missing
-from kvspill.storage.jobs import Job, SpanJob, Worker
+from kvspill.storage.jobs import Job, RemovalJob, SpanJob, Worker
 from kvspill.storage.nixl.agent import Agents, started, version
 from kvspill.storage.objects.backend import ObjectBackend
 from kvspill.storage.objects.calls import DELETE
@@ -99,10 +98,10 @@ class WriteJob(_PieceJob):
             self.backend.keep(self.entry)
 
 
-class DeleteJob(Job):
+class DeleteJob(RemovalJob):
     """Removes the objects of an entry. NIXL cannot do that: the client of s3:// does."""
 
-    __slots__ = ("backend", "device_ns", "entry", "identity", "pieces")
+    __slots__ = ("backend", "entry", "identity", "pieces")
 
     def __init__(self, backend: "NixlObjectBackend", ref: ObjectRef):
         super().__init__()
@@ -110,7 +109,6 @@ class DeleteJob(Job):
         self.identity = backend.identify(ref)
         self.entry = backend.entry_of(self.identity)
         self.pieces = -(-backend.stored_bytes(ref.nbytes) // backend.plane.io_size)
-        self.device_ns = 0
 
     def move(self, worker: Worker) -> None:
         del worker
@@ -129,11 +127,6 @@ class DeleteJob(Job):
             backend.keep(self.entry)
             self.fail(failed.failure.kind, str(failed))
         self.device_ns = backend.clock_ns() - start_ns
-
-    def complete(self, finished_ns: int) -> Completion:
-        done = super().complete(finished_ns)
-        done.device_ns = min(self.device_ns, finished_ns - self.started_ns)
-        return done
 
 
 class NixlObjectBackend(ObjectBackend):
@@ -171,14 +164,14 @@ class NixlObjectBackend(ObjectBackend):
     def has(self, entry: str) -> bool:
         return entry in self._stored
 
-    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._mover.loads.submit([ReadJob(self, ref) for ref in batch])
+    def read_job(self, ref: ObjectRef) -> Job:
+        return ReadJob(self, ref)
 
-    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        return await self._mover.stores.submit([WriteJob(self, ref, source) for ref, source in batch])
+    def write_job(self, ref: ObjectRef, source: Source | None) -> Job:
+        return WriteJob(self, ref, source)
 
-    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._mover.removals.submit([DeleteJob(self, ref) for ref in batch])
+    def delete_job(self, ref: ObjectRef) -> Job:
+        return DeleteJob(self, ref)
 
 
 def _parameters(bucket: str, options: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, Source
 from kvspill.storage.fastio import Span, check_at, check_piece
-from kvspill.storage.jobs import LANES_PER_ENTRY, Job, SpanJob, Worker
+from kvspill.storage.jobs import LANES_PER_ENTRY, RemovalJob, SpanJob, Worker
 from kvspill.storage.objects.calls import DELETE, GET, PUT
 from kvspill.storage.objects.failures import RequestError
 from kvspill.storage.objects.parts import Parts
@@ -215,10 +215,10 @@ class WriteJob(_ObjectJob):
         self.source = None
 
 
-class DeleteJob(Job):
-    """Removes an object: no bytes move, and the time inside the request is the store's."""
+class DeleteJob(RemovalJob):
+    """Removes an object of the store."""
 
-    __slots__ = ("backend", "calls", "device_ns", "path")
+    __slots__ = ("backend", "calls", "path")
 
     def __init__(self, backend: "ObjectBackend", ref: ObjectRef):
         super().__init__()
@@ -226,7 +226,6 @@ class DeleteJob(Job):
         identity = backend.identify(ref)
         run = backend.run_of(identity)
         self.calls, self.path = run.calls, run.path(identity)
-        self.device_ns = 0
 
     def move(self, worker: Worker) -> None:  # noqa: ARG002 - no bytes move
         import obstore
@@ -242,8 +241,3 @@ class DeleteJob(Job):
             self.backend.keep(self.path)
             self.fail(failed.failure.kind, str(failed))
         self.device_ns = self.backend.clock_ns() - start_ns
-
-    def complete(self, finished_ns: int) -> Completion:
-        done = super().complete(finished_ns)
-        done.device_ns = min(self.device_ns, finished_ns - self.started_ns)
-        return done

@@ -1,36 +1,32 @@
 """The redis backend: objects as values on a server, moved by threads with a connection each."""
 
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kvspill.errors import KvspillError, UsageError
-from kvspill.records import GIB, MIB, NS_PER_SEC, Completion
+from kvspill.errors import UsageError
+from kvspill.records import GIB, MIB
 from kvspill.storage.base import (
     DROPPED_ENTRIES,
     LEFT_BEHIND,
     STORE_RESTARTS,
-    Backend,
     Capabilities,
     Note,
     ObjectRef,
-    Progress,
-    WriteItem,
+    Source,
 )
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.files.mover import by_threads
-from kvspill.storage.lanes import on_thread
+from kvspill.storage.jobs import Job
 from kvspill.storage.lease import RENEW_SECONDS, Renewal
+from kvspill.storage.mover import by_threads
 from kvspill.storage.redis.jobs import DeleteJob, ReadJob, Store, WriteJob
 from kvspill.storage.redis.runs import Names, clean, end, remove, renew
 from kvspill.storage.redis.server import Access, Said, Servers, refusals
 from kvspill.storage.rundir import new_run_name
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, identify
+from kvspill.storage.stamps import BLOCK_BYTES, Verify
+from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
 
 _LOOK_SECONDS = 2.0
-_JOIN_NS = 2 * NS_PER_SEC
-_FILL_AHEAD_NS = NS_PER_SEC // 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class RedisOptions:
     depth: int = 2
 
 
-class RedisBackend(Backend):
+class RedisBackend(ThreadedBackend):
     """Objects under the keys of one run. Deletes have connections of their own."""
 
     def __init__(
@@ -57,22 +53,19 @@ class RedisBackend(Backend):
         limit_bytes: int,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ):
+        mover = by_threads(options.io_threads, options.write_threads, clock_ns)
+        super().__init__(mover, plane, clock_ns, (access.address, 1))
         self._access = access
         self._options = options
-        self._plane = plane
         self._limit_bytes = limit_bytes
-        self._clock_ns = clock_ns
         self._piece_bytes = min(plane.io_size, _whole_blocks(options.value_bytes))
         self._pieces_per_value = max(1, options.value_bytes // self._piece_bytes)
-        self._mover = by_threads(options.io_threads, options.write_threads, clock_ns)
         self._store: Store | None = None
         self._renewal = Renewal(self._look, _LOOK_SECONDS)
         self._renewed_seconds = 0.0
         self._first: Said | None = None
         self._last: Said | None = None
         self._boots: set[str] = set()
-        self._closing = threading.Lock()
-        self._closed = False
         self._left: str | None = None
 
     @property
@@ -96,17 +89,8 @@ class RedisBackend(Backend):
     def stored_bytes(self, nbytes: int) -> int:
         return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
-    async def prepare(self, progress: Progress) -> None:
-        """Connect, remove what killed runs left, and take a lease on keys of our own."""
-        progress(self._access.address, 0, 1)
-        try:
-            await on_thread("kvspill-prepare", self._prepare)
-        except KvspillError:
-            await self.close()
-            raise
-        progress(self._access.address, 1, 1)
-
     def _prepare(self) -> None:
+        """Connect, remove what killed runs left, and take a lease on keys of our own."""
         servers = Servers(self._access)
         with refusals(self._access.address):
             said = self._first = self._last = servers.ask()
@@ -120,7 +104,7 @@ class RedisBackend(Backend):
                 self._store = Store(
                     servers=servers,
                     names=names,
-                    plane=self._plane,
+                    plane=self.plane,
                     verify=Verify[self._options.verify.upper()],
                     piece_bytes=self._piece_bytes,
                     pieces_per_value=self._pieces_per_value,
@@ -129,8 +113,7 @@ class RedisBackend(Backend):
         self._boots |= said.boots
         self._renewed_seconds = time.monotonic()
         self._renewal.start()
-        self._mover.start()
-        self._plane.fill_some(self._clock_ns() + _FILL_AHEAD_NS, self._clock_ns)
+        self._start()
 
     def _look(self) -> None:
         """From time to time: what the server says of itself; every 30 s the lease."""
@@ -172,33 +155,14 @@ class RedisBackend(Backend):
             notes.append(Note("store_memory", message, remedy))
         return notes
 
-    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        store = self.store
-        return await self._mover.loads.submit(
-            [ReadJob(store, self._identify(ref), ref.nbytes) for ref in batch]
-        )
+    def read_job(self, ref: ObjectRef) -> Job:
+        return ReadJob(self.store, self.identify(ref), ref.nbytes)
 
-    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        store = self.store
-        return await self._mover.stores.submit(
-            [WriteJob(store, self._identify(ref), ref.nbytes, source) for ref, source in batch]
-        )
+    def write_job(self, ref: ObjectRef, source: Source | None) -> Job:
+        return WriteJob(self.store, self.identify(ref), ref.nbytes, source)
 
-    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        store = self.store
-        return await self._mover.removals.submit([DeleteJob(store, self._identify(ref)) for ref in batch])
-
-    def _identify(self, ref: ObjectRef) -> Identity:
-        return identify(ref.key, ref.generation, self._plane.salt)
-
-    def cancel(self) -> None:
-        self._mover.cancel()
-
-    def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
-        return self._mover.stuck(now_ns, older_than_ns)
-
-    async def close(self) -> None:
-        await on_thread("kvspill-close", self.close_now)
+    def delete_job(self, ref: ObjectRef) -> Job:
+        return DeleteJob(self.store, self.identify(ref))
 
     def close_now(self) -> None:
         with self._closing:
@@ -208,13 +172,13 @@ class RedisBackend(Backend):
             return
         self._renewal.stop()
         if store is None:
-            self._mover.join(self._clock_ns())
+            self._mover.join(self.clock_ns())
             return
-        hangs = self._mover.join(self._clock_ns() + _JOIN_NS) > 0
+        hangs = self._mover.join(self.clock_ns() + JOIN_NS) > 0
         if hangs:
             # Threads that wait for a server that does not answer: nobody wants the answer any more.
             store.servers.wake()
-            self._mover.join(self._clock_ns() + _JOIN_NS)
+            self._mover.join(self.clock_ns() + JOIN_NS)
         self._remove(store, hangs)
         store.servers.close()
 

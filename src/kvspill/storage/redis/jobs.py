@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from kvspill.records import DROPPED, Completion
+from kvspill.records import DROPPED
 from kvspill.storage.base import Source
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import Span, check_piece
 from kvspill.storage.files.place import Name, missing, name_of
-from kvspill.storage.jobs import Job, SpanJob, Worker
+from kvspill.storage.jobs import RemovalJob, SpanJob, Worker
 from kvspill.storage.redis.link import Link, ServerError, command
 from kvspill.storage.redis.runs import Names
 from kvspill.storage.redis.server import Servers
@@ -246,16 +246,15 @@ def _around(head: bytes, buffers: Sequence[Any], tail: bytes) -> list[Any]:
     return [part for part in (head, *buffers, tail) if len(part)]
 
 
-class DeleteJob(Job):
-    """Removes an object: no bytes move, and the time until the answer is the server's."""
+class DeleteJob(RemovalJob):
+    """Removes the values of an object."""
 
-    __slots__ = ("device_ns", "name", "store")
+    __slots__ = ("name", "store")
 
     def __init__(self, store: Store, identity: Identity):
         super().__init__()
         self.store = store
         self.name = name_of(identity)
-        self.device_ns = 0
 
     def move(self, worker: Worker) -> None:
         del worker
@@ -295,13 +294,3 @@ class DeleteJob(Job):
                 if self.error is not None or time.monotonic() > until:
                     raise
             time.sleep(_NAP_SECONDS)
-
-    def complete(self, finished_ns: int) -> Completion:
-        return Completion(
-            self.submitted_ns,
-            self.started_ns,
-            finished_ns,
-            self.device_ns,
-            error=self.error,
-            detail=self.detail,
-        )

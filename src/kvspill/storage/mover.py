@@ -1,10 +1,9 @@
-"""Who moves objects: lanes for loads and stores, the same or apart, on threads or on rings."""
+"""Who moves objects: lanes for loads and stores, the same or apart, and for removals."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from kvspill.storage.buffers import DataPlane
 from kvspill.storage.lanes import Lanes
 
 _UNLINK_THREADS = 4
@@ -47,17 +46,3 @@ def by_threads(threads: int, write_threads: int, clock_ns: Clock = time.monotoni
     loads = Lanes("kvspill-io", threads, clock_ns)
     stores = Lanes("kvspill-store", write_threads, clock_ns) if write_threads else loads
     return Mover(loads, stores, Lanes("kvspill-unlink", _UNLINK_THREADS, clock_ns))
-
-
-def by_ring(mover: Mover, threads: int, write_threads: int, clock_ns: Clock, plane: DataPlane) -> Mover:
-    """The same mover with rings in the place of its threads; raises RingError where there can be none."""
-    from kvspill.storage.files.uring import RingLanes
-
-    loads = stores = RingLanes("kvspill-io", threads, clock_ns, plane)
-    if write_threads:
-        try:
-            stores = RingLanes("kvspill-store", write_threads, clock_ns, plane)
-        except Exception:
-            loads.join(clock_ns())
-            raise
-    return replace(mover, loads=loads, stores=stores)

@@ -1,0 +1,83 @@
+"""A backend whose objects are moved by threads of its own, a job for each object."""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+from kvspill.errors import KvspillError
+from kvspill.records import NS_PER_SEC, Completion
+from kvspill.storage.base import Backend, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.jobs import Job
+from kvspill.storage.lanes import on_thread
+from kvspill.storage.mover import Mover
+from kvspill.storage.stamps import Identity, identify
+
+JOIN_NS = 2 * NS_PER_SEC
+_FILL_AHEAD_NS = NS_PER_SEC // 5
+
+
+class ThreadedBackend(Backend):
+    """Subclasses say by which job an object is read, written and removed."""
+
+    load_jobs = store_jobs = "piece"
+    """What a thread takes up at a time, as Lanes.submit has it."""
+
+    def __init__(self, mover: Mover, plane: DataPlane, clock_ns: Callable[[], int], places: tuple[str, int]):
+        """places: what they are called while they are prepared, and how many there are."""
+        self.plane = plane
+        self.clock_ns = clock_ns
+        self._mover = mover
+        self._places = places
+        self._closing = threading.Lock()
+        self._closed = False
+
+    @abstractmethod
+    def read_job(self, ref: ObjectRef) -> Job: ...
+
+    @abstractmethod
+    def write_job(self, ref: ObjectRef, source: Source | None) -> Job: ...
+
+    @abstractmethod
+    def delete_job(self, ref: ObjectRef) -> Job: ...
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return await self._mover.loads.submit([self.read_job(ref) for ref in batch], self.load_jobs)
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        jobs = [self.write_job(ref, source) for ref, source in batch]
+        return await self._mover.stores.submit(jobs, self.store_jobs)
+
+    async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return await self._mover.removals.submit([self.delete_job(ref) for ref in batch])
+
+    def identify(self, ref: ObjectRef) -> Identity:
+        return identify(ref.key, ref.generation, self.plane.salt)
+
+    async def prepare(self, progress: Progress) -> None:
+        what, count = self._places
+        progress(what, 0, count)
+        try:
+            await on_thread("kvspill-prepare", self._prepare)
+        except KvspillError:
+            await self.close()
+            raise
+        progress(what, count, count)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Get ready, on a thread; ends at once where _closed is found set under the lock _closing."""
+
+    def _start(self) -> None:
+        """Start the threads and make some data ahead."""
+        self._mover.start()
+        self.plane.fill_some(self.clock_ns() + _FILL_AHEAD_NS, self.clock_ns)
+
+    def cancel(self) -> None:
+        self._mover.cancel()
+
+    def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
+        return self._mover.stuck(now_ns, older_than_ns)
+
+    async def close(self) -> None:
+        await on_thread("kvspill-close", self.close_now)
