@@ -1,13 +1,12 @@
 """Buckets: objects are appended to files of 256 MB or 500 keys; a file goes when its last object is gone."""
 
 import os
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kvspill.storage.directio import punch_hole
-from kvspill.storage.files.place import Name, Place, Shape, Spot, missing, name_of
+from kvspill.storage.files.place import BookedPlace, Shape, Spot
 from kvspill.storage.files.site import Site
 from kvspill.storage.stamps import Identity
 
@@ -26,7 +25,7 @@ class _Bucket:
     live: int = 0
 
 
-class BucketPlace(Place):
+class BucketPlace(BookedPlace):
     """Each directory has one bucket that is being filled."""
 
     name = "buckets"
@@ -34,8 +33,6 @@ class BucketPlace(Place):
 
     def __init__(self, sites: Sequence[Site], shape: Shape):
         super().__init__(sites, shape)
-        self._lock = threading.Lock()
-        self._book: dict[Name, Spot] = {}
         self._filling: dict[Site, _Bucket] = {}
         self._buckets: dict[str, _Bucket] = {}
         self._number = 0
@@ -43,12 +40,6 @@ class BucketPlace(Place):
     def padded(self, nbytes: int) -> int:
         # Also an empty object has a place of its own.
         return max(super().padded(nbytes), self.shape.alignment)
-
-    def find(self, identity: Identity) -> Spot:
-        spot = self._book.get(name_of(identity))
-        if spot is None:
-            raise missing(identity)
-        return spot
 
     def allot(self, identity: Identity, nbytes: int) -> Spot:
         site, padded = self.site_of(identity), self.padded(nbytes)
@@ -70,30 +61,6 @@ class BucketPlace(Place):
             bucket.live += 1
         return Spot(site, bucket.file, (offset,), padded, flags=os.O_CREAT, reserve_bytes=reserve_bytes)
 
-    def publish(self, identity: Identity, spot: Spot) -> None:
-        with self._lock:
-            replaced = self._book.get(name_of(identity))
-            self._book[name_of(identity)] = spot
-        if replaced is not None:
-            # The new one is there, so that the write has not failed: the room comes back with the file.
-            with suppress(OSError):
-                self._free(replaced)
-
-    def abandon(self, spot: Spot, opened: bool) -> None:  # noqa: ARG002 - another object may have made it
-        self._free(spot)
-
-    def remove(self, identity: Identity) -> None:
-        spot = self._book.pop(name_of(identity), None)
-        if spot is None:
-            raise missing(identity)
-        try:
-            self._free(spot)
-        except OSError:
-            self._book[name_of(identity)] = spot
-            with self._lock:
-                self._buckets[spot.file].live += 1
-            raise
-
     def _free(self, spot: Spot) -> None:
         """Give an object's room back: the whole file with its last object, else a hole in it."""
         with self._lock:
@@ -111,6 +78,10 @@ class BucketPlace(Place):
                 self._punch(spot)
         if whole:
             del self._buckets[spot.file]
+
+    def _keep(self, spot: Spot) -> None:
+        with self._lock:
+            self._buckets[spot.file].live += 1
 
     def _punch(self, spot: Spot) -> None:
         """Where a file system has no holes, the room comes back with the whole file."""

@@ -1,8 +1,10 @@
 """Where objects lie: what a layout must answer to name, reserve, publish and free an object's room."""
 
 import errno
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -127,3 +129,48 @@ def name_of(identity: Identity) -> Name:
 def missing(identity: Identity) -> FileNotFoundError:
     """The answer for an object that is not there."""
     return FileNotFoundError(errno.ENOENT, f"no object {identity.name}-{identity.generation}")
+
+
+class BookedPlace(Place):
+    """A layout that keeps a book of where its objects lie."""
+
+    def __init__(self, sites: Sequence[Site], shape: Shape):
+        super().__init__(sites, shape)
+        self._lock = threading.Lock()
+        self._book: dict[Name, Spot] = {}
+
+    def find(self, identity: Identity) -> Spot:
+        spot = self._book.get(name_of(identity))
+        if spot is None:
+            raise missing(identity)
+        return spot
+
+    def publish(self, identity: Identity, spot: Spot) -> None:
+        with self._lock:
+            replaced = self._book.get(name_of(identity))
+            self._book[name_of(identity)] = spot
+        if replaced is not None:
+            # The new one is there, so that the write has not failed.
+            with suppress(OSError):
+                self._free(replaced)
+
+    def abandon(self, spot: Spot, opened: bool) -> None:  # noqa: ARG002 - the file is not this object's alone
+        self._free(spot)
+
+    def remove(self, identity: Identity) -> None:
+        spot = self._book.pop(name_of(identity), None)
+        if spot is None:
+            raise missing(identity)
+        try:
+            self._free(spot)
+        except OSError:
+            self._book[name_of(identity)] = spot
+            self._keep(spot)
+            raise
+
+    @abstractmethod
+    def _free(self, spot: Spot) -> None:
+        """Give an object's room back."""
+
+    def _keep(self, spot: Spot) -> None:
+        """Its room could not be given back: the object is still there."""

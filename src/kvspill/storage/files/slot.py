@@ -2,12 +2,11 @@
 
 import errno
 import os
-import threading
 from collections.abc import Sequence
 
 from kvspill.errors import UsageError
 from kvspill.storage.directio import preallocate
-from kvspill.storage.files.place import Name, Place, Shape, Spot, missing, name_of
+from kvspill.storage.files.place import BookedPlace, Shape, Spot
 from kvspill.storage.files.site import Site
 from kvspill.storage.stamps import BLOCK_BYTES, Identity
 
@@ -15,7 +14,7 @@ SLOT_FILE = f"{1:032x}-0"
 """Named as files of a run directory are, so that it is removed with them."""
 
 
-class SlotPlace(Place):
+class SlotPlace(BookedPlace):
     """An object takes as many slots as it needs, wherever they are free; a delete only marks them free."""
 
     name = "slots"
@@ -30,9 +29,7 @@ class SlotPlace(Place):
         self._piece_bytes = -(-wanted // pieces // block) * block
         self.slot_bytes = -(-wanted // self._piece_bytes) * self._piece_bytes
         self.about = f"slots of {self.slot_bytes} bytes in one preallocated file, opened once"
-        self._lock = threading.Lock()
-        self._book: dict[Name, Spot] = {}
-        self._free: list[list[int]] = []
+        self._free_slots: list[list[int]] = []
         """Offsets of free slots, by site."""
         self._fds: list[int] = []
 
@@ -63,13 +60,7 @@ class SlotPlace(Place):
                     f"{site.run.root} ({error.strerror}); give a smaller --storage-capacity-gb"
                 ) from error
             # The lowest offsets are taken first.
-            self._free.append([slot * self.slot_bytes for slot in reversed(range(per_site))])
-
-    def find(self, identity: Identity) -> Spot:
-        spot = self._book.get(name_of(identity))
-        if spot is None:
-            raise missing(identity)
-        return spot
+            self._free_slots.append([slot * self.slot_bytes for slot in reversed(range(per_site))])
 
     def allot(self, identity: Identity, nbytes: int) -> Spot:
         wanted = self.stored_bytes(nbytes) // self.slot_bytes
@@ -77,31 +68,15 @@ class SlotPlace(Place):
         with self._lock:
             for number in range(identity.key_hash % count, identity.key_hash % count + count):
                 index = number % count
-                free = self._free[index]
+                free = self._free_slots[index]
                 if len(free) >= wanted:
                     parts = tuple(free.pop() for _ in range(wanted))
                     return Spot(self.sites[index], SLOT_FILE, parts, self.slot_bytes, self._fds[index])
         raise OSError(errno.ENOSPC, f"{wanted} slots are not free")
 
-    def publish(self, identity: Identity, spot: Spot) -> None:
+    def _free(self, spot: Spot) -> None:
         with self._lock:
-            replaced = self._book.get(name_of(identity))
-            self._book[name_of(identity)] = spot
-        if replaced is not None:
-            self._mark_free(replaced)
-
-    def abandon(self, spot: Spot, opened: bool) -> None:  # noqa: ARG002 - the file is there anyhow
-        self._mark_free(spot)
-
-    def remove(self, identity: Identity) -> None:
-        spot = self._book.pop(name_of(identity), None)
-        if spot is None:
-            raise missing(identity)
-        self._mark_free(spot)
-
-    def _mark_free(self, spot: Spot) -> None:
-        with self._lock:
-            self._free[self.sites.index(spot.site)].extend(reversed(spot.parts))
+            self._free_slots[self.sites.index(spot.site)].extend(reversed(spot.parts))
 
     def close(self) -> None:
         fds, self._fds = self._fds, []
