@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
+from kvspill.cli.run import measured
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
@@ -32,18 +32,8 @@ examples:
 
 
 def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
-    """Parse, cap and run; returns the exit code."""
-    asked = asks_for_help(argv)
-    parser = config_parser(prog, SUMMARY, EXAMPLES, full=asked == "--help-all", defaults=DEFAULTS)
-    if asked is not None:
-        print(parser.format_help(), end="")
-        return 0
-    config = capped(parse_config(parser, argv, defaults=DEFAULTS))
-    if prints_config(argv, config):
-        return 0
-    from kvspill.cli.measuring import run_command
-
-    return run_command(config, simulated=False)
+    """Cap and run; returns the exit code."""
+    return measured(argv, prog, SUMMARY, EXAMPLES, defaults=DEFAULTS, settled=capped)
 
 
 def capped(config: Config, here: Path | None = None) -> Config:

@@ -1,8 +1,10 @@
 """`kvspill run`, which is also what kv-cache.py runs: measure real tiers under simulated users."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
+from kvspill.config import Config
 
 DROP_IN = "kv-cache.py"
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
@@ -18,16 +20,31 @@ examples:
 
 
 def main(argv: Sequence[str], prog: str = "kvspill run") -> int:
-    """Parse, check and run; returns the exit code."""
+    """Measure; returns the exit code."""
+    # Readers of the drop-in command's output look for its sections (S8).
+    return measured(argv, prog, SUMMARY, EXAMPLES.format(prog=prog), verbose=prog == DROP_IN)
+
+
+def measured(
+    argv: Sequence[str],
+    prog: str,
+    summary: str,
+    examples: str,
+    *,
+    simulated: bool = False,
+    verbose: bool = False,
+    defaults: Mapping[str, Any] | None = None,
+    settled: Callable[[Config], Config] = lambda config: config,
+) -> int:
+    """Parse, check and run, in real time or simulated; settled is what becomes of the configuration."""
     asked = asks_for_help(argv)
-    parser = config_parser(prog, SUMMARY, EXAMPLES.format(prog=prog), full=asked == "--help-all")
+    parser = config_parser(prog, summary, examples, full=asked == "--help-all", defaults=defaults)
     if asked is not None:
         print(parser.format_help(), end="")
         return 0
-    config = parse_config(parser, argv)
+    config = settled(parse_config(parser, argv, defaults=defaults))
     if prints_config(argv, config):
         return 0
     from kvspill.cli.measuring import run_command
 
-    # Readers of the drop-in command's output look for its sections (S8).
-    return run_command(config, simulated=False, verbose=prog == DROP_IN)
+    return run_command(config, simulated=simulated, verbose=verbose)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
+from kvspill.cli.run import measured
 
 SUMMARY = "Runs the same load in virtual time on modelled devices; nothing is read or written but the result."
 EXAMPLES = """\
@@ -17,15 +17,5 @@ examples:
 
 
 def main(argv: Sequence[str], prog: str = "kvspill simulate") -> int:
-    """Parse, check and simulate; returns the exit code."""
-    asked = asks_for_help(argv)
-    parser = config_parser(prog, SUMMARY, EXAMPLES, full=asked == "--help-all")
-    if asked is not None:
-        print(parser.format_help(), end="")
-        return 0
-    config = parse_config(parser, argv)
-    if prints_config(argv, config):
-        return 0
-    from kvspill.cli.measuring import run_command
-
-    return run_command(config, simulated=True)
+    """Simulate; returns the exit code."""
+    return measured(argv, prog, SUMMARY, EXAMPLES, simulated=True)

@@ -124,11 +124,6 @@ class AutoscalingFields(Group):
         advanced=True,
     )
 
-    @property
-    def searches_latency(self) -> bool:
-        """True where users wait for their answers by default (L2)."""
-        return self.enable_autoscaling and self.autoscaler_mode != "capacity"
-
 
 def interval_seconds(fields: AutoscalingFields, duration: float) -> float:
     """Seconds between two looks at the window."""

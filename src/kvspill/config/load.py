@@ -206,11 +206,6 @@ def flag_fields() -> dict[str, Any]:
     return {name: info for name, info in Config.model_fields.items() if is_flag(info)}
 
 
-def echo(config: Config) -> dict[str, Any]:
-    """The resolved configuration as it stands in the result."""
-    return config.model_dump(mode="json")
-
-
 def to_yaml(config: Config) -> str:
     """The configuration as a file that `--config` reads back."""
     import yaml

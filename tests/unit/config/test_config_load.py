@@ -6,7 +6,7 @@ import pytest
 
 from kvspill.cli.default_yaml import default_yaml
 from kvspill.config import Config
-from kvspill.config.load import echo, load_config
+from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -220,6 +220,6 @@ def test_a_preset_flag_over_personas_in_the_file_is_a_contradiction(tmp_path: Pa
 
 
 def test_the_echo_has_every_field_and_no_other() -> None:
-    shown = echo(load_config({"num_users": ("--users", "5")}))
+    shown = load_config({"num_users": ("--users", "5")}).model_dump(mode="json")
     assert set(shown) == set(Config.model_fields)
     assert shown["sources"] == {"num_users": "--users"}

@@ -11,7 +11,7 @@ import pytest
 from kvspill.cli import options as cli_options
 from kvspill.cli.options import config_parser, parse_config
 from kvspill.config import Config
-from kvspill.config.load import echo, load_config, to_yaml
+from kvspill.config.load import load_config, to_yaml
 from kvspill.config.plugged import without_clashes
 from kvspill.config.unused import unused_settings
 from kvspill.errors import UsageError
@@ -138,7 +138,12 @@ def test_a_secret_is_in_no_result_file_or_message() -> None:
     config = load_config(flags, declared=known)
     assert config.options_of(STORE)["token"] == "hunter2"
     assert config.changed(num_users=3).options_of(STORE)["token"] == "hunter2"
-    for text in (json.dumps(echo(config)), to_yaml(config), repr(config), str(config.sources)):
+    for text in (
+        json.dumps(config.model_dump(mode="json")),
+        to_yaml(config),
+        repr(config),
+        str(config.sources),
+    ):
         assert "hunter2" not in text
     bad = Plugin("bad", "", dict, options=(Option("key", "", kind=int, secret=True),))
     with pytest.raises(UsageError) as caught:
@@ -203,7 +208,7 @@ def test_a_password_in_an_address_becomes_a_secret_option(tmp_path: Path, source
     )
     assert config.cache_dir == ("vault://me@host:80/x",)
     assert config.options_of(WITH_PASSWORD) == {"password": "s3@same"}
-    shown = json.dumps(echo(config)) + to_yaml(config) + command_of(config, simulated=False)
+    shown = json.dumps(config.model_dump(mode="json")) + to_yaml(config) + command_of(config, simulated=False)
     assert "same" not in shown
 
 

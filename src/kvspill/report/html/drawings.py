@@ -6,8 +6,8 @@ from kvspill.errors import UsageError
 from kvspill.report.html.specs import Spec
 
 
-def drawn_page(title: str, body: str) -> str:
-    """A page that is complete in itself; the body is HTML."""
+def drawn_page(title: str, body: str, style: str = "") -> str:
+    """A page that is complete in itself; the body is HTML, the style is added to that of all pages."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -18,7 +18,7 @@ def drawn_page(title: str, body: str) -> str:
 <style>body {{ font-family: system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
 figure {{ margin: 2rem 0; overflow-x: auto; }} pre, .scroll {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-size: .85rem; }}
-th, td {{ text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0; }}</style>
+th, td {{ text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0; }}{style}</style>
 </head>
 <body>
 <h1>{escape(title.partition(":")[0])}</h1>
