@@ -8,14 +8,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from kvspill.config.effects import (
-    LISTED_BLOCKS,
-    NO_BLOCK_SIZE,
-    NO_BLOCKS,
-    NO_DRAM,
-    NOT_STREAM,
-)
-from kvspill.config.fields import DEFAULT_IO_SIZE, IO_SIZE_MAX, Choices, Group, OnOff, PluginName, opt
+from kvspill.config.effects import LISTED_BLOCKS, NO_BLOCK_SIZE, NO_BLOCKS, NO_DRAM, NOT_STREAM
+from kvspill.config.fields import DEFAULT_IO_SIZE, IO_SIZE_MAX, Choices, Group, OnOff, PluginName, opt, rare
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind
 
@@ -122,83 +116,60 @@ class BlockFields(Group):
         "beside it wins",
         group="blocks",
     )
-    block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+    block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
         256,
         "tokens per block of --io-model prefix, unless a trace lists its own blocks",
         group="blocks",
         no_effect=(NO_BLOCK_SIZE, LISTED_BLOCKS),
-        advanced=True,
     )
-    promote: Annotated[Literal["on", "off"], OnOff] = opt(
+    promote: Annotated[Literal["on", "off"], OnOff] = rare(
         "on",
         "copy blocks that were read from storage into DRAM",
         group="blocks",
         no_effect=(NO_BLOCKS, NO_DRAM),
-        advanced=True,
     )
-    write_policy: Literal["back", "through"] = opt(
+    write_policy: Literal["back", "through"] = rare(
         "back",
         "back: new blocks go to the fastest tier and sink; through: to storage at once, with a copy in DRAM",
         group="blocks",
         no_effect=(NO_BLOCKS,),
-        advanced=True,
     )
-    write_queue_blocks: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
+    write_queue_blocks: Annotated[int, Field(ge=1, le=100_000_000)] = rare(
         16_384,
         "new blocks that may wait to be written; more are dropped and counted",
         group="blocks",
         no_effect=(NO_BLOCKS,),
-        advanced=True,
     )
-    write_workers: Annotated[int, Field(ge=1, le=1024)] = opt(
-        4,
-        "batches of new blocks written at once behind the reads",
-        group="blocks",
-        no_effect=(NO_BLOCKS,),
-        advanced=True,
+    write_workers: Annotated[int, Field(ge=1, le=1024)] = rare(
+        4, "batches of new blocks written at once behind the reads", group="blocks", no_effect=(NO_BLOCKS,)
     )
-    write_max_wait: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
-        None,
-        "seconds after which a block in that queue is dropped",
-        group="blocks",
-        no_effect=(NO_BLOCKS,),
-        advanced=True,
+    write_max_wait: Annotated[float, Field(gt=0, le=86_400)] | None = rare(
+        None, "seconds after which a block in that queue is dropped", group="blocks", no_effect=(NO_BLOCKS,)
     )
-    admit_uses: Annotated[int, Field(ge=1, le=1000)] = opt(
-        1,
-        "a block goes to storage when it is used for this time",
-        group="blocks",
-        no_effect=(NO_BLOCKS,),
-        advanced=True,
+    admit_uses: Annotated[int, Field(ge=1, le=1000)] = rare(
+        1, "a block goes to storage when it is used for this time", group="blocks", no_effect=(NO_BLOCKS,)
     )
-    prefetch_min_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = opt(
-        0,
-        "a shorter resident prefix is recomputed instead of loaded",
-        group="blocks",
-        no_effect=(NO_BLOCKS,),
-        advanced=True,
+    prefetch_min_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = rare(
+        0, "a shorter resident prefix is recomputed instead of loaded", group="blocks", no_effect=(NO_BLOCKS,)
     )
-    storage_eviction_policy: PluginName | None = opt(
+    storage_eviction_policy: PluginName | None = rare(
         None,
         "which entry storage gives up first (default: as --eviction-policy)",
         group="blocks",
         plugin=Kind.POLICY,
-        advanced=True,
     )
-    storage_usable_share: Annotated[float, Field(gt=0, le=1)] = opt(
-        1.0, "part of the storage tier beyond which it evicts", group="blocks", advanced=True
+    storage_usable_share: Annotated[float, Field(gt=0, le=1)] = rare(
+        1.0, "part of the storage tier beyond which it evicts", group="blocks"
     )
-    stream_tokens_per_read: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
+    stream_tokens_per_read: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
         1,
         "--io-model stream: generated tokens per read of the whole KV",
         group="blocks",
         no_effect=(NOT_STREAM,),
-        advanced=True,
     )
-    recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
+    recompute_us_per_token: Annotated[float, Field(gt=0, le=1e9)] | None = rare(
         None,
         "GPU microseconds to recompute a context token, for the break-even "
         "(default: 183.1 for a model of 8B, a published 12 s for 64K tokens, and in proportion for others)",
         group="blocks",
-        advanced=True,
     )

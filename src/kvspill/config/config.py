@@ -22,6 +22,7 @@ from kvspill.config.fields import (
     ZeroIsNone,
     internal,
     opt,
+    rare,
     yaml_only,
 )
 from kvspill.config.gpu import GpuFields
@@ -55,59 +56,48 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     max_requests: Annotated[Count | None, ZeroIsNone] = opt(
         None, "stop after the first N requests by intended time; 0: no such end", group="load"
     )
-    warmup: Annotated[float, Field(ge=0, le=WEEK_SECONDS)] | None = opt(
+    warmup: Annotated[float, Field(ge=0, le=WEEK_SECONDS)] | None = rare(
         None,
         "seconds at the start that are not measured (default: 10 % of --duration, at most 30)",
         group="load",
-        advanced=True,
     )
-    precondition: bool = opt(
-        False,
-        "first write to the storage tier, uncounted, until its speed is steady",
-        group="load",
-        advanced=True,
+    precondition: bool = rare(
+        False, "first write to the storage tier, uncounted, until its speed is steady", group="load"
     )
     arrival: Literal["open", "closed"] = opt(
         "open", "open: intended times don't wait for answers; closed: users wait, then think", group="load"
     )
-    servers: Annotated[int, Field(ge=1, le=10_000)] | None = opt(
-        None, "requests served at once (default: as many as users, at most 500)", group="load", advanced=True
+    servers: Annotated[int, Field(ge=1, le=10_000)] | None = rare(
+        None, "requests served at once (default: as many as users, at most 500)", group="load"
     )
-    max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = opt(
-        1_000_000, "longest backlog; later arrivals are shed and counted", group="load", advanced=True
+    max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = rare(
+        1_000_000, "longest backlog; later arrivals are shed and counted", group="load"
     )
-    max_errors: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
-        10_000, "failed operations that end the run", group="load", advanced=True
+    max_errors: Annotated[int, Field(ge=1, le=1_000_000_000)] = rare(
+        10_000, "failed operations that end the run", group="load"
     )
-    max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = opt(
-        120.0, "seconds that an I/O thread may hang before that ends the run", group="load", advanced=True
+    max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = rare(
+        120.0, "seconds that an I/O thread may hang before that ends the run", group="load"
     )
-    max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
-        0, "entries being written at once, 0 for no limit", group="load", advanced=True
+    max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = rare(
+        0, "entries being written at once, 0 for no limit", group="load"
     )
-    request_rate: Annotated[Positive | None, ZeroIsNone] = opt(
-        None, "requests per second of all users together; 0: at their own times", group="load", advanced=True
+    request_rate: Annotated[Positive | None, ZeroIsNone] = rare(
+        None, "requests per second of all users together; 0: at their own times", group="load"
     )
-    rate_process: Literal["constant", "poisson"] = opt(
-        "constant",
-        "how the requests of --request-rate follow each other",
-        group="load",
-        no_effect=(NO_RATE,),
-        advanced=True,
+    rate_process: Literal["constant", "poisson"] = rare(
+        "constant", "how the requests of --request-rate follow each other", group="load", no_effect=(NO_RATE,)
     )
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = opt(42, "same seed, same requests", group="load")
     trials: Annotated[int, Field(ge=1, le=1000)] = opt(1, "repeat the run N times", group="load")
-    ranks: Annotated[Literal["auto", "off"], OnOff] = opt(
+    ranks: Annotated[Literal["auto", "off"], OnOff] = rare(
         "auto",
         "auto: processes that mpirun or srun started share the load; off: each runs by itself",
         group="load",
-        advanced=True,
     )
-    per_rank: bool = opt(
-        False, "each rank has the whole load, with --seed plus its number", group="load", advanced=True
-    )
-    ranks_timeout: Annotated[float, Field(ge=1, le=86_400)] = opt(
-        60.0, "seconds without a sign of life after which a rank is given up", group="load", advanced=True
+    per_rank: bool = rare(False, "each rank has the whole load, with --seed plus its number", group="load")
+    ranks_timeout: Annotated[float, Field(ge=1, le=86_400)] = rare(
+        60.0, "seconds without a sign of life after which a rank is given up", group="load"
     )
 
     model: Annotated[str, Field(min_length=1)] = opt(
@@ -116,52 +106,48 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         group="model",
         metavar="NAME",
     )
-    model_config_file: PathText | None = opt(
+    model_config_file: PathText | None = rare(
         None,
         "a model's published config.json, for one that is not in the list; --model names it",
         group="model",
         alias_flags=("--model-config",),
         metavar="FILE",
-        advanced=True,
     )
-    kv_dtype: Literal["bf16", "fp8", "fp4"] | None = opt(
-        None, "type in which the KV is stored (default: the model's)", group="model", advanced=True
+    kv_dtype: Literal["bf16", "fp8", "fp4"] | None = rare(
+        None, "type in which the KV is stored (default: the model's)", group="model"
     )
-    tensor_parallel: Annotated[int, Field(ge=1, le=4096)] = opt(
-        1, "ranks that share the KV heads; sizes are those of one rank", group="model", advanced=True
+    tensor_parallel: Annotated[int, Field(ge=1, le=4096)] = rare(
+        1, "ranks that share the KV heads; sizes are those of one rank", group="model"
     )
     models: dict[str, OwnModel] = yaml_only({}, "own models by name")
 
     generation_mode: Literal["none", "fast", "realistic", "deterministic"] = opt(
         "realistic", "time per generated token: 0, 2 or 30 ms, or a calibrated one", group="generation"
     )
-    decode_ms_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
+    decode_ms_per_token: Annotated[float, Field(ge=0, le=1e6)] = rare(
         30.0,
         "deterministic mode: milliseconds per generated token",
         group="generation",
         no_effect=(NOT_CALIBRATED,),
-        advanced=True,
     )
-    prefill_us_per_token: Annotated[float, Field(ge=0, le=1e6)] = opt(
+    prefill_us_per_token: Annotated[float, Field(ge=0, le=1e6)] = rare(
         0.0,
         "deterministic mode: microseconds per context token",
         group="generation",
         no_effect=(NOT_CALIBRATED,),
-        advanced=True,
     )
-    calibrate_from: PathText | None = opt(
+    calibrate_from: PathText | None = rare(
         None,
         "deterministic mode: take the time per token from a benchmark result of vLLM or LMCache, so that all "
         "servers together generate as many tokens per second",
         group="generation",
         metavar="FILE",
         no_effect=(NOT_CALIBRATED,),
-        advanced=True,
     )
 
     cpu_mem_gb: Gb = opt(4.0, "DRAM tier in GiB", group="tiers", alias_flags=("--cpu-memory-gb",))
-    storage_tier: Annotated[Literal["on", "off"], OnOff] = opt(
-        "on", "off: the last memory tier drops its coldest entries", group="tiers", advanced=True
+    storage_tier: Annotated[Literal["on", "off"], OnOff] = rare(
+        "on", "off: the last memory tier drops its coldest entries", group="tiers"
     )
     storage_capacity_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
         None, "storage tier in GiB (default, and with 0: 80 % of the free space)", group="tiers"
@@ -173,18 +159,16 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         group="tiers",
         metavar="DIR",
     )
-    placement: Literal["waterfall", "spill"] = opt(
+    placement: Literal["waterfall", "spill"] = rare(
         "waterfall",
         "waterfall demotes the coldest to make room; spill takes the first tier with room",
         group="tiers",
-        advanced=True,
     )
-    eviction_policy: PluginName = opt(
+    eviction_policy: PluginName = rare(
         "lru",
         "which entry is given up first; with none, what does not fit is not kept",
         group="tiers",
         plugin=Kind.POLICY,
-        advanced=True,
     )
 
     performance_profile: Literal["latency", "throughput"] = opt(
@@ -196,11 +180,8 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         group="criteria",
         no_effect=(NOT_THROUGHPUT,),
     )
-    device_bandwidth_gbps: Positive | None = opt(
-        None,
-        "the device's bandwidth on paper in GiB/s, to state the efficiency",
-        group="criteria",
-        advanced=True,
+    device_bandwidth_gbps: Positive | None = rare(
+        None, "the device's bandwidth on paper in GiB/s, to state the efficiency", group="criteria"
     )
 
     output: PathText | None = opt(
@@ -213,19 +194,14 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         group="output",
         metavar="FILE",
     )
-    xlsx_output: PathText | None = opt(
-        None,
-        "a row with parameters and figures: XLSX, or CSV by its name",
-        group="output",
-        metavar="FILE",
-        advanced=True,
+    xlsx_output: PathText | None = rare(
+        None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
     )
-    prometheus: str | None = opt(
+    prometheus: str | None = rare(
         None,
         "serve live metrics to Prometheus there while it runs; without HOST only to this machine",
         group="output",
         metavar="[HOST:]PORT",
-        advanced=True,
         min_length=1,
         max_length=260,
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from kvspill.config.effects import NO_GPU_TIER, NOT_PRECONDITIONED
-from kvspill.config.fields import Group, PathText, PositiveGb, ZeroIsNone, opt
+from kvspill.config.fields import Group, PathText, PositiveGb, ZeroIsNone, rare
 
 MAX_GPUS = 256
 _QUIET_LEVELS = ("WARNING", "ERROR", "CRITICAL")
@@ -18,51 +18,42 @@ def _upper(value: object) -> object:
 class DropInFields(Group):
     """The fields of Config that kv-cache.py has beside those of the seeds."""
 
-    num_gpus: Annotated[int, Field(ge=1, le=MAX_GPUS)] | None = opt(
+    num_gpus: Annotated[int, Field(ge=1, le=MAX_GPUS)] | None = rare(
         None,
         "GPUs of the GPU tier, which has N times --gpu-mem-gb: those with numbers from 0 on",
         group="tiers",
         no_effect=(NO_GPU_TIER,),
-        advanced=True,
     )
-    precondition_size_gb: Annotated[PositiveGb | None, ZeroIsNone] = opt(
+    precondition_size_gb: Annotated[PositiveGb | None, ZeroIsNone] = rare(
         None,
         "GiB that --precondition writes (default, and with 0: until the speed is steady)",
         group="load",
         no_effect=(NOT_PRECONDITIONED,),
-        advanced=True,
     )
-    precondition_threads: Annotated[int, Field(ge=0, le=1024)] = opt(
-        0,
-        "entries that --precondition writes at once; 0: 8",
-        group="load",
-        no_effect=(NOT_PRECONDITIONED,),
-        advanced=True,
+    precondition_threads: Annotated[int, Field(ge=0, le=1024)] = rare(
+        0, "entries that --precondition writes at once; 0: 8", group="load", no_effect=(NOT_PRECONDITIONED,)
     )
-    validation_trace: PathText | None = opt(
+    validation_trace: PathText | None = rare(
         None,
         "JSON rows of a real service to hold the result against: hit rate, read/write ratio, mean tokens",
         group="criteria",
         metavar="FILE",
-        advanced=True,
     )
-    io_trace_log: PathText | None = opt(
+    io_trace_log: PathText | None = rare(
         None,
         "write one CSV row per operation (.zst: packed) instead of moving a byte",
         group="output",
         metavar="FILE",
-        advanced=True,
     )
-    trace_latency: bool = opt(
+    trace_latency: bool = rare(
         False,
         "split the time of system calls into file system, block layer and device (bpftrace; needs root)",
         group="output",
         alias_flags=("--enable-latency-tracing",),
-        advanced=True,
     )
     log_level: Annotated[
         Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)
-    ] = opt("INFO", "DEBUG is --debug; WARNING and above are --quiet", group="output", advanced=True)
+    ] = rare("INFO", "DEBUG is --debug; WARNING and above are --quiet", group="output")
 
 
 def with_drop_ins(data: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -105,6 +106,10 @@ def opt(
         "no_effect": no_effect,
     }
     return Field(default, description=help_text, json_schema_extra=extra, **constraints)
+
+
+rare = partial(opt, advanced=True)
+"""A flag that only --help-all shows."""
 
 
 def yaml_only(default: Any, help_text: str, **constraints: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from kvspill.config.effects import NO_REAL_GPU, NOT_TO_GPU
-from kvspill.config.fields import Gb, Group, OnOff, opt
+from kvspill.config.fields import Gb, Group, OnOff, opt, rare
 
 
 def _numbers(value: object) -> object:
@@ -22,31 +22,25 @@ class GpuFields(Group):
     gpu_mem_gb: Gb | None = opt(
         None, "GPU tier in GiB on each GPU (default: 16 where a GPU can be used, else 0)", group="tiers"
     )
-    gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = opt(
-        "auto",
-        "kind of GPU tier; auto: real where a GPU can be used, else modelled",
-        group="tiers",
-        advanced=True,
+    gpu_tier: Annotated[Literal["auto", "real", "modelled", "off"], OnOff] = rare(
+        "auto", "kind of GPU tier; auto: real where a GPU can be used, else modelled", group="tiers"
     )
-    gpu_device: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], BeforeValidator(_numbers)] = opt(
+    gpu_device: Annotated[tuple[Annotated[int, Field(ge=0, le=255)], ...], BeforeValidator(_numbers)] = rare(
         (0,),
         "number of the GPU; several, such as 0,1, share the tier",
         group="tiers",
         metavar="N",
-        advanced=True,
         min_length=1,
     )
-    load_to: Literal["auto", "gpu", "host"] = opt(
+    load_to: Literal["auto", "gpu", "host"] = rare(
         "auto",
         "where reads of the storage end; auto: in GPU memory where the GPU tier is real",
         group="tiers",
         no_effect=(NO_REAL_GPU,),
-        advanced=True,
     )
-    gpu_direct: Annotated[Literal["auto", "on", "off"], OnOff] = opt(
+    gpu_direct: Annotated[Literal["auto", "on", "off"], OnOff] = rare(
         "auto",
         "GPUDirect Storage between files and GPU; auto: where it is active, on: also in compatibility mode",
         group="tiers",
         no_effect=(NO_REAL_GPU, NOT_TO_GPU),
-        advanced=True,
     )

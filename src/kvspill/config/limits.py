@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from kvspill.config.effects import NO_SEARCH, NOT_QOS, NOT_SLO
-from kvspill.config.fields import Group, opt
+from kvspill.config.fields import Group, opt, rare
 
 AUTO_INTERVALS = 240
 """A run is cut into so many intervals where nobody says how long they are."""
@@ -35,76 +35,55 @@ class AutoscalingFields(Group):
         group="autoscaling",
         no_effect=(NO_SEARCH,),
     )
-    target_saturation: Annotated[float, Field(gt=0, lt=1)] = opt(
+    target_saturation: Annotated[float, Field(gt=0, lt=1)] = rare(
         0.8,
         "1 - idle p95 / p95 of storage reads that qos accepts at most",
         group="autoscaling",
         no_effect=(NO_SEARCH, NOT_QOS),
-        advanced=True,
     )
-    min_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        1, "never fewer users than this", group="autoscaling", no_effect=(NO_SEARCH,), advanced=True
+    min_users: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
+        1, "never fewer users than this", group="autoscaling", no_effect=(NO_SEARCH,)
     )
-    max_users: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        10_000, "never more users than this", group="autoscaling", no_effect=(NO_SEARCH,), advanced=True
+    max_users: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
+        10_000, "never more users than this", group="autoscaling", no_effect=(NO_SEARCH,)
     )
-    scale_up_factor: Annotated[float, Field(gt=1, le=10)] = opt(
-        1.2,
-        "qos: step up near the target",
-        group="autoscaling",
-        no_effect=(NO_SEARCH, NOT_QOS),
-        advanced=True,
+    scale_up_factor: Annotated[float, Field(gt=1, le=10)] = rare(
+        1.2, "qos: step up near the target", group="autoscaling", no_effect=(NO_SEARCH, NOT_QOS)
     )
-    scale_down_factor: Annotated[float, Field(gt=0, lt=1)] = opt(
-        0.8,
-        "qos: step down near the target",
-        group="autoscaling",
-        no_effect=(NO_SEARCH, NOT_QOS),
-        advanced=True,
+    scale_down_factor: Annotated[float, Field(gt=0, lt=1)] = rare(
+        0.8, "qos: step down near the target", group="autoscaling", no_effect=(NO_SEARCH, NOT_QOS)
     )
-    autoscaler_interval: Annotated[float, Field(gt=0, le=3600)] | None = opt(
+    autoscaler_interval: Annotated[float, Field(gt=0, le=3600)] | None = rare(
         None,
         "seconds between two looks at the window (default: duration / 240, from 0.2 to 5)",
         group="autoscaling",
         no_effect=(NO_SEARCH,),
         metavar="SECONDS",
-        advanced=True,
     )
-    autoscaler_stage: Annotated[float, Field(gt=0, le=86_400)] | None = opt(
+    autoscaler_stage: Annotated[float, Field(gt=0, le=86_400)] | None = rare(
         None,
         "seconds that a stage is measured at least, four times that at most (default: 6 intervals)",
         group="autoscaling",
         no_effect=(NO_SEARCH,),
         metavar="SECONDS",
-        advanced=True,
     )
-    autoscaler_cooldown: Annotated[int, Field(ge=1, le=1000)] = opt(
-        3,
-        "intervals to wait after users were retired",
-        group="autoscaling",
-        no_effect=(NO_SEARCH,),
-        advanced=True,
+    autoscaler_cooldown: Annotated[int, Field(ge=1, le=1000)] = rare(
+        3, "intervals to wait after users were retired", group="autoscaling", no_effect=(NO_SEARCH,)
     )
-    capacity_metric: Literal["storage", "generated"] = opt(
+    capacity_metric: Literal["storage", "generated"] = rare(
         "storage",
         "throughput that capacity maximises: KV tokens moved on the storage tier, or tokens generated",
         group="autoscaling",
         no_effect=(NO_SEARCH,),
-        advanced=True,
     )
-    slo_latency: Literal["added", "end-to-end", "queue-wait", "storage-ttft"] = opt(
+    slo_latency: Literal["added", "end-to-end", "queue-wait", "storage-ttft"] = rare(
         "added",
         "latency that slo keeps within the target; added: end-to-end without generation",
         group="autoscaling",
         no_effect=(NO_SEARCH, NOT_SLO),
-        advanced=True,
     )
-    slo_percentile: Annotated[float, Field(gt=0, lt=100)] = opt(
-        95.0,
-        "percentile of that latency",
-        group="autoscaling",
-        no_effect=(NO_SEARCH, NOT_SLO),
-        advanced=True,
+    slo_percentile: Annotated[float, Field(gt=0, lt=100)] = rare(
+        95.0, "percentile of that latency", group="autoscaling", no_effect=(NO_SEARCH, NOT_SLO)
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
@@ -115,13 +94,12 @@ class AutoscalingFields(Group):
     )
     slo_classes: Annotated[
         tuple[ServiceClass, ...], BeforeValidator(_split), Field(min_length=1, max_length=3)
-    ] = opt(
+    ] = rare(
         ("interactive", "responsive", "batch"),
         "classes that must keep the target, each on its own",
         group="autoscaling",
         no_effect=(NO_SEARCH, NOT_SLO),
         metavar="CLASS,CLASS",
-        advanced=True,
     )
 
 

@@ -16,7 +16,7 @@ from kvspill.config.effects import (
     RECORDED,
     RECORDED_TURNS,
 )
-from kvspill.config.fields import Count, Group, PathText, PluginName, Positive, opt, yaml_only
+from kvspill.config.fields import Count, Group, PathText, PluginName, Positive, opt, rare, yaml_only
 from kvspill.config.groups import PERSONA_PRESETS, Persona, Prefix, Qos, Rag, ShareGpt
 from kvspill.plugins import Kind
 
@@ -27,95 +27,62 @@ SAMPLE: Final = "sample"
 class WorkloadFields(Group):
     """The fields of Config that say who asks what."""
 
-    workload_preset: Literal["2025-11", "2026-02"] = opt(
+    workload_preset: Literal["2025-11", "2026-02"] = rare(
         "2025-11",
         "ranges of the personas; 2026-02 has longer contexts",
         group="workload",
         no_effect=(RECORDED_TURNS,),
-        advanced=True,
     )
     personas: dict[str, Persona] = yaml_only({}, "personas, laid over those of the preset")
     qos: Qos = yaml_only(Qos(), "service classes: shares and latency targets")
     prefix: Prefix = yaml_only(Prefix(), "shared prompts")
-    conversation_end_probability: Annotated[float, Field(ge=0, le=1)] = opt(
-        0.2,
-        "chance that a conversation ends after a turn",
-        group="workload",
-        no_effect=(RECORDED,),
-        advanced=True,
+    conversation_end_probability: Annotated[float, Field(ge=0, le=1)] = rare(
+        0.2, "chance that a conversation ends after a turn", group="workload", no_effect=(RECORDED,)
     )
-    max_turns: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        50, "longest conversation in turns", group="workload", no_effect=(RECORDED,), advanced=True
+    max_turns: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
+        50, "longest conversation in turns", group="workload", no_effect=(RECORDED,)
     )
-    disable_multi_turn: bool = opt(
-        False,
-        "every request is a conversation of its own",
-        group="workload",
-        no_effect=(RECORDED_TURNS,),
-        advanced=True,
+    disable_multi_turn: bool = rare(
+        False, "every request is a conversation of its own", group="workload", no_effect=(RECORDED_TURNS,)
     )
-    disable_prefix_caching: bool = opt(
-        False,
-        "no request begins with a shared prompt",
-        group="workload",
-        no_effect=(RECORDED,),
-        advanced=True,
+    disable_prefix_caching: bool = rare(
+        False, "no request begins with a shared prompt", group="workload", no_effect=(RECORDED,)
     )
-    history: Literal["previous", "all"] = opt(
-        "previous",
-        "earlier turns that a request reads back",
-        group="workload",
-        no_effect=(NOT_MLPERF,),
-        advanced=True,
+    history: Literal["previous", "all"] = rare(
+        "previous", "earlier turns that a request reads back", group="workload", no_effect=(NOT_MLPERF,)
     )
-    prefill_only: bool = opt(
-        False, "a prefill node: requests write their entry and read nothing", group="workload", advanced=True
+    prefill_only: bool = rare(
+        False, "a prefill node: requests write their entry and read nothing", group="workload"
     )
-    decode_only: bool = opt(
-        False,
-        "a decode node: entries are stored before the load, requests only read them",
-        group="workload",
-        advanced=True,
+    decode_only: bool = rare(
+        False, "a decode node: entries are stored before the load, requests only read them", group="workload"
     )
-    populate_entries: Annotated[int, Field(ge=1, le=10_000_000)] | None = opt(
+    populate_entries: Annotated[int, Field(ge=1, le=10_000_000)] | None = rare(
         None,
         "entries stored before the load of a decode node (default: as many as users, where they fit)",
         group="workload",
         no_effect=(NOT_DECODE_NODE,),
-        advanced=True,
     )
     enable_rag: bool = opt(False, "some requests retrieve chunks of ingested documents", group="workload")
-    rag_num_docs: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        10, "documents to ingest before the load", group="workload", no_effect=(NO_RAG,), advanced=True
+    rag_num_docs: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
+        10, "documents to ingest before the load", group="workload", no_effect=(NO_RAG,)
     )
     rag: Rag = yaml_only(Rag(), "documents, their chunks and their retrieval")
     io_model: PluginName = opt(
         "mlperf", "how requests become reads and writes", group="workload", plugin=Kind.IO_MODEL
     )
-    decode_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = opt(
-        32,
-        "generated tokens per read of the entry while decoding",
-        group="workload",
-        no_effect=(NOT_MLPERF,),
-        advanced=True,
+    decode_batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
+        32, "generated tokens per read of the entry while decoding", group="workload", no_effect=(NOT_MLPERF,)
     )
-    prefill_only_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = opt(
-        10_000,
-        "context tokens from which a request only prefills",
-        group="workload",
-        no_effect=(NOT_MLPERF,),
-        advanced=True,
+    prefill_only_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = rare(
+        10_000, "context tokens from which a request only prefills", group="workload", no_effect=(NOT_MLPERF,)
     )
 
     dataset_path: PathText | None = opt(
         None, "replay the conversations of a ShareGPT file", group="traces", metavar="FILE"
     )
-    max_conversations: Count = opt(
-        500,
-        "conversations taken from that file",
-        group="traces",
-        no_effect=(NO_CONVERSATIONS,),
-        advanced=True,
+    max_conversations: Count = rare(
+        500, "conversations taken from that file", group="traces", no_effect=(NO_CONVERSATIONS,)
     )
     sharegpt: ShareGpt = yaml_only(ShareGpt(), "how the texts of conversations are counted")
     trace: PathText | None = opt(
@@ -125,34 +92,27 @@ class WorkloadFields(Group):
         metavar="FORMAT:PATH",
         plugin=Kind.TRACE,
     )
-    use_burst_trace: bool = opt(False, "replay a BurstGPT trace", group="traces", advanced=True)
-    burst_trace_path: PathText | None = opt(
+    use_burst_trace: bool = rare(False, "replay a BurstGPT trace", group="traces")
+    burst_trace_path: PathText | None = rare(
         None,
         "that trace, as --trace burstgpt:PATH (default: a short one of ours)",
         group="traces",
         metavar="FILE",
-        advanced=True,
     )
-    trace_speedup: Positive = opt(
+    trace_speedup: Positive = rare(
         1.0,
         "replay so many times faster than recorded",
         group="traces",
         no_effect=(NO_RECORDING, NEW_TIMES, NO_TIMES),
-        advanced=True,
     )
-    replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = opt(
+    replay_cycles: Annotated[int, Field(ge=0, le=1_000_000)] = rare(
         0,
         "passes over a recording; 0: until --duration or --max-requests ends them, else one",
         group="traces",
         no_effect=(NO_RECORDING,),
-        advanced=True,
     )
-    skip_bad_rows: bool = opt(
-        False,
-        "skip and count rows that cannot be read",
-        group="traces",
-        no_effect=(NO_RECORDING,),
-        advanced=True,
+    skip_bad_rows: bool = rare(
+        False, "skip and count rows that cannot be read", group="traces", no_effect=(NO_RECORDING,)
     )
 
     @property
