@@ -70,12 +70,7 @@ def main(argv: Sequence[str], prog: str = "kvspill suite backends") -> int:
 
 def _parser(prog: str) -> Parser:
     parser = Parser(
-        prog=prog,
-        usage=f"{prog} --target PLACE --target PLACE [FLAGS]",
-        description=SUMMARY,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog=prog, usage=f"{prog} --target PLACE --target PLACE [FLAGS]", description=SUMMARY, epilog=EXAMPLES
     )
     add = parser.add_argument
     add("--target", action="append", metavar="PLACE", help="a directory or an address; repeat it")

@@ -40,8 +40,6 @@ def _parser(prog: str) -> Parser:
         usage=f"{prog} A… -- B… [FLAGS] | RESULT… [FLAGS] | --discover FAST SLOW [FLAGS]",
         description="Compares results and says what can be told from them.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("results", nargs="*", metavar="RESULT", help="result files or directories")
     parser.add_argument(

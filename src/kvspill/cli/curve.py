@@ -67,7 +67,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
 
 
 def _own_parser(prog: str) -> Parser:
-    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
+    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False)
     section = parser.add_argument_group("Curve: what is computed")
     section.add_argument(
         "--capacities-gib", metavar="GIB,…", help="capacities at which policies are replayed [12 up to all]"

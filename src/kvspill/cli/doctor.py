@@ -1,6 +1,5 @@
 """`kvspill doctor`: what this machine can measure and what would spoil it."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -31,8 +30,6 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
         prog=prog,
         description="Checks what this machine can measure and what would spoil it.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--cache-dir",

@@ -28,8 +28,6 @@ def _parser(prog: str) -> Parser:
         usage=f"{prog} fio|trace FILE -o FILE [FLAGS]",
         description="Writes what a run did in a format of others.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("kind", choices=("fio", "trace"), help="what to write")
     parser.add_argument("source", metavar="FILE", help="a result (fio), or a log of --log-ops (fio, trace)")

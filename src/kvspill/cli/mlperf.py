@@ -57,12 +57,7 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
 
 def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:
     parser = Parser(
-        prog=prog,
-        usage=f"{prog} --option {'|'.join(names)} [FLAGS]",
-        description=SUMMARY,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        prog=prog, usage=f"{prog} --option {'|'.join(names)} [FLAGS]", description=SUMMARY, epilog=EXAMPLES
     )
     add = parser.add_argument
     add("--option", choices=names, help="which submission")

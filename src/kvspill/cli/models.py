@@ -1,6 +1,5 @@
 """`kvspill models`: the models and what their KV takes: per token, at the end of a context, and in all."""
 
-import argparse
 from collections.abc import Iterable, Sequence
 
 from kvspill.cli.options import Parser
@@ -20,8 +19,6 @@ def main(argv: Sequence[str], prog: str = "kvspill models") -> int:
         description="Lists the models and the size of their KV cache.",
         epilog="examples:\n  kvspill models\n  kvspill models --tensor-parallel 8\n"
         "  kvspill models --kv-dtype fp8 --model-config ./config.json\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--tensor-parallel", metavar="N", default="1", help="sizes of one of N ranks [1]")
     parser.add_argument("--config", metavar="FILE", help="YAML file with models of your own")

@@ -35,6 +35,11 @@ class Parser(argparse.ArgumentParser):
     declared: Declared = NOTHING
     """The plug-ins whose names and options its flags take."""
 
+    def __init__(self, prog: str, **options: Any):
+        super().__init__(
+            prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options
+        )
+
     def error(self, message: str) -> NoReturn:
         words = message.removeprefix(_UNRECOGNIZED).split()
         if message.startswith(_UNRECOGNIZED) and any(word.startswith("-") for word in words):
@@ -90,14 +95,7 @@ def config_parser(
     shows can be named; otherwise it is what no field declares as rare.
     """
     more = "" if full else f"`{prog} --help-all` shows the remaining flags.\n\n"
-    parser = Parser(
-        prog=prog,
-        usage=f"{prog} [FLAGS]",
-        description=summary,
-        epilog=more + examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=prog, usage=f"{prog} [FLAGS]", description=summary, epilog=more + examples)
     parser.add_argument("--help-all", action="store_true", help="show every flag and exit")
     parser.add_argument(
         "--config", metavar="FILE", help="YAML file; flags and KVSPILL_* variables win over it"

@@ -70,7 +70,7 @@ def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
 
 
 def _own_parser(prog: str) -> Parser:
-    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
+    parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False)
     add = parser.add_argument_group("Plan: what there is or could be bought").add_argument
     add(
         *("--option",),

@@ -35,8 +35,6 @@ def _parser(prog: str) -> Parser:
         description="Makes a page, or tables, of results: of kvspill, of its suites, of kv-cache.py, vLLM or "
         "LMCache; and a page of curves.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "results", nargs="*", metavar="RESULT", help="result files (JSON), directories of them, or of suites"

@@ -1,6 +1,5 @@
 """`kvspill submission`: judges what a run of the MLPerf harness left, and writes a summary where none is."""
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -52,14 +51,7 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
 
 
 def _parser(prog: str) -> Parser:
-    parser = Parser(
-        prog=prog,
-        usage=f"{prog} RUN [FLAGS]",
-        description=SUMMARY,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=prog, usage=f"{prog} RUN [FLAGS]", description=SUMMARY, epilog=EXAMPLES)
     parser.add_argument("run", nargs="?", metavar="RUN", help="folder of the run")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the judgement there as JSON")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")

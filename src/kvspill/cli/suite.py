@@ -112,14 +112,7 @@ def amount(text: str) -> float:
 
 
 def _parser(prog: str) -> Parser:
-    parser = Parser(
-        prog=prog,
-        usage=f"{prog} [SCENARIO…] [FLAGS]",
-        description=SUMMARY,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=prog, usage=f"{prog} [SCENARIO…] [FLAGS]", description=SUMMARY, epilog=EXAMPLES)
     parser.add_argument("what", nargs="*", metavar="SCENARIO", help="names of scenarios, or YAML files")
     parser.add_argument("-w", "--workloads", metavar="LIST", help="the same, separated by commas")
     add = parser.add_argument_group("how long and how much").add_argument
