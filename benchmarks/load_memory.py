@@ -1,4 +1,4 @@
-"""What users and waiting requests take of memory: the constants of the preflight are held against this.
+"""What users and waiting requests take of memory: the constants of the preflight are compared with this.
 
     python benchmarks/load_memory.py [USERS]
 

@@ -217,7 +217,7 @@ UNUSED = [
     ("--decode-ms-per-token 5", "only --generation-mode deterministic is calibrated by it"),
     (
         "--block-tokens 64",
-        "only --io-model prefix has blocks; it changes nothing but what read inflation is held against",
+        "only --io-model prefix has blocks; it only changes what read inflation is compared with",
     ),
     (
         "--trace mooncake:sample --io-model prefix --block-tokens 64",
@@ -225,7 +225,7 @@ UNUSED = [
     ),
     ("--promote off", "only --io-model prefix has blocks"),
     ("--io-model prefix --cpu-mem-gb 0 --promote off", "there is no DRAM tier to copy blocks into"),
-    ("--stream-tokens-per-read 4", "only --io-model stream reads the whole KV so often"),
+    ("--stream-tokens-per-read 4", "only --io-model stream reads the whole KV at every step"),
     ("--io-model prefix --history all", "only --io-model mlperf has that rule"),
     ("--populate-entries 5", "only a decode node has entries before its load"),
     ("--trace azure:sample --disable-prefix-caching", "a recording decides what is asked"),

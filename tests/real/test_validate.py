@@ -1,4 +1,4 @@
-"""A preset held against an engine that runs: what the kernel saw of both, and what an altered preset does."""
+"""A preset compared with an engine that runs: what the kernel saw of both; what an altered preset does."""
 
 import shutil
 import sys

@@ -74,7 +74,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
 
 def _own_parser(prog: str) -> Parser:
     parser = Parser(prog=prog, usage=argparse.SUPPRESS, add_help=False)
-    section = parser.add_argument_group("Validation: what is held against what")
+    section = parser.add_argument_group("Validation: what is compared")
     section.add_argument("name", metavar="ENGINE", nargs="?", default="", help="lmcache or vllm-fs")
     section.add_argument("--engine-python", metavar="PYTHON", help="interpreter that has the engine")
     section.add_argument(

@@ -112,8 +112,8 @@ class BlockFields(Group):
 
     engine: EngineName | None = opt(
         None,
-        "storage I/O of a named engine: blocks, layout, threads, admission and eviction; what is given "
-        "beside it wins",
+        "storage I/O of a named engine: blocks, layout, threads, admission and eviction; other "
+        "flags win over it",
         group="blocks",
     )
     block_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = rare(
@@ -147,7 +147,7 @@ class BlockFields(Group):
         None, "seconds after which a block in that queue is dropped", group="blocks", no_effect=(NO_BLOCKS,)
     )
     admit_uses: Annotated[int, Field(ge=1, le=1000)] = rare(
-        1, "a block goes to storage when it is used for this time", group="blocks", no_effect=(NO_BLOCKS,)
+        1, "a block goes to storage at its N-th use", group="blocks", no_effect=(NO_BLOCKS,)
     )
     prefetch_min_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = rare(
         0, "a shorter resident prefix is recomputed instead of loaded", group="blocks", no_effect=(NO_BLOCKS,)

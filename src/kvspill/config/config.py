@@ -54,7 +54,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         60.0, "seconds of load, warm-up included (no limit where --max-requests is given)", group="load"
     )
     max_requests: Annotated[Count | None, ZeroIsNone] = opt(
-        None, "stop after the first N requests by intended time; 0: no such end", group="load"
+        None, "stop after the first N requests by intended time; 0: no limit", group="load"
     )
     warmup: Annotated[float, Field(ge=0, le=WEEK_SECONDS)] | None = rare(
         None,
@@ -77,7 +77,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         10_000, "failed operations that end the run", group="load"
     )
     max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = rare(
-        120.0, "seconds that an I/O thread may hang before that ends the run", group="load"
+        120.0, "seconds that an I/O thread may hang before the run ends", group="load"
     )
     max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = rare(
         0, "entries being written at once, 0 for no limit", group="load"
@@ -181,7 +181,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         no_effect=(NOT_THROUGHPUT,),
     )
     device_bandwidth_gbps: Positive | None = rare(
-        None, "the device's bandwidth on paper in GiB/s, to state the efficiency", group="criteria"
+        None, "the device's rated bandwidth in GiB/s, to state the efficiency", group="criteria"
     )
 
     output: PathText | None = opt(
@@ -195,7 +195,10 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         metavar="FILE",
     )
     xlsx_output: PathText | None = rare(
-        None, "a row with parameters and figures: XLSX, or CSV by its name", group="output", metavar="FILE"
+        None,
+        "write a row of parameters and figures: XLSX, or CSV where the name ends in .csv",
+        group="output",
+        metavar="FILE",
     )
     prometheus: str | None = rare(
         None,
@@ -205,7 +208,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         min_length=1,
         max_length=260,
     )
-    verbose: bool = opt(False, "print every section of the summary, not its one screen", group="output")
+    verbose: bool = opt(False, "print every section of the summary", group="output")
     quiet: bool = opt(False, "print errors only", group="output")
     debug: bool = opt(False, "print a traceback with an error", group="output")
 

@@ -35,13 +35,13 @@ class DropInFields(Group):
     )
     validation_trace: PathText | None = rare(
         None,
-        "JSON rows of a real service to hold the result against: hit rate, read/write ratio, mean tokens",
+        "JSON rows of a real service to compare the result with: hit rate, read/write ratio, mean tokens",
         group="criteria",
         metavar="FILE",
     )
     io_trace_log: PathText | None = rare(
         None,
-        "write one CSV row per operation (.zst: packed) instead of moving a byte",
+        "write one CSV row per operation (.zst: compressed) and move no byte",
         group="output",
         metavar="FILE",
     )

@@ -118,7 +118,7 @@ NOT_CALIBRATED: Final = _needs(
 )
 NO_BLOCK_SIZE: Final = _only(
     "prefix",
-    "only --io-model prefix has blocks; it changes nothing but what read inflation is held against",
+    "only --io-model prefix has blocks; it only changes what read inflation is compared with",
     spared=lambda config: config.layout == "slots",
 )
 LISTED_BLOCKS: Final = NoEffect(
@@ -133,7 +133,7 @@ NO_DRAM: Final = _needs(
     "there is no DRAM tier to copy blocks into",
     lambda config: config.io_model == "prefix" and not config.cpu_bytes,
 )
-NOT_STREAM: Final = _only("stream", "only --io-model stream reads the whole KV so often")
+NOT_STREAM: Final = _only("stream", "only --io-model stream reads the whole KV at every step")
 NOT_MLPERF: Final = _only("mlperf", "only --io-model mlperf has that rule")
 NOT_DECODE_NODE: Final = _needs(
     "--decode-only", "only a decode node has entries before its load", lambda config: not config.decode_only

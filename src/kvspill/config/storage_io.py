@@ -25,14 +25,14 @@ class IoFields(Group):
 
     layout: Literal["files", "flat", "tree", "slots", "buckets"] = rare(
         "files",
-        "a file per entry in 256 directories, the same in one directory or under two levels of them, slots "
-        "of a block in one file, or files of many blocks",
+        "files: a file per entry, in 256 directories; flat: in one directory; tree: under two levels; slots: "
+        "places of one block in one file; buckets: files of many blocks",
         group="io",
     )
     load_jobs: Literal["piece", "block", "request"] = rare(
         "piece",
-        "what a thread takes up at a time: a piece of --io-size, so that up to 4 share an entry, a whole "
-        "entry or block, or all blocks that a request loads, one after another",
+        "what a thread takes at a time; piece: --io-size bytes, so that up to 4 threads share an entry; "
+        "block: a whole entry; request: all blocks of a request, one after another",
         group="io",
     )
     store_jobs: Literal["piece", "block", "request"] = rare(
@@ -46,8 +46,8 @@ class IoFields(Group):
     )
     page_cache: Literal["drop", "keep"] = rare(
         "drop",
-        "what becomes of the pages that buffered I/O leaves in memory: drop syncs and drops them, so that "
-        "the device is measured; keep leaves them to the kernel, as engines do",
+        "pages that buffered I/O leaves in memory; drop: sync and drop them, so that the device is measured; "
+        "keep: leave them to the kernel, as engines do",
         group="io",
         no_effect=(DIRECT_ON,),
     )
@@ -73,7 +73,7 @@ class IoFields(Group):
     )
     storage_backend: Annotated[PluginName, NullWord] = rare(
         "files",
-        "what stands behind the storage tier; null is infinitely fast",
+        "what holds the entries of the storage tier; null is infinitely fast",
         group="io",
         plugin=Kind.BACKEND,
     )

@@ -87,7 +87,7 @@ class WorkloadFields(Group):
     sharegpt: ShareGpt = yaml_only(ShareGpt(), "how the texts of conversations are counted")
     trace: PathText | None = opt(
         None,
-        "replay a recording; formats: {names}; the path `sample` is one of ours",
+        "replay a recording; formats: {names}; the path `sample` is a built-in one",
         group="traces",
         metavar="FORMAT:PATH",
         plugin=Kind.TRACE,
@@ -95,7 +95,7 @@ class WorkloadFields(Group):
     use_burst_trace: bool = rare(False, "replay a BurstGPT trace", group="traces")
     burst_trace_path: PathText | None = rare(
         None,
-        "that trace, as --trace burstgpt:PATH (default: a short one of ours)",
+        "that trace, as --trace burstgpt:PATH (default: a short built-in one)",
         group="traces",
         metavar="FILE",
     )

@@ -267,7 +267,7 @@ def costs(asked: Asked, row: Row) -> dict[str, Any] | None:
 
 
 def wear(asked: Asked, row: Row) -> dict[str, Any] | None:
-    """What is written to each drive, held against what it may be written."""
+    """What is written to each drive, compared with what it may be written."""
     if row.point is None:
         return None
     option = row.choice.option

@@ -57,7 +57,7 @@ def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
         yield "At the peak, storage", f"{answer['peak_storage_gib_per_sec']:,.3f} GiB/s"
         yield "Confirmed by returning", "yes" if answer["peak_confirmed"] else "no"
         if answer.get("fewer_users_may_reach_it"):
-            yield "Fewer users", "may reach it, too: there was no time to ask"
+            yield "Fewer users", "may reach it too: the time was too short to tell"
     yield from _slo(answer)
     if answer.get("next_level_that_failed"):
         yield "Next level that failed", f"{answer['next_level_that_failed']:,g}"

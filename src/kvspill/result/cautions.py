@@ -29,12 +29,12 @@ INCOMPLETE = Kind(
 FAILED_REQUESTS = _fault(
     "failed_requests",
     "{requests} failed in the window ({kinds}); their tokens don't count.",
-    "Find the cause in the errors by kind; a result with failures is no score.",
+    "Find the cause in the errors by kind; a result with failures has no rank.",
 )
 ERRORS = _fault(
     "errors",
-    "Operations failed: {kinds}. What failed is in no latency, so the figures may look too good.",
-    "Check {suspects}; failed operations are in no score.",
+    "Operations failed: {kinds}. No latency figure includes them, so the figures may look too good.",
+    "Check {suspects}, and run it again.",
 )
 ERRORS_OUTSIDE_WINDOW = _fault(
     "errors_outside_window",
@@ -49,8 +49,8 @@ STUCK_IO = _fault(
 )
 BLOCK_WRITES_FAILED = Kind(
     "block_writes_failed",
-    "{failed:,} blocks could not be written behind the requests; a request that was over by then did not "
-    "fail for it.",
+    "{failed:,} blocks could not be written behind the requests; requests that had ended by then did not "
+    "fail.",
     "Look at the errors of the storage tier, and don't compare this run's speed.",
     severity=Severity.INVALID,
     spoils=_FAULT,
@@ -128,7 +128,7 @@ CROWDED = Kind(
 )
 INCOMPLETE_TRIALS = Kind(
     "incomplete_trials",
-    "Some trials are in no average ({trials}), so the averages are of fewer trials than were asked for.",
+    "Some trials are left out of the averages ({trials}), which are of fewer trials than were asked for.",
     "Run the missing trials again.",
     severity=Severity.SERIOUS,
 )
@@ -236,7 +236,7 @@ OVERLOAD = Kind(
 )
 SHED = Kind(
     "shed",
-    "{shed:,} arrivals were refused because the backlog was full; they are in no latency.",
+    "{shed:,} arrivals were refused because the backlog was full; no latency figure includes them.",
     "Use {less}, or raise --max-queue.",
     touches=(Area.LATENCY,),
 )

@@ -1,4 +1,4 @@
-"""A result held against the recorded rows of a real service: hit rate, read/write ratio, mean tokens."""
+"""A result compared with the recorded rows of a real service: hit rate, read/write ratio, mean tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -61,7 +61,7 @@ class Keeper:
 
     def _write(self, packed: Mapping[int, bytes]) -> None:
         parts = [unpacked(packed[rank]) for rank in sorted(packed)]
-        missing = {rank: "nothing was heard of it yet" for rank in range(self._size) if rank not in packed}
+        missing = {rank: "it has not reported yet" for rank in range(self._size) if rank not in packed}
         result = whole_result(self._config, parts, size=self._size, missing=missing, ended=UNDER_WAY)
         # A disk that is full now may not be at the end; the result itself says so aloud.
         with contextlib.suppress(KvspillError):

@@ -28,7 +28,7 @@ _SAID_SECONDS = 0.3
 """What happened is said before the process ends."""
 _REMEDY = (
     "install it for every rank with `pip install 'kvspill[mpi]'` and an MPI library, or give --ranks off "
-    "for runs that know nothing of each other"
+    "to run each rank by itself"
 )
 
 

@@ -105,7 +105,7 @@ def _check_memory(config: Config, memory: Available | None) -> int:
     room = memory.nbytes - program - buffers
     if config.cpu_bytes <= room:
         return room - config.cpu_bytes
-    has = f"{memory.limited_by} has {size_text(memory.nbytes)} to give"
+    has = f"{memory.limited_by} has {size_text(memory.nbytes)} available"
     if room <= 0:
         raise UsageError(
             f"--io-size {config.io_size} with --io-threads {config.io_threads}: {has}, and the buffers alone "
@@ -126,8 +126,8 @@ def check_load(config: Config, memory: Available | None = None) -> None:
     flag = "--max-users" if config.enable_autoscaling else "--num-users"
     users, waiting = _users(config), _waiting(config)
     raise UsageError(
-        f"{flag} {users}: {memory.limited_by} has {size_text(memory.nbytes)} to give, but so many users take "
-        f"up to {size_text(users * _user_bytes(config))}, {waiting:,} waiting requests "
+        f"{flag} {users}: {memory.limited_by} has {size_text(memory.nbytes)} available, but so many users "
+        f"take up to {size_text(users * _user_bytes(config))}, {waiting:,} waiting requests "
         f"{size_text(waiting * WAITING_BYTES)} and the program {size_text(PROCESS_BYTES)}; give a smaller "
         f"{flag} or --max-queue"
     )
@@ -316,7 +316,7 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         return f"{text}."
     text += f", and writes at most about {size_text(offered_write_bytes(config))}"
     if config.enable_autoscaling:
-        return f"{text}, which is with --max-users {config.max_users} all the time; a search with fewer less."
+        return f"{text}, as --max-users {config.max_users} would all the time; fewer users write less."
     return f"{text}."
 
 

@@ -94,7 +94,7 @@ def _unwatched(config: Config) -> Iterator[Caution]:
         yield kinds.UNUSED_SETTING.of(said="--trace-latency", reason=reason, remedy="Leave it out.")
     if config.prometheus is not None:
         yield kinds.UNUSED_SETTING.of(
-            said="--prometheus", reason="virtual time passes in a moment", remedy="Leave it out."
+            said="--prometheus", reason="a simulation is over in a moment", remedy="Leave it out."
         )
 
 
@@ -132,7 +132,7 @@ def _unused(config: Config) -> list[Caution]:
 def run_trials(
     plan: Plan, progress: Progress, closing_seconds_max: float | None = None, ranks: Ranks | None = None
 ) -> Result:
-    """All trials of a plan, held against the rows of a service where there are some."""
+    """All trials of a plan, compared with the rows of a service where there are some."""
     rows = plan.config.validation_trace
     service = None if rows is None else read_service(rows)
     result = _run_trials(plan, progress, closing_seconds_max, ranks)

@@ -1,4 +1,4 @@
-"""How a metric's ratio between two speeds is held against the ratio that fio measured."""
+"""How a metric's ratio between two speeds is compared with the ratio that fio measured."""
 
 from two_speeds import AtSpeed, metrics_of, ratio_rows, variation_rows
 

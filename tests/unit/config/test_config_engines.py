@@ -35,7 +35,7 @@ def test_a_preset_says_which_version_it_reproduces_and_how_that_was_checked(name
     assert preset.engine
     assert preset.version
     assert date.fromisoformat(preset.date) >= date(2026, 11, 1)
-    assert preset.checked in ("from reading", "held against the engine by `kvspill validate`")
+    assert preset.checked in ("from reading", "compared with the engine by `kvspill validate`")
 
 
 def test_lmcache_with_direct_io_is_an_option_beside_its_preset() -> None:

@@ -107,7 +107,7 @@ def test_where_time_is_short_the_peak_is_confirmed_before_fewer_users_are_asked(
     assert "descend" not in [step["action"] for step in steps]
     assert (answer["concluded"], answer["peak_confirmed"]) == (True, True)
     assert answer["fewer_users_may_reach_it"]
-    assert ("Fewer users", "may reach it, too: there was no time to ask") in list(answer_lines([answer]))
+    assert ("Fewer users", "may reach it too: the time was too short to tell") in list(answer_lines([answer]))
 
 
 def test_an_interrupted_search_does_not_say_how_much_time_was_missing(tmp_path: Path) -> None:

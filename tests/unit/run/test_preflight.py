@@ -64,7 +64,7 @@ def test_the_run_says_what_it_may_hold_and_write_as_l7_says(here: Path) -> None:
 def test_a_budget_beyond_the_memory_is_refused_with_the_value_that_fits(here: Path) -> None:
     line = refused(Config(cpu_mem_gb=32), here, Available(8 * GIB, "this machine"))
     assert line == (
-        "--cpu-mem-gb 32: this machine has 8.00 GiB to give, of which the program needs 640 MiB; "
+        "--cpu-mem-gb 32: this machine has 8.00 GiB available, of which the program needs 640 MiB; "
         "give at most --cpu-mem-gb 7.3"
     )
     check_machine(Config(cpu_mem_gb=7.3), here, Available(8 * GIB, "this machine"))
@@ -72,7 +72,7 @@ def test_a_budget_beyond_the_memory_is_refused_with_the_value_that_fits(here: Pa
 
 def test_buffers_beyond_the_memory_are_refused(here: Path) -> None:
     line = refused(Config(io_size=256 * MIB, cpu_mem_gb=0), here, Available(8 * GIB, "this machine"))
-    assert line.startswith("--io-size 268435456 with --io-threads 32: this machine has 8.00 GiB to give")
+    assert line.startswith("--io-size 268435456 with --io-threads 32: this machine has 8.00 GiB available")
 
 
 def test_a_capacity_beyond_the_free_space_is_refused_with_the_value_that_fits(here: Path) -> None:
@@ -220,13 +220,13 @@ def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
     }
     search = Config(**asked, enable_autoscaling=True, max_users=40)
     assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
-    assert "with --max-users 40 all the time" in check_machine(search, here, PLENTY).statement
+    assert "as --max-users 40 would all the time" in check_machine(search, here, PLENTY).statement
 
 
 def test_more_users_than_memory_holds_are_refused_with_the_numbers(here: Path) -> None:
     line = refused(Config(num_users=1_000_000, cpu_mem_gb=0), here, Available(4 * GIB, "this machine"))
     assert line == (
-        "--num-users 1000000: this machine has 4.00 GiB to give, but so many users take up to 4.29 GiB, "
+        "--num-users 1000000: this machine has 4.00 GiB available, but so many users take up to 4.29 GiB, "
         "1,000,000 waiting requests 977 MiB and the program 384 MiB; give a smaller --num-users or "
         "--max-queue"
     )
@@ -238,7 +238,7 @@ def test_more_users_than_memory_holds_are_refused_with_the_numbers(here: Path) -
 def test_the_memory_of_many_users_is_not_given_to_the_dram_tier(here: Path) -> None:
     line = refused(Config(num_users=200_000, cpu_mem_gb=7), here, Available(8 * GIB, "this machine"))
     assert line.startswith(
-        "--cpu-mem-gb 7: this machine has 8.00 GiB to give, of which the program needs 2.37 GiB"
+        "--cpu-mem-gb 7: this machine has 8.00 GiB available, of which the program needs 2.37 GiB"
     )
 
 

@@ -1,4 +1,4 @@
-"""Lanes piece by piece, as threads work: what the model of lanes is held against."""
+"""Lanes piece by piece, as threads work: what the model of lanes is compared with."""
 
 import heapq
 import itertools

@@ -1,4 +1,4 @@
-"""A limit in slices, piece by piece as the kernel's throttle deals it out: what the model is held against."""
+"""A limit in slices, piece by piece as the kernel's throttle deals it out: the model must do the same."""
 
 import heapq
 import itertools

@@ -14,7 +14,7 @@ _CLASSES = {"DIFFERS": "bad", "named difference": "named"}
 
 def page_of(found: Mapping[str, Any], text: str) -> str:
     """A page that is complete in itself; `text` is what the console shows."""
-    title = f"Preset {found['engine']} held against {found['preset']['engine']} {found['engine_version']}"
+    title = f"Preset {found['engine']} compared with {found['preset']['engine']} {found['engine_version']}"
     rows = "\n".join(
         f'<tr class="{_CLASSES.get(row["verdict"], "good")}">'
         + "".join(

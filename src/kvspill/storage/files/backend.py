@@ -237,7 +237,7 @@ class FilesBackend(ThreadedBackend):
         try:
             if not all(site.access.direct for site in self.place.sites):
                 raise RingError(
-                    "O_DIRECT is not in use, and without it a ring is but threads in the kernel",
+                    "O_DIRECT is not in use, and without it a ring only moves the threads into the kernel",
                     "name a directory where --direct on works",
                 )
             if self._landing is not None and self._landing.direct:

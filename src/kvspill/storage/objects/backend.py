@@ -70,7 +70,9 @@ class ObjectBackend(ThreadedBackend):
         notes = left_behind(self._left, " ".join(self._addresses))
         if self._runs and not self.ranges:
             message = "The store answers no request for a part of an object, so every entry is read whole."
-            notes.append(Note("no_ranges", message, "Compare it only with stores that are read so, too."))
+            notes.append(
+                Note("no_ranges", message, "Compare it only with stores that are read in the same way.")
+            )
         return notes
 
     def _prepare(self) -> None:

@@ -103,7 +103,7 @@ def test_runs_of_another_length_memory_or_arrival_are_not_the_same_configuration
         settings: list[dict[str, Any]] = [{name: first}, {name: second}]
         with pytest.raises(UsageError, match=rf"{name} is {first} and {second}"):
             discover("f", of_models(3, **settings[0]), "s", of_models(3, **settings[1]))
-    # A table that doesn't record the length can't be held against it.
+    # A table that doesn't record the length can't be compared with it.
     assert discover("f", of_models(3, duration=60), "s", of_models(3)).pairs == 3
 
 
