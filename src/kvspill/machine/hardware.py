@@ -118,8 +118,11 @@ class Hardware:
 
     @property
     def gpu_bytes(self) -> int:
-        """Memory of the first card, which the GPU tier uses; 0 where it cannot be used."""
-        return self.gpus[0].memory_bytes if self.gpus and self.gpu_unusable is None else 0
+        """What is free on the first card, which the GPU tier uses; 0 where it cannot be used."""
+        if not self.gpus or self.gpu_unusable is not None:
+            return 0
+        free_bytes = self.gpus[0].free_bytes
+        return self.gpus[0].memory_bytes if free_bytes is None else free_bytes
 
 
 def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None) -> Hardware:

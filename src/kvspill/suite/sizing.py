@@ -254,8 +254,9 @@ def _gpu(wishes: Wishes, hardware: Hardware) -> tuple[float, float, str]:
     """The room on a real card (0 where there is none), the budget, and why."""
     real_gb = hardware.gpu_bytes * GPU_SHARE_MAX / GIB
     if real_gb:
-        budget = min(wishes.gpu_gb or real_gb, real_gb)
-        return real_gb, _tidy(budget), f"GPU budget {_tidy(budget):g} GiB: 80 % of {hardware.gpus[0].name}."
+        budget = _tidy(wishes.gpu_gb or real_gb)
+        free = f"80 % of what is free on {hardware.gpus[0].name}"
+        return real_gb, budget, f"GPU budget {budget:g} GiB: {'as asked' if wishes.gpu_gb else free}."
     budget = wishes.gpu_gb or MODELLED_GPU_GB
     return 0.0, budget, f"GPU budget {budget:g} GiB, MODELLED: there is no GPU, so its times are computed."
 

@@ -95,6 +95,15 @@ def test_a_real_card_gives_its_memory_and_is_not_called_modelled() -> None:
     assert sizes().values["gpu_real_gb"] == 0
 
 
+def test_of_a_card_that_others_use_the_free_part_is_taken_or_what_was_asked_for() -> None:
+    hardware = machine(gpus=(Gpu("H200", 100 * GIB, 20 * GIB),))
+    found = derive(Wishes(), hardware, Bandwidth(3.0, 1.0, "a probe"))
+    assert found.values["gpu_gb"] == 16.0
+    assert "GPU budget 16 GiB: 80 % of what is free on H200." in found.notes
+    asked = derive(Wishes(gpu_gb=18.0), hardware, Bandwidth(3.0, 1.0, "a probe"))
+    assert "GPU budget 18 GiB: as asked." in asked.notes
+
+
 def test_the_knee_is_where_the_device_is_just_busy() -> None:
     # A user alone on the device keeps it busy for this share of its time; so many users fill it.
     wants = appetite(Config(), 3.0)
