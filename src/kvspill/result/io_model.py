@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvspill.records import GIB
+from kvspill.records import GIB, Purpose, Verb
 from kvspill.result import cautions as kinds
+from kvspill.result.measured import Measured
 from kvspill.result.schema_honesty import Caution
 
 _NAMES = {
@@ -12,6 +13,33 @@ _NAMES = {
     "prefix": "prefix: each resident block is loaded once, as engines do",
     "stream": "stream: every decode step reads the whole KV, as offline streaming does",
 }
+
+
+def over_the_link(block: Mapping[str, Any], m: Measured, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The block, where a GPU is real with the time that PCIe would take for loads that ended in host memory.
+
+    A hit in DRAM stays there, and so does a read of the storage with --load-to host; recomputed tokens lie on
+    the GPU. The link's speed is what this run measured.
+    """
+    even = block.get("break_even")
+    loading, putting = (values.get(f"gpu_pcie_{way}_device_gib_per_sec") for way in ("load", "in"))
+    speed = loading or putting
+    if not even or not speed or not even["load_gib_per_sec"]:
+        return dict(block)
+    read = {
+        lane.tier.value: sum(lane.nbytes.values()) - lane.nbytes[Purpose.DEMOTION]
+        for lane in m.lanes(Verb.READ)
+    }
+    in_host = read.get("cpu", 0) + (0 if loading else read.get("storage", 0))
+    loaded_gib = even["load_gib_per_sec"] * even["load_seconds"]
+    host_gib = loaded_gib * in_host / (sum(read.values()) or 1)
+    seconds = even["load_seconds"] + host_gib / speed
+    found = {
+        "pcie_gib_per_sec": speed,
+        "ended_in_host_gib": host_gib,
+        "load_to_gpu_gib_per_sec": loaded_gib / seconds,
+    }
+    return {**block, "break_even": {**even, **found}}
 
 
 def io_model_rows(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -74,6 +102,13 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if gpus is not None:
         text = f"recomputing what was loaded would keep {gpus:,.2f} GPUs busy; {at_once:,.1f} loads at once"
         yield "  under this load", f"{text}, a mean load took {_mean_ms(even, 'load_seconds'):,.1f} ms"
+    if "pcie_gib_per_sec" in even:
+        in_host, link = even["ended_in_host_gib"], even["pcie_gib_per_sec"]
+        yield (
+            "  on to the GPU",
+            f"at {even['load_to_gpu_gib_per_sec']:,.3f} GiB/s, with the {in_host:,.2f} GiB of loads that "
+            f"ended in host memory taken over PCIe at its measured {link:,.1f} GiB/s",
+        )
     yield (
         "  time to recompute",
         f"{even['recompute_us_per_token']:,g} us per token, {even['recompute_source']}",

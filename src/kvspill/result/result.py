@@ -22,6 +22,7 @@ from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
 from kvspill.result.honesty import Ceiling, faults_of, honesty_block
+from kvspill.result.io_model import over_the_link
 from kvspill.result.load import less
 from kvspill.result.measured import Measured, Settings
 from kvspill.result.metrics import evaluate
@@ -99,7 +100,7 @@ def build_result(
         honesty=honesty,
         tiers=[_tier(tier) for tier in facts.tiers],
         workload=dict(facts.workload),
-        io_model=dict(facts.io_model),
+        io_model=over_the_link(facts.io_model, measured, values),
         window=_window(facts, recorder, measured.settings.num_users),
         steady_state=steady,
         device_load=device_load(honesty.probes.get("block_device"), recorder.window_seconds),

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from kvspill.records import GIB, Purpose, Tier, Verb
 from kvspill.result.io_model import io_model_cautions, io_model_rows
+from unit.measure.rows import op
+from unit.result.sample import built, empty_recorder, facts, tier
 
 BOUNDS: dict[str, Any] = {
     "looked_up_bytes": 100,
@@ -128,3 +131,39 @@ def test_a_run_that_recomputes_for_free_is_doubted() -> None:
     (found,) = io_model_cautions({**PREFIX, "prefill_us_per_token": 0.0})
     assert found.code == "free_recompute"
     assert list(io_model_cautions({**PREFIX, "name": "mlperf", "prefill_us_per_token": 0.0})) == []
+
+
+def loaded_with(**counters: float) -> dict[str, Any]:
+    """The break-even of a run that read 1 GiB from the GPU, 2 from DRAM and 1 from storage, in a second."""
+    recorder = empty_recorder()
+    for name, gib in ((Tier.GPU, 1), (Tier.CPU, 2), (Tier.STORAGE, 1)):
+        recorder.op(op(13, started=11, tier=name, verb=Verb.READ, nbytes=gib * GIB))
+    recorder.op(op(13, started=11, tier=Tier.CPU, verb=Verb.READ, nbytes=9 * GIB, purpose=Purpose.DEMOTION))
+    card = tier(Tier.GPU, backend="gpu", counters=counters)
+    block = {**PREFIX, "break_even": {**EVEN, "load_gib_per_sec": 4.0}}
+    found = built(recorder, facts(tiers=(card, tier(Tier.CPU), tier(Tier.STORAGE)), io_model=block))
+    even: dict[str, Any] = found.io_model["break_even"]
+    return even
+
+
+def test_what_ended_in_host_memory_is_brought_to_the_gpu_at_the_measured_speed_of_the_link() -> None:
+    link = {"pcie_load_bytes": 40 * GIB, "pcie_load_device_seconds": 1.0}
+    even = loaded_with(**link)
+    assert even["ended_in_host_gib"] == pytest.approx(2)
+    assert even["pcie_gib_per_sec"] == pytest.approx(40)
+    assert even["load_to_gpu_gib_per_sec"] == pytest.approx(4 / (1 + 2 / 40))
+    (row,) = [
+        text for name, text in io_model_rows({**PREFIX, "break_even": even}) if name == "  on to the GPU"
+    ]
+    assert row.startswith("at 3.810 GiB/s, with the 2.00 GiB of loads")
+    assert row.endswith("over PCIe at its measured 40.0 GiB/s")
+
+
+def test_where_storage_ends_in_host_memory_its_loads_go_over_the_link_too() -> None:
+    even = loaded_with(pcie_in_bytes=40 * GIB, pcie_in_device_seconds=1.0)
+    assert even["ended_in_host_gib"] == pytest.approx(3)
+
+
+def test_without_a_measured_link_nothing_is_said_of_it() -> None:
+    assert "pcie_gib_per_sec" not in loaded_with()
+    assert "  on to the GPU" not in said()
