@@ -1,7 +1,7 @@
 """The processors that this process may use, by the memory that each is near to."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,15 @@ def memory_nodes(kernel: Kernel | None = None, usable: frozenset[int] | None = N
     return [processors for processors in found if processors] or [usable]
 
 
+def nodes_near(
+    pci_addresses: Sequence[str], kernel: Kernel | None = None, usable: frozenset[int] | None = None
+) -> list[frozenset[int]]:
+    """Those nodes that devices are attached to; all of them where the kernel names none."""
+    nodes = memory_nodes(kernel, usable)
+    near = frozenset[int]().union(*(_attached(address, kernel) for address in pci_addresses))
+    return [node for node in nodes if node & near] or nodes
+
+
 @contextmanager
 def near_device(pci_address: str, kernel: Kernel | None = None) -> Iterator[None]:
     """Run on processors of the NUMA node that a device is attached to, where the kernel names one.
@@ -28,8 +37,7 @@ def near_device(pci_address: str, kernel: Kernel | None = None) -> Iterator[None
     Memory that is touched first meanwhile lies on that node.
     """
     before = os.sched_getaffinity(0)
-    folder = (kernel or Kernel()).sys / "bus" / "pci" / "devices" / pci_address.lower()
-    near = _listed(read_text(folder / "local_cpulist") or "") & before
+    near = _attached(pci_address, kernel) & before
     if not near or near == before:
         yield
         return
@@ -38,6 +46,12 @@ def near_device(pci_address: str, kernel: Kernel | None = None) -> Iterator[None
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def _attached(pci_address: str, kernel: Kernel | None) -> frozenset[int]:
+    """The processors of the node that a device is attached to; none where the kernel does not say."""
+    folder = (kernel or Kernel()).sys / "bus" / "pci" / "devices" / pci_address.lower()
+    return _listed(read_text(folder / "local_cpulist") or "")
 
 
 def _nodes(folder: Path) -> list[Path]:

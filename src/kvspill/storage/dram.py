@@ -35,6 +35,7 @@ class DramBackend(Backend):
         clock_ns: Callable[[], int] = time.monotonic_ns,
         plane: DataPlane | None = None,
         threads: int | None = None,
+        nodes: Sequence[frozenset[int]] | None = None,
     ):
         if usable_bytes < PAGE_BYTES:
             raise UsageError(
@@ -45,6 +46,7 @@ class DramBackend(Backend):
         self.threads = threads or usable_processors()
         self.plane = plane or DataPlane(PAGE_BYTES, self.threads)
         self._clock_ns = clock_ns
+        self._nodes = nodes or memory_nodes()
         self._lanes = Lanes("kvspill-dram", self.threads, clock_ns)
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, int], Pages] = {}
@@ -70,19 +72,25 @@ class DramBackend(Backend):
             post(loop, lambda: progress("dram arena", reached, total))
 
         self._lanes.start()
-        nodes = memory_nodes()
 
         def touch(number: int) -> None:
-            # Memory lies near the thread that touches it first: over all nodes their speeds add up.
-            if len(nodes) > 1:
-                os.sched_setaffinity(0, nodes[number % len(nodes)])
+            self._move_to_node(number)
             self.arena.touch(report)
 
-        count = max(self.threads, len(nodes))
+        def fill() -> None:
+            self._move_to_node(0)
+            self.plane.fill_some(fill_until_ns, self._clock_ns)
+
+        count = max(self.threads, len(self._nodes))
         touches = (on_thread("kvspill-touch", partial(touch, number)) for number in range(count))
         fill_until_ns = self._clock_ns() + _FILL_AHEAD_NS
-        fill = on_thread("kvspill-fill", lambda: self.plane.fill_some(fill_until_ns, self._clock_ns))
-        await asyncio.gather(fill, *touches)
+        await asyncio.gather(on_thread("kvspill-fill", fill), *touches)
+
+    def _move_to_node(self, number: int) -> None:
+        """Memory lies near the thread that touches it first: over several nodes their speeds add up."""
+        node = self._nodes[number % len(self._nodes)]
+        if node != os.sched_getaffinity(0):
+            os.sched_setaffinity(0, node)
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
         return await self._lanes.submit([_ReadJob(self, ref) for ref in batch])

@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import os
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 from kvspill.errors import UsageError
 from kvspill.records import MIB
 from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource
+from kvspill.storage.backends import dram as plugin
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import HUGE_PAGE_BYTES, DataPlane
 from kvspill.storage.dram import DramBackend
+from kvspill.storage.gpu import cuda
 
 pytestmark = pytest.mark.real
 PAGES = 8
@@ -159,3 +163,36 @@ def test_a_page_given_back_twice_is_a_defect() -> None:
 def test_a_budget_smaller_than_a_page_is_refused_in_one_line() -> None:
     with pytest.raises(UsageError, match="--cpu-mem-gb"):
         DramBackend(PAGE_BYTES - 1)
+
+
+def test_the_arena_is_touched_by_processors_of_the_nodes_that_it_shall_lie_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = frozenset({min(os.sched_getaffinity(0))})
+    seen: list[set[int]] = []
+    touch = Arena.touch
+
+    def noted(self: Arena, progress: Callable[[int], None]) -> None:
+        seen.append(os.sched_getaffinity(0))
+        touch(self, progress)
+
+    monkeypatch.setattr(Arena, "touch", noted)
+
+    async def main() -> None:
+        dram = DramBackend(PAGES * PAGE_BYTES, plane=plane(), threads=3, nodes=[one])
+        await dram.prepare(lambda *_: None)
+        await dram.close()
+
+    asyncio.run(main())
+    assert seen == [one] * 3
+
+
+def test_below_a_real_gpu_tier_memory_lies_on_the_nodes_of_its_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [frozenset({0}), frozenset({1})]
+    monkeypatch.setattr(plugin, "memory_nodes", lambda: nodes)
+    monkeypatch.setattr(plugin, "nodes_near", lambda addresses: nodes[1:] if addresses == ["card 3"] else [])
+    monkeypatch.setattr(cuda, "look_at_card", lambda index: SimpleNamespace(pci_address=f"card {index}"))
+    settings = {"gpu_tier": "real", "gpu_mem_gb": 16.0, "gpu_device": (3,)}
+    assert plugin.nodes_of(settings) == nodes[1:]
+    assert plugin.nodes_of(settings | {"gpu_tier": "modelled"}) == nodes
+    assert plugin.nodes_of(settings | {"gpu_mem_gb": 0.0}) == nodes

@@ -248,6 +248,11 @@ def test_more_than_is_free_is_refused_with_the_numbers() -> None:
         GpuBackend(4 * GIB, open_card=FakeCard)
 
 
+def test_a_budget_beyond_what_is_free_is_refused_although_its_usable_part_would_fit() -> None:
+    with pytest.raises(UsageError, match=r"needs 4\.2 GiB on GPU 1 .*only 4\.0 are free; give less"):
+        GpuBackend(int(0.8 * 8.4 * GIB), (1, 0), open_card=FakeCard, limit_bytes=int(8.4 * GIB))
+
+
 def test_a_driver_that_refuses_the_arena_is_said_with_the_remedy() -> None:
     async def main() -> None:
         backend = GpuBackend(64 * PAGE_BYTES, plane=shared_plane(), open_card=open_card)

@@ -20,6 +20,7 @@ def make(context: BackendContext) -> Backend:
         context.plane,
         context.host_memory,
         Staged(lanes, settings["io_size"]),
+        limit_bytes=context.limit_bytes,
     )
 
 

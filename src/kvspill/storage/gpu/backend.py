@@ -57,6 +57,7 @@ class GpuBackend(Backend):
         staged: Staged = _UNSTAGED,
         open_card: Callable[[int], Card] | None = None,
         open_files: Callable[[str], DirectFiles] = open_cufile,
+        limit_bytes: int = 0,
     ):
         # Rounded up: all of what the cache counts on must fit on the cards together.
         self._blocks = -(-(usable_bytes // BLOCK_BYTES) // len(devices))
@@ -70,7 +71,7 @@ class GpuBackend(Backend):
         self.clock_ns = clock_ns
         self._cards = [(open_card or CudaCard)(index) for index in devices]
         for card in self._cards:
-            _check_free(card, self._blocks * BLOCK_BYTES)
+            _check_free(card, self._blocks * BLOCK_BYTES, limit_bytes // len(devices))
         self._staged = staged
         self._host_memory = [self.plane.base, *host_memory]
         self._banks: list[Bank] = []
@@ -102,15 +103,13 @@ class GpuBackend(Backend):
             for card in self._cards:
                 self._banks.append(Bank(card, self._blocks, self.clock_ns, self._outward))
                 self._banks[-1].ferry.reserve(*self._staged)
-            pinned = [conveyor.pinned for bank in self._banks for conveyor in bank.conveyors]
             done = 0
+            self._cards[0].bind()
             with near_device(self._cards[0].facts.pci_address):
-                for memory in (*self._host_memory, *pinned):
-                    self._cards[0].bind()
+                for memory in self._host_memory:
                     self._cards[0].register(memory)
-                    done = min(total, done + memory.nbytes)
+                    done += memory.nbytes
                     post(loop, lambda done=done: progress("registered memory", done, total))  # type: ignore[misc]
-            self._host_memory += pinned
             # Here, not at the first put: that is made on the event loop.
             self.plane.fill_some(self.clock_ns() + 60 * NS_PER_SEC, self.clock_ns)
 
@@ -208,7 +207,7 @@ class GpuBackend(Backend):
         self._objects.clear()
 
     def _release(self) -> None:
-        steps = [self._landing.release, *(bank.ferry.release for bank in self._banks), self._unregister]
+        steps = [self._landing.release, *(bank.release for bank in self._banks), self._unregister]
         for step in (*steps, *(card.close for card in self._cards)):
             # A lost card takes nothing back, but the others do, and the process's end frees the rest.
             with suppress(DeviceError):
@@ -236,9 +235,10 @@ class GpuBackend(Backend):
         self._objects[item.ref.key, item.ref.generation] = item.stored
 
 
-def _check_free(card: Card, nbytes: int) -> None:
+def _check_free(card: Card, nbytes: int, budget_bytes: int) -> None:
+    """Neither what is allocated nor the budget, of which that is a part, may be more than is free."""
     facts = card.facts
-    wanted = nbytes + TARGET_BYTES
+    wanted = max(nbytes + TARGET_BYTES, budget_bytes)
     if wanted > facts.free_bytes:
         raise UsageError(
             f"--gpu-mem-gb: the tier needs {wanted / GIB:.1f} GiB on GPU {facts.index} ({facts.name}), of "

@@ -10,8 +10,7 @@ import numpy as np
 
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED
-from kvspill.storage.buffers import map_memory
-from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Table
+from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Table, registered
 from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.lanes import post, start_thread
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
@@ -84,8 +83,8 @@ class Conveyor:
         self._clock_ns = clock_ns
         stamps_bytes = (HIT_BYTES if target_bytes else MOVE_BYTES) // BLOCK_BYTES * STAMP_OUT_BYTES
         table_bytes = ROWS_MAX * ROW_BYTES
-        self.pinned = map_memory(_SLOTS * (stamps_bytes + table_bytes))
-        """Registered by the owner, with the rest of the host's memory."""
+        self.pinned = registered(card, _SLOTS * (stamps_bytes + table_bytes))
+        """Unregistered by the owner."""
         tables = card.allocate(_SLOTS * table_bytes)
         target = card.allocate(target_bytes) if target_bytes else 0
         self._free: deque[Slot] = deque()

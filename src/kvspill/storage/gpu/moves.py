@@ -53,6 +53,12 @@ class Bank:
     def conveyors(self) -> tuple[Conveyor, Conveyor]:
         return self.hits, self.puts
 
+    def release(self) -> None:
+        """Unregister the host memory that copies went through; nothing is under way any more."""
+        self.ferry.release()
+        for way in self.conveyors:
+            self.card.unregister(way.pinned)
+
 
 class Share(NamedTuple):
     """What lies of an object on one card."""
