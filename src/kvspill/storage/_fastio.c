@@ -1,108 +1,23 @@
-/* Moves pieces of an entry between memory and a file or an arena without holding the GIL, and takes the
- * time of each system call right beside it: after the call a Python thread would first wait for the GIL. */
+/* Moves pieces of an entry between memory and a file without holding the GIL, and takes the time of each
+ * system call right beside it: after the call a Python thread would first wait for the GIL. */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "_span.h"
 
 /* Of these functions' arguments: what was built for others is not used. fastio.py has the same. */
 #define VERSION 2
-#define BLOCK 4096
-#define STAMP_BYTES 24
 #define MAX_BUFFERS 1024
 #define BUSY_MAX 100
 #define BUSY_NAP_NS 1000000
 
 enum { EXHAUSTED = 0, MORE = 1, FAILED = 2, SHORT = 3, MISMATCH = 4 };
-enum { VERIFY_OFF = 0, VERIFY_STAMP = 1, VERIFY_FULL = 2 };
-
-/* The log's first row is shared by all lanes: next piece, stop flag, resumed calls. The rest is one row a
- * piece. */
-typedef struct {
-    int64_t *log;
-    Py_ssize_t pieces, piece_bytes, total_bytes, checked_blocks;
-    uint64_t key_hash, generation;
-} span_t;
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static uint64_t second_word(const span_t *s, Py_ssize_t block)
-{
-    return (s->generation << 32) | (uint64_t)block;
-}
-
-static void stamp(const span_t *s, char *memory, Py_ssize_t offset, Py_ssize_t nbytes)
-{
-    Py_ssize_t block = offset / BLOCK;
-    for (Py_ssize_t at = 0; at < nbytes; at += BLOCK, block++) {
-        uint64_t words[2] = {s->key_hash, second_word(s, block)};
-        memcpy(memory + at, words, sizeof words);
-    }
-}
-
-/* Blocks beyond the logical end are padding and may hold anything. */
-static int matches(const span_t *s, const char *memory, Py_ssize_t offset, Py_ssize_t nbytes, int verify,
-                   const Py_buffer *base)
-{
-    Py_ssize_t block = offset / BLOCK;
-    for (Py_ssize_t at = 0; at < nbytes && block < s->checked_blocks; at += BLOCK, block++) {
-        uint64_t words[3];
-        memcpy(words, memory + at, sizeof words);
-        if (words[0] != s->key_hash || words[1] != second_word(s, block))
-            return 0;
-        if (verify == VERIFY_FULL) {
-            Py_ssize_t length = nbytes - at < BLOCK ? nbytes - at : BLOCK;
-            if (words[2] >= (uint64_t)(base->len / BLOCK))
-                return 0;
-            const char *pristine = (const char *)base->buf + words[2] * BLOCK;
-            if (memcmp(memory + at + STAMP_BYTES, pristine + STAMP_BYTES, length - STAMP_BYTES) != 0)
-                return 0;
-        }
-    }
-    return 1;
-}
-
-static Py_ssize_t take_piece(const span_t *s)
-{
-    if (__atomic_load_n(&s->log[1], __ATOMIC_RELAXED))
-        return -1;
-    Py_ssize_t piece = (Py_ssize_t)__atomic_fetch_add(&s->log[0], 1, __ATOMIC_RELAXED);
-    return piece < s->pieces ? piece : -1;
-}
-
-/* A piece that has begun and not ended is in flight: a look for hung calls finds it here. */
-static int64_t begin_piece(const span_t *s, Py_ssize_t piece)
-{
-    int64_t start = now_ns();
-    __atomic_store_n(&s->log[3 * (piece + 1)], start, __ATOMIC_RELAXED);
-    return start;
-}
-
-static void note_piece(const span_t *s, Py_ssize_t piece, int64_t start, int64_t end, Py_ssize_t nbytes)
-{
-    int64_t *row = s->log + 3 * (piece + 1);
-    row[0] = start;
-    row[1] = end;
-    row[2] = nbytes;
-}
-
-static Py_ssize_t piece_length(const span_t *s, Py_ssize_t piece)
-{
-    Py_ssize_t left = s->total_bytes - piece * s->piece_bytes;
-    return left < s->piece_bytes ? left : s->piece_bytes;
-}
 
 static int span_ok(span_t *s, const Py_buffer *log, const Py_buffer *memory)
 {
@@ -196,56 +111,6 @@ static PyObject *transfer(PyObject *self, PyObject *args)
     return ok ? Py_BuildValue("inn", status, piece, result < 0 ? -result : result) : NULL;
 }
 
-static PyObject *exchange(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int write, verify, status = MORE;
-    Py_buffer memory, arena, pages, log, base;
-    Py_ssize_t max_pieces, piece = -1;
-    span_t s;
-    if (!PyArg_ParseTuple(args, "pw*w*y*w*nnnKKiy*n", &write, &memory, &arena, &pages, &log, &s.piece_bytes,
-                          &s.total_bytes, &s.checked_blocks, &s.key_hash, &s.generation, &verify, &base,
-                          &max_pieces))
-        return NULL;
-    int ok = span_ok(&s, &log, &memory);
-    /* Memory that is written from may hold several pieces: each takes the next, then the first again. */
-    const Py_ssize_t samples = ok && memory.len > s.piece_bytes ? memory.len / s.piece_bytes : 1;
-    const int64_t *page = pages.buf;
-    if (ok && pages.len < s.pieces * 8)
-        ok = 0, PyErr_SetString(PyExc_ValueError, "fewer pages than pieces");
-    for (Py_ssize_t i = 0; ok && i < s.pieces; i++)
-        if (page[i] < 0 || (page[i] + 1) * s.piece_bytes > arena.len)
-            ok = 0, PyErr_SetString(PyExc_ValueError, "page outside the arena");
-    if (ok) {
-        Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t done = 0; status == MORE && (max_pieces <= 0 || done < max_pieces); done++) {
-            if ((piece = take_piece(&s)) < 0) {
-                status = EXHAUSTED;
-                break;
-            }
-            Py_ssize_t nbytes = piece_length(&s, piece), offset = piece * s.piece_bytes;
-            char *here = (char *)arena.buf + page[piece] * s.piece_bytes;
-            int64_t start = begin_piece(&s, piece);
-            if (write)
-                memcpy(here, (char *)memory.buf + piece % samples * s.piece_bytes, nbytes);
-            else
-                memcpy(memory.buf, here, nbytes);
-            note_piece(&s, piece, start, now_ns(), nbytes);
-            if (write)
-                stamp(&s, here, offset, nbytes);
-            else if (verify != VERIFY_OFF && !matches(&s, memory.buf, offset, nbytes, verify, &base))
-                status = MISMATCH;
-        }
-        Py_END_ALLOW_THREADS
-    }
-    PyBuffer_Release(&memory);
-    PyBuffer_Release(&arena);
-    PyBuffer_Release(&pages);
-    PyBuffer_Release(&log);
-    PyBuffer_Release(&base);
-    return ok ? Py_BuildValue("inn", status, piece, (Py_ssize_t)0) : NULL;
-}
-
 static PyObject *holds(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -317,7 +182,6 @@ static PyObject *pwritev_timed(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"transfer", transfer, METH_VARARGS, "Move an entry's next pieces between memory and a file."},
-    {"exchange", exchange, METH_VARARGS, "Move an entry's next pieces between memory and arena pages."},
     {"holds", holds, METH_VARARGS, "Whether memory holds an entry's bytes at an offset."},
     {"pwritev_timed", pwritev_timed, METH_VARARGS, "pwritev; returns (bytes or -errno, start_ns, end_ns)."},
     {NULL, NULL, 0, NULL},

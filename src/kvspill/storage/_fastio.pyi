@@ -19,21 +19,6 @@ def transfer(
     base: Buffer,
     max_pieces: int,
 ) -> tuple[int, int, int]: ...
-def exchange(
-    write: bool,
-    memory: Buffer,
-    arena: Buffer,
-    pages: Buffer,
-    log: Buffer,
-    piece_bytes: int,
-    total_bytes: int,
-    checked_blocks: int,
-    key_hash: int,
-    generation: int,
-    verify: int,
-    base: Buffer,
-    max_pieces: int,
-) -> tuple[int, int, int]: ...
 def holds(
     memory: Buffer,
     offset: int,

@@ -59,6 +59,7 @@ class DataPlane:
         self.leases_max = count
         self._turn = 0
         self._turn_lock = threading.Lock()
+        self._filled = False
 
     @contextmanager
     def lease(self, nbytes: int) -> Iterator[Bytes]:
@@ -85,6 +86,12 @@ class DataPlane:
             self._fill(slot)
         start = first * self.io_size
         return self.base[start : start + nbytes]
+
+    @property
+    def filled(self) -> bool:
+        """Whether all of the base is there: then nobody who takes a sample waits for one to be filled."""
+        self._filled = self._filled or all(slot.filled for slot in self._slots)
+        return self._filled
 
     def fill_some(self, until_ns: int, clock_ns: Callable[[], int]) -> None:
         """Fill slots ahead of use for as long as the caller can spare."""

@@ -14,9 +14,10 @@ from kvspill.storage import fastio
 from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource, Pages, pages_of
 from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
+from kvspill.storage.copies import CopyJob, CopyLanes
 from kvspill.storage.fastio import Span, Status
-from kvspill.storage.jobs import SpanJob, Worker
-from kvspill.storage.lanes import Lanes, on_thread, post
+from kvspill.storage.jobs import Worker
+from kvspill.storage.lanes import on_thread, post
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of, identify
 
 _JOIN_NS = 2 * NS_PER_SEC
@@ -47,7 +48,7 @@ class DramBackend(Backend):
         self.plane = plane or DataPlane(PAGE_BYTES, self.threads)
         self._clock_ns = clock_ns
         self._nodes = nodes or memory_nodes()
-        self._lanes = Lanes("kvspill-dram", self.threads, clock_ns)
+        self._lanes = CopyLanes("kvspill-dram", self.threads, clock_ns, self.arena, self.plane)
         self._lock = threading.Lock()
         self._objects: dict[tuple[str, int], Pages] = {}
 
@@ -143,6 +144,7 @@ class DramBackend(Backend):
 
     async def close(self) -> None:
         await on_thread("kvspill-close", self.close_now)
+        self._lanes.leave_loop()
 
     def close_now(self) -> None:
         """End the threads and give the memory back. Safe to call twice."""
@@ -152,14 +154,13 @@ class DramBackend(Backend):
         self.arena = Arena(0)
 
 
-class _ReadJob(SpanJob):
-    __slots__ = ("backend", "pages", "ref")
+class _ReadJob(CopyJob):
+    __slots__ = ("backend", "ref")
 
     def __init__(self, backend: DramBackend, ref: ObjectRef):
-        super().__init__(_span(backend, ref))
+        super().__init__(_span(backend, ref), backend.verify)
         self.backend = backend
         self.ref = ref
-        self.pages: Pages | None = None
 
     def begin(self) -> int:
         self.pages = self.backend.find(self.ref)
@@ -186,15 +187,21 @@ class _ReadJob(SpanJob):
                 self.mismatch(memory, piece, backend.verify, base)
 
 
-class _WriteJob(SpanJob):
-    __slots__ = ("backend", "pages", "ref", "source")
+class _WriteJob(CopyJob):
+    __slots__ = ("backend", "ref", "source")
 
     def __init__(self, backend: DramBackend, item: WriteItem):
-        super().__init__(_span(backend, item.ref))
+        super().__init__(_span(backend, item.ref), Verify.OFF)
         self.backend = backend
         self.ref = item.ref
         self.source = item.source
-        self.pages: Pages | None = None
+
+    def by_python(self) -> bool:
+        return self.source is not None or not self.backend.plane.filled
+
+    def sample(self) -> Bytes:
+        plane = self.backend.plane
+        return plane.sample(min(self.span.piece_count * PAGE_BYTES, len(plane.base)))
 
     def begin(self) -> int:
         self.pages = self.backend.arena.take(self.span.piece_count)
@@ -213,9 +220,8 @@ class _WriteJob(SpanJob):
             return
         backend, pages = self.backend, self.pages
         assert pages is not None
-        # One call for all of it: a thread that comes back for more data waits for the interpreter each time.
-        sample = backend.plane.sample(min(self.span.piece_count * PAGE_BYTES, len(backend.plane.base)))
-        fastio.exchange(True, sample, backend.arena.memory, pages, self.span, Verify.OFF, fastio.NOTHING)
+        memory = backend.arena.memory
+        fastio.exchange(True, self.sample(), memory, pages, self.span, Verify.OFF, fastio.NOTHING)
 
     def _copy_lent(self, source: Source) -> None:
         assert self.pages is not None

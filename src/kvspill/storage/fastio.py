@@ -262,46 +262,13 @@ def exchange(
     span: Span,
     verify: Verify,
     base: Bytes,
-    max_pieces: int = 0,
 ) -> Answer:
     """Copy pieces between memory and the arena's pages (one page a piece), as transfer does with a file.
 
     Memory that is written from may hold several pieces: each takes the next one, then the first again.
     """
-    if _compiled is None:
-        return _exchange_in_python(write, memory, arena, pages, span, verify, base, max_pieces)
-    return _compiled.exchange(
-        write,
-        memory,
-        arena,
-        pages,
-        span.log,
-        span.piece_bytes,
-        span.total_bytes,
-        span.checked_blocks,
-        span.identity.key_hash,
-        span.identity.generation,
-        verify,
-        base if verify is Verify.FULL else NOTHING,
-        max_pieces,
-    )
-
-
-def _exchange_in_python(
-    write: bool,
-    memory: Bytes,
-    arena: Bytes,
-    pages: npt.NDArray[np.int64],
-    span: Span,
-    verify: Verify,
-    base: Bytes,
-    max_pieces: int,
-) -> Answer:
-    done, samples = 0, max(1, len(memory) // span.piece_bytes)
-    while max_pieces <= 0 or done < max_pieces:
-        piece = span.take()
-        if piece is None:
-            return Status.EXHAUSTED, -1, 0
+    samples = max(1, len(memory) // span.piece_bytes)
+    while (piece := span.take()) is not None:
         offset, nbytes = span.extent(piece)
         here = int(pages[piece]) * span.piece_bytes
         page = arena[here : here + nbytes]
@@ -316,8 +283,7 @@ def _exchange_in_python(
             stamp(arena[here : here + span.piece_bytes], span.identity, offset, nbytes)
         elif check_piece(memory, span, piece, verify, base) is not None:
             return Status.MISMATCH, piece, 0
-        done += 1
-    return Status.MORE, -1, 0
+    return Status.EXHAUSTED, -1, 0
 
 
 def check_piece(memory: Bytes, span: Span, piece: int, verify: Verify, base: Bytes) -> str | None:

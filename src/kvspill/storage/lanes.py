@@ -183,14 +183,14 @@ class Lanes:
             self._tickets.appendleft(job)
             self._tokens.put(None)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: Job, finished_ns: int | None = None) -> None:
         try:
             job.end()
         except OSError as error:
             job.fail_os(error)
         except Exception as error:
             job.fail("internal", repr(error))
-        completion = job.complete(self._clock_ns())
+        completion = job.complete(self._clock_ns() if finished_ns is None else finished_ns)
         batch = job.batch
         assert batch is not None
         with self._lock:

@@ -12,6 +12,7 @@ import pytest
 
 from kvspill.errors import UsageError
 from kvspill.records import MIB
+from kvspill.storage import copies
 from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource
 from kvspill.storage.backends import dram as plugin
 from kvspill.storage.base import ObjectRef, WriteItem
@@ -38,6 +39,15 @@ def run(scenario: Callable[[DramBackend], Coroutine[Any, Any, None]], verify: st
             await dram.close()
 
     asyncio.run(main())
+
+
+@pytest.fixture(autouse=True, params=["compiled", "python"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the compiled threads and without."""
+    if request.param == "python":
+        monkeypatch.setattr(copies, "_compiled", None)
+    elif not copies.COMPILED:
+        pytest.skip("the compiled threads were not built")
 
 
 async def write(dram: DramBackend, key: str, nbytes: int) -> str | None:

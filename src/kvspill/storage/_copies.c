@@ -1,0 +1,363 @@
+/* Threads that copy pieces of entries between an arena and memory of their own and never hold the GIL: with one
+ * for each processor, waiting for it would take longer than copying a page. What has ended is told by a file
+ * descriptor that becomes readable. */
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "_span.h"
+
+/* Of these functions' arguments: what was built for others is not used. copies.py has the same. */
+#define VERSION 1
+#define HUGE_PAGE (2 << 20)
+
+/* An entry under way. Of what Python owns, everything is held until it was collected. */
+typedef struct job {
+    struct job *next;
+    span_t span;
+    PyObject *owner;
+    Py_buffer pages, log;
+    const char *from; /* what is written, or NULL to read */
+    Py_ssize_t samples, lanes, active;
+    Py_ssize_t wrong;
+    int verify;
+    int64_t started, finished;
+} job_t;
+
+typedef struct {
+    job_t *first, *last;
+} list_t;
+
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, ended;
+    list_t waiting, done; /* waiting: pieces may be left to take, the oldest entry first */
+    int fd, idle, alive, quit, started;
+    char *landings; /* what is read lands here: each thread has its own piece of it */
+    Py_ssize_t piece_bytes;
+    Py_buffer arena, base;
+} pool_t;
+
+static void append(list_t *list, job_t *job)
+{
+    job->next = NULL;
+    if (list->last)
+        list->last->next = job;
+    else
+        list->first = job;
+    list->last = job;
+}
+
+static void unlink_job(list_t *list, const job_t *job)
+{
+    job_t *before = NULL;
+    for (job_t *at = list->first; at; before = at, at = at->next) {
+        if (at != job)
+            continue;
+        if (before)
+            before->next = at->next;
+        else
+            list->first = at->next;
+        if (list->last == at)
+            list->last = before;
+        return;
+    }
+}
+
+/* The oldest entry that one more thread may help with. One that was stopped before it began is also taken, so
+ * that it ends. */
+static job_t *takeable(const pool_t *pool)
+{
+    job_t *job = pool->waiting.first;
+    while (job && job->active >= job->lanes)
+        job = job->next;
+    return job;
+}
+
+static void carry(const pool_t *pool, job_t *job, char *landing)
+{
+    const span_t *s = &job->span;
+    const int64_t *page = job->pages.buf;
+    Py_ssize_t piece;
+    while ((piece = take_piece(s)) >= 0) {
+        Py_ssize_t nbytes = piece_length(s, piece), offset = piece * s->piece_bytes;
+        char *here = (char *)pool->arena.buf + page[piece] * s->piece_bytes;
+        int64_t start = begin_piece(s, piece);
+        if (job->from)
+            memcpy(here, job->from + piece % job->samples * s->piece_bytes, nbytes);
+        else
+            memcpy(landing, here, nbytes);
+        int64_t end = now_ns();
+        int wrong = 0;
+        if (job->from)
+            stamp(s, here, offset, nbytes);
+        else if (job->verify != VERIFY_OFF)
+            wrong = !matches(s, landing, offset, nbytes, job->verify, &pool->base);
+        /* A length below zero: copied, but not what was written. */
+        note_piece(s, piece, start, end, wrong ? -nbytes : nbytes);
+        if (wrong)
+            __atomic_fetch_add(&job->wrong, 1, __ATOMIC_RELAXED);
+    }
+}
+
+static void *work(void *given)
+{
+    pool_t *pool = given;
+    pthread_mutex_lock(&pool->lock);
+    char *landing = pool->landings + pool->started++ * pool->piece_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    /* Touched here: it lies near this thread then, and no copy waits for it. */
+    memset(landing, 0, pool->piece_bytes);
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        job_t *job = takeable(pool);
+        if (!job && pool->quit)
+            break;
+        if (!job) {
+            pool->idle++;
+            pthread_cond_wait(&pool->work, &pool->lock);
+            pool->idle--;
+            continue;
+        }
+        if (job->active++ == 0 && !job->started)
+            job->started = now_ns();
+        /* Each thread wakes the next one, so that who submits pays for one only. */
+        if (pool->idle && takeable(pool))
+            pthread_cond_signal(&pool->work);
+        pthread_mutex_unlock(&pool->lock);
+        carry(pool, job, landing);
+        pthread_mutex_lock(&pool->lock);
+        unlink_job(&pool->waiting, job);
+        if (--job->active)
+            continue;
+        job->finished = now_ns();
+        int first = pool->done.first == NULL;
+        append(&pool->done, job);
+        uint64_t one = 1;
+        if (first && write(pool->fd, &one, sizeof one) < 0)
+            continue; /* it can't be full: one is told at a time */
+    }
+    pool->alive--;
+    pthread_cond_broadcast(&pool->ended);
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static void forget(job_t *job)
+{
+    PyBuffer_Release(&job->pages);
+    PyBuffer_Release(&job->log);
+    Py_XDECREF(job->owner);
+    PyMem_RawFree(job);
+}
+
+typedef struct {
+    PyObject_HEAD pool_t *pool;
+} Pool;
+
+static int start_threads(pool_t *pool, int threads)
+{
+    const size_t nbytes = (size_t)threads * pool->piece_bytes;
+    if (threads < 1 || posix_memalign((void **)&pool->landings, HUGE_PAGE, nbytes) != 0)
+        return 0;
+    madvise(pool->landings, nbytes, MADV_HUGEPAGE);
+    pthread_attr_t detached;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    int failed = 0;
+    for (int i = 0; i < threads && !failed; i++) {
+        pthread_t thread;
+        pool->alive++;
+        failed = pthread_create(&thread, &detached, work, pool);
+        pool->alive -= failed != 0;
+    }
+    pthread_attr_destroy(&detached);
+    return pool->alive > 0;
+}
+
+static int Pool_init(Pool *self, PyObject *args, PyObject *kwargs)
+{
+    (void)kwargs;
+    int threads;
+    pool_t *pool = PyMem_RawCalloc(1, sizeof *pool);
+    if (!pool)
+        return PyErr_NoMemory(), -1;
+    if (!PyArg_ParseTuple(args, "inw*y*", &threads, &pool->piece_bytes, &pool->arena, &pool->base)) {
+        PyMem_RawFree(pool);
+        return -1;
+    }
+    self->pool = pool;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    pthread_cond_init(&pool->ended, NULL);
+    pool->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_mutex_lock(&pool->lock);
+    int ok = pool->fd >= 0 && pool->piece_bytes > 0 && pool->piece_bytes % BLOCK == 0;
+    ok = ok && start_threads(pool, threads);
+    pthread_mutex_unlock(&pool->lock);
+    if (!ok)
+        PyErr_SetString(PyExc_OSError, "no threads could be started that copy memory");
+    return ok ? 0 : -1;
+}
+
+static PyObject *Pool_fileno(Pool *self, PyObject *none)
+{
+    (void)none;
+    return PyLong_FromLong(self->pool->fd);
+}
+
+static PyObject *Pool_submit(Pool *self, PyObject *args)
+{
+    pool_t *pool = self->pool;
+    Py_ssize_t offset;
+    int write;
+    job_t *job = PyMem_RawCalloc(1, sizeof *job);
+    if (!job)
+        return PyErr_NoMemory();
+    span_t *s = &job->span;
+    if (!PyArg_ParseTuple(args, "Opnny*w*nnnKKi", &job->owner, &write, &offset, &job->samples, &job->pages,
+                          &job->log, &job->lanes, &s->total_bytes, &s->checked_blocks, &s->key_hash,
+                          &s->generation, &job->verify)) {
+        PyMem_RawFree(job);
+        return NULL;
+    }
+    Py_INCREF(job->owner);
+    s->log = job->log.buf, s->piece_bytes = pool->piece_bytes;
+    s->pieces = (s->total_bytes + s->piece_bytes - 1) / s->piece_bytes;
+    job->from = write ? (const char *)pool->base.buf + offset : NULL;
+    int ok = s->total_bytes >= 0 && job->log.len >= (s->pieces + 1) * 24 && job->pages.len >= s->pieces * 8;
+    if (ok && write)
+        ok = job->samples > 0 && offset >= 0 && offset + job->samples * s->piece_bytes <= pool->base.len;
+    for (Py_ssize_t i = 0; ok && i < s->pieces; i++) {
+        int64_t page = ((const int64_t *)job->pages.buf)[i];
+        ok = page >= 0 && (page + 1) * s->piece_bytes <= pool->arena.len;
+    }
+    if (!ok || job->lanes < 1 || pool->quit) {
+        forget(job);
+        PyErr_SetString(PyExc_ValueError, "pages, log and samples do not fit together");
+        return NULL;
+    }
+    pthread_mutex_lock(&pool->lock);
+    append(&pool->waiting, job);
+    int wakes = pool->idle > 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (wakes)
+        pthread_cond_signal(&pool->work);
+    Py_RETURN_NONE;
+}
+
+static PyObject *Pool_collect(Pool *self, PyObject *none)
+{
+    (void)none;
+    pool_t *pool = self->pool;
+    uint64_t told;
+    PyObject *found = PyList_New(0);
+    if (!found)
+        return NULL;
+    /* First the descriptor: what ends from here on makes it readable again. */
+    int nothing = read(pool->fd, &told, sizeof told) < 0;
+    (void)nothing;
+    pthread_mutex_lock(&pool->lock);
+    job_t *job = pool->done.first;
+    pool->done = (list_t){NULL, NULL};
+    pthread_mutex_unlock(&pool->lock);
+    int failed = 0;
+    while (job) {
+        job_t *next = job->next;
+        PyObject *row = Py_BuildValue("OLLn", job->owner, (long long)job->started, (long long)job->finished,
+                                      job->wrong);
+        failed |= !row || PyList_Append(found, row) < 0;
+        Py_XDECREF(row);
+        forget(job);
+        job = next;
+    }
+    if (failed)
+        Py_CLEAR(found);
+    return found;
+}
+
+static PyObject *Pool_close(Pool *self, PyObject *args)
+{
+    double seconds;
+    pool_t *pool = self->pool;
+    if (!PyArg_ParseTuple(args, "d", &seconds))
+        return NULL;
+    int left;
+    Py_BEGIN_ALLOW_THREADS
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t at = until.tv_sec * 1000000000LL + until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec = at / 1000000000, until.tv_nsec = at % 1000000000;
+    pthread_mutex_lock(&pool->lock);
+    pool->quit = 1;
+    pthread_cond_broadcast(&pool->work);
+    while (pool->alive && pthread_cond_timedwait(&pool->ended, &pool->lock, &until) == 0)
+        ;
+    left = pool->alive;
+    pthread_mutex_unlock(&pool->lock);
+    Py_END_ALLOW_THREADS
+    if (!left) {
+        PyBuffer_Release(&pool->arena);
+        PyBuffer_Release(&pool->base);
+    }
+    return PyLong_FromLong(left);
+}
+
+static void Pool_dealloc(Pool *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    pool_t *pool = self->pool;
+    /* A thread that did not end still uses all of it. */
+    if (pool && !pool->alive) {
+        PyBuffer_Release(&pool->arena);
+        PyBuffer_Release(&pool->base);
+        for (job_t *job = pool->done.first, *next; job; job = next)
+            next = job->next, forget(job);
+        free(pool->landings);
+        close(pool->fd);
+        PyMem_RawFree(pool);
+    }
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"fileno", (PyCFunction)Pool_fileno, METH_NOARGS, "A descriptor that is readable when something has ended."},
+    {"submit", (PyCFunction)Pool_submit, METH_VARARGS, "Copy an entry's pieces between arena and memory."},
+    {"collect", (PyCFunction)Pool_collect, METH_NOARGS, "What has ended: (owner, started_ns, finished_ns, wrong)."},
+    {"close", (PyCFunction)Pool_close, METH_VARARGS, "End the threads; returns how many did not in time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot type_slots[] = {
+    {Py_tp_init, Pool_init}, {Py_tp_dealloc, Pool_dealloc}, {Py_tp_methods, methods}, {0, NULL}};
+
+static PyType_Spec spec = {
+    .name = "kvspill.storage._copies.Pool",
+    .basicsize = sizeof(Pool),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = type_slots,
+};
+
+static int add_names(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&spec);
+    if (!type || PyModule_AddObjectRef(module, "Pool", type) < 0) {
+        Py_XDECREF(type);
+        return -1;
+    }
+    Py_DECREF(type);
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_names}, {0, NULL}};
+
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "kvspill.storage._copies", .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__copies(void) { return PyModuleDef_Init(&module); }

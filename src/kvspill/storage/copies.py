@@ -1,0 +1,146 @@
+"""Copies between an arena and memory: by compiled threads, which need no interpreter, else by Python's."""
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from kvspill.storage.arena import PAGE_BYTES, Arena, Pages
+from kvspill.storage.buffers import DataPlane
+from kvspill.storage.fastio import Span
+from kvspill.storage.jobs import Job, SpanJob
+from kvspill.storage.lanes import ClockNs, Lanes
+from kvspill.storage.stamps import Bytes, Verify
+
+try:
+    from kvspill.storage import _copies as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
+_VERSION = 1
+if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
+    # Built from other sources than these: a checkout that was updated and not installed again.
+    _compiled = None  # type: ignore[assignment]
+
+COMPILED = _compiled is not None
+
+
+class CopyJob(SpanJob):
+    """An entry that is copied page by page: read, or written from a sample of the base."""
+
+    __slots__ = ("pages", "verify")
+
+    def __init__(self, span: Span, verify: Verify):
+        super().__init__(span)
+        self.pages: Pages | None = None
+        """Where it lies in the arena, from its beginning on."""
+        self.verify = verify
+
+    def by_python(self) -> bool:
+        """Whether more is to be done than to copy between the arena and memory that is ready."""
+        return False
+
+    def sample(self) -> Bytes | None:
+        """The part of the base that is written; None where it is read."""
+        return None
+
+
+class CopyLanes(Lanes):
+    """Lanes whose entries go to compiled threads, where those were built.
+
+    The loop hands an entry over and collects what has ended, so that no thread waits for the interpreter:
+    with one for each processor that would take longer than copying a page.
+    """
+
+    def __init__(self, name: str, threads: int, clock_ns: ClockNs, arena: Arena, plane: DataPlane):
+        super().__init__(name, threads, clock_ns)
+        self._arena = arena.memory
+        self._plane = plane
+        self._pool = (
+            None if _compiled is None else _compiled.Pool(threads, PAGE_BYTES, self._arena, plane.base)
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._copied: set[CopyJob] = set()
+        """Entries that the compiled threads have."""
+
+    def join(self, until_ns: int) -> int:
+        self.cancel()
+        stuck = 0
+        if self._pool is not None:
+            stuck = self._pool.close(max(0.0, (until_ns - self._clock_ns()) / 1e9))
+        return stuck + super().join(until_ns)
+
+    def leave_loop(self) -> None:
+        """On the loop, after join: answer what has ended since, and be called no more."""
+        if self._loop is not None:
+            assert self._pool is not None
+            self._loop.remove_reader(self._pool.fileno())
+            self._loop = None
+            self._collect()
+
+    def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
+        ages_ns = super().stuck(now_ns, older_than_ns)
+        for job in tuple(self._copied):
+            ages_ns += [now_ns - since_ns for since_ns in job.in_flight_ns() or ()]
+        return sorted((age_ns for age_ns in ages_ns if age_ns >= older_than_ns), reverse=True)
+
+    def _enqueue(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if self._pool is None or not isinstance(job, CopyJob) or job.by_python():
+                super()._enqueue((job,))
+            else:
+                self._hand_over(job)
+
+    def _hand_over(self, job: CopyJob) -> None:
+        assert self._pool is not None
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            loop.add_reader(self._pool.fileno(), self._collect)
+        lanes = 1 + job.begin()
+        if job.error is not None:
+            job.started_ns = job.submitted_ns
+            self._end(job)
+            return
+        assert job.pages is not None, "an entry without a fault has its pages"
+        span, sample = job.span, job.sample()
+        self._copied.add(job)
+        self._pool.submit(
+            job,
+            sample is not None,
+            0 if sample is None else sample.ctypes.data - self._plane.base.ctypes.data,
+            0 if sample is None else len(sample) // PAGE_BYTES,
+            job.pages,
+            span.log,
+            lanes,
+            span.total_bytes,
+            span.checked_blocks,
+            span.identity.key_hash,
+            span.identity.generation,
+            job.verify,
+        )
+
+    def _collect(self) -> None:
+        """On the loop: end what the threads have copied, and answer for it."""
+        assert self._pool is not None
+        # No wake-up is needed for what is delivered here.
+        with self._lock:
+            self._posted = True
+        for job, started_ns, finished_ns, wrong in self._pool.collect():
+            self._copied.discard(job)
+            job.started_ns = started_ns
+            if wrong:
+                self._look_at_wrong(job)
+            with job.lock:
+                job.closed = True
+            self._end(job, finished_ns)
+        self._deliver()
+
+    def _look_at_wrong(self, job: CopyJob) -> None:
+        """Say of each page that was not what was written how it fails; it is in the arena still."""
+        lengths = job.span.log[1:, 2]
+        for piece in np.flatnonzero(lengths < 0).tolist():
+            assert job.pages is not None
+            start = int(job.pages[piece]) * PAGE_BYTES
+            job.mismatch(self._arena[start : start + PAGE_BYTES], piece, job.verify, self._plane.base)
+        np.abs(lengths, out=lengths)
