@@ -11,6 +11,7 @@ from kvspill.report.parts import Part, duration, grid, indent, number, pairs, sh
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory
 from kvspill.result.assessment import FAIL, PASS
+from kvspill.result.bottleneck import link_sentence
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
@@ -109,6 +110,7 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         statistics = result.statistics(name)
         if statistics is not None:
             yield title, f"p50 {duration(statistics['p50'])}, p95 {duration(statistics['p95'])}"
+    yield from _gpu(result)
     yield from _storage(result)
     rate_of_hits = result.number("cache_hit_rate")
     if rate_of_hits is not None:
@@ -126,6 +128,16 @@ def _judged_by(result: Result, health: StorageHealth) -> str:
     if health.overall_status not in (PASS, FAIL):
         return ""
     return ", by device times alone" if health.performance_profile == "latency" else ", by throughput"
+
+
+def _gpu(result: Result) -> Iterator[tuple[str, str]]:
+    """What a real GPU did; a modelled one is no figure of this machine."""
+    link = link_sentence(result)
+    if link is not None:
+        read, written = (
+            number(result.number(f"tier_gpu_{verb}_bandwidth_gbps"), " GiB/s") for verb in ("read", "write")
+        )
+        yield "GPU tier", f"{read} read, {written} written. {link}"
 
 
 def _storage(result: Result) -> Iterator[tuple[str, str]]:

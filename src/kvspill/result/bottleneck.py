@@ -185,6 +185,15 @@ def _link_share(result: Result) -> float | None:
     return 1 - seconds.get("hbm_read", 0.0) / whole if whole else None
 
 
+def link_sentence(result: Result) -> str | None:
+    """How much of a real GPU's own time went over PCIe, and into which copies; None without one."""
+    link, seconds = _link_share(result), _link_seconds(result)
+    if link is None:
+        return None
+    ways = ", ".join(f"{label} {seconds[way]:.2f} s" for way, label in _LINK_WAYS.items() if way in seconds)
+    return f"PCIe takes {link:.0%} of the GPU's own time ({ways})."
+
+
 def _device(result: Result, what: str) -> _Service:
     """The storage tier sets the pace: the device, the depth that it is given, or our own time."""
     parts_ms = {part: _busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
@@ -231,13 +240,9 @@ def _lines(
         found.append(f"Generation dominates service (~{parts['generation'] / 1000:.2f}s mean).")
     if parts["other"] > _NOTABLE_OTHER * served_ms:
         found.append(f"The client itself takes {parts['other'] / 1000:.3f}s of each request.")
-    link = _link_share(result)
+    link = link_sentence(result)
     if link is not None:
-        seconds = _link_seconds(result)
-        ways = ", ".join(
-            f"{label} {seconds[way]:.2f} s" for way, label in _LINK_WAYS.items() if way in seconds
-        )
-        found.append(f"PCIe takes {link:.0%} of the GPU's own time ({ways}).")
+        found.append(link)
     if missed_classes(result) and service.binds in STORAGE:
         found.append(f"Latency targets are missed because {service.clause}.")
     if CAPACITY_BOUND.code in {item.code for item in result.warnings}:

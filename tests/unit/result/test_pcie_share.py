@@ -2,7 +2,9 @@
 
 from kvspill.measure.recorder import Recorder
 from kvspill.records import Tier, Verb
-from kvspill.result.bottleneck import Binds, bottleneck
+from kvspill.report.html.verdicts import verdict_of
+from kvspill.report.short import _figures
+from kvspill.result.bottleneck import Binds, bottleneck, link_sentence
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, tier
@@ -39,3 +41,15 @@ def test_where_hits_take_the_time_the_link_is_no_cause() -> None:
 def test_a_modelled_tier_has_no_link() -> None:
     found = bottleneck(on_gpu())
     assert not any("PCIe" in line for line in (found.sentence, *found.lines))
+
+
+def test_the_short_summary_and_the_page_say_the_links_share() -> None:
+    result = on_gpu(hbm_read=0.1, pcie_in=0.9)
+    words = dict(_figures(result))
+    assert words["GPU tier"].startswith(
+        "0.10 GiB/s read, 0.00 GiB/s written. PCIe takes 90% of the GPU's own"
+    )
+    assert dict(verdict_of(result).lines)["GPU link"] == link_sentence(result)
+    modelled = on_gpu()
+    assert "GPU tier" not in dict(_figures(modelled))
+    assert "GPU link" not in dict(verdict_of(modelled).lines)

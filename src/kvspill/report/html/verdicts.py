@@ -7,6 +7,7 @@ from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
 from kvspill.result.answer import Status, answer
+from kvspill.result.bottleneck import link_sentence
 from kvspill.result.schema import Criterion, Result
 from kvspill.texts import counted
 
@@ -52,7 +53,8 @@ def verdict_of(result: Result) -> Verdict:
     found = answer(result)
     lines = [("", search_sentence(result)), ("", trials_sentence(result))]
     if result.requests_completed:
-        lines = [("What binds", found.because), ("What would help", found.helps), *lines]
+        link = ("GPU link", link_sentence(result) or "")
+        lines = [("What binds", found.because), ("What would help", found.helps), link, *lines]
     return Verdict(
         state=_STATES[found.status],
         headline=found.verdict,
