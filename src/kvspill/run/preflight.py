@@ -303,9 +303,11 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         holds.append(f"{much} in {', '.join(places)}")
     if config.cpu_bytes:
         holds.append(f"{size_text(config.cpu_bytes)} of memory")
+    if config.gpu_bytes and config.gpu_tier == "real":
+        holds.append(f"{size_text(config.gpu_bytes)} of GPU memory")
     if not holds:
         return "This run holds nothing on a device."
-    text = f"This run holds at most {' and '.join(holds)}"
+    text = f"This run holds at most {' and '.join(filter(None, (', '.join(holds[:-1]), holds[-1])))}"
     if places and config.precondition:
         text += (
             f", writes {_precondition_text(config, storage_bytes)} before the load to precondition the device"

@@ -61,6 +61,17 @@ def test_the_run_says_what_it_may_hold_and_write_as_l7_says(here: Path) -> None:
     )
 
 
+def test_what_is_held_on_a_real_gpu_is_said_and_a_modelled_one_holds_nothing(here: Path) -> None:
+    config = Config(gpu_mem_gb=2, gpu_tier="real", cpu_mem_gb=0, storage_tier="off")
+    assert check_machine(config, here, PLENTY).statement == "This run holds at most 2.00 GiB of GPU memory."
+    config = Config(gpu_mem_gb=2, gpu_tier="real", cpu_mem_gb=0.5, storage_capacity_gb=2)
+    assert f"2.00 GiB in {here}, 512 MiB of memory and 2.00 GiB of GPU memory, and writes" in (
+        check_machine(config, here, PLENTY).statement
+    )
+    config = Config(gpu_mem_gb=2, gpu_tier="modelled", cpu_mem_gb=0, storage_tier="off")
+    assert check_machine(config, here, PLENTY).statement == "This run holds nothing on a device."
+
+
 def test_a_budget_beyond_the_memory_is_refused_with_the_value_that_fits(here: Path) -> None:
     line = refused(Config(cpu_mem_gb=32), here, Available(8 * GIB, "this machine"))
     assert line == (
