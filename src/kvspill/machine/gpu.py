@@ -1,5 +1,6 @@
 """Whether the GPUs of this machine can be used through the driver, and the way its calls are answered."""
 
+import os
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -51,7 +52,9 @@ def why_unusable() -> str | None:
     try:
         count = card_count()
     except DeviceError as error:
-        return f"the NVIDIA driver answers {error}; see nvidia-smi"
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        remedy = "see nvidia-smi" if shown is None else f"see CUDA_VISIBLE_DEVICES, which is '{shown}'"
+        return f"the NVIDIA driver answers {error}; {remedy}"
     except (ImportError, OSError, RuntimeError):
         return "no NVIDIA driver (libcuda) was found; install it, or use --gpu-tier modelled"
     return None if count else "the NVIDIA driver sees no GPU; see nvidia-smi"

@@ -36,6 +36,8 @@ def _without(config: Config, simulated: bool, why: str) -> Config:
 def _check_devices(config: Config) -> None:
     count = card_count()
     missing = [index for index in config.gpu_device if index >= count]
+    if missing and config.num_gpus is not None:
+        raise UsageError(f"--num-gpus {config.num_gpus}: the driver sees {count}; give at most {count}")
     if missing:
         there = "GPU 0 only" if count == 1 else f"GPUs 0 to {count - 1}"
         raise UsageError(f"--gpu-device {missing[0]}: this machine has {there}; name one of those")

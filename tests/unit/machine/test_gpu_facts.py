@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
+import pytest
+
+from kvspill.machine import gpu
 from kvspill.machine.environment import environment
-from kvspill.machine.gpu import gpu_facts, has_nvidia_fs
+from kvspill.machine.gpu import DeviceError, gpu_facts, has_nvidia_fs
 from kvspill.machine.processors import near_device
 from unit.machine.kernel_tree import Tree
 
@@ -48,3 +51,21 @@ def test_where_no_usable_processor_is_near_work_goes_on_anywhere(tmp_path: Path)
     for address in ("0000:0a:00.0", "0000:ff:00.0"):
         with near_device(address, tree.kernel):
             assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize(
+    ("shown", "remedy"), [(None, "see nvidia-smi"), ("7", "see CUDA_VISIBLE_DEVICES, which is '7'")]
+)
+def test_a_card_that_is_hidden_from_the_driver_is_said_with_what_hides_it(
+    monkeypatch: pytest.MonkeyPatch, shown: str | None, remedy: str
+) -> None:
+    def no_card() -> int:
+        raise DeviceError("CUDA_ERROR_NO_DEVICE", "cuInit")
+
+    monkeypatch.setattr(gpu, "find_spec", lambda _name: True)
+    monkeypatch.setattr(gpu, "card_count", no_card)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    said = gpu.why_unusable.__wrapped__()
+    assert said == f"the NVIDIA driver answers cuInit: CUDA_ERROR_NO_DEVICE; {remedy}"

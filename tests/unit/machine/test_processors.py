@@ -1,9 +1,8 @@
 """Processors by memory node: what is usable of each, and one node where the kernel names none."""
 
-import os
 from pathlib import Path
 
-from kvspill.machine.processors import memory_nodes, near_device, nodes_near, usable_processors
+from kvspill.machine.processors import memory_nodes, nodes_near, usable_processors
 from unit.machine.kernel_tree import Tree
 
 
@@ -36,15 +35,6 @@ def test_near_a_device_are_the_nodes_that_it_is_attached_to(tmp_path: Path) -> N
     assert nodes_near(["0000:3B:00.0"], tree.kernel, usable) == [nodes[1]]
     assert nodes_near(["0000:3B:00.0", "0000:AF:00.0"], tree.kernel, usable) == nodes
     assert nodes_near(["0000:00:00.0"], tree.kernel, usable) == nodes, "not named: anywhere"
-
-
-def test_what_is_touched_near_a_device_is_touched_by_its_processors(tmp_path: Path) -> None:
-    tree, before = Tree(tmp_path), os.sched_getaffinity(0)
-    one = min(before)
-    tree.sys("bus/pci/devices/0000:3b:00.0/local_cpulist", f"{one},4096\n")
-    with near_device("0000:3B:00.0", tree.kernel):
-        assert os.sched_getaffinity(0) == {one}
-    assert os.sched_getaffinity(0) == before
 
 
 def test_this_machine_has_processors() -> None:

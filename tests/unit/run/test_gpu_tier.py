@@ -84,3 +84,5 @@ def test_a_card_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert settle_gpu(Config(gpu_device=(0, 1)), False).gpu_bytes == 32 * GIB
     with pytest.raises(UsageError, match=r"^--gpu-device 2: this machine has GPUs 0 to 1; name one of those"):
         settle_gpu(Config(gpu_device=(0, 2)), False)
+    with pytest.raises(UsageError, match=r"^--num-gpus 3: the driver sees 2; give at most 2$"):
+        settle_gpu(Config(num_gpus=3, gpu_mem_gb=1), False)
