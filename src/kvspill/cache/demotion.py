@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 
 from kvspill.cache.core import Core
-from kvspill.cache.gathering import gather
+from kvspill.cache.gathering import gather, in_turn
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.tier import Entry, State, TierState, Victim
 from kvspill.records import CANCELLED, Completion, Purpose, Verb
@@ -22,16 +22,17 @@ class Demotion:
         self._place = place
         self._in_blocks = options.in_blocks
         self._min_uses = options.demote_min_uses
+        self._together = in_turn if options.in_order else gather
 
     async def push_out(self, victims: list[Victim]) -> int:
         """Push entries of one tier out; returns the bytes that they no longer need, still booked."""
         if len(victims) == 1 or not self._in_blocks:
-            return sum(await gather([self._leave([victim]) for victim in victims]))
+            return sum(await self._together([self._leave([victim]) for victim in victims]))
         dropped = [victim for victim in victims if not self._sinks(victim[0])]
         sinking = [victim for victim in victims if self._sinks(victim[0])]
         groups = [dropped] if dropped else []
         groups += [list(alike) for _nbytes, alike in groupby(sinking, key=lambda one: one[0].ref.nbytes)]
-        return sum(await gather([self._leave(group) for group in groups]))
+        return sum(await self._together([self._leave(group) for group in groups]))
 
     def _sinks(self, entry: Entry) -> bool:
         """True where an entry is demoted. Copies are below already, and what was hardly used may not be

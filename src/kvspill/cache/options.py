@@ -20,6 +20,8 @@ class CacheOptions:
     """What was used less often is dropped instead of demoted."""
     seen_max: int = 1_000_000
     """Keys whose uses are remembered for that rule."""
+    in_order: bool = False
+    """What must go leaves one after the other, so that no device's speed decides who arrives below first."""
 
 
 @dataclass(slots=True)

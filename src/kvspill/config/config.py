@@ -313,6 +313,11 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         return self.servers if self.servers is not None else min(self.num_users, 500)
 
     @property
+    def planned_order(self) -> bool:
+        """Whether hits and bytes depend on the workload alone: one server, and work that no time cuts off."""
+        return self.servers == 1 and self.duration is None and not self.enable_autoscaling
+
+    @property
     def warmup_seconds(self) -> float:
         """Seconds that are not measured (S3); none by default where there is no duration."""
         if self.warmup is not None:

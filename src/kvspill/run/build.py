@@ -60,6 +60,7 @@ def build_cache(
         in_blocks=in_blocks,
         # With memory above storage, a block's uses are counted there before it may sink.
         demote_min_uses=config.admit_uses - 1 if in_blocks else 0,
+        in_order=config.planned_order,
     )
     return Cache(tiers, observer, world.now_ns, options)
 
@@ -110,6 +111,7 @@ def build_engine(
         share=share,
         closed=config.arrival == "closed",
         max_queue=config.max_queue,
+        planned=config.planned_order,
     )
     return Engine(
         world,
@@ -159,14 +161,17 @@ def _io_options(config: Config, tiers: int) -> IoOptions:
 
 
 def _write_behind(config: Config) -> WriteBehindOptions:
-    wait = config.write_max_wait
+    # Where time must decide nothing, one batch follows the other and none is dropped for being late.
+    planned = config.planned_order
+    wait = None if planned else config.write_max_wait
     return WriteBehindOptions(
         queue_blocks=config.write_queue_blocks,
-        workers=config.write_workers,
+        workers=1 if planned else config.write_workers,
         batch_blocks=config.write_queue_blocks if config.store_jobs == "request" else BATCH_BLOCKS,
         max_wait_ns=None if wait is None else round(wait * NS_PER_SEC),
         through=config.write_policy == "through",
         promote=config.promote == "on",
+        in_order=planned,
     )
 
 

@@ -103,7 +103,7 @@ class Load:
         others = (observer for observer in (accountant, log, trace, monitor) if observer is not None)
         stages = Stages(world, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
-        await preload(workload, cache, config.kv, self.progress)
+        await preload(workload, cache, config.kv, self.progress, config.planned_order)
         started = self._started(workload, interrupts)
         start = await self.ranks.begin(world)
         start_ns = start.at_ns

@@ -12,12 +12,15 @@ from kvspill.workload.base import Workload
 _AT_ONCE = 16
 
 
-async def preload(workload: Workload, cache: Cache, kv: KvSize, progress: Progress) -> None:
-    """Store the workload's entries to be found; one that can't be stored ends the run."""
-    entries = list(workload.preload())
-    for first in range(0, len(entries), _AT_ONCE):
+async def preload(
+    workload: Workload, cache: Cache, kv: KvSize, progress: Progress, in_order: bool = False
+) -> None:
+    """Store the workload's entries to be found, in their order where that counts; one that can't be stored
+    ends the run."""
+    entries, at_once = list(workload.preload()), 1 if in_order else _AT_ONCE
+    for first in range(0, len(entries), at_once):
         progress.preparing("entries to be found", first, len(entries))
-        some = entries[first : first + _AT_ONCE]
+        some = entries[first : first + at_once]
         puts = await asyncio.gather(
             *(
                 cache.put([entry.key], kv.of(entry.tokens), Purpose.INGEST, tokens=entry.tokens)

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from kvspill.records import Request
 from kvspill.serving.alarm import Alarm
 from kvspill.serving.arrivals import ClosedArrivals, new_conversations
+from kvspill.serving.planned import PlannedQueue
 from kvspill.serving.population import LATENESS_SAMPLES_MAX, LoadLimits
 from kvspill.workload.base import Workload
 from kvspill.world import World
@@ -30,13 +31,18 @@ class ClosedPopulation:
         limits: LoadLimits,
         arrive: Callable[[Request, int], bool],
         started: ClosedArrivals | None = None,
+        planned: PlannedQueue | None = None,
     ):
-        """Started: the first requests of the workload's users, where these have joined already."""
+        """Started: the first requests of the workload's users, where these have joined already.
+
+        Planned: who must know when users would ask if storage took no time.
+        """
         self._world = world
         self._workload = workload
         self._arrivals = started or ClosedArrivals(workload)
         self._limits = limits
         self._arrive = arrive
+        self._planned = planned
         self._thinking: list[tuple[int, int, int, Request]] = []
         """Who asks next: when, which of those at the same time, the user, and its request."""
         self._answers: dict[Request, int] = {}
@@ -60,11 +66,13 @@ class ClosedPopulation:
 
     async def run(self) -> None:
         self.users = self._workload.users
-        for first in range(0, self.users, _STARTED_AT_ONCE):
+        # A planned order begins with the first of all.
+        at_once = _STARTED_AT_ONCE if self._planned is None else max(1, self.users)
+        for first in range(0, self.users, at_once):
             if first:
                 await asyncio.sleep(0)
                 self._ask_due()
-            self._start(first, min(first + _STARTED_AT_ONCE, self.users), self._workload.users)
+            self._start(first, min(first + at_once, self.users), self._workload.users)
         self._joining = False
         self._check_over()
         while not self.exhausted and self._error is None:
@@ -141,6 +149,8 @@ class ClosedPopulation:
         if request is None or pause_ns is None:
             self._leave(user)
             return
+        if self._planned is not None:
+            self._planned.expect(request, self._planned.now_ns + max(0, pause_ns))
         self._thoughts += 1
         due_ns = self._world.now_ns() + max(0, pause_ns)
         heappush(self._thinking, (due_ns, self._thoughts, user, request))

@@ -12,6 +12,7 @@ from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
 from kvspill.serving.closed import ClosedPopulation
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, Service
+from kvspill.serving.planned import PlannedQueue
 from kvspill.serving.population import LoadLimits, OpenPopulation, Population
 from kvspill.serving.queue import RequestQueue
 from kvspill.serving.servers import ServerPool, servers_for
@@ -38,6 +39,8 @@ class EngineOptions:
     max_queue: int = 1_000_000
     share: Share = ALL_USERS
     """Which of the users are served here."""
+    planned: bool = False
+    """One server takes requests in an order that no storage's speed changes, and ends one before the next."""
 
 
 class Engine:
@@ -62,7 +65,9 @@ class Engine:
         self._generation = generation
         self._observer = observer
         self._options = options
-        self._queue = RequestQueue(options.max_queue)
+        planned = PlannedQueue(options.max_queue, start_ns) if options.planned else None
+        self._planned = planned
+        self._queue = RequestQueue(options.max_queue) if planned is None else planned
         self._digest = Digest()
         self._workload_users = workload.users
         self._in_service: dict[Request, tuple[int, int]] = {}
@@ -260,10 +265,13 @@ class Engine:
         limits = LoadLimits(self.start_ns, self.end_ns, self._options.max_requests)
         if self._options.closed:
             assert not isinstance(started, OpenArrivals)
-            return ClosedPopulation(self._world, workload, limits, self._arrive, started)
+            return ClosedPopulation(self._world, workload, limits, self._arrive, started, self._planned)
         assert not isinstance(started, ClosedArrivals)
         idle = self._queue.someone_idle
-        return OpenPopulation(self._world, workload, limits, self._arrive, idle, started)
+        population = OpenPopulation(self._world, workload, limits, self._arrive, idle, started)
+        if self._planned is not None:
+            self._planned.upcoming_ns = population.upcoming_ns
+        return population
 
     def _arrive(self, request: Request, intended_ns: int) -> bool:
         if self._halted:
@@ -288,6 +296,10 @@ class Engine:
 
     async def _serve_next(self, begin: Callable[[], None]) -> None:
         """Wait for a request and serve it; begin is called once there is one."""
+        if self._planned is not None:
+            # What the request before has set going ends before the next one looks at the cache.
+            await self._io_model.settle()
+            await self._cache.drain()
         self._population.take_in(self._world.now_ns())
         request, intended_ns, waited_generation_ns = await self._queue.take()
         begin()
@@ -315,6 +327,7 @@ class Engine:
         prefill_tokens = request.context_tokens if prefilled is None else prefilled
         prefill_compute_ns = self._generation.prefill_ns(prefill_tokens)
         duration_ns = prefill_compute_ns + self._generation.answer_ns(generated_tokens)
+        self._queue.generates(duration_ns)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)
         if self._halted:

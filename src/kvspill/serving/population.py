@@ -123,7 +123,7 @@ class OpenPopulation:
             await self._open.wait()
             while self.behind:
                 await self._world.sleep_ns(_AT_ONCE_NS)
-            upcoming_ns = self._upcoming_ns()
+            upcoming_ns = self.upcoming_ns()
             if upcoming_ns is None:
                 break
             delay_ns = upcoming_ns - self._world.now_ns()
@@ -142,7 +142,7 @@ class OpenPopulation:
             # A population that falls behind catches up by itself: a hundred idle servers must not help.
             return
         taken = 0
-        while (upcoming_ns := self._upcoming_ns()) is not None and upcoming_ns <= until_ns:
+        while (upcoming_ns := self.upcoming_ns()) is not None and upcoming_ns <= until_ns:
             self._asked += 1
             self._arrive(self._arrivals.pop(), upcoming_ns)
             taken += 1
@@ -204,7 +204,7 @@ class OpenPopulation:
             return workload_ns
         return max(0, workload_ns + round((self._world.now_ns() - since_ns) * self._speed))
 
-    def _upcoming_ns(self) -> int | None:
+    def upcoming_ns(self) -> int | None:
         """When the next request comes, or None where none comes any more."""
         intended_ns = None if self._asked == self._limits.max_requests else self._arrivals.next_ns()
         if intended_ns is not None:

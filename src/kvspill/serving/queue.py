@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kvspill.records import Request
 
-_Eligible = tuple[int, int, int, int, int, Request, int]
-"""Class, intended time, user, turn and number, the order of service (L1); the request; how long the turn
-before it was generating while it waited (S11)."""
-_Turn = tuple[int, int, Request]
-"""A turn that waits for the one before it: class, intended time, the request."""
+Eligible = tuple[int, int, int, int, int, Request, int, int]
+"""Class, place in time, user, turn and number, the order of service (L1); the request; its intended time; how
+long the turn before it was generating while it waited (S11)."""
+_Turn = tuple[int, int, int, Request]
+"""A turn that waits for the one before it: class, place in time, intended time, the request."""
 
 
 class RequestQueue:
@@ -17,7 +19,7 @@ class RequestQueue:
 
     def __init__(self, max_queue: int):
         self._max_queue = max_queue
-        self._eligible: asyncio.PriorityQueue[_Eligible] = asyncio.PriorityQueue()
+        self._eligible: asyncio.PriorityQueue[Eligible] = asyncio.PriorityQueue()
         self._chains: dict[tuple[int, int], deque[_Turn] | None] = {}
         """Conversations with a turn in the queue or in service, and the turns that wait for it, if any do."""
         self._waiting = 0
@@ -37,35 +39,45 @@ class RequestQueue:
         conversation = (request.user, request.conversation)
         if conversation not in self._chains:
             self._chains[conversation] = None
-            self._push(request, intended_ns)
+            self._push(self._place_ns(request, intended_ns), intended_ns, request)
             return True
         waiting = self._chains[conversation]
         if waiting is None:
             waiting = self._chains[conversation] = deque()
-        waiting.append((request.qos, intended_ns, request))
+        waiting.append((request.qos, self._place_ns(request, intended_ns), intended_ns, request))
         self._waiting += 1
         return True
 
     async def take(self) -> tuple[Request, int, int]:
         """The next request to serve, its intended time, and how long the turn before it was generating
         while it waited (S11)."""
-        if self._eligible.empty():
-            self._idle_servers += 1
-            self._idle.set()
-            try:
-                first = await self._eligible.get()
-            finally:
-                self._idle_servers -= 1
-                if self._idle_servers == 0:
-                    self._idle.clear()
-        else:
-            first = self._eligible.get_nowait()
-        _qos, intended_ns, _user, _turn, _number, request, waited_generation_ns = first
+        if not self._eligible.empty():
+            return self._taken(self._eligible.get_nowait())
+        with self._idling():
+            return self._taken(await self._eligible.get())
+
+    def _taken(self, first: Eligible) -> tuple[Request, int, int]:
+        *_rank, request, intended_ns, waited_generation_ns = first
         return request, intended_ns, waited_generation_ns
+
+    @contextmanager
+    def _idling(self) -> Iterator[None]:
+        """A server has nothing to do."""
+        self._idle_servers += 1
+        self._idle.set()
+        try:
+            yield
+        finally:
+            self._idle_servers -= 1
+            if self._idle_servers == 0:
+                self._idle.clear()
 
     async def someone_idle(self) -> None:
         """Wait until a server has nothing to do."""
         await self._idle.wait()
+
+    def generates(self, duration_ns: int) -> None:
+        """The answer of a request in service takes so long by itself."""
 
     def done(self, request: Request, generated_ns: tuple[int, int] = (0, 0)) -> None:
         """A request left service, after generating from when to when: the turn after it may be served."""
@@ -73,9 +85,9 @@ class RequestQueue:
         waiting = self._chains[conversation]
         if waiting:
             self._waiting -= 1
-            _qos, intended_ns, following = waiting.popleft()
+            _qos, place_ns, intended_ns, following = waiting.popleft()
             from_ns, to_ns = generated_ns
-            self._push(following, intended_ns, max(0, to_ns - max(from_ns, intended_ns)))
+            self._push(place_ns, intended_ns, following, max(0, to_ns - max(from_ns, intended_ns)))
         else:
             del self._chains[conversation]
 
@@ -83,11 +95,11 @@ class RequestQueue:
         """Class and intended time of all that is still here, without a look at the requests themselves:
         a million of them lie all over the memory."""
         # The priority queue has no public view of its content.
-        eligible: list[_Eligible] = self._eligible._queue  # type: ignore[attr-defined]
+        eligible: list[Eligible] = self._eligible._queue  # type: ignore[attr-defined]
         behind = [turn for waiting in self._chains.values() if waiting for turn in waiting]
         return (
             [item[0] for item in eligible] + [turn[0] for turn in behind],
-            [item[1] for item in eligible] + [turn[1] for turn in behind],
+            [item[6] for item in eligible] + [turn[2] for turn in behind],
         )
 
     def clear(self) -> int:
@@ -100,7 +112,15 @@ class RequestQueue:
         self._waiting = 0
         return sent_away
 
-    def _push(self, request: Request, intended_ns: int, waited_generation_ns: int = 0) -> None:
+    def _push(self, place_ns: int, intended_ns: int, request: Request, waited_generation_ns: int = 0) -> None:
         self._sequence += 1
-        rank = (request.qos, intended_ns, request.user, request.turn, self._sequence)
-        self._eligible.put_nowait((*rank, request, waited_generation_ns))
+        rank = (request.qos, place_ns, request.user, request.turn, self._sequence)
+        self._enter((*rank, request, intended_ns, waited_generation_ns))
+
+    def _place_ns(self, _request: Request, intended_ns: int) -> int:
+        """The time by which a request has its place in its class."""
+        return intended_ns
+
+    def _enter(self, item: Eligible) -> None:
+        """A request may be served from now on."""
+        self._eligible.put_nowait(item)

@@ -28,6 +28,8 @@ class WriteBehindOptions:
     """Write to the last tier at once and copy into DRAM, instead of the fastest tier with room."""
     promote: bool = True
     """Copy blocks that were read from storage into DRAM."""
+    in_order: bool = False
+    """What was handed over before is written before anything is called too much."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ class WriteBehind:
             # Nobody waits for a writer, so its failure must end the run by way of a request.
             raise self._failure
         counts.offered += len(keys)
+        if self._options.in_order and self._options.queue_blocks - self._queued < len(keys):
+            await self.settle()
         ended = -1
         while self._options.queue_blocks - self._queued < len(keys) and ended != self._ended:
             # A device that answers at once must have had its turn before anything is called too much.

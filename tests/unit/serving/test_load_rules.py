@@ -53,9 +53,11 @@ def ask(
     context: int = 10,
     generate: int = 10,
     history: Any = (),
+    think_ms: int = 0,
 ) -> Any:
+    when_ns, think_ns = round(at_ms * MS), think_ms * MS
     return Request(
-        user, conversation, turn, qos, round(at_ms * MS), 0, context, generate, history_tokens=tuple(history)
+        user, conversation, turn, qos, when_ns, think_ns, context, generate, history_tokens=tuple(history)
     )
 
 
@@ -110,6 +112,39 @@ def test_l1_the_queue_serves_class_before_intended_time_before_user() -> None:
     ]
     _engine, oracle, _ = serve(Script([first], *([one] for one in late)), servers=1)
     assert [user for user, _turn in served(oracle)] == [0, 2, 3, 5, 4, 1]
+
+
+@pytest.mark.parametrize("gib_per_sec", [0.01, 1.0, 1000.0])
+def test_a_planned_order_is_that_of_storage_that_takes_no_time(gib_per_sec: float) -> None:
+    """Alone, storage decides which requests wait together; by plan they come one after the other (L1)."""
+    load = Script([ask(0)], [ask(1, at_ms=4)], [ask(2, at_ms=6, qos=QoS.INTERACTIVE)])
+    _engine, oracle, _ = serve(load, servers=1, gib_per_sec=gib_per_sec, planned=True)
+    assert [user for user, _turn in served(oracle)] == [0, 1, 2]
+    _engine, oracle, _ = serve(load, servers=1, gib_per_sec=gib_per_sec, planned=True, ms_per_token=1)
+    assert [user for user, _turn in served(oracle)] == [0, 2, 1]
+    intended_ns = {row.request.user: row.intended_ns for row in oracle.requests}
+    assert intended_ns == {0: 0, 1: 4 * MS, 2: 6 * MS}
+
+
+@pytest.mark.parametrize("gib_per_sec", [0.01, 1.0, 1000.0])
+def test_a_planned_order_waits_for_the_user_that_would_ask_first(gib_per_sec: float) -> None:
+    quick = [ask(0, turn, think_ms=3) for turn in range(3)]
+    slow = [ask(1, turn, at_ms=5, think_ms=2) for turn in range(2)]
+    load = Script(quick, slow)
+    _engine, oracle, _ = serve(load, servers=1, gib_per_sec=gib_per_sec, planned=True, closed=True)
+    # They ask at 0, 3 and 6 ms, and at 5 and 7 ms, where nothing takes time.
+    rows = {(row.request.user, row.request.conversation): row for row in oracle.requests}
+    order = sorted(rows, key=lambda asked: rows[asked].started_ns)
+    assert order == [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1)]
+    for user, number in [(0, 1), (0, 2), (1, 1)]:
+        row = rows[user, number]
+        assert row.intended_ns == rows[user, number - 1].finished_ns + row.request.think_ns
+
+
+def test_users_without_a_pause_take_turns_by_plan() -> None:
+    load = Script(*([ask(user, number) for number in range(3)] for user in range(3)))
+    _engine, oracle, _ = serve(load, servers=1, planned=True, closed=True)
+    assert [user for user, _turn in served(oracle)] == [0, 1, 2] * 3
 
 
 def test_l1_a_turn_is_not_served_before_the_turn_before_it_but_the_next_conversation_is() -> None:
