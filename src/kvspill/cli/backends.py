@@ -27,11 +27,13 @@ examples:
   kvspill suite backends --target /mnt/a --target /mnt/b --trace mooncake:trace.jsonl --trials 5
   kvspill suite backends --target /mnt/nvme --target s3://bucket/x --storage-capacity-gb 200
 
-The load is the same on every target: the same requests of the same seed, or of one recording. Users wait
-for their answers and generation takes no time, so that the storage alone sets the pace. --set changes that.
-Hits and bytes are the same, too, where every target has room for all that is written.
+The load is the same on every target: the same requests of the same seed, or of one recording, served one
+after the other in one order (servers=1). So hits, bytes and evictions are the same, too, but for what a
+server drops by itself. Users ask again at once and generation takes no time, so that the storage alone sets
+the pace. --set changes that.
 """
 LOAD: Mapping[str, Any] = {
+    "servers": 1,
     "arrival": "closed",
     "generation_mode": "none",
     "io_model": "prefix",
@@ -95,6 +97,7 @@ def _parser(prog: str) -> Parser:
 
 def _rows(options: argparse.Namespace) -> "list[Scenario]":
     """A row per target. What is wrong with one is said before anything runs."""
+    from kvspill.config.groups import PERSONA_PRESETS, Qos
     from kvspill.config.load import load_config
     from kvspill.suite.backends import rows_of
     from kvspill.suite.order import assignment
@@ -111,6 +114,13 @@ def _rows(options: argparse.Namespace) -> "list[Scenario]":
         **dict(assignment(text) for text in options.set),
     }
     load = {name: value for name, value in load.items() if value is not None}
+    if load["arrival"] == "closed" and not {"trace", "workload_preset", "personas"} & load.keys():
+        load["personas"] = {name: {"think": [0, 0]} for name in PERSONA_PRESETS["2025-11"]}
+        # Of several classes the first would ask all it has before the others.
+        classes = Qos().model_dump(mode="json")
+        load.setdefault(
+            "qos", {name: {**one, "share": float(name == "batch")} for name, one in classes.items()}
+        )
     noted = {name: value for name, value in vars(options).items() if name.startswith(PREFIX)}
     declared = usable_plugins()
     targets, settings = [], []

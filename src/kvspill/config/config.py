@@ -68,7 +68,10 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         "open", "open: intended times don't wait for answers; closed: users wait, then think", group="load"
     )
     servers: Annotated[int, Field(ge=1, le=10_000)] | None = rare(
-        None, "requests served at once (default: as many as users, at most 500)", group="load"
+        None,
+        "requests served at once (default: as many as users, at most 500); 1 with --max-requests: equal work "
+        "on any storage",
+        group="load",
     )
     max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = rare(
         1_000_000, "longest backlog; later arrivals are shed and counted", group="load"

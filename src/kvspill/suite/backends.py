@@ -130,8 +130,8 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
     unequal = _unequal({name: results[name] for name, _rank in order})
     if unequal:
         yield (
-            f"Not the same on every target: {unequal}. What is evicted or dropped depends on the order of "
-            "requests, and that on the storage's speed; more room (--storage-capacity-gb) avoids it."
+            f"Not the same on every target: {unequal}. A server may have dropped entries by itself; with "
+            "several servers (--set servers=N) or a duration, speed decides what is evicted."
         )
     for name, result in results.items():
         why_not = _why_no_rank(result)
