@@ -98,12 +98,17 @@ def test_what_the_server_drops_is_a_miss_and_no_fault(tmp_path: Path) -> None:
         ).finish()
         assert finished.code == 0, finished.err
         result = finished.result
-        codes = [warning["code"] for warning in result["warnings"]]
-        assert "store_dropped" in codes
-        assert "store_memory" in codes
+        cautions = {warning["code"]: warning for warning in result["warnings"]}
+        assert "store_memory" in cautions
+        assert cautions["store_dropped"]["severity"] == "serious"
         assert finished.errors == {}
         (counters,) = (tier["counters"] for tier in result["tiers"] if tier["tier"] == "storage")
-        assert counters["store_dropped_entries"] > 0
+        lost = counters["store_dropped_entries"]
+        lookups = sum(result["metrics"][name]["value"] for name in ("cache_hits", "cache_misses"))
+        assert lost > 0
+        said = cautions["store_dropped"]["message"]
+        assert f"dropped {lost:,} entries" in said
+        assert f"{lost / lookups:.1%} of all lookups" in said
         assert result["metrics"]["cache_hit_rate"]["value"] < 1
         assert keys(small) == []
 
@@ -242,11 +247,13 @@ def test_a_server_that_is_not_there_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     address = f"redis://127.0.0.1:{free_port()}"
-    assert main(["run", "--cache-dir", address, "--duration", "1"]) == 2
+    assert main(["run", "--cache-dir", address, "--duration", "1"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"--cache-dir {address}: " in said
-    assert "Connection refused" in said
+    assert "(ECONNREFUSED); start the server" in said
+    assert main(["run", "--cache-dir", "redis://127.0.0.1:none", "--duration", "1"]) == 2
+    assert "redis://127.0.0.1:none: is no address" in capsys.readouterr().err
 
 
 def test_a_removal_waits_for_a_server_that_is_away_for_a_moment() -> None:

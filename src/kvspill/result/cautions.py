@@ -164,9 +164,10 @@ CAPACITY_BOUND = Kind(
 )
 STORE_DROPPED = Kind(
     "store_dropped",
-    "The store itself dropped {entries} ({restarts} of the server): each lookup of one was a miss that the "
-    "store caused.",
+    "The store itself dropped {entries} that were asked for later ({restarts} of the server): {share:.1%} of "
+    "all lookups were misses that the store caused, and what they missed was computed and written again.",
     "Lower --storage-capacity-gb below what the server may hold, or raise its limit (maxmemory).",
+    severity=Severity.SERIOUS,
     spoils=(Spoils.SUBMISSION,),
 )
 NFS_RETRANSMISSIONS = Kind(

@@ -101,7 +101,9 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
     lost = int(counters.get(DROPPED_ENTRIES, 0))
     if lost:
         restarts = counted(int(counters.get(STORE_RESTARTS, 0)), "restart")
-        yield kinds.STORE_DROPPED.of(entries=counted(lost, "entry", "entries"), restarts=restarts)
+        share = min(1.0, lost / max(1, measured.recorder.lookups.total()))
+        entries = counted(lost, "entry", "entries")
+        yield kinds.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
 
 
 def _device(honesty: Honesty) -> Iterator[Caution]:

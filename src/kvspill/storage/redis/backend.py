@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB
 from kvspill.storage.base import (
     DROPPED_ENTRIES,
@@ -193,7 +193,7 @@ class RedisBackend(ThreadedBackend):
                 renew(store.servers, store.names, over=True)
                 remove(store.servers, keys)
                 end(store.servers, store.names)
-        except UsageError as error:
+        except KvspillError as error:
             self._left = f"{len(keys):,} values of {store.names.run} ({error})"
 
 

@@ -1,6 +1,7 @@
 """The server or the cluster at an address: how it is reached, and what it says of itself."""
 
 import errno
+import socket
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.records import GIB
 from kvspill.storage.redis.link import Link
 
@@ -232,11 +233,14 @@ def os_errors() -> Iterator[None]:
         raise PermissionError(errno.EACCES, str(error)) from error
     except kinds.TimeoutError as error:
         raise TimeoutError(errno.ETIMEDOUT, str(error)) from error
-    except (kinds.RedisError, ValueError) as error:
+    except kinds.RedisError as error:
         cause: BaseException | None = error
         while cause is not None and not (isinstance(cause, OSError) and cause.errno):
             cause = cause.__cause__ or cause.__context__
         number = cause.errno if isinstance(cause, OSError) and cause.errno else errno.EIO
+        if isinstance(cause, socket.gaierror):
+            # Its numbers are its own: nobody knows the name.
+            number = errno.EHOSTUNREACH
         raise OSError(number, str(error)) from error
 
 
@@ -251,7 +255,10 @@ def refusals(shown: str) -> Iterator[None]:
             f"--cache-dir {shown}: the server refuses the password or the user ({error.strerror}); "
             "give the right one with --redis-password or KVSPILL_REDIS_PASSWORD"
         ) from error
+    except ValueError as error:
+        raise UsageError(f"--cache-dir {shown}: is no address ({error}); see docs/redis.md") from error
     except OSError as error:
-        raise UsageError(
-            f"--cache-dir {shown}: {error.strerror}; start the server, or correct the address"
+        kind = errno.errorcode.get(error.errno or 0, "EIO")
+        raise KvspillError(
+            f"--cache-dir {shown}: {error.strerror} ({kind}); start the server, or correct the address"
         ) from error
