@@ -139,6 +139,9 @@ class Plugin:
     """Removes what killed runs left at an address, given the options: returns a storage.lease.Cleaned."""
     room: Callable[[str, Mapping[str, Any]], int | None] | None = None
     """Bytes that entries could take at an address, given the options; None where nobody can tell."""
+    ask: Callable[[str, Mapping[str, Any]], Any] | None = None
+    """Asks the store at an address a few small things, given the options: returns storage.findings.Finding
+    objects; what prevents a run is raised."""
     sample: Path | None = None
     """A small recording in this format that comes with it, which --trace NAME:sample replays."""
     origin: str = OURS

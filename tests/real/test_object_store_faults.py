@@ -186,6 +186,27 @@ def test_what_cannot_begin_is_one_line(
     assert "no credentials for S3 were found; set AWS_ACCESS_KEY_ID" in said
 
 
+def test_the_doctor_asks_the_store_and_leaves_nothing_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    assert main(["doctor", ADDRESS]) == 0
+    said = capsys.readouterr().out
+    assert f"answer: credentials and bucket are right ({server.endpoint}, path style" in said
+    for name in ("small write: 4,096 bytes in ", "small read: 4,096 bytes in ", "clock: within 1 s of ours"):
+        assert name in said
+    assert "warning  ranged reads: the store sends whole objects" in said
+    assert server.keys() == []
+    assert main(["doctor", "--cache-dir", "s3://nobucket/x"]) == 1
+    assert "(no_bucket)\n           -> make the bucket, or name another" in capsys.readouterr().out
+    assert main(["doctor", ADDRESS, "--s3-endpoint", "http://127.0.0.1:1"]) == 1
+    assert "problem  answer: GET http://127.0.0.1:1/bucket: ECONNREFUSED" in capsys.readouterr().out
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    assert main(["doctor", ADDRESS]) == 1
+    said = capsys.readouterr().out
+    assert "(EACCES)\n           -> check the credentials" in said
+    assert object_servers.SECRET not in said
+
+
 def test_what_a_killed_run_left_is_removed_and_nothing_else(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -372,3 +372,25 @@ def test_a_run_whose_server_stands_still_ends_in_time_and_says_what_hangs(tmp_pa
         assert "stuck_io" in [warning["code"] for warning in finished.result["warnings"]]
         # Another process removes the values as soon as the server answers.
         wait_until(lambda: keys(still) == [])
+
+
+def test_the_doctor_asks_the_server_and_leaves_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--requirepass", "geheim", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
+    with redis_server(*flags) as locked:
+        address = locked.address.replace("unix://", "unix://:geheim@")
+        assert main(["doctor", address]) == 0
+        said = capsys.readouterr().out
+        assert locked.client(password="geheim").keys("*") == []
+        assert main(["doctor", locked.address.replace("unix://", "unix://:falsch@")]) == 1
+        refused = capsys.readouterr().out
+    assert f"storage at {locked.address}\n" in said
+    assert "answer: address and password are right (redis " in said
+    assert "memory: 0.00 GiB used of maxmemory 0.06 GiB" in said
+    assert "warning  eviction by the server: allkeys-lru: beyond maxmemory the server drops entries" in said
+    for name in ("small write: 4,096 bytes in ", "small read: 4,096 bytes in ", "clock: as ours"):
+        assert name in said
+    assert "problem  answer: the server refuses the password or the user" in refused
+    assert "geheim" not in said
+    assert "falsch" not in refused
+    assert main(["doctor", f"redis://127.0.0.1:{free_port()}"]) == 1
+    assert "(ECONNREFUSED)\n           -> start the server, or correct the address" in capsys.readouterr().out

@@ -1,13 +1,16 @@
 """`kvspill doctor`: what this machine can measure and what would spoil it."""
 
 import json
+import os
 import sys
-from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser
+from kvspill.cli.options import Parser, add_options
+from kvspill.config.plugged import PREFIX, usable_plugins
 from kvspill.errors import UsageError
-from kvspill.plugins import without_password
+from kvspill.plugins import Kind, Plugin, without_password
 from kvspill.texts import make_console, one_line
 
 if TYPE_CHECKING:
@@ -17,7 +20,8 @@ PROBLEM_FOUND = 1
 EXAMPLES = """\
 examples:
   kvspill doctor
-  kvspill doctor --cache-dir /mnt/nvme
+  kvspill doctor /mnt/nvme
+  kvspill doctor s3://bucket/prefix redis://host
   kvspill doctor --json > machine.json
 
 exit status: 0 where nothing prevents a run (warnings included), 1 where a problem does
@@ -32,26 +36,45 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
         epilog=EXAMPLES,
     )
     parser.add_argument(
+        "place", metavar="PLACE", nargs="*", help="directory or address to check [the current directory]"
+    )
+    parser.add_argument(
         "--cache-dir",
         metavar="DIR",
         action="append",
-        help="directory to check; may be repeated [the current one]",
+        help="the same as PLACE; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    parser.declared = usable_plugins()
+    for plugin in parser.declared[Kind.BACKEND].plugins.values():
+        if plugin.ask is not None:
+            add_options(parser, plugin, plugin.options)
     options = parser.parse_args(list(argv))
-    if "" in (options.cache_dir or ()):
+    named = [*options.place, *(options.cache_dir or ())]
+    if "" in named:
         raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
     from kvspill.doctor.doctor import Status, as_json, examine, verdict
 
-    named = [without_password(text)[0] for text in options.cache_dir or ()]
-    cache_dirs = list(dict.fromkeys(named)) or None
-    checks = examine(cache_dirs)
+    shown = {without_password(text)[0]: text for text in named}
+    cache_dirs = list(shown) or None
+    checks = examine(cache_dirs, options=lambda address, plugin: _options(options, shown[address], plugin))
     if options.json:
         print(json.dumps(as_json(checks, cache_dirs), indent=1))
     else:
         print_checks(checks, sys.stdout)
     return PROBLEM_FOUND if verdict(checks) is Status.PROBLEM else 0
+
+
+def _options(given: Namespace, address: str, plugin: Plugin) -> Mapping[str, Any]:
+    """The options of an address's backend, from flags, the environment and the address itself."""
+    from kvspill.config.load import load_config
+
+    if plugin.ask is None:
+        return plugin.filled({})
+    flags = {name: noted for name, noted in vars(given).items() if name.startswith(PREFIX)}
+    flags["cache_dir"] = ("--cache-dir", [address])
+    return load_config(flags, os.environ, declared=usable_plugins()).options_of(plugin)
 
 
 def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:

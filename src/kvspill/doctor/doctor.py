@@ -1,6 +1,6 @@
 """The doctor: what this machine can measure and what would spoil it, one checked line each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 from kvspill import __version__
 from kvspill.machine.hardware import Hardware, detect
 from kvspill.machine.kernel import Kernel
+from kvspill.plugins import Plugin
 
 SCHEMA_VERSION = 1
 ADDRESS = "address"
@@ -49,20 +50,32 @@ def problem(group: str, name: str, finding: str, remedy: str) -> Check:
     return Check(group, name, Status.PROBLEM, finding, remedy)
 
 
-def examine(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None) -> list[Check]:
+Options = Callable[[str, Plugin], Mapping[str, Any]]
+"""The options that a backend has at an address."""
+
+
+def examine(
+    cache_dirs: Sequence[str] | None = None,
+    kernel: Kernel | None = None,
+    options: Options = lambda _address, plugin: plugin.filled({}),
+) -> list[Check]:
     """All checks of this machine, in the order in which they are printed."""
     from kvspill.config.plugged import usable_plugins
     from kvspill.doctor.hardware import hardware_checks
     from kvspill.doctor.plugins import plugin_checks
-    from kvspill.doctor.storage import address_check, storage_checks
+    from kvspill.doctor.storage import address_checks, storage_checks
     from kvspill.doctor.system import system_checks
     from kvspill.plugins import Kind, Need
     from kvspill.storage.addresses import FILE_SCHEME, backend_of, directory_of, scheme_of
 
     kernel, declared, wanted = kernel or Kernel(), usable_plugins(), cache_dirs or ()
     addresses = [text for text in wanted if scheme_of(text) != FILE_SCHEME]
-    stores = [address_check(text, declared[Kind.BACKEND]) for text in addresses]
     backends = declared[Kind.BACKEND]
+    stores = [
+        check
+        for text in addresses
+        for check in address_checks(text, backends, options(text, backend_of(backends, text)))
+    ]
     directories = [
         directory_of(text)
         for text in wanted

@@ -2,7 +2,9 @@
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kvspill.doctor.doctor import ADDRESS, Check, ok, problem, warning
 from kvspill.doctor.network import network_checks
@@ -15,6 +17,7 @@ from kvspill.plugins import Found, Need
 from kvspill.records import GIB
 from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
+from kvspill.storage.findings import Finding
 from kvspill.storage.rundir import RunDir
 
 SPACE_BYTES_MIN = 2 * GIB
@@ -46,16 +49,37 @@ def storage_checks(place: Place, kernel: Kernel) -> list[Check]:
     ]
 
 
-def address_check(address: str, found: Found) -> Check:
-    """Which backend answers for an address, and whether it is ready; one of an unknown scheme is refused."""
+def address_checks(address: str, found: Found, options: Mapping[str, Any]) -> list[Check]:
+    """Which backend answers for an address, whether it is ready, and what its store says; one of an unknown
+    scheme is refused."""
     plugin = backend_of(found, address)
     group, whose = f"storage at {address}", f"backend {plugin.name}, from {plugin.origin}"
     reason = plugin.why_not()
-    if reason is None:
+    if reason is not None:
+        return [_told(group, ADDRESS, f"{whose}: not ready: {reason}", "see its documentation")]
+    if plugin.ask is None:
         asked = "" if Need.DIRECTORY in plugin.needs else "; the store itself was not asked"
-        return ok(group, ADDRESS, f"{whose}: ready{asked}")
-    cause, _, remedy = reason.partition("; ")
-    return problem(group, ADDRESS, f"{whose}: not ready: {cause}", remedy or "see its documentation")
+        return [ok(group, ADDRESS, f"{whose}: ready{asked}")]
+    ready = ok(group, ADDRESS, f"{whose}: ready")
+    try:
+        with plugin.blamed(f" at {address}"):
+            findings: Sequence[Finding] = plugin.ask(address, options)
+    except KvspillError as error:
+        text = str(error).removeprefix(f"--cache-dir {address}: ")
+        return [ready, _told(group, "answer", text, "see the documentation of the store")]
+    return [
+        ready,
+        *(
+            warning(group, one.name, one.text, one.remedy) if one.remedy else ok(group, one.name, one.text)
+            for one in findings
+        ),
+    ]
+
+
+def _told(group: str, name: str, text: str, otherwise: str) -> Check:
+    """A problem whose remedy stands behind its cause."""
+    cause, _, remedy = text.rpartition("; ")
+    return problem(group, name, cause or remedy, remedy if cause else otherwise)
 
 
 def _directory(group: str, place: Place) -> Check:

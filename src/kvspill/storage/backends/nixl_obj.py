@@ -9,6 +9,7 @@ from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.objects.stores import missing_package
 
 if TYPE_CHECKING:
+    from kvspill.storage.findings import Finding
     from kvspill.storage.lease import Cleaned
 
 
@@ -29,7 +30,16 @@ def make(context: BackendContext) -> Backend:
 
 def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
     """Remove the runs below the prefix whose lease is over."""
-    return s3.clean(address.replace("nixl+obj://", "s3://", 1), options)
+    return s3.clean(_in_s3(address), options)
+
+
+def ask(address: str, options: Mapping[str, Any]) -> "list[Finding]":
+    """Whether the store answers, and how."""
+    return s3.ask(_in_s3(address), options)
+
+
+def _in_s3(address: str) -> str:
+    return address.replace("nixl+obj://", "s3://", 1)
 
 
 def _why_not() -> str | None:
@@ -50,4 +60,5 @@ PLUGIN = Plugin(
     schemes=("nixl+obj",),
     ready=_why_not,
     clean=clean,
+    ask=ask,
 )

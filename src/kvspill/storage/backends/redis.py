@@ -9,6 +9,7 @@ from kvspill.records import MIB
 from kvspill.storage.base import Backend, BackendContext
 
 if TYPE_CHECKING:
+    from kvspill.storage.findings import Finding
     from kvspill.storage.lease import Cleaned
     from kvspill.storage.redis.server import Access
 
@@ -68,6 +69,13 @@ def room(address: str, options: Mapping[str, Any]) -> int | None:
     return said.room_bytes if said.maxmemory_bytes or said.system_bytes else None
 
 
+def ask(address: str, options: Mapping[str, Any]) -> "list[Finding]":
+    """Whether the server answers, and what it says of itself."""
+    from kvspill.storage.redis.asking import ask_address
+
+    return ask_address(_access(address, options))
+
+
 def _why_not() -> str | None:
     if find_spec("redis") is None:
         return "the package redis is not installed; pip install 'kvspill[redis]'"
@@ -111,4 +119,5 @@ PLUGIN = Plugin(
     ready=_why_not,
     clean=clean,
     room=room,
+    ask=ask,
 )

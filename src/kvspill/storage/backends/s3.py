@@ -8,6 +8,7 @@ from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.objects.stores import PART_BYTES_MIN, SCHEMES, missing_package
 
 if TYPE_CHECKING:
+    from kvspill.storage.findings import Finding
     from kvspill.storage.lease import Cleaned
 
 
@@ -23,6 +24,13 @@ def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
     from kvspill.storage.objects.prefix import clean_address
 
     return clean_address(address, options)
+
+
+def ask(address: str, options: Mapping[str, Any]) -> "list[Finding]":
+    """Whether the store answers, and how."""
+    from kvspill.storage.objects.asking import ask_address
+
+    return ask_address(address, options)
 
 
 PLUGIN = Plugin(
@@ -53,4 +61,5 @@ PLUGIN = Plugin(
     suits={"io_size": PART_BYTES_MIN},
     ready=missing_package,
     clean=clean,
+    ask=ask,
 )

@@ -49,21 +49,7 @@ class RunPrefix:
 
     def gives_ranges(self) -> bool:
         """Whether the store answers a request for a part of an object with that part."""
-        import obstore
-
-        data = secrets.token_bytes(2 * _PROBE_BYTES)
-        put(self.calls, self._inside(PROBE), data)
-
-        def read(store: Any) -> bytes:
-            wanted = {"range": (_PROBE_BYTES, 2 * _PROBE_BYTES)}
-            return bytes(obstore.get(store, self._inside(PROBE), options=wanted).bytes())
-
-        try:
-            return self.calls.ask(GET, read) == data[_PROBE_BYTES:]
-        except RequestError as failed:
-            if NO_RANGE in str(failed):
-                return False
-            raise
+        return gives_ranges(self.calls, self._inside(PROBE))
 
     def _renew(self, *, over: bool = False) -> None:
         put(self.calls, self._inside(LEASE), lease_text(over=over))
@@ -98,6 +84,25 @@ def put(calls: Calls, path: str, data: Any) -> None:
     import obstore
 
     calls.ask(PUT, lambda store: obstore.put(store, path, data, use_multipart=False))
+
+
+def gives_ranges(calls: Calls, path: str) -> bool:
+    """The same, found out with an object of that name."""
+    import obstore
+
+    data = secrets.token_bytes(2 * _PROBE_BYTES)
+    put(calls, path, data)
+
+    def read(store: Any) -> bytes:
+        wanted = {"range": (_PROBE_BYTES, 2 * _PROBE_BYTES)}
+        return bytes(obstore.get(store, path, options=wanted).bytes())
+
+    try:
+        return calls.ask(GET, read) == data[_PROBE_BYTES:]
+    except RequestError as failed:
+        if NO_RANGE in str(failed):
+            return False
+        raise
 
 
 def clean_address(address: str, options: Mapping[str, Any]) -> Cleaned:

@@ -62,6 +62,8 @@ class Said:
     evicted_keys: int
     boots: frozenset[str]
     """One name for each start of each server."""
+    writes_log: bool = False
+    """Whether a server writes every change to a file, too."""
 
     @property
     def evicts(self) -> bool:
@@ -219,6 +221,7 @@ def _said(infos: list[Mapping[str, Any]]) -> Said:
         system_bytes=sum(int(info.get("total_system_memory", 0)) for info in infos),
         evicted_keys=sum(int(info.get("evicted_keys", 0)) for info in infos),
         boots=frozenset(str(info.get("run_id", "")) for info in infos),
+        writes_log=any(bool(info.get("aof_enabled")) for info in infos),
     )
 
 
