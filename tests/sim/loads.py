@@ -1,13 +1,24 @@
 """Loads of virtual time for claims of statistics: unsaturated and saturated, open and closed."""
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from kvspill.config import Config
+from kvspill.records import NS_PER_SEC, Tier, Verb
 from kvspill.result.schema import Result
+from kvspill.run import trial
+from kvspill.run.backends import open_backends
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
+from kvspill.storage.backends.modelled import ModelledBackend
+from kvspill.storage.base import Backend
+from kvspill.storage.shared_device import SharedDevice
+from kvspill.storage.transfers import Transfer
+from kvspill.world import World
 
 Load = dict[str, Any]
 
@@ -73,12 +84,90 @@ def drive(folder: Path, name: str, seed: int, side: str, loss: float) -> str:
     return str(path)
 
 
-def rates(load: Load, seed: int, seconds: float, warmup: float = 100.0) -> dict[str, list[float]]:
-    """Tokens and bytes of every second of a long run."""
-    result = simulate(load, seed, duration=seconds + warmup, warmup=warmup)
-    columns = result.timeline.columns
-    byte_columns = [values for name, values in columns.items() if name.endswith("_bytes")]
-    return {
-        "tokens": [float(value or 0) for value in columns["tokens"]],
-        "bytes": [float(sum(value or 0 for value in step)) for step in zip(*byte_columns, strict=True)],
-    }
+Columns = dict[str, list[float]]
+
+
+def columns(load: Load, seed: int, seconds: float, warmup: float = 100.0) -> Columns:
+    """What each second of a long run saw."""
+    found = simulate(load, seed, duration=seconds + warmup, warmup=warmup).timeline.columns
+    return {name: [float(value or 0) for value in values] for name, values in found.items()}
+
+
+def rates(seen: Columns) -> Columns:
+    """Tokens and bytes of every second."""
+    byte_columns = [values for name, values in seen.items() if name.endswith("_bytes")]
+    return {"tokens": seen["tokens"], "bytes": [sum(step) for step in zip(*byte_columns, strict=True)]}
+
+
+def cut(seen: Columns, start: int, seconds: int) -> Columns:
+    """A window of them."""
+    return {name: values[start : start + seconds] for name, values in seen.items()}
+
+
+def factors(kind: str, seconds: int, chance: random.Random) -> list[float]:
+    """A 10 % step between the quarters of a window, a 10 % drift, or a 20 % hump of a fifth to a third."""
+    if kind == "drift":
+        return [1 - 0.1 * (place + 0.5) / seconds for place in range(seconds)]
+    if kind == "step":
+        start, stop, factor = chance.randrange(seconds // 4, 3 * seconds // 4), seconds, 0.9
+    else:
+        length, factor = chance.randrange(seconds // 5, seconds // 3), 1.2
+        start = chance.randrange(0, seconds - length)
+        stop = start + length
+    return [factor if start <= place < stop else 1.0 for place in range(seconds)]
+
+
+PAUSE_SECONDS = 30
+
+
+def changed_windows(
+    load: Load, kind: str, seed: int, count: int, seconds: int = 120, warmup: int = 100
+) -> Iterator[Columns]:
+    """So many windows of one run, in each of which the drive changes; between them it is as before."""
+    chance = random.Random(f"{kind}/{seed}")
+    speeds = [1.0] * warmup
+    for _ in range(count):
+        speeds += [1.0] * PAUSE_SECONDS + factors(kind, seconds, chance)
+    with changing_drive(lambda at: speeds[min(int(at), len(speeds) - 1)]):
+        seen = columns(load, seed, len(speeds) - warmup, warmup)
+    for number in range(count):
+        yield cut(seen, number * (PAUSE_SECONDS + seconds) + PAUSE_SECONDS, seconds)
+
+
+class ChangingDevice(SharedDevice):
+    """A modelled drive whose speed changes: `speed` gives it for a time, 1.0 as the profile says."""
+
+    def __init__(self, concurrency: int, clock_ns: Callable[[], int], speed: Callable[[float], float]):
+        super().__init__(concurrency, clock_ns)
+        self._speed_at = speed
+        self._speed = 1.0
+
+    def submit(self, transfer: Transfer, verb: Verb) -> None:
+        now_ns = transfer.submitted_ns
+        speed = self._speed_at(now_ns / NS_PER_SEC)
+        if speed != self._speed:
+            # What is under way has as many bytes to go as before, at another speed.
+            self._advance(now_ns)
+            work_ns, slower = self._work_ns, self._speed / speed
+            for _tag, _sequence, moving in self._active:
+                moving.tag = work_ns + (moving.tag - work_ns) * slower
+            self._active = [(moving.tag, sequence, moving) for _tag, sequence, moving in self._active]
+            self._speed = speed
+            self._arm()
+        transfer.work_ns /= speed
+        super().submit(transfer, verb)
+
+
+@contextmanager
+def changing_drive(speed: Callable[[float], float]) -> Iterator[None]:
+    """Runs meanwhile meet a drive whose speed changes so."""
+
+    def opened(config: Config, world: World, *rest: Any) -> dict[Tier, Backend]:
+        backends = open_backends(config, world, *rest)
+        drive = backends[Tier.STORAGE]
+        assert isinstance(drive, ModelledBackend)
+        drive._device = ChangingDevice(drive._model.concurrency, world.now_ns, speed)
+        return backends
+
+    with patch.object(trial, "open_backends", opened):
+        yield

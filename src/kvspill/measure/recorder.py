@@ -7,6 +7,7 @@ from kvspill.measure.heatmap import LatencyMap
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.requests import RequestTally
+from kvspill.measure.storage_speed import BUSY
 from kvspill.measure.timeline import Timeline
 from kvspill.records import (
     CANCELLED,
@@ -125,6 +126,8 @@ class Recorder:
         completion = record.completion
         finished_inside = self._inside(completion.finished_ns)
         lane.inside_ns += record.times * self._overlap(completion.submitted_ns, completion.finished_ns)
+        if record.tier is Tier.STORAGE and record.verb is not Verb.DELETE:
+            self._was_busy(completion.started_ns, completion.finished_ns)
         if completion.finished_ns >= self.window_end_ns > completion.submitted_ns:
             self._at_the_end(lane, record)
         if completion.error is not None:
@@ -136,6 +139,12 @@ class Recorder:
             lane.complete(record.purpose, completion, record.nbytes, record.times)
             if record.verb is not Verb.DELETE:
                 self.timeline.add(lane.ops_column, completion.finished_ns, record.times)
+
+    def _was_busy(self, from_ns: int, to_ns: int) -> None:
+        """The storage was at work on an operation then."""
+        from_ns, to_ns = max(from_ns, self.window_start_ns), min(to_ns, self.window_end_ns)
+        if from_ns < to_ns:
+            self.timeline.cover(BUSY, from_ns, to_ns)
 
     def _at_the_end(self, lane: Lane, record: OpRecord) -> None:
         """Count what was in flight when the window ended, with the age that it had then (S16)."""
@@ -156,6 +165,8 @@ class Recorder:
         if submitted_ns >= end_ns:
             return
         started_ns = submitted_ns if in_device else end_ns
+        if in_device and tier is Tier.STORAGE:
+            self._was_busy(submitted_ns, end_ns)
         self._lanes[tier][verb].inside_ns += count * self._overlap(submitted_ns, end_ns)
         self._lanes[tier][verb].under_way(submitted_ns, started_ns, end_ns, end_ns - started_ns, count, False)
 
@@ -231,7 +242,7 @@ class Recorder:
             return amount * (at_ns - started_ns) // length_ns
 
         lane.moved_bytes += record.times * (flowed(stored_bytes, to_ns) - flowed(stored_bytes, from_ns))
-        for left_ns, right_ns in self._seconds_between(from_ns, to_ns):
+        for left_ns, right_ns in self.timeline.seconds_between(from_ns, to_ns):
             share = flowed(nbytes, right_ns) - flowed(nbytes, left_ns)
             self._add_bytes(lane, record, left_ns, share)
 
@@ -241,15 +252,6 @@ class Recorder:
             return False
         zero_ns = self.window_start_ns
         return (from_ns - zero_ns) // NS_PER_SEC == (to_ns - zero_ns) // NS_PER_SEC
-
-    def _seconds_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
-        """The parts of [from_ns, to_ns] that lie in each second of the timeline."""
-        left_ns = from_ns
-        while left_ns < to_ns:
-            second = (left_ns - self.window_start_ns) // NS_PER_SEC
-            right_ns = min(to_ns, self.window_start_ns + (second + 1) * NS_PER_SEC)
-            yield left_ns, right_ns
-            left_ns = right_ns
 
     def _add_bytes(self, lane: Lane, record: OpRecord, at_ns: int, nbytes: int) -> None:
         """So many bytes of each operation that the record stands for."""

@@ -71,6 +71,8 @@ class SteadyState(Part):
     reason: str
     tokens: Series | None = None
     bytes: Series | None = None
+    storage_speed: Series | None = None
+    """Bytes per second in which the storage was at work: the device's own, whatever was asked of it."""
 
 
 class Criterion(Part):

@@ -1,6 +1,7 @@
 """Steady state: a level is steady, a drift is not, and a short window says that it can't tell."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -115,9 +116,10 @@ def test_a_large_drift_that_may_be_chance_is_not_called_steady() -> None:
     judged = judge(values)
     assert judged["verdict"] == TOO_SHORT
     found = steady_state({"tokens": values, "cpu_read_bytes": values}, 30.0)
+    tokens = found["tokens"]
     assert found["reason"] == (
-        f"The rate of tokens varies so much that a step of {judged['resolution']:.0%} may hide; "
-        f"{judged['seconds_needed']} s would do."
+        f"The rate of tokens varies so much that a step of {tokens['resolution']:.0%} may hide; "
+        f"{tokens['seconds_needed']} s would do."
     )
 
 
@@ -187,3 +189,80 @@ def test_wider_steps_are_judged_in_seconds() -> None:
     assert steps["verdict"] == seconds["verdict"] == STEADY
     assert steps["tokens"]["seconds"] == 4 * seconds["tokens"]["seconds"] == 1600
     assert steps["tokens"]["mean_per_sec"] == pytest.approx(seconds["tokens"]["mean_per_sec"] / 4)
+
+
+def at_work(
+    seconds: int, busy: Callable[[int], float], speed: Callable[[int], float], seed: int = 1
+) -> dict[str, list[float]]:
+    """A timeline of a drive that reads at 4e9 and writes at 2e9 bytes per second while it is at work."""
+    chance, found = random.Random(seed), {name: [0.0] * seconds for name in TIMELINE}
+    for second in range(seconds):
+        written = chance.uniform(0.1, 0.9)
+        found["storage_busy_ns"][second] = 1e9 * busy(second)
+        found["storage_read_bytes"][second] = 4e9 * busy(second) * speed(second) * (1 - written)
+        found["storage_write_bytes"][second] = 2e9 * busy(second) * speed(second) * written
+        found["storage_read_ops"][second] = found["storage_write_ops"][second] = 3.0
+        found["tokens"][second] = chance.uniform(0.0, 1000.0)
+    return found
+
+
+TIMELINE = (
+    *("tokens", "storage_busy_ns", "storage_read_bytes", "storage_read_ops", "storage_write_bytes"),
+    "storage_write_ops",
+)
+
+
+def test_a_slower_drive_is_found_whatever_was_asked_of_it() -> None:
+    """Load and mixture change at random from second to second, as they do behind DRAM."""
+    chance = random.Random(2)
+    share = [chance.uniform(0.0, 0.3) for _ in range(120)]
+    found = steady_state(
+        at_work(120, lambda second: share[second], lambda second: 0.9 if second >= 70 else 1.0), 120.0
+    )
+    assert found["verdict"] == NOT_STEADY
+    assert found["reason"] == (
+        "The speed of the storage from second 70 to 120 differs by -10% from the rest: not steady."
+    )
+    assert found["storage_speed"]["shift"] == pytest.approx(-0.1, abs=0.01)
+    assert found["bytes"]["verdict"] == TOO_SHORT
+
+
+def test_a_drive_that_drifts_is_said_to() -> None:
+    found = steady_state(at_work(120, lambda _: 0.2, lambda second: 1 - 0.1 * second / 120), 120.0)
+    assert "The speed of the storage drifted by -10% over the measured window" in found["reason"]
+
+
+def test_more_load_or_another_mixture_is_no_change_of_the_drive() -> None:
+    found = steady_state(at_work(120, lambda second: 0.1 if second < 60 else 0.3, lambda _: 1.0), 120.0)
+    assert found["storage_speed"]["verdict"] == STEADY
+    assert found["storage_speed"]["busy_seconds"] == pytest.approx(24.0)
+    assert found["verdict"] == NOT_STEADY
+    assert "rate of bytes" in found["reason"]
+
+
+def test_what_is_too_short_for_the_rates_may_be_enough_for_the_drive() -> None:
+    chance = random.Random(4)
+    share = [chance.uniform(0.0, 0.3) for _ in range(40)]
+    found = steady_state(at_work(40, lambda second: share[second], lambda _: 1.0), 40.0)
+    assert found["verdict"] == TOO_SHORT
+    assert found["reason"].endswith(
+        " s would do. The speed of the storage was steady: a step of 5% in it would have been found."
+    )
+
+
+def test_a_drive_that_hardly_worked_is_not_judged() -> None:
+    columns = at_work(120, lambda _: 0.2, lambda _: 1.0)
+    columns["storage_read_ops"] = columns["storage_write_ops"] = [0.0] * 101 + [1.0] * 19
+    assert "storage_speed" not in steady_state(columns, 120.0)
+    assert "storage_speed" not in steady_state({"tokens": [5.0] * 120, "cpu_read_bytes": [5.0] * 120}, 120.0)
+
+
+def test_every_judgement_says_how_long_a_window_finds_a_tenth() -> None:
+    judged = judge(noisy(120, 1000, 0.0))
+    assert judged["seconds_for_a_tenth"] == pytest.approx(120 * (judged["resolution"] / 0.1) ** 2, rel=0.1)
+
+
+def test_a_load_is_judged_by_the_length_of_its_window() -> None:
+    columns = {"tokens": noisy(120, 1000, 0.0)}
+    judged = steady_state(columns, 120.0)["tokens"]
+    assert judged["resolution"] == pytest.approx(judge(columns["tokens"])["resolution"] * 9 / 8.5)

@@ -1,9 +1,11 @@
 """The timeline: sums by second, states that hold until the next, equal lengths."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvspill.measure.timeline import Timeline
-from kvspill.records import NS_PER_SEC
+from kvspill.records import NS_PER_MS, NS_PER_SEC
 
 
 def test_sums_and_states_have_the_length_of_the_window() -> None:
@@ -44,3 +46,40 @@ def test_a_quiet_end_widens_the_steps_too(monkeypatch: pytest.MonkeyPatch) -> No
     timeline.add("tokens", 0, 7)
     assert timeline.columns(21 * NS_PER_SEC)["tokens"] == [7, 0, 0, 0, 0, 0]
     assert timeline.step_seconds == 4
+
+
+UNIT_NS = NS_PER_SEC // 50
+SPANS = st.lists(st.tuples(st.integers(0, 149), st.integers(1, 90)), min_size=1, max_size=30)
+
+
+@given(SPANS, st.booleans())
+def test_time_in_which_anything_was_under_way_counts_once(pairs: list[tuple[int, int]], by_end: bool) -> None:
+    spans = [(start, min(150, start + length)) for start, length in pairs]
+    busy = [any(start <= at < stop for start, stop in spans) for at in range(150)]
+    expected = [sum(busy[second * 50 : (second + 1) * 50]) * UNIT_NS for second in range(3)]
+    timeline = Timeline(0)
+    for start, stop in sorted(spans, key=lambda span: span[1]) if by_end else spans:
+        timeline.cover("busy", start * UNIT_NS, stop * UNIT_NS)
+    assert timeline.columns(3 * NS_PER_SEC)["busy"] == expected
+    timeline.merge(Timeline(0))  # Looking changed nothing.
+    assert timeline.columns(3 * NS_PER_SEC)["busy"] == expected
+
+
+def test_many_pauses_take_bounded_memory_and_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvspill.measure.timeline._SPANS_MAX", 8)
+    timeline = Timeline(0)
+    for millisecond in range(0, 2000, 2):
+        timeline.cover("busy", millisecond * NS_PER_MS, (millisecond + 1) * NS_PER_MS)
+    assert len(timeline._spans["busy"]) <= 8
+    assert timeline.columns(2 * NS_PER_SEC)["busy"] == [NS_PER_SEC // 2] * 2
+
+
+def test_what_lasted_through_more_pauses_than_are_remembered_never_counts_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvspill.measure.timeline._SPANS_MAX", 8)
+    timeline = Timeline(0)
+    for millisecond in range(0, 1000, 2):
+        timeline.cover("busy", millisecond * NS_PER_MS, (millisecond + 1) * NS_PER_MS)
+    timeline.cover("busy", 0, NS_PER_SEC)
+    assert NS_PER_SEC // 2 <= timeline.columns(NS_PER_SEC)["busy"][0] <= NS_PER_SEC
