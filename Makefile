@@ -1,5 +1,9 @@
 VENV := .venv
 PYTHON ?= python3
+# Tests start Python hundreds of times: compiled once, it starts in half the time.
+unexport PYTHONDONTWRITEBYTECODE
+# Each worker takes whole runs of neighbouring tests, so that what a file's tests share is made once.
+PYTEST := $(VENV)/bin/pytest -n 2 --dist worksteal
 
 .PHONY: run test test-all clean
 
@@ -11,13 +15,13 @@ test: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/pytest -n 2 -m "not real and not slow"
+	$(PYTEST) -m "not real and not slow"
 	# What uses the real clock, disk and signals may be disturbed by other load on the machine.
-	$(VENV)/bin/pytest -n 2 -m "real and not slow" --reruns 2
+	$(PYTEST) -m "real and not slow" --reruns 2 -rR
 
 # The same and what takes longer: tests marked slow, and every cell of the tables in docs/reliability.md.
 test-all: test
-	$(VENV)/bin/pytest -n 2 -m slow --reruns 2
+	$(PYTEST) -m slow --reruns 2 -rR
 	$(VENV)/bin/python tests/sim/sweep.py 0:1000
 	$(VENV)/bin/python tests/real/faulting.py .
 	$(VENV)/bin/python tests/real/faulting.py . --share 0.3
