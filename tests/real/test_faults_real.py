@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from real.rig import Run, entries, file_system, left_over, start, wait_for_entries
+from real.rig import entries, file_system, left_over, start, wait_for_entries
 
 pytestmark = pytest.mark.real
 
@@ -156,45 +156,6 @@ def points_to_entry(descriptor: Path) -> bool:
         return Path(os.readlink(descriptor)).parent.parent.name.startswith("kvspill-")
     except FileNotFoundError:
         return True
-
-
-def hang_readers(run: Run, cache_dir: Path, seconds: float) -> None:
-    """Put pipes in the place of entries for a while: whoever opens one without a writer waits for ever."""
-    wait_for_entries(cache_dir, 12)
-    until = time.monotonic() + seconds
-    while run.process.poll() is None and time.monotonic() < until:
-        for entry in entries(cache_dir):
-            os.mkfifo(cache_dir / "pipe")
-            try:
-                (cache_dir / "pipe").rename(entry)
-            except FileNotFoundError:
-                (cache_dir / "pipe").unlink()
-        time.sleep(0.02)
-
-
-def test_hanging_threads_are_reported_with_their_age_and_the_run_ends_on_time(tmp_path: Path) -> None:
-    run = start(tmp_path / "out", tmp_path, "--duration", "3", "--storage-capacity-gb", "0.06")
-    hang_readers(run, tmp_path, seconds=1.5)
-    finished = run.finish(timeout=30)
-    assert finished.code == 1, finished.err
-    stuck = finished.result["honesty"]["stuck_io"]
-    assert stuck["threads"] >= 1
-    assert 4.0 <= stuck["oldest_seconds"] <= 7.5
-    assert "stuck_io" in {warning["code"] for warning in finished.result["warnings"]}
-    assert finished.result["honesty"]["requests"]["unfinished"] >= stuck["threads"]
-    assert finished.result["window"]["drain_seconds"] <= 5
-    assert left_over(tmp_path) == []
-
-
-def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path: Path) -> None:
-    argv = ("--max-requests", "100000", "--storage-capacity-gb", "0.06", "--max-stall", "1.5")
-    run = start(tmp_path / "out", tmp_path, *argv)
-    hang_readers(run, tmp_path, seconds=30)
-    finished = run.finish(timeout=30)
-    assert finished.code == 1
-    assert finished.result["incomplete"] is True
-    assert "an I/O thread has hung for 2 s, --max-stall is 1.5; check the device" in finished.err
-    assert left_over(tmp_path) == []
 
 
 def test_files_that_vanish_shrink_or_change_underneath_are_told_apart_and_never_hits(tmp_path: Path) -> None:

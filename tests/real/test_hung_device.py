@@ -1,58 +1,71 @@
 """A device that hangs never passes: what hangs counts with its age and is a fault (S16), and the run ends."""
 
 import os
+import re
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from real.rig import entries, start, wait_for_entries
+from real.rig import Run, entries, left_over, start, wait_for_entries
 
 pytestmark = pytest.mark.real
-SECONDS = 4.0
-RUN = ("--duration", str(SECONDS), "--storage-capacity-gb", "0.06")
+SECONDS = 3.0
+HOLDS = ("--storage-capacity-gb", "0.06")
 
 
-def hang_reads(cache_dir: Path) -> int:
-    """Put a FIFO without a writer in the place of every entry: whoever opens it waits for ever."""
-    hung = 0
-    for path in entries(cache_dir):
-        pipe = path.with_name("pipe.tmp")
-        os.mkfifo(pipe)
-        try:
-            os.replace(pipe, path)
-            hung += 1
-        except OSError:
-            pipe.unlink()
-    return hung
-
-
-def hung_run(tmp_path: Path, *flags: str) -> tuple[Any, float]:
-    cache_dir = tmp_path / "disk"
-    cache_dir.mkdir()
-    run = start(tmp_path, cache_dir, *RUN, *flags)
-    wait_for_entries(cache_dir, 20)
-    began = time.monotonic()
-    while time.monotonic() < began + SECONDS / 2:
-        hang_reads(cache_dir)
-        time.sleep(0.05)
-    finished = run.finish()
-    return finished, time.monotonic() - began
+def hang_reads(run: Run, cache_dir: Path, seconds: float) -> None:
+    """Put a FIFO without a writer in the place of every entry for a while: opening it takes for ever."""
+    until = time.monotonic() + seconds
+    while run.process.poll() is None and time.monotonic() < until:
+        for path in entries(cache_dir):
+            pipe = path.with_name("pipe.tmp")
+            os.mkfifo(pipe)
+            try:
+                os.replace(pipe, path)
+            except OSError:
+                pipe.unlink()
+        time.sleep(0.02)
 
 
 def test_every_read_that_hangs_is_a_fault_counts_with_its_age_and_the_run_ends(tmp_path: Path) -> None:
-    finished, took_seconds = hung_run(tmp_path)
-    assert took_seconds < SECONDS + 5.5
+    cache_dir = tmp_path / "disk"
+    cache_dir.mkdir()
+    run = start(tmp_path, cache_dir, "--duration", str(SECONDS), *HOLDS)
+    wait_for_entries(cache_dir, 20)
+    began = time.monotonic()
+    hang_reads(run, cache_dir, SECONDS / 2)
+    finished = run.finish()
+    assert time.monotonic() - began < SECONDS + 5.5
     assert finished.code == 1, finished.err
     result = finished.result
     assert result["faulty"] is True
-    assert result["faults"]["stuck_io"]["threads"] > 0
+    stuck = result["faults"]["stuck_io"]
+    assert stuck["threads"] > 0
+    assert 4.0 <= stuck["oldest_seconds"] <= SECONDS + 4.5
+    assert stuck == result["honesty"]["stuck_io"]
+    assert "stuck_io" in {warning["code"] for warning in result["warnings"]}
     assert "the result is faulty and has no rank: " in finished.err
     assert "did not return, the oldest for " in finished.err
+    assert result["honesty"]["requests"]["unfinished"] >= stuck["threads"]
+    assert result["window"]["drain_seconds"] <= 5
     (reads,) = [
         row for row in result["in_flight_at_end"] if (row["tier"], row["verb"]) == ("storage", "read")
     ]
     assert reads["count"] >= 4
     assert reads["oldest_ms"] > 1000
     assert result["summary"]["cache_stats"]["storage_read_p99_ms"] > 1000
+    assert left_over(cache_dir) == []
+
+
+def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path: Path) -> None:
+    cache_dir = tmp_path / "disk"
+    cache_dir.mkdir()
+    run = start(tmp_path, cache_dir, "--max-requests", "100000", *HOLDS, "--max-stall", "1.5")
+    wait_for_entries(cache_dir, 12)
+    hang_reads(run, cache_dir, seconds=30)
+    finished = run.finish(timeout=30)
+    assert finished.code == 1
+    assert finished.result["incomplete"] is True
+    assert re.search(r"an I/O thread has hung for \d s, --max-stall is 1.5; check the device", finished.err)
+    assert left_over(cache_dir) == []
