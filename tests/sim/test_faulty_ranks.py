@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,39 +21,46 @@ Simulate = Callable[..., list[str]]
 Printed = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def hazardous(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hazards], None]:
+@pytest.fixture(scope="module")
+def hazardous() -> Iterator[Callable[[Hazards], None]]:
     """Gives every storage tier that is opened from now on these hazards."""
+    with pytest.MonkeyPatch.context() as patch:
 
-    def install(hazards: Hazards) -> None:
-        def open_hazardous(config: Any, world: Any, *rest: Any) -> Any:
-            backends = open_backends(config, world, *rest)
-            device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
-            return {**backends, Tier.STORAGE: device}
+        def install(hazards: Hazards) -> None:
+            def open_hazardous(config: Any, world: Any, *rest: Any) -> Any:
+                backends = open_backends(config, world, *rest)
+                device = HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
+                return {**backends, Tier.STORAGE: device}
 
-        monkeypatch.setattr(trial, "open_backends", open_hazardous)
+            patch.setattr(trial, "open_backends", open_hazardous)
 
-    return install
+        yield install
 
 
-@pytest.fixture
-def simulate(hazardous: Callable[[Hazards], None], tmp_path: Path) -> Simulate:
+@pytest.fixture(scope="module")
+def simulate(hazardous: Callable[[Hazards], None], tmp_path_factory: pytest.TempPathFactory) -> Simulate:
     """Three runs of different seeds on a storage tier with these hazards; returns their files."""
+    folder = tmp_path_factory.mktemp("results")
 
     def run(name: str, hazards: Hazards, *argv: str) -> list[str]:
         hazardous(hazards)
         files = []
         for seed in range(3):
-            files.append(str(tmp_path / f"{name}{seed}.json"))
+            files.append(str(folder / f"{name}{seed}.json"))
             main([*RUN, *argv, "--seed", str(seed), "--output", files[-1]])
         return files
 
     return run
 
 
-@pytest.fixture
-def both(simulate: Simulate) -> tuple[list[str], list[str]]:
-    return simulate("healthy", Hazards()), simulate("failing", FAILING_READS)
+@pytest.fixture(scope="module")
+def healthy(simulate: Simulate) -> list[str]:
+    return simulate("healthy", Hazards())
+
+
+@pytest.fixture(scope="module")
+def both(healthy: list[str], simulate: Simulate) -> tuple[list[str], list[str]]:
+    return healthy, simulate("failing", FAILING_READS)
 
 
 def test_failing_reads_are_better_in_nothing(both: tuple[list[str], list[str]], capsys: Printed) -> None:
@@ -128,8 +135,9 @@ def test_a_page_of_several_results_needs_to_be_told_to_show_a_faulty_one(
     assert main(["report", healthy[0], failing[0], "-o", page, "--include-faulty"]) == 0
 
 
-def test_a_device_that_hangs_is_better_in_nothing(simulate: Simulate, capsys: Printed) -> None:
-    healthy = simulate("healthy", Hazards())
+def test_a_device_that_hangs_is_better_in_nothing(
+    healthy: list[str], simulate: Simulate, capsys: Printed
+) -> None:
     hanging = simulate("hanging", Hazards(hang=0.02, stubborn=True))
     capsys.readouterr()
     assert main(["compare", *healthy, "--", *hanging]) == 2
@@ -139,13 +147,14 @@ def test_a_device_that_hangs_is_better_in_nothing(simulate: Simulate, capsys: Pr
     assert {line["verdict"] for line in found["lines"]} == {"no rank"}
 
 
-def test_a_crowded_run_is_compared_but_not_ranked(simulate: Simulate, capsys: Printed) -> None:
-    roomy = simulate("roomy", Hazards())
+def test_a_crowded_run_is_compared_but_not_ranked(
+    healthy: list[str], simulate: Simulate, capsys: Printed
+) -> None:
     crowded = simulate("crowded", Hazards(), "--storage-capacity-gb", "0.2")
     codes = {item["code"] for item in json.loads(Path(crowded[0]).read_text())["warnings"]}
     assert "crowded" in codes
     capsys.readouterr()
-    assert main(["compare", *roomy, "--", *crowded, "--format", "json"]) == 0
+    assert main(["compare", *healthy, "--", *crowded, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {line["verdict"] for line in found["lines"]} == {"no rank"}
     assert any("crowded0 has the warning crowded (" in text for text in found["doubts"])
