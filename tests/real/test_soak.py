@@ -18,7 +18,7 @@ from kvspill.run.runner import make_plan
 from kvspill.run.trial import run_trial
 from kvspill.world import World
 
-SAMPLES = 30
+SAMPLES = 15
 
 
 class Sampler(Progress):
@@ -56,12 +56,12 @@ def mean(samples: Any, column: Any) -> Any:
 @pytest.mark.parametrize(
     "io_model", ["mlperf", *(pytest.param(name, marks=pytest.mark.slow) for name in ("prefix", "stream"))]
 )
-def test_twenty_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_objects(io_model: str) -> None:
+def test_ten_minutes_of_virtual_time_with_closed_arrivals_keep_no_more_objects(io_model: str) -> None:
     patient = {name: {"think": [20, 40]} for name in ("chatbot", "coding", "document")}
     config = Config(
         model="tiny-1b",
         num_users=30,
-        duration=1200,
+        duration=600,
         arrival="closed",
         personas=patient,
         cpu_mem_gb=0.25,

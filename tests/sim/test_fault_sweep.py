@@ -1,4 +1,7 @@
-"""A thousand whole runs with faults, checked after every operation; a failing seed replays exactly."""
+"""Whole runs with faults, checked after every operation; a failing seed replays exactly.
+
+`python tests/sim/sweep.py 0:1000` runs a thousand, as `make test-all` does.
+"""
 
 import os
 import subprocess
@@ -17,7 +20,7 @@ from kvspill.records import Outcome
 from kvspill.serving.engine import Engine
 from sim import sweep
 
-SEEDS = 1000
+SEEDS = 200
 PER_TEST = 25
 DEFECT_SEEDS = range(30)
 
