@@ -12,12 +12,13 @@ from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
 
 HASTY = """
+autoscaler_interval: 0.1
 personas:
   chatbot: {context: [64, 128], generate: [1, 4], think: [0.001, 0.01], weight: 1}
   coding: {context: [64, 128], generate: [1, 4], think: [0.001, 0.01], weight: 1}
   document: {context: [64, 128], generate: [1, 4], think: [0.001, 0.01], weight: 1}
 """
-"""Users who hardly think, so that a real search takes seconds."""
+"""Users who hardly think, and a search that looks often, so that a real one takes seconds."""
 
 
 def can(*words: str) -> int:
@@ -108,7 +109,7 @@ def ask_for_real(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) 
         "--quiet",
         "--json",
     )
-    room = ("--storage-capacity-gb", "0.5", "--duration", "30", "--output", str(folder / "r.json"))
+    room = ("--storage-capacity-gb", "0.5", "--duration", "8", "--output", str(folder / "r.json"))
     code = can(*asked, *room, "--cache-dir", str(folder), *words)
     return code, json.loads(capsys.readouterr().out)
 
@@ -181,6 +182,6 @@ def test_a_backend_without_a_directory_is_asked_too(
     monkeypatch.setenv("KVSPILL_STORAGE_BACKEND", "null")
     settings = tmp_path / "hasty.yaml"
     settings.write_text(HASTY)
-    words = "--model tiny-1b --generation-mode none --users 3 --slo-target-ms 60000 --duration 20 --quiet"
+    words = "--model tiny-1b --generation-mode none --users 3 --slo-target-ms 60000 --duration 8 --quiet"
     assert can("--config", str(settings), *words.split(), "--output", str(tmp_path / "r.json")) == 0
     assert capsys.readouterr().out.startswith("YES")

@@ -13,7 +13,8 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.plugins import find_plugins
 
-SMALL = ["--model", "tiny-1b", "--num-users", "2", "--max-requests", "3", "--output", "result.json"]
+SMALL = ["--model", "tiny-1b", "--num-users", "2", "--max-requests", "3", "--request-rate", "50"]
+SMALL += ["--generation-mode", "none", "--cpu-mem-gb", "0", "--output", "result.json"]
 SHELF = """
 from pathlib import Path
 from kvspill.plugins import Need, Option, Plugin

@@ -284,7 +284,7 @@ def test_a_submission_writes_its_summary_and_names_why_it_is_open(
 def suite_process(
     folder: Path, stdout: int = subprocess.DEVNULL, stderr: int = subprocess.DEVNULL
 ) -> "subprocess.Popen[bytes]":
-    flags = ["--cpu-mem-gb", "0.5", "--storage-capacity-gb", "1", "--tier-seconds", "1.5", "--users", "2"]
+    flags = ["--cpu-mem-gb", "0.5", "--storage-capacity-gb", "1", "--tier-seconds", "0.8", "--users", "2"]
     rows = ["cpu-only", "storage-only", "cpu-storage"]
     command = [sys.executable, "-m", "kvspill.cli.main", "suite", *rows, *flags, "--model", "tiny-1b"]
     return subprocess.Popen(
@@ -294,12 +294,14 @@ def suite_process(
     )
 
 
-def wait_for_the_first_row(folder: Path, and_seconds: float) -> None:
-    """Until the first scenario's result is there, and so much longer: the second one is under way then."""
+def wait_for_the_second_row(folder: Path) -> None:
+    """Until the first scenario's result is there and the second one has stored an entry."""
     deadline = time.monotonic() + 30
-    while not (folder / "01-cpu-only.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(and_seconds)
+    while time.monotonic() < deadline:
+        if (folder / "01-cpu-only.json").exists() and list(folder.parent.glob("kvspill-*/*/*")):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the second row did not begin")
 
 
 @pytest.mark.real
@@ -310,7 +312,7 @@ def test_a_suite_whose_reader_dies_at_the_same_ctrl_c_exits_130_with_its_summary
     folder = tmp_path / "out"
     process = suite_process(folder, subprocess.PIPE, stderr)
     assert process.stdout is not None
-    wait_for_the_first_row(folder, and_seconds=0.3)
+    wait_for_the_second_row(folder)
     process.stdout.close()
     process.send_signal(signal.SIGINT)
     if process.stderr is not None:
@@ -328,7 +330,7 @@ def test_a_suite_killed_in_the_middle_and_resumed_has_a_complete_table(
 ) -> None:
     folder = tmp_path / "out"
     process = suite_process(folder)
-    wait_for_the_first_row(folder, and_seconds=0.7)
+    wait_for_the_second_row(folder)
     process.send_signal(number)
     process.wait(timeout=20)
     states = [row["status"] for row in manifest(folder)["rows"]]

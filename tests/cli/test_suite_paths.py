@@ -13,7 +13,8 @@ SIMULATED = ["suite", "mine.yaml", "--simulate", "--quiet", "--output-dir", "out
 ROWS = """\
 scenarios:
   - name: one
-    config: {model: tiny-1b, num_users: 1, max_requests: 3, generation_mode: none, storage_capacity_gb: 1}
+    config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none,
+      storage_capacity_gb: 1}
 """
 
 

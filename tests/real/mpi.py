@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,14 @@ os.environ |= {
 }
 
 
-def ranks(number: int, where: Path, *argv: str, cache: Path | None = None) -> Run:
+def ranks(
+    number: int, where: Path, *argv: str, cache: Path | None = None, program: Sequence[str] = KVSPILL
+) -> Run:
     """Start a small load on so many ranks."""
     cache = where / "cache" if cache is None else cache
     if "{" not in str(cache):
         cache.mkdir(parents=True, exist_ok=True)
-    return start(where, cache, *argv, under=(MPIRUN, "-n", str(number)))
+    return start(where, cache, *argv, program=program, under=(MPIRUN, "-n", str(number)))
 
 
 def done(run: Run) -> Finished:

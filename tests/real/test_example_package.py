@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kvspill-mystore"
 PACKAGE = "kvspill-mystore 0.1.0"
-SMALL = ("--model", "tiny-1b", "--quiet", "--max-requests", "40", "--generation-mode", "none")
+SMALL = ("--model", "tiny-1b", "--quiet", "--max-requests", "10", "--generation-mode", "none")
 
 
 class Installed:
@@ -70,13 +70,14 @@ def test_doctor_lists_them_with_their_package(installed: Installed) -> None:
 
 def test_a_run_stores_through_the_backend_and_the_result_and_page_name_it(installed: Installed) -> None:
     place = ["--cache-dir", str(installed.here), "--cpu-mem-gb", "0.1", "--storage-capacity-gb", "1"]
+    place += ["--request-rate", "100"]
     result = installed.result("run", "--storage-backend", "mystore", "--mystore-threads", "3", *place)
     assert result["config"]["storage_backend"] == "mystore"
     assert result["config"]["plugins"] == {"mystore": {"threads": 3}}
     assert result["config"]["packages"] == {"kvspill.backends:mystore": PACKAGE}
     assert [tier["backend"] for tier in result["tiers"]] == ["dram", "mystore"]
     assert sum(result["honesty"]["files_opened"].values()) == 1
-    assert result["summary"]["requests_completed"] == 40
+    assert result["summary"]["requests_completed"] == 10
     assert list(installed.here.glob("kvspill-[0-9]*")) == []
     installed.kvspill("report", "result.json", "-o", "page.html")
     page = (installed.here / "page.html").read_text()

@@ -103,6 +103,7 @@ def test_an_installed_wheel_works_from_another_directory(wheel: Path, tmp_path: 
     for more in (["--trace", "mooncake:sample"], ["--trace", "weka:sample"], ["--engine", "lmcache"]):
         call([kvspill, "simulate", *small, *more, "--output", "simulated.json"], here)
     real = ["--cpu-mem-gb", "0.25", "--storage-capacity-gb", "1", "--generation-mode", "none"]
+    real += ["--request-rate", "100"]
     call([kvspill, "run", *small, *real, "--cache-dir", str(here), "--output", "result.json"], here)
     call([kvspill, "report", "result.json", "-o", "page.html"], here)
     assert "<html" in (here / "page.html").read_text()
@@ -128,4 +129,5 @@ def test_without_a_compiler_it_installs_runs_and_doctor_says_so(source: Path, tm
     assert "install a C compiler and reinstall kvspill" in said
     small = ["--model", "tiny-1b", "--quiet", "--max-requests", "20", "--generation-mode", "none"]
     tiers = ["--cpu-mem-gb", "0.25", "--storage-capacity-gb", "1", "--cache-dir", str(here)]
+    tiers += ["--request-rate", "100"]
     call([kvspill, "run", *small, *tiers, "--output", "result.json"], here)

@@ -102,11 +102,12 @@ SUITE = """\
 scenarios:
   - name: fixed
     title: fixed work
-    config: {model: tiny-1b, num_users: 4, max_requests: 6, trials: 2, generation_mode: none, cpu_mem_gb: 0}
+    config: {model: tiny-1b, num_users: 4, max_requests: 6, request_rate: 50, trials: 2,
+      generation_mode: none, cpu_mem_gb: 0}
   - name: search
     title: search
-    config: {model: tiny-1b, num_users: 2, duration: 8, enable_autoscaling: true, autoscaler_mode: capacity,
-      max_users: 8, generation_mode: none, cpu_mem_gb: 0,
+    config: {model: tiny-1b, num_users: 2, duration: 6, enable_autoscaling: true, autoscaler_mode: capacity,
+      autoscaler_interval: 0.1, autoscaler_stage: 0.3, max_users: 8, generation_mode: none, cpu_mem_gb: 0,
       personas: {coding: {weight: 0}, document: {weight: 0},
         chatbot: {context: [16, 48], generate: [20, 60], think: [0.002, 0.004]}}}
 """

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -114,8 +115,14 @@ def test_a_rank_without_its_directory_ends_all_of_them(tmp_path: Path) -> None:
     assert run_dirs(tmp_path / "disk0") == []
 
 
+OFTEN = (
+    "import kvspill.run.together; kvspill.run.together.CHECKPOINT_SECONDS = 2.0; "
+    "from kvspill.cli.main import main; raise SystemExit(main())"
+)
+
+
 def test_a_checkpoint_stands_for_a_result_until_there_is_one_r4(tmp_path: Path) -> None:
-    run = ranks(2, tmp_path, "--duration", "14")
+    run = ranks(2, tmp_path, "--duration", "5", program=(sys.executable, "-c", OFTEN))
     kept = tmp_path / "result.incomplete.json"
     wait_until(kept.exists, 40.0)
     so_far = json.loads(kept.read_text())

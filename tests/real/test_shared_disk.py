@@ -76,9 +76,9 @@ def test_two_ranks_divide_a_disk_and_take_each_other_for_no_stranger(tmp_path: P
 
 def test_a_run_of_its_own_leaves_another_its_room_and_is_not_called_a_stranger(tmp_path: Path) -> None:
     with file_system(tmp_path / "disk", "ext4", DISK_BYTES) as cache:
-        first = start(tmp_path, cache, 16.0)
+        first = start(tmp_path, cache, 9.0)
         wait_until(lambda: list(cache.glob("rank_0/kvspill-*/*/*")))
-        second = start(tmp_path, cache, 2.5, PMI_RANK="1")
+        second = start(tmp_path, cache, 2.0, PMI_RANK="1")
         results = [finish(process, tmp_path, rank) for rank, process in ((1, second), (0, first))]
     assert storage_limit(results[0]) <= 0.3 * storage_limit(results[1]), "80 % of the 20 % that were left"
     assert results[0]["honesty"]["bytes"]["neighbours"] == 1
