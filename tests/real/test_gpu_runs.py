@@ -45,9 +45,9 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> list[LosableCard]:
         return FakeCard(index).facts
 
     monkeypatch.setattr(backend, "CudaCard", open_card)
-    monkeypatch.setattr("kvspill.run.gpu.why_unusable", lambda: None)
-    monkeypatch.setattr("kvspill.run.gpu.card_count", lambda: 2)
-    monkeypatch.setattr("kvspill.run.gpu.look_at_card", look)
+    monkeypatch.setattr("kvspill.run.settle.why_unusable", lambda: None)
+    monkeypatch.setattr("kvspill.run.settle.card_count", lambda: 2)
+    monkeypatch.setattr("kvspill.run.settle.look_at_card", look)
     return opened
 
 

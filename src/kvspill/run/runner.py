@@ -19,14 +19,12 @@ from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
-from kvspill.run.calibrated import settle_generation
-from kvspill.run.gpu import settle_gpu
-from kvspill.run.listed import settle_io_size
 from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
+from kvspill.run.settle import settled
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
@@ -37,7 +35,7 @@ _SIMULATED_UNLIMITED_BYTES = 1 << 60
 
 def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
     """Check that the run can be done here, before anything is written, beside the ranks that are there."""
-    config = settle_generation(settle_io_size(settle_gpu(config, simulated)))
+    config = settled(config, simulated)
     if config.trace_latency and not simulated:
         check_tracing()
     if simulated:

@@ -10,9 +10,9 @@ from kvspill.config import Config
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.plugins import find_all
-from kvspill.run.calibrated import settle_generation
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.settle import settle_generation
 
 LMCACHE = {"tier": "gpu_only", "num_prompts": 492, "total_tokens": 61605, "tokens_per_second": 9482.35}
 VLLM = {"elapsed_time": 17.5, "num_requests": 500, "total_num_tokens": 239867, "tokens_per_second": 13725.6}

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
-from kvspill.run import gpu
-from kvspill.run.gpu import settle_gpu
+from kvspill.run import settle
+from kvspill.run.settle import settle_gpu
 from kvspill.storage.gpu.cuda import CardFacts
 
 NO_DRIVER = "no NVIDIA driver; install it, or use --gpu-tier modelled"
@@ -17,10 +17,10 @@ NO_DRIVER = "no NVIDIA driver; install it, or use --gpu-tier modelled"
 
 def machine(monkeypatch: pytest.MonkeyPatch, cards: int, free_gib: float = 100) -> None:
     """A machine with so many cards."""
-    monkeypatch.setattr(gpu, "why_unusable", lambda: None if cards else NO_DRIVER)
-    monkeypatch.setattr(gpu, "card_count", lambda: cards)
+    monkeypatch.setattr(settle, "why_unusable", lambda: None if cards else NO_DRIVER)
+    monkeypatch.setattr(settle, "card_count", lambda: cards)
     facts = CardFacts(0, "A card", 140 * GIB, int(free_gib * GIB), "CUDA 13.0", "0000:00:06.0")
-    monkeypatch.setattr(gpu, "look_at_card", lambda _index: facts)
+    monkeypatch.setattr(settle, "look_at_card", lambda _index: facts)
 
 
 def settled(config: Config, simulated: bool = False) -> tuple[str, float | None]:

@@ -8,7 +8,7 @@ from kvspill.config import Config
 from kvspill.config.load import load_config
 from kvspill.plugins import find_all
 from kvspill.records import MIB
-from kvspill.run.listed import settle_io_size
+from kvspill.run.settle import settle_io_size
 
 
 def config(engine: str, trace: str, **more: str) -> Config:

@@ -9,7 +9,7 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.run.listed import settle_io_size
+from kvspill.run.settle import settle_io_size
 from kvspill.workload.traces.files import RowLog
 from kvspill.workload.traces.lmcache import rows
 

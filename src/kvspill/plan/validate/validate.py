@@ -11,8 +11,8 @@ from kvspill.errors import UsageError
 from kvspill.plan.validate.requests import asked
 from kvspill.plan.validate.sides import Engine, Round, Side, engine_command, observed, our_command
 from kvspill.plan.validate.verdict import Played, document, rows_of
-from kvspill.run.listed import settle_io_size
 from kvspill.run.preflight import free_bytes
+from kvspill.run.settle import settle_io_size
 
 _OURS = "kvspill's preset"
 _VALUE_BYTES = 2
