@@ -2,7 +2,7 @@
 
 from kvspill.records import HitType, Outcome, Purpose, Tier
 from kvspill.result.measured import TIER_NAMES, Measured, gib, ratio
-from kvspill.result.metrics import Area, Metric, Value, column, headline
+from kvspill.result.metrics import Area, Metric, Value, cache_stat, column, headline
 
 
 def _arrivals_in(m: Measured, tier: str) -> Value:
@@ -36,14 +36,13 @@ def _hits(hit_type: HitType) -> "Metric":
         found = m.recorder.lookups.items()
         return sum(n for (outcome, _, kind, _), n in found if outcome is Outcome.HIT and kind is hit_type)
 
-    return Metric(
+    return cache_stat(
         names[hit_type],
         "lookups",
         f"lookups of kind {hit_type.value} that found the entry resident and read it",
         "Which kind of reuse the cache serves.",
         "user counts decode re-reads, which always dominate.",
         count,
-        "cache_stats",
     )
 
 
@@ -55,14 +54,13 @@ def _hit_rate(m: Measured, without: tuple[Purpose, ...] = ()) -> Value:
 
 
 CACHE_METRICS = (
-    Metric(
+    cache_stat(
         "cache_hit_rate",
         "ratio",
         "hits / all lookups, decode re-reads included; a failed read is an error, neither hit nor miss",
         "Compare with other results that count this way.",
         "Decode re-reads are hits by construction: see reuse_hit_rate.",
         _hit_rate,
-        "cache_stats",
         headline=True,
         better="higher",
         about=(Area.CACHE,),
@@ -71,104 +69,93 @@ CACHE_METRICS = (
             headline(9, "Cache hit rate", digits=1),
         ),
     ),
-    Metric(
+    cache_stat(
         "reuse_hit_rate",
         "ratio",
         "hits / all lookups without decode re-reads",
         "Whether the cache is large enough for its history and prompts.",
         "Without conversations or prompts there is little to count.",
         lambda m: _hit_rate(m, (Purpose.DECODE,)),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "cache_hits",
         "lookups",
         "lookups that found the entry and read it without error",
         "The count behind cache_hit_rate.",
         "Grows with the duration.",
         lambda m: m.lookups(Outcome.HIT),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "cache_misses",
         "lookups",
         "lookups that did not find the entry",
         "What had to be rebuilt.",
         "First turns never look up a history.",
         lambda m: m.lookups(Outcome.MISS),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "cache_errors",
         "lookups",
         "lookups whose read failed",
         "Anything but zero needs an explanation.",
         "Never counted as hits.",
         lambda m: m.lookups(Outcome.ERROR),
-        "cache_stats",
     ),
     *(_hits(hit_type) for hit_type in HitType),
-    Metric(
+    cache_stat(
         "system_prompt_reuse",
         "lookups",
         "lookups of a known system prompt that a request began with, found in the cache or not",
         "Next to system_prompt_hits: many seen and few hits means the prompt was evicted.",
         "Says nothing about the cache by itself.",
         lambda m: m.looked_up(HitType.SYSTEM),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "{tier}_entries",
         "entries",
         "entries resident on that tier at the end",
         "How the working set spread over the tiers.",
         "A snapshot at the end of the run, not an average.",
         _entries,
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "{memory}_memory_used_gb",
         "GiB",
         "bytes held on that tier at the end, padding included",
         "Whether the budget was used.",
         "A snapshot at the end of the run.",
         lambda m, memory: _used(m, memory),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "{tier}_used_gib",
         "GiB",
         "bytes held on that tier at the end, padding included",
         "Whether the capacity was used.",
         "A snapshot at the end of the run.",
         _used,
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "offloads_cpu",
         "operations",
         "entries written to the CPU tier, placed there or demoted to it",
         "How much spilled out of the GPU tier.",
         "In a run without a GPU tier it is simply where entries start.",
         lambda m: _arrivals_in(m, "cpu"),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "offloads_nvme",
         "operations",
         "entries written to the storage tier, placed there or demoted to it",
         "How much spilled out of memory.",
         "Overwrites count each time.",
         lambda m: _arrivals_in(m, Tier.STORAGE.value),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "{tier}_evicted_entries",
         "entries",
         "entries dropped from that tier with nowhere to go, in the window",
         "Anything but zero on the last tier means that capacity bounds the result.",
         "Demotions are not in it.",
         _dropped,
-        "cache_stats",
     ),
 )

@@ -4,7 +4,7 @@ from functools import partial
 
 from kvspill.records import GIB, Tier
 from kvspill.result.measured import Measured
-from kvspill.result.metrics import Metric, Value
+from kvspill.result.metrics import Metric, Value, cache_stat
 
 
 def _device_speed(m: Measured, way: str) -> Value:
@@ -24,14 +24,13 @@ _WAYS = {
 }
 
 GPU_METRICS: tuple[Metric, ...] = tuple(
-    Metric(
+    cache_stat(
         f"{name}_device_gib_per_sec",
         "GiB/s",
         f"bytes of {what} / the time between the events around them on their stream, over the whole run",
         "The speed of the card or its link itself, beside the tier's bandwidth over wall time.",
         "Says nothing of how long it was idle. Modelled tiers have none: null.",
         partial(_device_speed, way=way),
-        "cache_stats",
     )
     for name, (way, what) in _WAYS.items()
 )

@@ -1,36 +1,49 @@
 """Metrics of tiers: bytes, bandwidths and latencies per tier, demotions and pieces (S2, S4-S6, C6)."""
 
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 from kvspill.measure.histograms import Histogram
+from kvspill.measure.lanes import Lane
 from kvspill.records import Purpose, Verb
 from kvspill.result.measured import Measured, gib, ratio
-from kvspill.result.metrics import Area, Metric, Value, column, headline, trials
+from kvspill.result.metrics import Area, Value, cache_stat, column, headline, trials
 
 REUSE_READS = (Purpose.DECODE, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 PREFILL_WRITES = (Purpose.PREFILL, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 REBUILDS = (Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 
 
-def _tier_bytes(m: Measured, tier: str, verb: str) -> Value:
-    lane = m.lane(tier, verb)
-    return gib(lane.byte_count) if lane else None
+def _of_lane(value: Callable[[Lane], Value]) -> Callable[..., Value]:
+    """A figure of what one tier read or wrote; None where the run had no such tier."""
+
+    def function(m: Measured, tier: str, verb: str) -> Value:
+        lane = m.lane(tier, verb)
+        return value(lane) if lane else None
+
+    return function
+
+
+def _times(histogram: Callable[[Lane, str], Histogram]) -> Callable[..., Value]:
+    """A statistic of the times of a tier's operations, or of a component of them."""
+
+    def function(m: Measured, tier: str, verb: str, stat: str, component: str = "") -> Value:
+        lane = m.lane(tier, verb)
+        statistics = (
+            m.statistics_ms(histogram(lane, component.removeprefix("_") or "total")) if lane else None
+        )
+        return statistics[stat] if statistics else None
+
+    return function
+
+
+_tier_bytes = _of_lane(lambda lane: gib(lane.byte_count))
 
 
 def _tier_bandwidth(m: Measured, tier: str, verb: str) -> Value:
     lane = m.lane(tier, verb)
     return m.per_second(gib(lane.byte_count)) if lane else None
-
-
-def _statistic(m: Measured, histogram: Histogram | None, stat: str) -> Value:
-    statistics = m.statistics_ms(histogram) if histogram else None
-    return statistics[stat] if statistics else None
-
-
-def _tier_latency(m: Measured, tier: str, verb: str, component: str, stat: str) -> Value:
-    lane = m.lane(tier, verb)
-    name = component.removeprefix("_") or "total"
-    return _statistic(m, lane.latencies.component(name) if lane else None, stat)
 
 
 def _entry_bytes(m: Measured, tier: str, verb: str, size: str) -> Value:
@@ -39,209 +52,144 @@ def _entry_bytes(m: Measured, tier: str, verb: str, size: str) -> Value:
     return percentiles[size] if percentiles else None
 
 
-def _delete_latency(m: Measured, tier: str, stat: str) -> Value:
-    lane = m.lane(tier, "delete")
-    return _statistic(m, lane.latencies.total if lane else None, stat)
-
-
-def _piece_latency(m: Measured, tier: str, verb: str, stat: str) -> Value:
-    lane = m.lane(tier, verb)
-    return _statistic(m, lane.pieces if lane else None, stat)
-
-
-def _sync_latency(m: Measured, stat: str) -> Value:
-    lane = m.lane("storage", "write")
-    return _statistic(m, lane.syncs if lane else None, stat)
-
-
-def _first_byte(m: Measured, stat: str) -> Value:
-    lane = m.lane("storage", "read")
-    return _statistic(m, lane.first_bytes if lane else None, stat)
-
-
-def _demotion_latency(m: Measured, tier: str, verb: str, component: str, stat: str) -> Value:
-    lane = m.lane(tier, verb)
-    name = component.removeprefix("_") or "total"
-    return _statistic(m, lane.demotion_latencies.component(name) if lane else None, stat)
-
-
-def _demotion_bytes(m: Measured, tier: str, verb: str) -> Value:
-    lane = m.lane(tier, verb)
-    return gib(lane.nbytes[Purpose.DEMOTION]) if lane else None
-
-
-def _demotion_ops(m: Measured, tier: str, verb: str) -> Value:
-    lane = m.lane(tier, verb)
-    return lane.ops[Purpose.DEMOTION] if lane else None
-
-
-def _ops(m: Measured, tier: str, verb: str) -> Value:
-    lane = m.lane(tier, verb)
-    return lane.op_count if lane else None
-
-
-def _errors(m: Measured, tier: str, verb: str) -> Value:
-    lane = m.lane(tier, verb)
-    return lane.error_count if lane else None
-
-
 VOLUMES = (
-    Metric(
+    cache_stat(
         "decode_bytes_read_gb",
         "GiB",
         "bytes read for decode, history, prompts and RAG on any tier, in the window",
         "Compare drives with no memory tier: the most sensitive figure there.",
         "Grows with the duration; compare equal durations only.",
         lambda m: gib(m.bytes_moved(Verb.READ, *REUSE_READS)),
-        "cache_stats",
         headline=True,
         better="higher",
         about=(Area.STORAGE,),
-        views=(
-            column(25, "Decode Bytes Read (GB)"),
-            headline(3, "Decode bytes read"),
-            trials(4),
-        ),
+        views=(column(25, "Decode Bytes Read (GB)"), headline(3, "Decode bytes read"), trials(4)),
     ),
-    Metric(
+    cache_stat(
         "prefill_bytes_written_gb",
         "GiB",
         "bytes written for new entries and for rebuilt ones on any tier, demotions not included",
         "The write side of the workload.",
         "With a small capacity evicted entries are written again: see rebuilt_bytes_written_gib.",
         lambda m: gib(m.bytes_moved(Verb.WRITE, *PREFILL_WRITES)),
-        "cache_stats",
         better="higher",
         about=(Area.STORAGE,),
         views=(column(24, "Prefill Bytes Written (GB)"),),
     ),
-    Metric(
+    cache_stat(
         "rebuilt_bytes_written_gib",
         "GiB",
         "bytes written because a history, prompt or RAG entry had been evicted",
         "What a too small cache costs.",
         "Part of prefill_bytes_written_gb, not on top of it.",
         lambda m: gib(m.bytes_moved(Verb.WRITE, *REBUILDS)),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "total_read_bytes",
         "bytes",
         "logical bytes read on all tiers, demotions included",
         "The sum of the tiers.",
         "A demotion is read on one tier and written on the next.",
         lambda m: m.bytes_moved(Verb.READ),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "total_write_bytes",
         "bytes",
         "logical bytes written on all tiers, demotions included",
         "The sum of the tiers.",
         "A demotion is read on one tier and written on the next.",
         lambda m: m.bytes_moved(Verb.WRITE),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "total_read_gb",
         "GiB",
         "total_read_bytes / 2^30",
         "As total_read_bytes.",
         "As total_read_bytes.",
         lambda m: gib(m.bytes_moved(Verb.READ)),
-        "cache_stats",
         better="higher",
         about=(Area.STORAGE,),
         views=(column(22, "Total Read (GB)"),),
     ),
-    Metric(
+    cache_stat(
         "total_write_gb",
         "GiB",
         "total_write_bytes / 2^30",
         "As total_write_bytes.",
         "As total_write_bytes.",
         lambda m: gib(m.bytes_moved(Verb.WRITE)),
-        "cache_stats",
         better="higher",
         about=(Area.STORAGE,),
         views=(column(23, "Total Write (GB)"),),
     ),
-    Metric(
+    cache_stat(
         "read_write_ratio",
         "ratio",
         "total_read_bytes / total_write_bytes",
         "The character of the workload.",
         "Set by the I/O model: engines that read each block once are far below it.",
         lambda m: ratio(m.bytes_moved(Verb.READ), m.bytes_moved(Verb.WRITE)),
-        "cache_stats",
         about=(Area.STORAGE,),
         views=(column(21, "Read/Write Ratio"),),
     ),
-    Metric(
+    cache_stat(
         "read_iops",
         "operations/s",
         "entry reads completed on all tiers / window seconds",
         "The rate of whole-entry reads.",
         "Entries, not device commands: an entry of 256 MiB is one operation.",
         lambda m: m.per_second(m.ops(Verb.READ)),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "write_iops",
         "operations/s",
         "entry writes completed on all tiers / window seconds",
         "The rate of whole-entry writes.",
         "Entries, not device commands.",
         lambda m: m.per_second(m.ops(Verb.WRITE)),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "decode_reads",
         "operations",
         "entry reads for decode, history, prompts and RAG",
         "The count behind decode_bytes_read_gb.",
         "Grows with the duration.",
         lambda m: m.ops(Verb.READ, *REUSE_READS),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "prefill_writes",
         "operations",
         "entry writes for new and rebuilt entries",
         "The count behind prefill_bytes_written_gb.",
         "Grows with the duration.",
         lambda m: m.ops(Verb.WRITE, *PREFILL_WRITES),
-        "cache_stats",
     ),
 )
 
 TIERS = (
-    Metric(
+    cache_stat(
         "tier_{tier}_kv_bytes_read_gb",
         "GiB",
         "logical bytes read on that tier, demotions included",
         "Which tier did the work.",
         "Grows with the duration.",
         lambda m, tier: _tier_bytes(m, tier, "read"),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "tier_{tier}_kv_bytes_written_gb",
         "GiB",
         "logical bytes written on that tier, demotions included",
         "Which tier did the work.",
         "Grows with the duration.",
         lambda m, tier: _tier_bytes(m, tier, "write"),
-        "cache_stats",
     ),
-    Metric(
+    cache_stat(
         "tier_{tier}_{verb}_bandwidth_gbps",
         "GiB/s",
         "that tier's bytes, demotions included / window seconds",
         "The bandwidth the tier sustained: compare drives by storage read and write.",
         "A light load gives a low figure on any drive; compare with the device bytes in honesty.",
         _tier_bandwidth,
-        "cache_stats",
         headline=True,
         better="higher",
         about=(Area.STORAGE,),
@@ -254,7 +202,7 @@ TIERS = (
             trials(6, "tier_storage_write_bandwidth_gbps"),
         ),
     ),
-    Metric(
+    cache_stat(
         "{tier}_{verb}{component}_{stat}_ms",
         "ms",
         "per entry: total (no suffix) from submission to completion; device = union of the pieces' time "
@@ -263,8 +211,7 @@ TIERS = (
         "its age then",
         "device tells drives apart; queue says whether more lanes would help; host is the software.",
         "Entries differ in size: see {tier}_{verb}_entry_{size}_bytes, and compare equal workloads.",
-        _tier_latency,
-        "cache_stats",
+        _times(lambda lane, component: lane.latencies.component(component)),
         better="lower",
         about=(Area.STORAGE,),
         views=(
@@ -277,37 +224,34 @@ TIERS = (
             headline(8, "Storage read in the device, p95", "storage_read_device_p95_ms"),
         ),
     ),
-    Metric(
+    cache_stat(
         "storage_write_sync_{stat}_ms",
         "ms",
         "per entry written: the time inside the fdatasync that ends it (--sync data, or without O_DIRECT)",
         "What the device takes to make a write durable; the MLPerf harness's own program calls this span its "
         "device write latency.",
         "A part of storage_write_device_*, not on top of it; absent without a sync.",
-        _sync_latency,
-        "cache_stats",
+        partial(_times(lambda lane, _: lane.syncs), tier="storage", verb="write"),
         better="lower",
         about=(Area.STORAGE,),
     ),
-    Metric(
+    cache_stat(
         "storage_read_first_byte_{stat}_ms",
         "ms",
         "per entry read from an object store: from the first request for it until its answer begins",
         "The store's latency apart from its bandwidth; the rest of storage_read_device_* is the transfer.",
         "A part of storage_read_device_*, not on top of it; null for backends that do not tell.",
-        _first_byte,
-        "cache_stats",
+        partial(_times(lambda lane, _: lane.first_bytes), tier="storage", verb="read"),
         better="lower",
         about=(Area.STORAGE,),
     ),
-    Metric(
+    cache_stat(
         "{tier}_{verb}_entry_{size}_bytes",
         "bytes",
         "logical size of the entries that were read or written on that tier, demotions included",
         "Beside the tier's latencies, which are of whole entries.",
         "A percentile of sizes: the entry that took the p95 of time need not be the one of the p95 of size.",
         _entry_bytes,
-        "cache_stats",
         about=(Area.STORAGE,),
         views=tuple(
             column(
@@ -319,68 +263,61 @@ TIERS = (
             for place, (verb, size) in enumerate(product(("read", "write"), ("p50", "p95")))
         ),
     ),
-    Metric(
+    cache_stat(
         "{tier}_delete_{stat}_ms",
         "ms",
         "per deleted entry, from submission to completion",
         "Whether deletes (unlink, trim) load the device.",
         "Deletes run behind the requests, on their own threads.",
-        _delete_latency,
-        "cache_stats",
+        partial(_times(lambda lane, _: lane.latencies.total), verb="delete"),
     ),
-    Metric(
+    cache_stat(
         "piece_{tier}_{verb}_{stat}_ms",
         "ms",
         "per system call (one piece of --io-size or less)",
         "To compare with fio's completion latency at the same block size.",
         "Modelled tiers have no pieces: null.",
-        _piece_latency,
-        "cache_stats",
+        _times(lambda lane, _: lane.pieces),
     ),
-    Metric(
+    cache_stat(
         "{tier}_{verb}_ops",
         "operations",
         "entry operations completed without error on that tier, demotions included",
         "The count behind the tier's latencies.",
         "Grows with the duration.",
-        _ops,
-        "cache_stats",
+        _of_lane(lambda lane: lane.op_count),
     ),
-    Metric(
+    cache_stat(
         "{tier}_{verb}_errors",
         "operations",
         "operations that failed on that tier, by any cause",
         "Anything but zero needs an explanation.",
         "Kinds are listed in honesty.",
-        _errors,
-        "cache_stats",
+        _of_lane(lambda lane: lane.error_count),
     ),
-    Metric(
+    cache_stat(
         "demotion_{tier}_{verb}_gib",
         "GiB",
         "bytes of demotions on that tier: read on the tier above, written on the tier below",
         "How much of a tier's traffic is moving entries down.",
         "Part of the tier's bytes, not on top of them.",
-        _demotion_bytes,
-        "cache_stats",
+        _of_lane(lambda lane: gib(lane.nbytes[Purpose.DEMOTION])),
     ),
-    Metric(
+    cache_stat(
         "demotion_{tier}_{verb}_ops",
         "operations",
         "demotion operations on that tier",
         "The count behind demotion latencies.",
         "Part of the tier's operations.",
-        _demotion_ops,
-        "cache_stats",
+        _of_lane(lambda lane: lane.ops[Purpose.DEMOTION]),
     ),
-    Metric(
+    cache_stat(
         "demotion_{tier}_{verb}{component}_{stat}_ms",
         "ms",
         "as the tier's latencies, demotions only",
         "What a put pays for making room.",
         "Part of the tier's latencies.",
-        _demotion_latency,
-        "cache_stats",
+        _times(lambda lane, component: lane.demotion_latencies.component(component)),
     ),
 )
 

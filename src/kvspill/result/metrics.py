@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -136,6 +137,10 @@ class Metric:
 
     def evaluate(self, measured: Measured) -> dict[str, Value]:
         return {name: self.function(measured, **places) for name, places in self.expand()}
+
+
+cache_stat = partial(Metric, block="cache_stats")
+"""A metric of the block `cache_stats`."""
 
 
 def evaluate(metrics: tuple[Metric, ...], measured: Measured) -> dict[str, dict[str, Any]]:
