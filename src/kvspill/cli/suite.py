@@ -81,9 +81,9 @@ def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
 def on_all_ranks(lead: "Callable[[Ranks], int]", *, simulated: bool) -> int:
     """Run a suite on all ranks of a launch: rank 0 leads, the others do their part of its rows."""
     from kvspill.config import Config
-    from kvspill.run.ranks import Alone, join
+    from kvspill.run.ranks import Ranks, join
 
-    ranks = Alone() if simulated else join(Config(), simulated=False)
+    ranks = Ranks() if simulated else join(Config(), simulated=False)
     if ranks.index == 0:
         return lead(ranks)
     from kvspill.cli.measuring import follow

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
@@ -48,85 +48,11 @@ class Gathered:
     """Why the load ended early, if it did."""
 
 
-class Ranks(Protocol):
-    """What a run needs of its ranks. Every wait for another rank has a bound."""
+class Ranks:
+    """The ranks of a run as one of them sees it: here this process alone, in Together one of several.
 
-    index: int
-    size: int
-
-    def name(self, rank: int) -> str:
-        """A rank as the user knows it: its number and its machine."""
-        ...
-
-    def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
-        """Before and after loads: rank 0 decides by what all ranks say, and all get its decision.
-
-        An error of the decision is raised on every rank.
-        """
-        ...
-
-    def anew(self) -> None:
-        """Another run begins: what ended the one before is over, but where a rank is gone."""
-        ...
-
-    async def attend(self) -> None:
-        """Stay in touch with the others until cancelled."""
-        ...
-
-    async def others_ready(self) -> None:
-        """On rank 0: wait until every other rank has nothing left to do but to begin."""
-        ...
-
-    async def begin(self, world: World) -> Start:
-        """Wait until every rank is ready; all then begin at one instant."""
-        ...
-
-    def order(self, what: str, value: int = 0) -> None:
-        """On rank 0: have the other ranks do something with their load."""
-        ...
-
-    async def orders(self) -> list[tuple[str, int]]:
-        """On other ranks: what rank 0 wants next."""
-        ...
-
-    def report(self, content: Any) -> None:
-        """On other ranks: tell rank 0 what it asked for."""
-        ...
-
-    async def reports(self) -> dict[int, Any]:
-        """On rank 0: what the other ranks answer to the order `report`."""
-        ...
-
-    def load_begins(
-        self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"
-    ) -> None:
-        """From now on the end of another rank's load calls `stop`, and the keeper of rank 0 gets what all
-        ranks have measured so far, again and again."""
-        ...
-
-    def uses(self, directories: Sequence[Path]) -> None:
-        """Where this rank has files: should a launcher kill it, they are removed."""
-        ...
-
-    def stopped(self, reason: str) -> None:
-        """This rank's load ended early: so does everybody's."""
-        ...
-
-    def failed(self, reason: str) -> None:
-        """This rank can't go on: the others end as well."""
-        ...
-
-    def hand_in(self, part: Part) -> None:
-        """What this rank measured."""
-        ...
-
-    async def gather(self, word: T, decide: Callable[[Gathered], R]) -> R:
-        """After the load: rank 0 decides by the parts and words of all, and all get its decision."""
-        ...
-
-
-class Alone:
-    """The only rank of an ordinary run."""
+    Every wait for another rank has a bound.
+    """
 
     index = 0
     size = 1
@@ -135,53 +61,64 @@ class Alone:
         self._part: Part | None = None
 
     def name(self, rank: int) -> str:
+        """A rank as the user knows it: its number and its machine."""
         return f"rank {rank}"
 
     def agree(self, mine: T, decide: Callable[[list[T]], R]) -> R:
+        """Before and after loads: rank 0 decides by what all ranks say, and all get its decision.
+
+        An error of the decision is raised on every rank.
+        """
         return decide([mine])
 
     def anew(self) -> None:
-        """There is nothing to forget."""
+        """Another run begins: what ended the one before is over, but where a rank is gone."""
 
     async def attend(self) -> None:
-        """Nobody is there to stay in touch with."""
+        """Stay in touch with the others until cancelled."""
 
     async def others_ready(self) -> None:
-        """There are no others."""
+        """On rank 0: wait until every other rank has nothing left to do but to begin."""
 
     async def begin(self, world: World) -> Start:
+        """Wait until every rank is ready; all then begin at one instant."""
         return Start(world.now_ns())
 
     def order(self, what: str, value: int = 0) -> None:
-        """There are no others."""
+        """On rank 0: have the other ranks do something with their load."""
 
     async def orders(self) -> list[tuple[str, int]]:
+        """On other ranks: what rank 0 wants next."""
         return []
 
     def report(self, content: Any) -> None:
-        """There is nobody to tell."""
+        """On other ranks: tell rank 0 what it asked for."""
 
     async def reports(self) -> dict[int, Any]:
+        """On rank 0: what the other ranks answer to the order `report`."""
         return {}
 
     def load_begins(
         self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"
     ) -> None:
-        """Nobody else can end the load, and nobody else can be killed."""
+        """From now on the end of another rank's load calls `stop`, and the keeper of rank 0 gets what all
+        ranks have measured so far, again and again."""
 
     def uses(self, directories: Sequence[Path]) -> None:
-        """No launcher kills it."""
+        """Where this rank has files: should a launcher kill it, they are removed."""
 
     def stopped(self, reason: str) -> None:
-        """Nobody else has to know."""
+        """This rank's load ended early: so does everybody's."""
 
     def failed(self, reason: str) -> None:
-        """Nobody else has to know."""
+        """This rank can't go on: the others end as well."""
 
     def hand_in(self, part: Part) -> None:
+        """What this rank measured."""
         self._part = part
 
     async def gather(self, word: T, decide: Callable[[Gathered], R]) -> R:
+        """After the load: rank 0 decides by the parts and words of all, and all get its decision."""
         assert self._part is not None, "the part is handed in first"
         return decide(Gathered([self._part], [word], ended=self._part.facts.interrupted))
 
@@ -200,7 +137,7 @@ def join(config: Config, *, simulated: bool) -> Ranks:
     """The ranks that this process is one of; itself alone where no launcher started it or ranks are off."""
     launch = None if config.ranks == "off" else launched()
     if launch is None or launch.size == 1:
-        return Alone()
+        return Ranks()
     try:
         if simulated:
             raise UsageError(

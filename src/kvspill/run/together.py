@@ -11,7 +11,7 @@ from kvspill.errors import KvspillError
 from kvspill.records import NS_PER_MS
 from kvspill.result.parts import Part, unpacked
 from kvspill.run.checkpoint import Keeper
-from kvspill.run.ranks import Gathered, LeaderLost, RankFailed, Start
+from kvspill.run.ranks import Gathered, LeaderLost, RankFailed, Ranks, Start
 from kvspill.run.signals import by_signal
 from kvspill.world import World
 
@@ -47,10 +47,11 @@ class Box(Protocol):
         ...
 
 
-class Together:
+class Together(Ranks):
     """One of several ranks. Rank 0 hears all others; these hear rank 0 alone."""
 
     def __init__(self, box: Box, index: int, size: int, timeout_seconds: float):
+        super().__init__()
         self._box = box
         self.index = index
         self.size = size

@@ -17,7 +17,7 @@ from kvspill.run.load import Load
 from kvspill.run.plan import Plan
 from kvspill.run.precondition import Preconditioned, precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import Alone, Gathered, Ranks, share_of
+from kvspill.run.ranks import Gathered, Ranks, share_of
 from kvspill.run.remarks import backend_warnings
 from kvspill.run.signals import Interrupts
 from kvspill.run.whole import whole_result
@@ -44,7 +44,7 @@ def run_trial(
         interrupts = Interrupts()
         with interrupts.handled():
             return run_trial(plan, progress, interrupts, ranks)
-    trial = Trial(plan, progress, interrupts, Alone() if ranks is None else ranks)
+    trial = Trial(plan, progress, interrupts, Ranks() if ranks is None else ranks)
     with switch_interval(), rarer_collections(plan.simulated):
         try:
             return (run_virtual if plan.simulated else run_real)(trial.run, plan.config.seed)

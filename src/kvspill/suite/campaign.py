@@ -19,7 +19,7 @@ from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import Alone, RankFailed, Ranks
+from kvspill.run.ranks import RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import by_signal
 from kvspill.suite import backends
@@ -70,7 +70,7 @@ def run_rows(
             manifest = manifest.with_row(number, status=RowStatus.UNAVAILABLE, reason=reason)
             save(folder, manifest)
             continue
-        changes = _run_row(folder, row, where, manifest.simulated, progress, debug, ranks or Alone())
+        changes = _run_row(folder, row, where, manifest.simulated, progress, debug, ranks or Ranks())
         manifest = manifest.with_row(number, **changes)
         save(folder, manifest)
         if changes["status"] is RowStatus.INTERRUPTED:

@@ -17,7 +17,7 @@ from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import Alone, Gathered
+from kvspill.run.ranks import Gathered, Ranks
 from kvspill.run.trial import run_trial
 from kvspill.run.whole import whole_result
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Rank(Alone):
+class Rank(Ranks):
     """One of several ranks by its numbers; what it hands in is kept."""
 
     def __init__(self, index: int, size: int):

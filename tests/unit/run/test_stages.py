@@ -15,7 +15,7 @@ from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.load import Load
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.ranks import Alone
+from kvspill.run.ranks import Ranks
 from kvspill.run.stages import Stages
 from kvspill.run.trial import run_trial
 from kvspill.serving.engine import Engine
@@ -106,7 +106,7 @@ def test_nothing_is_measured_after_an_interrupt(
     monkeypatch.setattr(load_module, "null_ceiling", ceiling)
     monkeypatch.setattr(load_module, "environment", lambda _dirs: None)
     config = search_config(tmp_path, "tiny-1b", 1.0, "qos")
-    trial: Any = Load(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True), Alone())
+    trial: Any = Load(Plan(config, False, UNLIMITED_BYTES), World(1), {}, {}, Progress(True), Ranks())
     facts = SimpleNamespace(interrupted=reason, workload={}, io_model={})
     stage = SimpleNamespace(users=3, recorder=SimpleNamespace(lanes=list), probes=None)
     asyncio.run(trial._part(stage, facts, SimpleNamespace(planned=None), searching))
