@@ -29,7 +29,7 @@ class Accesses:
     """The block of each access; blocks are numbered in the order in which they first come."""
     ends: Longs
     """Where the accesses of each request end."""
-    tokens: Longs | NDArray[np.float64]
+    tokens: Ints | NDArray[np.float64]
     """Tokens of each access, in a sample those that it stands for. The last block that a trace lists may be
     filled in part."""
     context_tokens: Longs
@@ -60,8 +60,8 @@ class Accesses:
         same = len(self.sizes) > 0 and bool((self.sizes == self.sizes[0]).all())
         return int(self.sizes[0]) if same else None
 
-    def request_of_each(self) -> Longs:
-        return np.repeat(np.arange(self.requests), np.diff(self.ends, prepend=0))
+    def request_of_each(self) -> Ints:
+        return np.repeat(np.arange(self.requests, dtype=np.int32), np.diff(self.ends, prepend=0))
 
     def sampled(self, low: float, high: float, measured_from: int = 0) -> "Accesses":
         """Chains whose hash lies between these shares of all hashes, weighted to stand for all.
@@ -76,7 +76,7 @@ class Accesses:
         chosen = ((share >= low) & (share < high)) | hot
         kept = chosen[self.numbers]
         cold = ~hot[self.numbers]
-        tokens: Longs | NDArray[np.float64] = self.tokens[kept]
+        tokens: Ints | NDArray[np.float64] = self.tokens[kept]
         sizes = self.sizes[chosen]
         light = cold[kept]
         if light.any():
@@ -117,9 +117,8 @@ class Accesses:
     def _beginnings(self, hot: NDArray[np.bool_]) -> Longs:
         """For each block the first one of its chain that is not hot; for a hot one itself."""
         beginning = np.arange(len(self.sizes))
-        request = self.request_of_each()
         cold = np.flatnonzero(~hot[self.numbers])
-        _requests, first = np.unique(request[cold], return_index=True)
+        first = np.flatnonzero(np.diff(self.request_of_each()[cold], prepend=np.int32(-1)))
         counts = np.diff(first, append=len(cold))
         beginning[self.numbers[cold]] = np.repeat(self.numbers[cold[first]], counts)
         return beginning
@@ -187,11 +186,11 @@ def _numbered(names: Longs) -> Ints:
     return numbers
 
 
-def _tokens(each: Longs, unit: Longs, context: Longs) -> Longs:
+def _tokens(each: Longs, unit: Longs, context: Longs) -> Ints:
     """Tokens of each access: full blocks, then what is left of the context."""
     place = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
     left = np.repeat(context, each) - place * np.repeat(unit, each)
-    tokens: Longs = np.clip(left, 0, np.repeat(unit, each))
+    tokens: Ints = np.clip(left, 0, np.repeat(unit, each)).astype(np.int32)
     return tokens
 
 

@@ -327,6 +327,16 @@ def test_a_model_without_blocks_has_no_curve() -> None:
         collect(config)
 
 
+def test_the_lru_curve_takes_few_bytes_per_access() -> None:
+    """Ten million accesses must fit in 2 GiB, also where most find their block."""
+    accesses = made([[at % 500, *range(20)] for at in range(5000)])
+    tracemalloc.start()
+    LruCurve(Window(accesses, 0))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 80 * len(accesses.numbers)
+
+
 @pytest.mark.skipif(not COMPILED, reason="the compiled helper was not built")
 def test_a_compiled_replay_takes_few_bytes_per_access() -> None:
     """Ten million accesses must fit in 2 GiB: no Python object for any of them."""
