@@ -229,6 +229,27 @@ def test_what_a_killed_run_left_is_removed_and_nothing_else(
         client.delete_object(Bucket=BUCKET, Key=key)
 
 
+@pytest.mark.slow
+def test_uploads_that_a_killed_run_had_begun_are_aborted_by_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No list of objects shows them, and they are paid for until somebody aborts them."""
+    with object_servers.serving("moto", tmp_path) as lists_uploads:
+        for name, value in lists_uploads.environ.items():
+            monkeypatch.setenv(name, value)
+        lists_uploads.client().create_multipart_upload(Bucket=BUCKET, Key="deep/prefix/mine")
+        large = ("--model", "llama3.1-70b-instruct", "--io-size", "5MiB")
+        run = rig.start(tmp_path / "run", ADDRESS, "--duration", "60", *large)
+        rig.wait_until(lambda: len(lists_uploads.uploads()) > 1)
+        run.send(signal.SIGKILL)
+        run.process.communicate()
+        assert len(lists_uploads.uploads()) > 1
+        assert main(["clean", ADDRESS]) == 0
+        assert "1 left-over run removed" in capsys.readouterr().out
+        assert lists_uploads.keys() == []
+        assert lists_uploads.uploads() == ["deep/prefix/mine"]
+
+
 def test_the_result_has_requests_and_cost_and_no_credentials(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
