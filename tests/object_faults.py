@@ -33,6 +33,8 @@ class Proxy(ThreadingHTTPServer):
         self.numbers = count()
         self.released = threading.Event()
         """Ends what stalls."""
+        self.authorization: str | None = None
+        """Stands in the place of what clients send, where they speak for another service."""
 
     @property
     def endpoint(self) -> str:
@@ -72,6 +74,9 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream_port, timeout=30)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            if self.server.authorization is not None:
+                del self.headers["Authorization"]
+                self.headers["Authorization"] = self.server.authorization
             for name, value in self.headers.items():
                 upstream.putheader(name, value)
             upstream.endheaders(body)

@@ -92,7 +92,7 @@ def why_not(name: str) -> str | None:
 @contextlib.contextmanager
 def serving(name: str, folder: Path) -> Iterator[Server]:
     """moto, which emulates S3 in memory, or rclone, which serves a directory and has no ranged reads."""
-    port = _free_port()
+    port = free_port()
     if name == "moto":
         words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     else:
@@ -121,7 +121,7 @@ def _rclone() -> str | None:
     return shutil.which("rclone", path=os.path.dirname(sys.executable)) or shutil.which("rclone")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

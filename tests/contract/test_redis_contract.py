@@ -12,19 +12,20 @@ from kvspill.storage.backends import redis
 from kvspill.storage.base import Backend, ObjectRef
 from kvspill.storage.redis.backend import RedisBackend
 from kvspill.storage.stamps import identify
-from kvspill.testing.backends import BackendSuite, shared_plane
+from kvspill.testing.backends import BackendSuite, Run, shared_plane
 from real.redis_server import RedisServer, redis_server
 
 
 @pytest.mark.real
 class TestRedis(BackendSuite):
     plugin = redis.PLUGIN
+    valkey: ClassVar[bool] = False
     server: ClassVar[RedisServer]
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _server(cls) -> Iterator[None]:
-        with redis_server() as server:
+        with redis_server(valkey=cls.valkey) as server:
             cls.server, cls.addresses = server, (server.address,)
             yield
 
@@ -60,3 +61,16 @@ class TestRedisInShortValues(TestRedis):
     """Many values under way on a connection."""
 
     options = MappingProxyType({"value-mib": 1 / 16, "pipeline": 16})
+
+
+@pytest.mark.slow
+class TestValkey(TestRedis):
+    """A real Valkey server."""
+
+    valkey = True
+
+    def test_it_is_called_by_its_own_name(self, run: Run) -> None:
+        async def scenario(backend: Backend) -> None:
+            assert backend.capabilities.description.startswith("valkey ")
+
+        run(scenario)

