@@ -12,7 +12,7 @@ EXAMPLES = """\
 examples:
   the load of a result as a fio job (sizes, mix, depth, think time):
     kvspill export fio result.json -o job.fio --directory /mnt/other && fio job.fio
-  every call of a logged run, replayed by fio (job.fio, and a log for each of its threads):
+  every call of a logged run, replayed by fio (job.fio, and job.fio.iolog):
     kvspill run --log-ops ops.parquet --cache-dir /mnt/nvme
     kvspill export fio ops.parquet -o job.fio --directory /mnt/other && fio job.fio
   its requests as a trace, to run them on other storage:
@@ -93,10 +93,9 @@ def _fio(source: Path, output: str, options: argparse.Namespace) -> list[str]:
     from kvspill.report.exports.fio_log import FILE, job_text, log_lines, replay_of
 
     replay, file = replay_of(source), Path(options.directory).resolve() / FILE
-    logs = [Path(f"{output}.{lane}.iolog").resolve() for lane in range(len(replay.lanes))]
-    if any(":" in str(path) for path in (*logs, file)):
+    log = Path(f"{output}.iolog").resolve()
+    if any(":" in str(path) for path in (log, file)):
         raise UsageError(f"--output {output}: fio takes no colon in a path; name another file")
-    for lane, log in enumerate(logs):
-        write_file(log, "".join(f"{line}\n" for line in log_lines(replay, lane, file)), "--output")
-    write_file(output, job_text(replay, logs, file, not options.no_stall), "--output")
-    return [output, *map(str, logs)]
+    write_file(log, "".join(f"{line}\n" for line in log_lines(replay, file)), "--output")
+    write_file(output, job_text(replay, log, file, not options.no_stall), "--output")
+    return [output, str(log)]

@@ -58,19 +58,32 @@ def test_a_replay_has_every_byte_of_the_log_and_no_two_objects_in_one_place(tmp_
     assert main(["export", "fio", str(log), "-o", str(job), "--directory", str(tmp_path)]) == 0
     moved = {"read": 0, "write": 0}
     written: set[tuple[int, int]] = set()
-    for path in tmp_path.glob("job.fio.*.iolog"):
-        first, *lines = path.read_text().splitlines()
-        assert first == "fio version 3 iolog"
-        for _ms, _file, verb, offset, nbytes in (line.split() for line in lines if line.count(" ") == 4):
-            moved[verb] += int(nbytes)
-            if verb == "write":
-                place = (int(offset), int(nbytes))
-                assert place not in written
-                written.add(place)
+    first, *lines = (tmp_path / "job.fio.iolog").read_text().splitlines()
+    assert first == "fio version 3 iolog"
+    for _us, _file, verb, offset, nbytes in (line.split() for line in lines if line.count(" ") == 4):
+        moved[verb] += int(nbytes)
+        if verb == "write":
+            place = (int(offset), int(nbytes))
+            assert place not in written
+            written.add(place)
     assert (moved["read"], moved["write"]) == storage_bytes(result)
     ends = sorted((offset, offset + nbytes) for offset, nbytes in written)
     assert all(end <= start for (_, end), (start, _) in pairwise(ends))
     assert f"size={max(end for _, end in ends)}" in job.read_text()
+
+
+def test_a_replay_keeps_the_times_of_the_log_in_fios_unit(tmp_path: Path) -> None:
+    log, job = tmp_path / "ops.parquet", tmp_path / "job.fio"
+    simulated(log_ops=str(log))
+    assert main(["export", "fio", str(log), "-o", str(job), "--directory", str(tmp_path)]) == 0
+    moves = [row for row in pq.read_table(log).to_pylist() if row["verb"] != "delete"]
+    starts_us = sorted(row["started_ns"] // 1000 for row in moves)
+    lines = [line.split() for line in (tmp_path / "job.fio.iolog").read_text().splitlines()]
+    at_us = [int(words[0]) for words in lines if len(words) == 5 and words[0].isdigit()]
+    assert len(at_us) == len(starts_us)
+    assert [at - at_us[0] for at in at_us] == pytest.approx([at - starts_us[0] for at in starts_us], abs=1)
+    # fio waits for no time that follows a time of 0.
+    assert at_us[0] > 0
 
 
 @pytest.mark.parametrize("kind", ["fio", "trace"])

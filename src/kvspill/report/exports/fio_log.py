@@ -1,26 +1,28 @@
 """A fio replay of an op log: every call of the storage tier at its time, in one file of extents."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvspill.errors import UsageError
-from kvspill.records import NS_PER_MS
 from kvspill.report.exports.fio_job import BLOCK_BYTES
 from kvspill.report.exports.logs import log_rows
 
 FILE = "kvspill-replay.dat"
 _COLUMNS = ("tier", "verb", "key", "generation", "stored_bytes", "started_ns", "device_ns", "pieces", "error")
 _LANES_PER_ENTRY = 4
-_LANES_MAX = 256
+_DEPTH_MAX = 256
+_NS_PER_US = 1000
 
 
 class Call(NamedTuple):
     """One system call of the storage tier."""
 
     at_ns: int
+    end_ns: int
     verb: str
     offset: int
     nbytes: int
@@ -52,81 +54,81 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a log asks of fio: the calls of each lane, one after another."""
+    """What a log asks of fio: the calls in the order of their beginning, and how many were under way."""
 
-    lanes: Sequence[Sequence[Call]]
-    first_ns: int
+    calls: Sequence[Call]
     file_bytes: int
 
     def nbytes(self, verb: str) -> int:
-        return sum(call.nbytes for lane in self.lanes for call in lane if call.verb == verb)
+        return sum(call.nbytes for call in self.calls if call.verb == verb)
+
+    @property
+    def depth_mean(self) -> int:
+        """Calls under way on average, at least one."""
+        span_ns = max(call.end_ns for call in self.calls) - self.calls[0].at_ns
+        return math.ceil(sum(call.end_ns - call.at_ns for call in self.calls) / max(1, span_ns))
+
+    @property
+    def depth_max(self) -> int:
+        """The most calls that were under way at once."""
+        starts, ends = [(call.at_ns, 1) for call in self.calls], [(call.end_ns, -1) for call in self.calls]
+        return max(1, *accumulate(change for _at_ns, change in sorted(starts + ends)))
 
 
 def replay_of(path: Path) -> Replay:
-    """The calls of the storage tier that succeeded, on as many lanes as were busy at once."""
+    """The calls of the storage tier that succeeded."""
     rows = [row for row in log_rows(path, _COLUMNS) if row["tier"] == "storage" and row["error"] is None]
     rows.sort(key=lambda row: row["started_ns"])
-    extents, lanes = Extents(), list[list[Call]]()
-    free: list[tuple[int, int]] = []
+    extents, calls = Extents(), list[Call]()
     for row in rows:
         name = (row["key"], row["generation"])
         if row["verb"] == "delete":
             extents.free(name)
-            continue
-        busy_ns = row["device_ns"] * min(_LANES_PER_ENTRY, row["pieces"]) // max(1, row["pieces"])
-        for number, call in enumerate(_calls(row, extents.of(name, row["stored_bytes"]))):
-            at_ns = call.at_ns + number // _LANES_PER_ENTRY * busy_ns
-            lane = _free_lane(free, lanes, at_ns)
-            lanes[lane].append(call._replace(at_ns=at_ns))
-            heappush(free, (at_ns + busy_ns, lane))
-    if not lanes:
+        else:
+            calls += _calls(row, extents.of(name, row["stored_bytes"]))
+    if not calls:
         raise UsageError(f"{path}: has no reads and writes of a storage tier; name a log of `kvspill run`")
-    return Replay(lanes, rows[0]["started_ns"], extents.end_bytes)
-
-
-def _free_lane(free: list[tuple[int, int]], lanes: list[list[Call]], at_ns: int) -> int:
-    """The lane that was free first, or another one where all are busy then."""
-    if free and (free[0][0] <= at_ns or len(lanes) >= _LANES_MAX):
-        return heappop(free)[1]
-    lanes.append([])
-    return len(lanes) - 1
+    calls.sort()
+    return Replay(calls, extents.end_bytes)
 
 
 def _calls(row: dict[str, Any], offset: int) -> Iterator[Call]:
-    nbytes = row["stored_bytes"]
-    step = -(-nbytes // max(1, row["pieces"]) // BLOCK_BYTES) * BLOCK_BYTES
-    for start in range(0, nbytes, step):
-        yield Call(row["started_ns"], row["verb"], offset + start, min(step, nbytes - start))
+    """An operation's calls, which the log counts: up to four under way at once, all equally long."""
+    nbytes, pieces = row["stored_bytes"], max(1, row["pieces"])
+    step = -(-nbytes // pieces // BLOCK_BYTES) * BLOCK_BYTES
+    busy_ns = row["device_ns"] // -(-pieces // _LANES_PER_ENTRY)
+    for number, start in enumerate(range(0, nbytes, step)):
+        at_ns = row["started_ns"] + number // _LANES_PER_ENTRY * busy_ns
+        yield Call(at_ns, at_ns + busy_ns, row["verb"], offset + start, min(step, nbytes - start))
 
 
-def log_lines(replay: Replay, lane: int, file: Path) -> Iterator[str]:
-    """A lane in fio's third log format; times are milliseconds since the first call of all."""
+def log_lines(replay: Replay, file: Path) -> Iterator[str]:
+    """fio's third log format. Its times are microseconds, and it waits for none after a time of 0."""
     yield "fio version 3 iolog"
-    yield f"0 {file} add"
-    yield f"0 {file} open"
-    at_ms = 0
-    for call in replay.lanes[lane]:
-        at_ms = max(0, call.at_ns - replay.first_ns) // NS_PER_MS
-        yield f"{at_ms} {file} {call.verb} {call.offset} {call.nbytes}"
-    yield f"{at_ms} {file} close"
+    yield f"1 {file} add"
+    yield f"1 {file} open"
+    for call in replay.calls:
+        at_us = 1 + (call.at_ns - replay.calls[0].at_ns) // _NS_PER_US
+        yield f"{at_us} {file} {call.verb} {call.offset} {call.nbytes}"
 
 
-def job_text(replay: Replay, logs: Sequence[Path], file: Path, stall: bool) -> str:
-    """The job that makes the file and then plays the logs together, a thread each."""
-    calls = sum(map(len, replay.lanes))
+def job_text(replay: Replay, log: Path, file: Path, stall: bool) -> str:
+    """The job that makes the file and then plays the log: with the log's times, or with its mean depth."""
+    depth = max(1, min(_DEPTH_MAX, replay.depth_max if stall else replay.depth_mean))
+    read, written = replay.nbytes("read"), replay.nbytes("write")
     lines = [
-        f"; {calls} system calls of a kvspill run: {replay.nbytes('read')} bytes read, "
-        f"{replay.nbytes('write')} bytes written.",
+        f"; {len(replay.calls)} system calls of a kvspill run: {read} bytes read, {written} bytes written.",
         "[global]",
-        *("direct=1", "ioengine=psync", "thread=1", "fallocate=none", "group_reporting=1"),
+        *("direct=1", "thread=1", "fallocate=none"),
         "",
         "[file]",
         f"filename={file}",
         f"size={replay.file_bytes}",
         *("rw=read", "create_only=1"),
+        "",
+        "[replay]",
+        *("stonewall", "new_group", "ioengine=libaio", f"iodepth={depth}"),
+        # Without its size fio 3.33 does not wait for the last calls.
+        *(f"read_iolog={log}", f"io_size={read + written}", *([] if stall else ["replay_no_stall=1"])),
     ]
-    # One section with several logs would be shorter, but fio 3.33 crashes on it.
-    for lane, log in enumerate(logs):
-        lines += ["", f"[lane{lane}]", *(["stonewall", "new_group"] if lane == 0 else [])]
-        lines += [f"read_iolog={log}", "refill_buffers=1", *([] if stall else ["replay_no_stall=1"])]
     return "\n".join([*lines, ""])
