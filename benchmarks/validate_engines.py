@@ -1,6 +1,7 @@
 """Holds the presets of LMCache and vLLM against the engines on a device of known speed."""
 
 import argparse
+import ctypes
 import json
 import subprocess
 import sys
@@ -9,11 +10,15 @@ from pathlib import Path
 from lib import throttle
 
 DEVICE_BYTES = 6 << 30
+SMALL_PAGES = "lmcache-direct-small-pages"
 CASES = {
     "lmcache": ("lmcache",),
     "lmcache-direct": ("lmcache", "--direct", "on"),
+    SMALL_PAGES: ("lmcache", "--direct", "on"),
     "vllm-fs": ("vllm-fs",),
 }
+"""With small pages no side has huge ones, which measures the difference that LMCache's preset names."""
+_PR_SET_THP_DISABLE = 41
 
 
 def main() -> int:
@@ -25,6 +30,8 @@ def main() -> int:
     parser.add_argument("--throttle", type=float, default=400.0, metavar="MIB_S", help="speed [400]")
     parser.add_argument("--rounds", default="9", help="timed rounds of each side [9]")
     parser.add_argument("--model", default="llama3.1-8b", help="model whose blocks are moved")
+    parser.add_argument("--trace", help="recording whose requests are served [conversations]")
+    parser.add_argument("--max-requests", help="of the recording")
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--output", type=Path, metavar="DIR", help="keep the result files there")
     args = parser.parse_args()
@@ -52,8 +59,16 @@ def validate(case: str, python: str, device: throttle.Throttled, args: argparse.
         *("--cache-dir", str(device.mount), "--rounds", args.rounds, "--model", args.model),
         *("--output", str(result)),
     ]
+    for flag, value in (("--trace", args.trace), ("--max-requests", args.max_requests)):
+        command += [] if value is None else [flag, value]
+
+    def join() -> None:
+        device.join()
+        if case == SMALL_PAGES:
+            ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+
     print(f"== {case} at {args.throttle:g} MiB/s", flush=True)
-    status = subprocess.run(command, preexec_fn=device.join).returncode
+    status = subprocess.run(command, preexec_fn=join).returncode
     if args.output is not None and result.exists():
         args.output.mkdir(parents=True, exist_ok=True)
         found = json.loads(result.read_text())

@@ -9,10 +9,12 @@ from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.config.blocks import Preset
 from kvspill.errors import UsageError
+from kvspill.plan.validate.drivers.cold import forget
 from kvspill.plan.validate.requests import asked
 from kvspill.plan.validate.sides import ENGINES, Round
 from kvspill.plan.validate.verdict import DIFFERS, EQUAL, NAMED, NOT_JUDGED, WITHIN, Played, rows_of
 from kvspill.plan.validate.witness import Seen, seen
+from kvspill.storage.directio import resident_pages
 
 PRESET = Preset("An engine", "1.0", "2026-11-16", "from reading", {"looked up": "asks the file system"})
 LINES = """\
@@ -77,9 +79,9 @@ def test_load_times_agree_within_five_percent(ours: float, verdict: str) -> None
     assert verdicts(side(), side(seconds=ours))["load ms per request"] == verdict
 
 
-def test_few_rounds_and_times_of_the_page_cache_are_no_verdict() -> None:
+def test_few_rounds_are_no_verdict_and_buffered_loads_are_judged_as_others() -> None:
     assert verdicts(side(rounds=8), side(seconds=2, rounds=8))["load ms per block"] == NOT_JUDGED
-    assert verdicts(side(direct=0), side(seconds=2, direct=0))["load ms per block"] == NOT_JUDGED
+    assert verdicts(side(direct=0), side(seconds=2, direct=0))["load ms per block"] == DIFFERS
     assert verdicts(side(direct=0), side(direct=0))["load ms per block"] == WITHIN
 
 
@@ -121,3 +123,14 @@ def test_an_engine_that_is_not_there_is_named_with_the_commands_to_get_it(
 def test_an_engine_without_a_driver_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "flexkv"]) == 2
     assert "choose lmcache or vllm-fs" in capsys.readouterr().err
+
+
+@pytest.mark.real
+def test_a_timed_round_finds_nothing_in_the_page_cache(tmp_path: Path) -> None:
+    path = tmp_path / "block"
+    path.write_bytes(bytes(1 << 20))
+    with path.open("rb") as file:
+        forget({"directory": str(tmp_path)})
+        assert resident_pages(file.fileno(), 0, 1 << 20) == 256
+        forget({"directory": str(tmp_path), "cold": True})
+        assert resident_pages(file.fileno(), 0, 1 << 20) == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.measure.tee import Tee
+from kvspill.plan.validate.drivers.cold import forget
 from kvspill.records import QoS, Request, Tier
 from kvspill.run.backends import open_backends
 from kvspill.run.build import build_cache, build_io_model
@@ -37,6 +38,7 @@ async def play(world: World, task: dict[str, Any]) -> dict[str, Any]:
         os.access(f"{task['directory']}/begin", os.F_OK)
         rows = []
         for number, names in enumerate(task["requests"]):
+            forget(task)
             before = len(cache.tiers[-1].residents)
             service = Service(_request(number, names, task), world.now_ns, _going_on, _unheard)
             await model.serve(service, cache)

@@ -36,7 +36,8 @@ def validate(
     watched = [observed(name, command, root, task) for name, command in zip(names, commands, strict=True)]
     timed: tuple[list[Round], list[Round]] = ([], [])
     if rounds:
-        started = [Side(name, command, root, task) for name, command in zip(names, commands, strict=True)]
+        cold = {**task, "cold": True}
+        started = [Side(name, command, root, cold) for name, command in zip(names, commands, strict=True)]
         with started[0], started[1]:
             _alternate(started, timed, rounds, say)
     sides = [Played(played, calls, times) for (played, calls), times in zip(watched, timed, strict=True)]
@@ -45,7 +46,7 @@ def validate(
         "engine_version": sides[0].watched.version,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "directory": str(root),
-        "witness": "strace, one round of each side; the timed rounds run without it",
+        "witness": "strace, one round of each side; timed rounds run without it and load from the device",
         "rounds": rounds,
         "requests": len(task["requests"]),
         "block_tokens": task["block_tokens"],

@@ -93,21 +93,17 @@ def _times(engine: Played, ours: Played, preset: Preset) -> Iterator[Row]:
         ratios = sorted(mine / their for mine, their in zip(own, theirs, strict=True))
         ratio = statistics.median(ratios)
         note = f"ratio {ratio:.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) of {len(ratios)} rounds"
-        verdict, why = _judged_time(
-            abs(ratio - 1), len(ratios), preset.differs.get(name), engine.calls.direct > 0
-        )
+        verdict, why = _judged_time(abs(ratio - 1), len(ratios), preset.differs.get(name))
         note = f"{note}; {why}" if why else note
         yield Row(name, round(statistics.median(theirs), 4), round(statistics.median(own), 4), verdict, note)
 
 
-def _judged_time(off: float, rounds: int, named: str | None, direct: bool) -> tuple[str, str]:
+def _judged_time(off: float, rounds: int, named: str | None) -> tuple[str, str]:
     """The verdict on load times that are off by such a share, and why it is no other."""
     if rounds < _MIN_ROUNDS:
         return NOT_JUDGED, f"{_MIN_ROUNDS} are needed"
     if off <= TOLERANCE:
         return WITHIN, ""
-    if not direct:
-        return NOT_JUDGED, "through the page cache the time is that of memory and processors"
     if named is not None and off <= NAMED_TOLERANCE:
         return NAMED, named
     return DIFFERS, ""

@@ -17,6 +17,7 @@ os.dup2(2, 1)
 
 import lmcache  # noqa: E402
 import torch  # noqa: E402
+from cold import forget  # noqa: E402
 from lmcache.v1.cache_engine import LMCacheEngineBuilder  # noqa: E402
 from lmcache.v1.config import LMCacheEngineConfig  # noqa: E402
 from lmcache.v1.gpu_connector.mock_gpu_connector import MockGPUConnector  # noqa: E402
@@ -95,7 +96,10 @@ def play(task: dict[str, Any], number: int) -> dict[str, Any]:
     instance = f"round-{number}"
     engine = engine_for(task, instance)
     os.access(f"{task['directory']}/begin", os.F_OK)
-    rows = [serve(engine, place, context) for place, context in enumerate(contexts)]
+    rows = []
+    for place, context in enumerate(contexts):
+        forget(task)
+        rows.append(serve(engine, place, context))
     os.access(f"{task['directory']}/end", os.F_OK)
     LMCacheEngineBuilder.destroy(instance)
     requests = [{"found": a // per_block, "stored": b // per_block, "seconds": s} for a, b, s in rows]

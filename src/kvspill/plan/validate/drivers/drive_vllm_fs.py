@@ -16,6 +16,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 import numpy as np  # noqa: E402
 import vllm  # noqa: E402
+from cold import forget  # noqa: E402
 from vllm.v1.kv_offload import base, config  # noqa: E402
 from vllm.v1.kv_offload.tiering.base import TransferJob  # noqa: E402
 from vllm.v1.kv_offload.tiering.fs.manager import FileSystemTierManager  # noqa: E402
@@ -91,7 +92,10 @@ def play(task: dict[str, Any]) -> dict[str, Any]:
     """One round."""
     tier = Tier(task)
     os.access(f"{task['directory']}/begin", os.F_OK)
-    rows = [tier.serve(number, names) for number, names in enumerate(task["requests"])]
+    rows = []
+    for number, names in enumerate(task["requests"]):
+        forget(task)
+        rows.append(tier.serve(number, names))
     os.access(f"{task['directory']}/end", os.F_OK)
     tier.close()
     requests = [{"found": found, "stored": stored, "seconds": seconds} for found, stored, seconds in rows]
