@@ -11,6 +11,7 @@ from kvspill.config import Config
 from kvspill.config.blocks import ENGINES, engine_preset, engine_settings
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
+from kvspill.plan.validate.sides import ENGINES as DRIVEN
 from kvspill.plugins import find_all
 
 NAMES = ENGINES
@@ -33,9 +34,10 @@ def test_a_preset_is_the_configuration_that_its_file_says(name: Any) -> None:
 def test_a_preset_says_which_version_it_reproduces_and_how_that_was_checked(name: str) -> None:
     preset = engine_preset(name)
     assert preset.engine
-    assert preset.version
+    assert any(character.isdigit() for character in preset.version) or "proposed" in preset.version
     assert date.fromisoformat(preset.date) >= date(2026, 11, 1)
-    assert preset.checked in ("from reading", "compared with the engine by `kvspill validate`")
+    driven = name in DRIVEN
+    assert preset.checked == ("compared with the engine by `kvspill validate`" if driven else "from reading")
 
 
 def test_lmcache_with_direct_io_is_an_option_beside_its_preset() -> None:
@@ -93,7 +95,7 @@ def test_what_makes_an_engine_itself(name: str, field: str, value: float | int |
     assert getattr(Config(engine=name), field) == value
 
 
-@pytest.mark.parametrize("name", ["vllm-fs", "vllm-slot", "lmcache"])
+@pytest.mark.parametrize("name", ["vllm-fs", "vllm-slot", "lmcache", "llm-d", "sglang"])
 @pytest.mark.parametrize("model", ["tiny-1b", "llama3.1-8b", "llama3.1-70b-instruct", "own"])
 def test_an_engine_that_moves_a_block_by_one_call_does_so_whatever_the_model(name: str, model: str) -> None:
     own = {"own": {"layers": 33, "kv_heads": 7, "head_dim": 101}}
