@@ -78,11 +78,12 @@ def device_numbers(names: Iterable[str], kernel: Kernel) -> list[int]:
 class BlockTracer:
     """bpftrace, from start to stop; what it wrote is read once it has ended."""
 
-    def __init__(self, devices: Iterable[int]):
+    def __init__(self, devices: Iterable[int], pid: int | None = None):
+        """Watch that process, or this one."""
         self._directory = tempfile.TemporaryDirectory(prefix="kvspill-trace-")
         self._output = Path(self._directory.name) / "lines"
         script = Path(self._directory.name) / "layers.bt"
-        script.write_text(program(os.getpid(), devices))
+        script.write_text(program(os.getpid() if pid is None else pid, devices))
         with self._output.open("wb") as sink:
             self._process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-c", f"{_SHELL} -B full {script}"],

@@ -140,16 +140,21 @@ def layers_block(traced: Traced, from_ns: int, to_ns: int) -> dict[str, Any]:
             "requests": sum(len(call.requests) for call in calls),
             "bytes": sum(call.nbytes for call in calls),
             "total_ms": whole_ns / 1e6,
-            "system_call": _spread([call.end_ns - call.start_ns for call in calls]),
-            "layers": {name: _spread([part[name] for part in parts]) for name in LAYERS},
+            "system_call": _spread_of([call.end_ns - call.start_ns for call in calls]),
+            "layers": {name: _spread_of([part[name] for part in parts]) for name in LAYERS},
             "shares": {name: sum(part[name] for part in parts) / max(1, whole_ns) for name in LAYERS},
         }
     return block
 
 
-def _spread(values_ns: Sequence[int]) -> dict[str, Any]:
+def _spread_of(values_ns: Sequence[int]) -> dict[str, Any]:
     histogram = Histogram()
     histogram.record_all(values_ns)
+    return spread(histogram)
+
+
+def spread(histogram: Histogram) -> dict[str, Any]:
+    """Mean, percentiles and maximum in milliseconds, and the histogram itself."""
     statistics = histogram.statistics_ms()
     assert statistics is not None, "there are calls"
-    return {**statistics, "mean": sum(values_ns) / len(values_ns) / 1e6, "histogram": histogram.to_dict()}
+    return {**statistics, "histogram": histogram.to_dict()}

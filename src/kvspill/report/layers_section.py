@@ -7,8 +7,10 @@ from rich.text import Text
 from kvspill.report.parts import Part, duration, grid, indent, number, share, title, volume
 from kvspill.result.schema import Result
 
+PAST = {"read": "read", "write": "written"}
 NAMES = {"file_system": "file system", "block_layer": "block layer", "device": "device"}
-_SHOWN = ("mean", "p50", "p95", "p99", "max")
+APPLICATION = {"queue": "application, waiting", "host": "application, own work"}
+SHOWN = ("mean", "p50", "p95", "p99", "max")
 
 
 def device_load_section(result: Result) -> Iterator[Part]:
@@ -42,12 +44,17 @@ def layers_section(result: Result) -> Iterator[Part]:
         if block is None:
             continue
         rows = [
-            (name, *(duration(block["layers"][key][shown]) for shown in _SHOWN), share(block["shares"][key]))
+            (name, *(duration(block["layers"][key][shown]) for shown in SHOWN), share(block["shares"][key]))
             for key, name in NAMES.items()
         ]
-        whole = ("system call", *(duration(block["system_call"][shown]) for shown in _SHOWN), "100.0%")
+        whole = ("system call", *(duration(block["system_call"][shown]) for shown in SHOWN), "100.0%")
         yield indent(Text(f"{block['calls']:,} {verb}s, {block['requests']:,} block requests"))
-        yield grid((f"per {verb} call", *_SHOWN, "share"), [*rows, whole])
+        yield grid((f"per {verb} call", *SHOWN, "share"), [*rows, whole])
+        if "entry_in_calls" in block:
+            parts = [(name, block["application"][key]) for key, name in APPLICATION.items()]
+            parts.append(("system calls", block["entry_in_calls"]))
+            spreads = [(name, *(duration(part[shown]) for shown in SHOWN)) for name, part in parts]
+            yield grid((f"per entry {PAST[verb]}", *SHOWN), spreads)
     lost = found["lost_lines"]
     cost = f"bpftrace took {number(found['tracer_cpu_seconds'], ' s')} of processor time"
     yield indent(Text(f"{cost}; {lost:,} lines were lost" if lost else cost))

@@ -8,7 +8,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.bpf import FLAG, BlockTracer, device_numbers
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.probes import Probe
-from kvspill.measure.layers import calls_of, layers_block
+from kvspill.measure.layers import calls_of, layers_block, spread
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_MS, Tier, Verb
 from kvspill.storage.lanes import on_thread
@@ -38,7 +38,6 @@ async def layers_of(tracer: BlockTracer, recorder: Recorder) -> dict[str, Any]:
         found["own_clock_total_ms"] = lane.pieces.sum_ns / NS_PER_MS
         seen_ms, own_ms = found["total_ms"] / found["calls"], found["own_clock_total_ms"] / lane.pieces.count
         found["layers_to_own_clock"] = seen_ms / own_ms if own_ms else None
-        found["application"] = {
-            name: lane.latencies.component(name).statistics_ms() for name in ("queue", "host")
-        }
+        found["application"] = {name: spread(lane.latencies.component(name)) for name in ("queue", "host")}
+        found["entry_in_calls"] = spread(lane.latencies.component("device"))
     return block

@@ -7,6 +7,8 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import HitType, Lookup, Outcome, Purpose, Tier, Verb
 from kvspill.report.console import print_summary, render_summary
+from kvspill.report.html.facts import Labelled
+from kvspill.report.html.layers import layer_figures
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
@@ -198,3 +200,31 @@ def test_other_runs_on_the_device_are_shown_where_there_were_some() -> None:
     )
     shared = found.model_copy(update={"honesty": found.honesty.model_copy(update={"bytes": counted})})
     assert "Other runs on the device        1: read 3.00 GiB, wrote 0.50 GiB\n" in render_summary(shared)
+
+
+def test_the_layers_of_a_traced_run_name_the_application_and_fit_80_columns() -> None:
+    part = {"mean": 12345.678, "p50": 11111.111, "p95": 22222.222, "p99": 33333.333, "max": 99999.999}
+    layers = ("file_system", "block_layer", "device")
+    verb = {
+        "calls": 123_456,
+        "requests": 234_567,
+        "system_call": part,
+        "layers": dict.fromkeys(layers, part),
+        "shares": dict.fromkeys(layers, 1 / 3),
+        "application": {"queue": part, "host": part},
+        "entry_in_calls": part,
+    }
+    found = built()
+    found.latency_layers = {"lost_lines": 0, "tracer_cpu_seconds": 0.5, "read": verb, "write": verb}
+    text = render_summary(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("application, waiting") == text.count("application, own work") == 2
+    (figure,) = layer_figures([Labelled("a", found)])
+    assert [row[:2] for row in figure.rows[:6]] == [
+        ("an entry read", "application, waiting"),
+        ("an entry read", "application, own work"),
+        ("an entry read", "system calls"),
+        ("a read call", "file system"),
+        ("a read call", "block layer"),
+        ("a read call", "device"),
+    ]
