@@ -7,6 +7,7 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.blocks import BlockFields
+from kvspill.config.storage_io import IoFields
 from kvspill.errors import UsageError
 from kvspill.plan.validate.requests import asked
 from kvspill.plan.validate.sides import Engine, Round, Side, engine_command, observed, our_command
@@ -16,11 +17,11 @@ from kvspill.run.settle import settle_io_size
 
 _OURS = "kvspill's preset"
 _VALUE_BYTES = 2
-_SETTINGS = (
+_SETTINGS = {
     *BlockFields.model_fields,
+    *IoFields.model_fields,
     *("model", "models", "model_config_file", "kv_dtype", "tensor_parallel", "io_model"),
-    *("io_size", "io_threads", "io_engine", "direct", "sync", "verify"),
-)
+} - {"storage_backend", "device_profile"}
 """What of the configuration our side goes by."""
 
 
@@ -73,7 +74,7 @@ def _task(config: Config, root: Path) -> dict[str, Any]:
     tokens, requests = asked(config)
     nbytes = config.kv.block(tokens)
     _check(config, tokens, nbytes, requests, root)
-    settings = config.model_dump(mode="json", include=set(_SETTINGS))
+    settings = config.model_dump(mode="json", include=_SETTINGS)
     return {
         "requests": requests,
         "block_tokens": tokens,
