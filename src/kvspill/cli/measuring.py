@@ -138,10 +138,7 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
     # What was measured is kept, also where a signal comes after the load.
     with interrupts.handled():
         result = run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks)
-        if plan.simulated:
-            from kvspill.plan.predict import note
-
-            note(config, result, progress.say)
+        cut_off = plan.simulated and not _noted(config, result, progress)
         written, problems = keep_all(config, path, result)
         if ranks.size > 1 and not problems:
             checkpoint.unlink(missing_ok=True)
@@ -153,13 +150,24 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
                 put("\n" + "\n".join(lines(result.prediction)))
     if problems:
         raise KvspillError("; ".join(problems))
-    if interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):
+    if cut_off or interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):
         return INTERRUPTED
     wrong = whats_wrong(result)
     left = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == LEFT_BEHIND.code]
     if wrong is not None or left:
         raise KvspillError("; ".join([*filter(None, [wrong]), *left]))
     return 0
+
+
+def _noted(config: Config, result: Result, progress: Progress) -> bool:
+    """How certain a simulation on a calibrated device is; False where a signal did not let it find out."""
+    from kvspill.plan.predict import note
+
+    try:
+        note(config, result, progress.say)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], list[str]]:

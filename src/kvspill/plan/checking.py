@@ -15,7 +15,7 @@ from kvspill.records import GIB
 from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file, refuse_other_device
 from kvspill.run.progress import Progress
-from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.runner import make_plan, run_trials, simulate_aside
 from kvspill.texts import aligned
 
 BARS = {
@@ -78,7 +78,7 @@ def check(
 def _promised(config: Config, choice: Choice) -> dict[str, Interval]:
     with profile_file(choice.profile()) as path:
         config = config.changed(device_profile=str(path))
-        result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
+        result = simulate_aside(config)
         known = choice.option.calibrated
         if known is not None:
             return predict(config, result, known)

@@ -10,8 +10,7 @@ from kvspill.config.messages import shown
 from kvspill.result.cautions import CALIBRATION_DOUBTED, EXTRAPOLATED
 from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file
-from kvspill.run.progress import Progress
-from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Calibrated, Profile, load_calibration, load_profile, scaled
 
 SEEDS = 2
@@ -75,8 +74,7 @@ def _reach(value: float, others: list[float]) -> tuple[float, float]:
 
 
 def _simulated(config: Config) -> dict[str, float]:
-    plan = make_plan(config, simulated=True)
-    return figures(run_trials(plan, Progress(quiet=True)))
+    return figures(simulate_aside(config))
 
 
 def slower_and_faster(profile: Profile, known: Calibrated) -> Iterator[tuple[str, Profile]]:

@@ -18,8 +18,7 @@ from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result
 from kvspill.run.asking import read_bracket, replays, search_limit
-from kvspill.run.progress import Progress
-from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Profile, profile_document
 
 Facts = dict[str, Any]
@@ -134,12 +133,7 @@ def _heedless() -> None:
 def simulate(wanted: Simulation, profile_file: str) -> Facts:
     """Do one of them."""
     config = wanted.config.changed(device_profile=profile_file, quiet=True)
-    if wanted.most:
-        result = search_limit(config, wanted.most, wanted.start)
-    else:
-        result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
-    if result.incomplete:
-        raise KeyboardInterrupt
+    result = search_limit(config, wanted.most, wanted.start) if wanted.most else simulate_aside(config)
     return {**_limit(config, result), **_of_result(config, result)}
 
 

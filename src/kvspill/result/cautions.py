@@ -118,7 +118,7 @@ CLIENT_BOUND = Kind(
 )
 CROWDED = Kind(
     "crowded",
-    "{puts:,} writes waited for room, because everything in the {tier} tier was in use. Its capacity held "
+    "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity held "
     "requests back as fewer servers would have: latency includes that wait, and throughput is that of "
     "fewer requests at once.",
     "Raise {flag}, or use fewer --servers.",

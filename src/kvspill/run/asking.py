@@ -20,7 +20,7 @@ from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.runner import run_trials, simulate_aside
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,
@@ -150,7 +150,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     may_model = status is Status.NO and _device_binds(result)
     if may_model and profile is not None and modelled and _agrees(bracket, modelled):
         most = HEADROOM * modelled
-        faster = _limit(alike, _faster(profile), most, round(TWICE * modelled))
+        faster = _at_twice(alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
     return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
 
@@ -168,7 +168,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, int(limit or 1))
         most = HEADROOM * known
-        at_twice = _limit(config, _faster(profile), most, round(TWICE * known))
+        at_twice = _at_twice(config, profile, known, most)
         bound = at_twice == most
     fitted = load_calibration(config.device_profile)
     return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted)
@@ -245,6 +245,14 @@ def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
     return Bracket(low, high, bool(last.get("concluded")))
 
 
+def _at_twice(config: Config, profile: Profile, limit: int, most: int) -> int | None:
+    """The limit of a device of twice the speed; whoever does not wait for it gets the answer without it."""
+    try:
+        return _limit(config, _faster(profile), most, round(TWICE * limit))
+    except KeyboardInterrupt:
+        return None
+
+
 def _limit(config: Config, profile: Profile, most: int, start: int) -> int | None:
     """The most users that keep the target on that profile, by simulation; None where it did not find out."""
     with profile_file(profile) as path:
@@ -261,7 +269,7 @@ def search_limit(config: Config, most: int, start: int) -> Result:
         servers=None if config.servers is None else max(config.servers, min(most, 10_000)),
         duration=_virtual_seconds(config),
     )
-    return run_trials(make_plan(changed, simulated=True), Progress(quiet=True))
+    return simulate_aside(changed)
 
 
 def measured_profile(probe: Bandwidth, config: Config) -> Profile:

@@ -139,6 +139,14 @@ def run_trials(
     return result
 
 
+def simulate_aside(config: Config) -> Result:
+    """Simulate on the way to something else: a signal ends that, too, and not the simulation alone."""
+    result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
+    if result.incomplete:
+        raise KeyboardInterrupt
+    return result
+
+
 def _run_trials(
     plan: Plan, progress: Progress, closing_seconds_max: float | None, ranks: Ranks | None
 ) -> Result:

@@ -7,8 +7,20 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.result.answer import Status
-from kvspill.run.asking import Bracket, _start, judge, measured_profile, question, read_bracket
+from kvspill.result.cautions import STORAGE_STALLED
+from kvspill.run import runner
+from kvspill.run.asking import (
+    Bracket,
+    _at_twice,
+    _start,
+    judge,
+    measured_profile,
+    question,
+    read_bracket,
+    search_limit,
+)
 from kvspill.run.bandwidth import Bandwidth
+from kvspill.storage.profiles import PRESETS
 from unit.result.sample import built, facts
 
 
@@ -82,3 +94,21 @@ def test_the_model_is_as_fast_as_the_probe() -> None:
     profile = measured_profile(Bandwidth(2.0, 1.0, "a probe"), Config(io_threads=8))
     device = profile[Tier.STORAGE]
     assert (device.read_gib_per_sec, device.write_gib_per_sec, device.concurrency) == (2.0, 1.0, 8)
+
+
+def test_a_signal_ends_the_command_and_not_only_the_simulation_on_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the search on the drive would begin after it, and last for minutes."""
+    stopped = built(run=facts(interrupted="stopped by SIGTERM"))
+    monkeypatch.setattr(runner, "run_trials", lambda *_given: stopped)
+    with pytest.raises(KeyboardInterrupt):
+        search_limit(Config(), 8, 8)
+    assert _at_twice(Config(), PRESETS["nvme-gen4"], 8, 8) is None
+
+
+def test_where_storage_stood_still_nothing_is_answered_with_yes_s16() -> None:
+    kept = Bracket(40, None, True)
+    assert judge(built(), kept, 40) is Status.YES
+    still = built(warnings=[STORAGE_STALLED.of(seconds=3.0, window=20.0, suspects="the device")])
+    assert judge(still, kept, 40) is Status.UNDECIDED
