@@ -9,7 +9,7 @@ from kvspill.records import MIB
 from kvspill.report.layers_section import layers_section
 from kvspill.report.parts import Part, duration, grid, indent, number, pairs, share
 from kvspill.report.validation_section import validation_section
-from kvspill.result.answer import Answer, Status, answer, in_memory
+from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
@@ -68,7 +68,7 @@ def _slow(result: Result) -> str:
 
 def _targets(result: Result) -> Iterator[Part]:
     """The service classes against their targets: those that were searched for, or their own (S11)."""
-    promise = result.autoscaling_stats[-1].get("slo") if result.autoscaling_stats else None
+    promise = promise_of(result)
     if promise is not None:
         what = f"{promise['latency']}, p{promise['percentile']:g}"
         rows = [_promise_row(name, entry) for name, entry in promise["classes"].items()]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
@@ -72,6 +73,13 @@ def in_memory(result: Result) -> bool:
     return any(item.code == MEMORY_DIRECTORY.code for item in result.warnings)
 
 
+def promise_of(result: Result) -> dict[str, Any] | None:
+    """The latency that a search keeps, with what came of each class; None where it keeps another figure."""
+    last = result.autoscaling_stats[-1] if result.autoscaling_stats else {}
+    found = last.get("slo")
+    return found if isinstance(found, dict) and isinstance(found.get("classes"), dict) else None
+
+
 def _judged(result: Result) -> dict[str, QosClass]:
     """Service classes that have a verdict (S11)."""
     return {
@@ -139,6 +147,10 @@ def _search(result: Result) -> tuple[Status, str]:
         return Status.NO, f"{reason}."
     if last.get("target_met", True) is None:
         return Status.UNDECIDED, f"the search ended at {what}. {reason.removeprefix('No verdict: ')}."
+    classes = set(last.get("qos") or ())
+    if last.get("mode") == "qos" and classes and classes <= set(last.get("no_verdict") or ()):
+        thin = "no service class had the 50 requests that a verdict on its latency needs"
+        return Status.UNDECIDED, f"the search ended at {what}, but {thin}. {reason}."
     return Status.FOUND, f"{what}. {reason}."
 
 

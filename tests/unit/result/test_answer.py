@@ -113,6 +113,18 @@ def test_a_search_that_did_not_conclude_has_no_answer() -> None:
     assert "the search did not conclude" in found.verdict
 
 
+def test_a_search_with_thin_evidence_is_no_answer() -> None:
+    """As the suite's advice has it: a number of users whose latency is not known is none."""
+    step = {"mode": "qos", "users": 14, "reason": "Largest load", "concluded": True, "target_met": True}
+    thin = {**step, "qos": {"batch": {}}, "no_verdict": ["batch"]}
+    assert answer(built(autoscaling=[thin])).verdict == (
+        "NO VERDICT: the search ended at 14 users of llama3.1-8b, but no service class had the 50 requests "
+        "that a verdict on its latency needs. Largest load."
+    )
+    assert answer(built(autoscaling=[{**thin, "no_verdict": []}])).status is Status.FOUND
+    assert answer(built(autoscaling=[{**thin, "mode": "capacity"}])).status is Status.FOUND
+
+
 def test_storage_that_stood_still_has_no_yes_s16() -> None:
     probes = {"event_loop_lag_ms": {"p99": 0.5, "max": 5988.0}}
     found = answer(many(config=Config(num_users=10), probes=probes))

@@ -10,6 +10,7 @@ from kvspill.report.html.figure import Figure, plain_rows
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
+from kvspill.result.answer import promise_of
 
 KNEE = "How far the load can grow"
 _LEVER_NAMES = {"num_users": "users", "trace_speedup": "speed of the trace", "speed": "speed of the trace"}
@@ -137,7 +138,7 @@ def _search_knee(
         unit,
         rates,
     )
-    latencies, targets, what = _latencies(held)
+    latencies, targets, what = _latencies(held, promise_of(item.result), last.get(lever))
     yield from _against(
         f"knee-{index}",
         f"Latency against {axis}{of}",
@@ -168,25 +169,38 @@ def _search_knee(
         )
 
 
-def _latencies(held: Mapping[float, Step]) -> tuple[Points, dict[str, float], str]:
+_PARTS = {"added": "added_ms", "end-to-end": "latency_ms", "queue-wait": "queue_wait_ms"}
+_STATS = ("p50", "p95", "p99")
+_WHAT = {
+    "added_ms": "what queue and storage add to a request",
+    "latency_ms": "requests end to end",
+    "queue_wait_ms": "the wait in the queue",
+}
+
+
+def _latencies(
+    held: Mapping[float, Step], promise: Mapping[str, Any] | None, answer: float | None
+) -> tuple[Points, dict[str, float], str]:
     """The latencies that a search judges by, per class, with the targets; else end to end."""
     found: Points = {}
     targets: dict[str, float] = {}
-    said = ""
+    latency = "added" if promise is None else str(promise.get("latency"))
+    stat = "p95" if promise is None else f"p{float(promise.get('percentile') or 95):g}"
+    # What the stages have no figure of is shown by the nearest one, without a target.
+    is_shown = latency in _PARTS and stat in _STATS
+    part, stat = (_PARTS[latency], stat) if is_shown else ("added_ms", "p95")
+    kept = {} if promise is None else promise["classes"]
     for level, step in held.items():
-        slo = step.get("slo")
-        if isinstance(slo, Mapping) and isinstance(slo.get("classes"), Mapping):
-            said = (
-                f"p{slo.get('percentile', 95):g} of the latency that the search keeps ({slo.get('latency')})."
-            )
-            for name, entry in slo["classes"].items():
-                _put(found, targets, str(name), level, entry.get("actual_ms"), entry.get("target_ms"))
-        elif isinstance(step.get("qos"), Mapping) and not said:
-            for name, entry in step["qos"].items():
-                added = entry.get("added_ms") or {}
-                _put(found, targets, str(name), level, added.get("p95"), entry.get("sla_target_p95_ms"))
+        for name, entry in (step.get("qos") or {}).items():
+            own = entry.get("sla_target_p95_ms") if promise is None else kept.get(name, {}).get("target_ms")
+            target = own if is_shown else None
+            value = (entry.get(part) or {}).get(stat)
+            if is_shown and level == answer:
+                # All windows of the answer decided, not the last of them alone.
+                value = kept.get(name, {}).get("actual_ms", value)
+            _put(found, targets, str(name), level, value, target)
     if found:
-        return found, targets, said or "p95 of what queue and storage add to a request, by service class."
+        return found, targets, f"{stat} of {_WHAT[part]}, by service class."
     for level, step in held.items():
         waits = step.get("latency_ms") or {}
         for part, title in (("end_to_end", "end to end"), ("queue_wait", "queue wait")):

@@ -20,7 +20,7 @@ from kvspill.result.ranking import faults_text, no_rank
 _PHASES = {
     "decode reads": "decode_bytes_read_gb",
     "prefill writes": "prefill_bytes_written_gb",
-    "prefill writes of rebuilt entries": "rebuilt_bytes_written_gib",
+    "of them rebuilt": "rebuilt_bytes_written_gib",
     "demoted to storage": "demotion_storage_write_gib",
     "demoted to CPU": "demotion_cpu_write_gib",
 }

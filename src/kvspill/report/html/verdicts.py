@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
-from kvspill.result.answer import Status, answer
+from kvspill.result.answer import Status, answer, promise_of
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.schema import Criterion, Result
 from kvspill.texts import counted
@@ -41,6 +41,7 @@ class Verdict:
     assessment: str
     criteria: tuple[Judged, ...]
     classes: tuple[Judged, ...]
+    classes_title: str = ""
 
 
 def verdict_of(result: Result) -> Verdict:
@@ -62,6 +63,7 @@ def verdict_of(result: Result) -> Verdict:
         assessment=_assessment(result),
         criteria=tuple(_criteria(result)),
         classes=tuple(_classes(result)),
+        classes_title=_classes_title(result),
     )
 
 
@@ -94,8 +96,25 @@ def _state(passed: bool | None) -> str:
     return OPEN if passed is None else MET if passed else MISSED
 
 
+def _classes_title(result: Result) -> str:
+    promise = promise_of(result)
+    if promise is not None:
+        return f"Service classes: {promise['latency']}, p{promise['percentile']:g}, as the search keeps it"
+    beside = "; not what the search was for" if result.autoscaling_stats else ""
+    return f"Service classes: what queue and storage add, p95{beside}"
+
+
 def _classes(result: Result) -> Iterator[Judged]:
-    """Service classes that had requests (S11)."""
+    """Service classes that had requests: by what a search promises, or by their own targets (S11)."""
+    promise = promise_of(result)
+    if promise is not None:
+        states = {"met": MET, "missed": MISSED}
+        for name, row in promise["classes"].items():
+            times = ((row.get("actual_ms"), "not measured"), (row.get("target_ms"), "none"))
+            actual, target = (none if ms is None else f"{significant(ms)} ms" for ms, none in times)
+            state = states.get(str(row.get("verdict")), OPEN)
+            yield Judged(name, actual, target, state, counted(int(row.get("requests") or 0), "request"))
+        return
     for name, entry in result.summary.qos_metrics.items():
         sla = entry.sla
         if sla is None or sla.added_p95_ms is None:

@@ -192,6 +192,8 @@ def test_many_results_have_a_row_each_and_bars_instead_of_lines() -> None:
     assert all(len(figure.rows) == 12 for figure in found if figure.section == "Beside each other")
     tables = [table for table in outline.all("table") if table.get("class") == "headline crowd"]
     assert len(tables) == 1
+    text = build_page(results)
+    assert text.index('<dl class="answers">') < text.index('class="headline crowd">'), "the answer first"
 
 
 def test_the_knee_has_target_lines_where_the_search_has_targets() -> None:
@@ -213,6 +215,25 @@ def test_the_knee_has_target_lines_where_the_search_has_targets() -> None:
     assert [row["y"] for row in layers[1]["data"]["values"]] == [50.0]
     assert found["knee-0"].rows[-1] == ("target", "50.00")
     assert [row["y"] for row in found["saturation-0"].spec["layer"][1]["data"]["values"]] == [0.8]
+
+
+def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> None:
+    """Beside "found, within its target" stood the classes' own targets, missed."""
+
+    def held(users: int, added: float) -> dict[str, Any]:
+        classes = {"batch": {"added_ms": {"p95": added}, "sla_target_p95_ms": 1000.0}}
+        return {"time_seconds": 10.0, "users": users, "throughput": 100.0, "qos": classes}
+
+    row = {"target_ms": 2000.0, "actual_ms": 1957.0, "requests": 549, "violations": 26, "verdict": "met"}
+    promise = {"latency": "added", "percentile": 95.0, "classes": {"batch": row}}
+    last = {**held(4, 2093.0), "action": "stop", "reason": "Largest load", "mode": "slo", "slo": promise}
+    result = sample.built(autoscaling=[held(4, 2093.0), held(8, 5000.0), last])
+    knee = drawn(result)["knee-0"]
+    assert [(point["x"], point["y"]) for point in knee.spec["data"]["values"]] == [(4, 1957.0), (8, 5000.0)]
+    assert knee.rows[-1] == ("target", "2,000")
+    text = " ".join(" ".join(Outline(build_page([("mine", result)])).text).split())
+    assert "Service classes: added, p95, as the search keeps it" in text
+    assert "batch 549 requests 1,957 ms 2,000 ms ✓ met" in text
 
 
 def test_results_that_differ_in_users_alone_make_a_curve() -> None:
