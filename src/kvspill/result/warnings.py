@@ -94,7 +94,7 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
     dropped = measured.recorder.evictions[last, None]
     flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
     if crowded:
-        yield kinds.CROWDED.of(tier=last.value, puts=kinds.counted(crowded, "write"), flag=flag)
+        yield kinds.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag)
     if dropped:
         yield kinds.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
     counters = measured.facts.tiers[-1].counters
