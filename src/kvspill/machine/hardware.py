@@ -102,7 +102,6 @@ class Hardware:
     """The machine as far as it can be told without measuring."""
 
     cpu_count: int
-    cpu_model: str | None
     memory_total_bytes: int | None
     memory_available: Available | None
     gpus: tuple[Gpu, ...]
@@ -131,7 +130,6 @@ def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None
     wanted = [Path(name) for name in cache_dirs] if cache_dirs else [*_usable_usual(), Path.cwd()]
     return Hardware(
         cpu_count=usable_cpus(),
-        cpu_model=field_of(kernel.proc / "cpuinfo", "model name"),
         memory_total_bytes=total_memory(kernel),
         memory_available=available_memory(kernel),
         gpus=detect_gpus(),

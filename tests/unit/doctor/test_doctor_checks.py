@@ -20,7 +20,6 @@ from unit.machine.kernel_tree import GIB, Tree
 def machine(**changes: object) -> Hardware:
     values: dict[str, object] = {
         "cpu_count": 64,
-        "cpu_model": "Test CPU",
         "memory_total_bytes": 256 * GIB,
         "memory_available": Available(200 * GIB, "this machine"),
         "gpus": (),

@@ -17,7 +17,6 @@ def machine(memory_gib: float = 24, free_gib: float = 80, gpus: tuple[Gpu, ...] 
     place = Place(Path("/x"), "ext4", ("vda",), None, None, None, "virtual disk", int(free_gib * GIB), True)
     return Hardware(
         cpu_count=2,
-        cpu_model=None,
         memory_total_bytes=int(memory_gib * GIB),
         memory_available=Available(int(memory_gib * GIB), "this machine"),
         gpus=gpus,
