@@ -107,7 +107,7 @@ THROUGHPUT = (
         "mean_context_tokens",
         "tokens",
         "context tokens of the requests completed in the window / their number",
-        "What the requests were like, to compare with a service of one's own.",
+        "What the requests were like, to compare with your own service.",
         "Long requests complete later: in a short window under overload they are missing.",
         lambda m: ratio(m.recorder.requests.context_tokens, m.recorder.requests.completed),
         about=(Area.LOAD,),

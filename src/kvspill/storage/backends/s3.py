@@ -42,7 +42,7 @@ PLUGIN = Plugin(
         Option("region", "region of the bucket (also AWS_REGION)"),
         Option(
             "addressing",
-            "bucket in the path or in the host name; auto: path with an endpoint of one's own",
+            "bucket in the path or in the host name; auto: path where an endpoint is given",
             default="auto",
             choices=("auto", "path", "virtual"),
         ),
