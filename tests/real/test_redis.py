@@ -256,6 +256,30 @@ def test_a_server_that_is_not_there_is_refused_in_one_line(
     assert "redis://127.0.0.1:none: is no address" in capsys.readouterr().err
 
 
+def test_what_the_server_itself_refuses_is_one_line_and_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with redis_server(port=free_port()) as first:
+        assert main(["run", "--cache-dir", f"{first.address}/99", "--duration", "1"]) == 2
+        assert "the server refuses it (DB index is out of range)" in capsys.readouterr().err
+        with redis_server("--replicaof", "127.0.0.1", str(first.port)) as replica:
+            assert main(["run", "--cache-dir", replica.address, "--duration", "1"]) == 2
+            assert "can't write against a read only replica" in capsys.readouterr().err
+
+
+def test_a_server_that_is_slow_takes_its_time_and_fails_nothing(server: RedisServer) -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        with server.client() as client:
+            client.client_pause(300)
+        (done,) = await backend.write(items(REFS[:1]))
+        assert done.error is None
+        assert done.device_ns > 200_000_000
+        assert backend.facts()["retries"] == 0
+
+    on(server.address, scenario)
+
+
 def test_a_removal_waits_for_a_server_that_is_away_for_a_moment() -> None:
     async def scenario(backend: RedisBackend) -> None:
         assert errors(await backend.write(items(REFS[:2]))) == [None, None]

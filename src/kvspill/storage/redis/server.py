@@ -249,7 +249,9 @@ def os_errors() -> Iterator[None]:
 
 @contextmanager
 def refusals(shown: str) -> Iterator[None]:
-    """What a server refuses before the load begins, in one line."""
+    """What prevents a load, in one line: exit 2 where the server says no, 1 where it does not answer."""
+    import redis.exceptions as kinds
+
     try:
         with os_errors():
             yield
@@ -261,6 +263,11 @@ def refusals(shown: str) -> Iterator[None]:
     except ValueError as error:
         raise UsageError(f"--cache-dir {shown}: is no address ({error}); see docs/redis.md") from error
     except OSError as error:
+        if isinstance(error.__cause__, kinds.ResponseError):
+            raise UsageError(
+                f"--cache-dir {shown}: the server refuses it ({error.strerror}); "
+                "correct the address, or let the user read, write and list keys there"
+            ) from error
         kind = errno.errorcode.get(error.errno or 0, "EIO")
         raise KvspillError(
             f"--cache-dir {shown}: {error.strerror} ({kind}); start the server, or correct the address"
