@@ -186,6 +186,15 @@ def test_what_cannot_begin_is_one_line(
     assert "no credentials for S3 were found; set AWS_ACCESS_KEY_ID" in said
 
 
+def test_a_store_that_stalls_before_the_load_is_one_line_in_time(
+    capsys: pytest.CaptureFixture[str], proxy: Proxy
+) -> None:
+    proxy.trouble = "stall"
+    quick = ("--s3-timeout", "0.3", "--s3-retries", "0", "--s3-retry-seconds", "0")
+    said = refused(capsys, "--cache-dir", ADDRESS, "--s3-endpoint", proxy.endpoint, *quick, code=1)
+    assert said.endswith("(ETIMEDOUT); check the endpoint (--s3-endpoint), the network and the server")
+
+
 def test_the_doctor_asks_the_store_and_leaves_nothing_there(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:

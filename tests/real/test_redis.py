@@ -256,6 +256,22 @@ def test_a_server_that_is_not_there_is_refused_in_one_line(
     assert "redis://127.0.0.1:none: is no address" in capsys.readouterr().err
 
 
+def test_a_server_that_stands_still_before_the_load_is_one_line_in_time(
+    server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.stop()
+    try:
+        began = time.monotonic()
+        words = ["run", "--cache-dir", server.address, "--redis-timeout", "0.3", "--duration", "1"]
+        assert main(words) == 1
+        assert time.monotonic() - began < 10
+    finally:
+        server.go_on()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "(ETIMEDOUT); start the server" in said
+
+
 def test_what_the_server_itself_refuses_is_one_line_and_exit_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -417,4 +433,6 @@ def test_the_doctor_asks_the_server_and_leaves_nothing_there(capsys: pytest.Capt
     assert "geheim" not in said
     assert "falsch" not in refused
     assert main(["doctor", f"redis://127.0.0.1:{free_port()}"]) == 1
-    assert "(ECONNREFUSED)\n           -> start the server, or correct the address" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "(ECONNREFUSED)\n           -> start the server, or correct the address" in said
+    assert "storage tier: nothing at this address" in said

@@ -102,7 +102,11 @@ def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
             ok(group, "storage tier", "device and host time of every operation, past the page cache")
         )
     elif direct is None and ADDRESS in by_name:
-        lines.append(ok(group, "storage tier", "the times that the backend of the address takes"))
+        answer = by_name.get("answer", by_name[ADDRESS])
+        if answer.status is Status.PROBLEM:
+            lines.append(warning(group, "storage tier", "nothing at this address", answer.remedy))
+        else:
+            lines.append(ok(group, "storage tier", "the times that the backend of the address takes"))
     else:
         lines.append(
             warning(
