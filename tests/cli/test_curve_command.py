@@ -86,6 +86,14 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
     assert error.count("\n") == 1
 
 
+def test_a_page_replaces_nothing_but_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "notes.txt"
+    page.write_text("mine")
+    assert main([*FLAGS, "--page", str(page)]) == 2
+    assert "exists and is no HTML page; choose another file with --page" in capsys.readouterr().err
+    assert page.read_text() == "mine"
+
+
 def test_help_names_the_flags_of_the_curve_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["curve", "--help"]) == 0
     text = capsys.readouterr().out

@@ -43,6 +43,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
         print(help_with(parser, own), end="")
         return 0
     from kvspill.curve.view import text_of
+    from kvspill.result.reading import refuse_replacing
 
     options, rest = own.parse_known_args(list(argv))
     config = parse_config(parser, rest, defaults=DEFAULTS)
@@ -53,6 +54,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     for flag, path in outputs.items():
         if path is not None:
             check_place(path, flag)
+    refuse_replacing(options.page, "--page")
     curve = _curve(config, options)
     if not config.quiet:
         print(text_of(curve), end="")

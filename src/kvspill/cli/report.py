@@ -75,8 +75,7 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
         f"--xlsx {options.xlsx}": options.xlsx,
     }
     refuse_clashes(outputs, options.results)
-    if page is not None:
-        refuse_replacing(page)
+    refuse_replacing(page, "-o")
     given = read_all(options.results)
     if given.curves and (options.csv or options.xlsx):
         raise UsageError(

@@ -30,9 +30,9 @@ def read_whole(path: Path, kind: Kind) -> bytes:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); give a result file") from None
 
 
-def refuse_replacing(page: str | Path) -> None:
+def refuse_replacing(page: str | Path | None, flag: str) -> None:
     """A page may replace an older page, and nothing else."""
-    if not Path(page).is_file():
+    if page is None or not Path(page).is_file():
         return
     try:
         with Path(page).open("rb") as file:
@@ -40,7 +40,7 @@ def refuse_replacing(page: str | Path) -> None:
     except OSError:
         return
     if start and not start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith((b"<!doctype html", b"<html")):
-        raise UsageError(f"{page}: exists and is no HTML page; choose another file with -o, or remove it")
+        raise UsageError(f"{page}: exists and is no HTML page; choose another file with {flag}, or remove it")
 
 
 @contextmanager
