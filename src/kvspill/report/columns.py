@@ -11,6 +11,7 @@ from kvspill.result.schema import Result
 STORAGE_THROUGHPUT = "storage_throughput_tokens_per_sec"
 WALL_THROUGHPUT = "avg_throughput_tokens_per_sec"
 NVME_THROUGHPUT = "nvme_throughput"
+STORAGE_SPEED = "storage_busy_gib_per_sec"
 DECODE_BYTES = "decode_bytes_read_gb"
 IO_TIME = "total_storage_io_time"
 

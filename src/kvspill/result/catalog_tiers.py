@@ -203,6 +203,19 @@ TIERS = (
         ),
     ),
     cache_stat(
+        "storage_busy_gib_per_sec",
+        "GiB/s",
+        "bytes read and written on the storage tier, demotions included / seconds in which it was at work on "
+        "any of them",
+        "The speed of the storage, however often it is asked for something: it tells drives apart also where "
+        "they wait for the users.",
+        "Few operations at once, small entries and writes are slower on any drive: compare equal workloads.",
+        lambda m: ratio(gib(m.storage_bytes), m.storage_busy_seconds),
+        better="higher",
+        about=(Area.STORAGE,),
+        views=(column(36, "Storage Speed While Busy (GiB/s)", digits=3),),
+    ),
+    cache_stat(
         "{tier}_{verb}{component}_{stat}_ms",
         "ms",
         "per entry: total (no suffix) from submission to completion; device = union of the pieces' time "

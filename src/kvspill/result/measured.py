@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
+from kvspill.measure.storage_speed import BUSY
 from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
 
 TIER_NAMES: Mapping[str, Tier] = {
@@ -90,6 +91,17 @@ class Measured:
     @property
     def storage_io_seconds(self) -> float:
         return self.recorder.cache_call_ns / NS_PER_SEC
+
+    @property
+    def storage_busy_seconds(self) -> float:
+        """Time in which the storage was at work on a read or a write."""
+        return sum(self._columns.get(BUSY, ())) / NS_PER_SEC
+
+    @property
+    def storage_bytes(self) -> int:
+        """Logical bytes read and written there."""
+        lanes = self.lanes(Verb.READ, Verb.WRITE)
+        return sum(lane.byte_count for lane in lanes if lane.tier is Tier.STORAGE)
 
     def bytes_moved(self, verb: Verb, *purposes: Purpose) -> int:
         """Logical bytes over all tiers, of these purposes or of all."""

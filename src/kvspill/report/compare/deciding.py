@@ -9,6 +9,7 @@ from kvspill.report.columns import (
     COLUMN,
     DECODE_BYTES,
     NVME_THROUGHPUT,
+    STORAGE_SPEED,
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
     finite,
@@ -29,14 +30,14 @@ def deciding(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
     """The most sensitive figures that are valid for the set-up."""
     if all(run.kind == INFERENCE for run in runs):
         return tuple(name for name in (WALL_THROUGHPUT,) if name in known)
-    for wanted in (_of_set_up(runs), _published(runs)):
+    for wanted in (_of_set_up(runs, known), _published(runs)):
         found = tuple(name for name in wanted if name in known)
         if found:
             return found
     return ()
 
 
-def _of_set_up(runs: Sequence[Run]) -> tuple[str, ...]:
+def _of_set_up(runs: Sequence[Run], known: set[str]) -> tuple[str, ...]:
     """Of kvspill's own results, whose storage time counts requests that did not complete, too."""
     memory = _memory(runs)
     if (
@@ -47,9 +48,11 @@ def _of_set_up(runs: Sequence[Run]) -> tuple[str, ...]:
         return ()
     fixed = all(run.config.get("max_requests") is not None for run in runs)
     if memory != {0}:
-        # Behind DRAM most requests never reach the drive: what it moved in its time tells. Of fixed work it
-        # moves more or less as demotions fall, and then the time spent in storage tells.
-        return (NVME_THROUGHPUT, STORAGE_THROUGHPUT) if fixed else (NVME_THROUGHPUT,)
+        # Behind DRAM most requests never reach the drive: what it moved in its time tells, and where it waits
+        # for the users, what it moved while it was at work.
+        # Results of older versions do not have that; of fixed work their time spent in storage tells.
+        older = fixed and STORAGE_SPEED not in known
+        return (NVME_THROUGHPUT, STORAGE_THROUGHPUT if older else STORAGE_SPEED)
     if any(run.config.get("generation_mode") not in (None, "none") for run in runs):
         # Generation hides the drive from the wall clock, but not from the time spent in storage.
         return (STORAGE_THROUGHPUT,)

@@ -8,6 +8,7 @@ from kvspill.report.columns import (
     COLUMNS,
     DECODE_BYTES,
     NVME_THROUGHPUT,
+    STORAGE_SPEED,
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
 )
@@ -197,17 +198,31 @@ def test_markdown_and_csv_carry_no_control_characters_or_formulas() -> None:
         ({"cpu_mem_gb": 0}, (DECODE_BYTES, WALL_THROUGHPUT)),
         ({"cpu_mem_gb": 0, "max_requests": 300}, (WALL_THROUGHPUT,)),
         ({"cpu_mem_gb": 0, "generation_mode": "realistic"}, (STORAGE_THROUGHPUT,)),
-        ({"cpu_mem_gb": 4}, (NVME_THROUGHPUT,)),
-        ({"cpu_mem_gb": 4, "max_requests": 300}, (NVME_THROUGHPUT, STORAGE_THROUGHPUT)),
+        ({"cpu_mem_gb": 4}, (NVME_THROUGHPUT, STORAGE_SPEED)),
+        ({"cpu_mem_gb": 4, "max_requests": 300}, (NVME_THROUGHPUT, STORAGE_SPEED)),
     ],
 )
 def test_the_deciding_metric_is_the_most_sensitive_that_is_valid_for_the_set_up(
     settings: dict[str, object], deciding: tuple[str, ...]
 ) -> None:
     """Behind DRAM most requests never reach the drive; fixed work moves the same bytes on every drive."""
-    values = dict.fromkeys((DECODE_BYTES, WALL_THROUGHPUT, STORAGE_THROUGHPUT, NVME_THROUGHPUT), 1.0)
+    values = dict.fromkeys(
+        (DECODE_BYTES, WALL_THROUGHPUT, STORAGE_THROUGHPUT, NVME_THROUGHPUT, STORAGE_SPEED), 1.0
+    )
     sides = [side(1, 2, config=settings, values=values) for _ in range(2)]
     assert compare(sides[0], sides[1]).primary == deciding
+
+
+def test_results_that_do_not_know_how_long_the_storage_was_busy_are_decided_as_before() -> None:
+    values = dict.fromkeys((STORAGE_THROUGHPUT, NVME_THROUGHPUT), 1.0)
+    fixed = {"cpu_mem_gb": 4, "max_requests": 300}
+    expected: list[tuple[dict[str, object], tuple[str, ...]]] = [
+        ({"cpu_mem_gb": 4}, (NVME_THROUGHPUT,)),
+        ({**fixed}, (NVME_THROUGHPUT, STORAGE_THROUGHPUT)),
+    ]
+    for settings, deciding in expected:
+        sides = [side(1, 2, config=settings, values=values) for _ in range(2)]
+        assert compare(sides[0], sides[1]).primary == deciding
 
 
 def test_results_of_other_programs_are_decided_as_the_published_analysis_does() -> None:
