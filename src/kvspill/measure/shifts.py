@@ -66,7 +66,7 @@ def find_shifts(values: Sequence[float], least: float = 0.0, least_of_mean: floa
     """
     series = np.asarray(values, dtype=np.float64)
     mean = float(series.mean())
-    shapes = shapes_of(len(series))
+    shapes = _shapes(len(series))
     differences = shapes.series @ (series - mean) / shapes.squares
     left = shapes.waves @ (series - mean) - differences[:, None] * shapes.in_waves
     powers = [np.mean(left[:, :number] ** 2, axis=1) for number in NOISE_WAVES]
@@ -85,8 +85,7 @@ def find_shifts(values: Sequence[float], least: float = 0.0, least_of_mean: floa
 
 
 @lru_cache(maxsize=64)
-def shapes_of(count: int) -> _Shapes:
-    """The drift first, then every stretch."""
+def _shapes(count: int) -> _Shapes:
     inner, edge = max(2, count // 5), max(2, count // 10)
     places = [(0, count)]
     for start in range(count):

@@ -75,7 +75,8 @@ def steady_state(
 
 
 def _visible(item: Mapping[str, Any]) -> str:
-    return f"{max(DRIFT, item['resolution']):.0%}"
+    """The step that is found: also one without noise must be of consequence."""
+    return f"{math.ceil(100 * max(1.1 * DRIFT, item['resolution']))}%"
 
 
 def _speed_was_steady(judged: Mapping[str, Mapping[str, Any]]) -> str:

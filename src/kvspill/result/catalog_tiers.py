@@ -213,7 +213,7 @@ TIERS = (
         lambda m: ratio(gib(m.storage_bytes), m.storage_busy_seconds),
         better="higher",
         about=(Area.STORAGE,),
-        views=(column(36, "Storage Speed While Busy (GiB/s)", digits=3),),
+        views=(column(39, "Storage Speed While Busy (GiB/s)", digits=3),),
     ),
     cache_stat(
         "{tier}_{verb}{component}_{stat}_ms",

@@ -1,5 +1,6 @@
 """Steady state: a level is steady, a drift is not, and a short window says that it can't tell."""
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -137,7 +138,9 @@ def test_a_steady_window_says_which_step_would_have_been_found() -> None:
     columns = {"tokens": noisy(120, 1000, 0.0), "storage_read_bytes": noisy(120, 10**9, 0.0, seed=2)}
     found = steady_state(columns, 120.0)
     best = min((found[name]["resolution"], name) for name in ("tokens", "bytes"))
-    assert found["reason"].endswith(f"a step of {best[0]:.0%} in {best[1]} would have been found.")
+    assert found["reason"].endswith(
+        f"a step of {math.ceil(100 * best[0])}% in {best[1]} would have been found."
+    )
     missed = 0
     for seed in range(20):
         values: list[float] = list(noisy(120, 1000, 0.0, seed=seed))
@@ -246,7 +249,7 @@ def test_what_is_too_short_for_the_rates_may_be_enough_for_the_drive() -> None:
     found = steady_state(at_work(40, lambda second: share[second], lambda _: 1.0), 40.0)
     assert found["verdict"] == TOO_SHORT
     assert found["reason"].endswith(
-        " s would do. The speed of the storage was steady: a step of 5% in it would have been found."
+        " s would do. The speed of the storage was steady: a step of 6% in it would have been found."
     )
 
 
