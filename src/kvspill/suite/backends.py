@@ -127,8 +127,11 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
             yield "Their trials overlap: no target is faster than another as far as can be told."
         elif first and last:
             yield f"{order[0][0]} did the work {first / last:.1f} times as fast as {order[-1][0]}."
-    unequal = _unequal({name: results[name] for name, _rank in order})
-    if unequal:
+    with_rank = {name: results[name] for name, _rank in order}
+    unequal = _unequal(with_rank)
+    if len(order) > 1 and all(_once(with_rank, metric) for metric in _COMPARED):
+        yield "Hits and bytes read were the same on every target with a rank."
+    elif unequal:
         yield (
             f"Not the same on every target: {unequal}. A server may have dropped entries by itself; with "
             "several servers (--set servers=N) or a duration, speed decides what is evicted."
@@ -147,6 +150,12 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
     ]
     if touched:
         yield f"{counted(len(touched), 'serious warning')} ({', '.join(touched)}): see the result of each."
+
+
+def _once(results: Mapping[str, Result], metric: str) -> bool:
+    """Whether all of them have the same value."""
+    values = {result.number(metric) for result in results.values()}
+    return len(values) == 1 and None not in values
 
 
 def _unequal(results: Mapping[str, Result]) -> str:

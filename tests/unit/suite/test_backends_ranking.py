@@ -71,6 +71,9 @@ def test_hits_that_differ_by_more_than_one_percent_between_ranked_targets_are_na
     close = lines({"a": with_hits(a, 1000), "b": with_hits(b, 995)})
     unranked = lines({"a": with_hits(a, 138), "b": with_hits(at(result, None), 118)})
     assert not any(line.startswith("Not the same") for line in (*close, *unranked))
+    equal = "Hits and bytes read were the same on every target with a rank."
+    assert equal not in [*lines({"a": with_hits(a, 1000), "b": with_hits(b, 995)})]
+    assert equal in lines({"a": with_hits(a, 1000), "b": with_hits(b, 1000)})
 
 
 def test_other_work_is_said_aloud(result: Result) -> None:
