@@ -127,12 +127,13 @@ _DUPLEX_MIN = -20
 Profile = dict[Tier, DeviceModel]
 
 NULL = DeviceModel(math.inf, math.inf)
-_HBM = DeviceModel(2000.0, 2000.0, read_latency_us=10, write_latency_us=10)
+_GPU = DeviceModel(2000.0, 50.0, read_latency_us=10, write_latency_us=10)
+"""Hits are copies inside the card's memory, puts come over PCIe 5 x16 (G1)."""
 _DRAM = DeviceModel(16.0, 12.0, read_latency_us=20, write_latency_us=20)
 
 
 def _preset(storage: DeviceModel) -> Profile:
-    return {Tier.GPU: _HBM, Tier.CPU: _DRAM, Tier.STORAGE: storage}
+    return {Tier.GPU: _GPU, Tier.CPU: _DRAM, Tier.STORAGE: storage}
 
 
 _BUCKET = DeviceModel(
