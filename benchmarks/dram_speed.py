@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,10 +26,29 @@ GIB = 1 << 30
 BAR = 0.85
 COPY_BYTES = 64 * MIB
 """Each thread copies between two regions of this size: far more than its cache holds."""
-SHAPES = ((8, 32), (32, 8), (256, 8))
-"""MiB of an entry and entries in flight."""
 SWITCH_INTERVAL_SECONDS = 0.0005
 """As a run sets it."""
+
+
+class Shape(NamedTuple):
+    """What is asked for at once."""
+
+    entry_mib: int
+    in_flight: int
+    batch: int = 1
+    """Entries of one request."""
+
+    @property
+    def batch_bytes(self) -> int:
+        return self.batch * self.entry_mib * MIB
+
+    def refs(self, name: str) -> list[ObjectRef]:
+        """A batch of entries."""
+        return [ObjectRef(f"{name}_{number}", 1, self.entry_mib * MIB) for number in range(self.batch)]
+
+    def __str__(self) -> str:
+        each = f"{self.batch} x " if self.batch > 1 else ""
+        return f"{each}{self.entry_mib} MiB x{self.in_flight}"
 
 
 def plain_copy(threads: int) -> Callable[[float], float]:
@@ -60,29 +80,30 @@ def plain_copy(threads: int) -> Callable[[float], float]:
 
 
 class Tier:
-    """The backend of the DRAM tier, driven as the cache drives it: several requests, each one entry."""
+    """The backend of the DRAM tier, driven as the cache drives it: several requests, each one batch."""
 
-    def __init__(self, arena_bytes: int, entry_bytes: int, in_flight: int, threads: int | None) -> None:
-        self.entry_bytes = entry_bytes
-        self.in_flight = in_flight
+    def __init__(self, shape: Shape, threads: int | None) -> None:
+        self.shape = shape
+        arena_bytes = 2 * shape.in_flight * shape.batch_bytes
         self.backend = DramBackend(arena_bytes, plane=DataPlane(4 * MIB, 32), threads=threads)
-        self._kept = [ObjectRef(f"kept{number}", 1, entry_bytes) for number in range(in_flight)]
+        self._kept = [shape.refs(f"kept{number}") for number in range(shape.in_flight)]
 
     async def prepare(self) -> None:
         await self.backend.prepare(lambda *_: None)
-        await self._check(self.backend.write([WriteItem(ref) for ref in self._kept]))
+        for refs in self._kept:
+            await self._check(self.backend.write([WriteItem(ref) for ref in refs]))
 
     async def read(self, seconds: float) -> float:
         async def one(number: int, _turn: int) -> None:
-            await self._check(self.backend.read([self._kept[number]]))
+            await self._check(self.backend.read(self._kept[number]))
 
         return await self._drive(one, seconds)
 
     async def write(self, seconds: float) -> float:
         async def one(number: int, turn: int) -> None:
-            ref = ObjectRef(f"new{number}", turn, self.entry_bytes)
-            await self._check(self.backend.write([WriteItem(ref)]))
-            await self._check(self.backend.delete([ref]))
+            refs = self.shape.refs(f"new{number}_{turn}")
+            await self._check(self.backend.write([WriteItem(ref) for ref in refs]))
+            await self._check(self.backend.delete(refs))
 
         return await self._drive(one, seconds)
 
@@ -96,8 +117,8 @@ class Tier:
                 done += 1
 
         began = time.monotonic()
-        await asyncio.gather(*(stream(number) for number in range(self.in_flight)))
-        return done * self.entry_bytes / GIB / (time.monotonic() - began)
+        await asyncio.gather(*(stream(number) for number in range(self.shape.in_flight)))
+        return done * self.shape.batch_bytes / GIB / (time.monotonic() - began)
 
     @staticmethod
     async def _check(call: Awaitable[list[Completion]]) -> None:
@@ -110,9 +131,8 @@ async def compare(args: argparse.Namespace) -> list[tuple[str, ...]]:
     threads = args.threads or len(os.sched_getaffinity(0))
     copy = plain_copy(threads)
     rows: list[tuple[str, ...]] = []
-    for entry_mib, in_flight in args.shapes:
-        arena_bytes = 2 * in_flight * entry_mib * MIB
-        tier = Tier(arena_bytes, entry_mib * MIB, in_flight, args.threads)
+    for shape in args.shapes:
+        tier = Tier(shape, args.threads)
         await tier.prepare()
         try:
             for name, measure in (("read", tier.read), ("write", tier.write)):
@@ -125,7 +145,7 @@ async def compare(args: argparse.Namespace) -> list[tuple[str, ...]]:
                 verdict = "pass" if share >= BAR else "FAIL"
                 rows.append(
                     (
-                        f"{name} {entry_mib} MiB x{in_flight}",
+                        f"{name} {shape}",
                         f"{tier_gib:.1f}",
                         f"{plain_gib:.1f}",
                         f"{share:.2f}",
@@ -138,9 +158,8 @@ async def compare(args: argparse.Namespace) -> list[tuple[str, ...]]:
     return rows
 
 
-def shape(text: str) -> tuple[int, int]:
-    entry, _, in_flight = text.partition("x")
-    return int(entry), int(in_flight)
+def shape_of(text: str) -> Shape:
+    return Shape(*(int(number) for number in text.split("x")))
 
 
 def main() -> int:
@@ -149,7 +168,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument(
-        "--shapes", type=shape, nargs="+", default=[(2, 32), (32, 8), (256, 8)], metavar="MIBxN"
+        "--shapes",
+        type=shape_of,
+        nargs="+",
+        default=[Shape(2, 32), Shape(2, 8, 32), Shape(32, 8), Shape(256, 8)],
+        metavar="MIBxN[xBATCH]",
+        help="size of an entry, requests in flight, entries of each",
     )
     args = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

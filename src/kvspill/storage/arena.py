@@ -115,6 +115,8 @@ class Arena(RunPool):
         runs = self.take_runs(count)
         if runs is None:
             return None
+        if len(runs) == 1:
+            return np.arange(*runs[0], dtype=np.int64)
         return np.concatenate([np.arange(start, end, dtype=np.int64) for start, end in runs])
 
     def give_back(self, pages: Pages) -> None:
