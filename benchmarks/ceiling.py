@@ -114,7 +114,7 @@ def stack_rows(args: argparse.Namespace) -> list[Row]:
     """The whole stack on the null backend: workload, queue, cache, I/O model and recorder."""
     rows = []
     for model in ("tiny-1b", "llama3.1-8b", "llama3.1-70b-instruct"):
-        config = Config(model=model, num_users=50, cpu_mem_gb=0, generation_mode="none")
+        config = Config(model=model, num_users=50, gpu_mem_gb=0, cpu_mem_gb=0, generation_mode="none")
         serve = functools.partial(null_ceiling, config, seconds=args.seconds)
         found = []
         for _ in range(args.rounds):
@@ -151,7 +151,8 @@ def run_rows(directory: Path, args: argparse.Namespace) -> list[Row]:
                     "--duration",
                     str(args.run_seconds),
                 ),
-                *("--generation-mode", "none", "--cpu-mem-gb", "0", "--storage-capacity-gb", "3", "--quiet"),
+                *("--generation-mode", "none", "--storage-capacity-gb", "3", "--quiet"),
+                *("--gpu-mem-gb", "0", "--cpu-mem-gb", "0"),
                 *("--verify", verify, "--cache-dir", str(directory), "--output", str(output)),
             ]
             wait_quiet(0.3, args.patience)

@@ -21,6 +21,7 @@ LOAD = """\
 model: tiny-1b
 arrival: closed
 generation_mode: none
+gpu_mem_gb: 0
 cpu_mem_gb: 0
 warmup: 2
 personas:

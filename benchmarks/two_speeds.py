@@ -51,7 +51,8 @@ def load_flags(args: argparse.Namespace) -> list[str]:
     """More requests waiting than servers at any time: the device alone decides how fast they are served."""
     return [
         *("--model", "tiny-1b", "--tensor-parallel", str(args.tensor_parallel), "--num-users", "200"),
-        *("--servers", "8", "--generation-mode", "none", "--cpu-mem-gb", "0", "--seed", "42"),
+        *("--servers", "8", "--generation-mode", "none", "--seed", "42"),
+        *("--gpu-mem-gb", "0", "--cpu-mem-gb", "0"),
         *("--storage-capacity-gb", str(CAPACITY_GIB), "--quiet"),
     ]
 
