@@ -38,13 +38,12 @@ def _section(number: int, item: DrawnCurve) -> Section:
     cells = _cells(curve["two_tiers"])
     tiers = _map_rows(cells)
     series = {"LRU": curve["lru"], **policies}
-    exact = "LRU is exact at every capacity, the other policies at the corners of their lines."
     figures = [
         Figure(
             f"curve-rates-{number}",
             item.name,
             "Tokens found by capacity",
-            f"{exact} LRU's curve bends at the dashed line.",
+            _says(curve),
             _with_bend(_lines(series, [*_POLICIES, *policies]), curve["bend"]),
             item.rates[0],
             item.rates[1:],
@@ -72,6 +71,17 @@ def _section(number: int, item: DrawnCurve) -> Section:
         ),
     ]
     return Section(item.name, f"curve-{number}", figures, item.words)
+
+
+def _says(curve: Mapping[str, Any]) -> str:
+    sampling = curve["sampling"]
+    if sampling is None:
+        text = "LRU is exact at every capacity, the other policies at the corners of their lines."
+    elif sampling["lru_share"] == 1:
+        text = "LRU is exact at every capacity; the other policies are of a sample, whose error stands above."
+    else:
+        text = "All of a sample, whose error stands above."
+    return text if curve["bend"] is None else f"{text} LRU's curve bends at the dashed line."
 
 
 def _together(curves: Sequence[DrawnCurve]) -> Section:

@@ -16,7 +16,9 @@ def points(*gib: float) -> list[dict[str, float]]:
     return [{"capacity_bytes": size * GIB, "tokens": 0.01 * place} for place, size in enumerate(gib)]
 
 
-def drawn(policies: tuple[str, ...], sizes: tuple[float, ...] = (11.0, 500.0, 11_424.0)) -> list[Figure]:
+def drawn(
+    policies: tuple[str, ...], sizes: tuple[float, ...] = (11.0, 500.0, 11_424.0), **changes: Any
+) -> list[Figure]:
     tiers = {
         "dram_bytes": [round(size * GIB) for size in sizes],
         "storage_bytes": [place * GIB for place in range(1, 31)],
@@ -32,6 +34,8 @@ def drawn(policies: tuple[str, ...], sizes: tuple[float, ...] = (11.0, 500.0, 11
         "next_tib": [{"capacity_bytes": size * GIB, "prefill_seconds_saved": 5.0} for size in (0, *sizes)],
         "two_tiers": tiers,
         "ceiling": {"tokens": 0.4},
+        "sampling": None,
+        **changes,
     }
     (section,) = curve_sections([DrawnCurve("curve", curve, ["words"], [["CAPACITY"], ["1 GiB"]])])
     return list(section.figures)
@@ -65,6 +69,14 @@ def test_the_map_has_few_sizes_of_storage_and_the_largest_among_them() -> None:
     assert len(figure.header) <= 10
     assert (figure.header[1], figure.header[-1]) == ("none", "30")
     assert [row[1:3] for row in figure.rows] == [["10.0", "30.0"]] * 3
+
+
+def test_the_caption_claims_no_more_than_the_curve_holds() -> None:
+    assert drawn(())[0].says.startswith("LRU is exact at every capacity")
+    sampled = drawn((), sampling={"lru_share": 0.1}, bend=None)[0]
+    assert sampled.says == "All of a sample, whose error stands above."
+    assert "layer" not in sampled.spec
+    assert "are of a sample" in drawn((), sampling={"lru_share": 1.0})[0].says
 
 
 @pytest.mark.parametrize("theme", [0, 1])
