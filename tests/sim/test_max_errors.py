@@ -81,7 +81,7 @@ def test_what_fails_in_a_store_is_not_blamed_on_a_device(
     assert code == 1
     assert line.endswith("; check the store, the network and its logs\n")
     remedies = {item["code"]: item["remedy"] for item in result["warnings"]}
-    assert remedies["errors"].startswith("Check the store, the network and its logs; ")
+    assert remedies["errors"].startswith("Check the store, the network and its logs, ")
 
 
 def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate: Any) -> None:
