@@ -39,7 +39,7 @@ def _findings(stores: Stores, calls: Calls) -> Iterator[Finding]:
             yield Finding("ranged reads", "work: an entry is read in several parts at once")
         else:
             text = "the store sends whole objects where a part is asked for, so every entry is read whole"
-            yield Finding("ranged reads", text, "compare it only with stores that are read so, too")
+            yield Finding("ranged reads", text, "compare it only with stores that are read in the same way")
     finally:
         calls.ask(DELETE, lambda store: obstore.delete(store, path))
 
