@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 
 from kvspill.measure.statistics import holm, runs_needed, series_interval, student_quantile
 from kvspill.measure.steady import CLOSED_SECONDS, NOT_STEADY, judge, steady_state
+from kvspill.records import NS_PER_SEC
 from kvspill.report.columns import COLUMNS
 from kvspill.report.compare.comparison import compare
 from kvspill.report.compare.statistics import ALIKE, INDICATIVE
-from sim.loads import LOADS, changed_windows, columns, cut, factors, rates
+from sim.loads import LOADS, changed_windows, columns, cut, factors, rates, simulate
 from unit.report.compare.made import run
 
 Process = Callable[[np.random.Generator, int], list[float]]
@@ -121,6 +123,16 @@ def test_a_drive_that_slows_by_a_tenth_is_found_where_the_rates_cannot_show_it()
     assert found["verdict"] == NOT_STEADY
     assert NOT_STEADY not in (found["tokens"]["verdict"], found["bytes"]["verdict"])
     assert abs(found["storage_speed"]["shift"]) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_speed_while_busy_is_the_drives_whatever_it_is_asked_for(tmp_path: Path) -> None:
+    """A drive of 3 GiB/s that the arrivals leave idle most of the time."""
+    profile = tmp_path / "drive.yaml"
+    profile.write_text("storage: {read_gib_per_sec: 3.0, write_gib_per_sec: 3.0}\n")
+    result = simulate(LOADS["open-poisson"], duration=40.0, device_profile=str(profile))
+    busy = sum(value or 0 for value in result.timeline.columns["storage_busy_ns"]) / NS_PER_SEC
+    assert 0 < busy < 0.5 * float(result.window.measured_seconds)
+    assert result.number("storage_busy_gib_per_sec") == pytest.approx(3.0, rel=0.01)
 
 
 def test_holms_correction_keeps_the_family_at_its_level() -> None:

@@ -253,6 +253,18 @@ def test_what_is_too_short_for_the_rates_may_be_enough_for_the_drive() -> None:
     )
 
 
+def test_a_few_reads_that_begin_as_the_drive_slows_do_not_explain_it() -> None:
+    columns = at_work(120, lambda _: 0.2, lambda second: 0.9 if second >= 70 else 1.0)
+    chance = random.Random(5)
+    columns["storage_write_bytes"] = [0.4e9 * (0.9 if second >= 70 else 1.0) for second in range(120)]
+    columns["storage_read_bytes"] = [
+        chance.uniform(0.5e6, 1.5e6) if second >= 70 else 0.0 for second in range(120)
+    ]
+    found = steady_state(columns, 120.0)["storage_speed"]
+    assert found["verdict"] == NOT_STEADY
+    assert found["shift"] == pytest.approx(-0.1, abs=0.04)
+
+
 def test_a_drive_that_hardly_worked_is_not_judged() -> None:
     columns = at_work(120, lambda _: 0.2, lambda _: 1.0)
     columns["storage_read_ops"] = columns["storage_write_ops"] = [0.0] * 101 + [1.0] * 19
