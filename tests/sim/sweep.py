@@ -23,7 +23,7 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
 from kvspill.result.result import build_result
-from kvspill.run import stages, trial, whole
+from kvspill.run import load, stages, trial, whole
 from kvspill.run.build import build_cache as real_build_cache
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
@@ -217,9 +217,9 @@ def run_scenario(scenario: Scenario) -> Outcome:
         )
 
     plan = Plan(scenario.config, simulated=True, storage_bytes=scenario.config.storage_bytes or 0)
-    parts: dict[str, Any] = {"open_backends": open_devices, "build_cache": build_cache}
     with (
-        mock.patch.multiple(trial, **parts),
+        mock.patch.object(trial, "open_backends", open_devices),
+        mock.patch.object(load, "build_cache", build_cache),
         mock.patch.object(whole, "build_result", judge),
         mock.patch.object(stages, "Recorder", make_auditor),
     ):
