@@ -63,6 +63,21 @@ def test_clean_removes_nothing_that_is_not_a_dead_run(
     assert {path.name for path in tmp_path.iterdir()} == {"mine.npy", "kvspill-1-00000000"}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_clean_says_of_another_users_run_only_what_it_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It had not looked, and said that there was no marker."""
+    theirs = tmp_path / "kvspill-1-00000000"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    assert main(["clean", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == (
+        f"left alone {theirs}: it belongs to another user, who can remove it\n"
+        f"0 left-over runs removed from {tmp_path}\n"
+    )
+
+
 def run_drop_in(*argv: str, python: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [*(python or [sys.executable]), str(ROOT / "kv-cache.py"), *argv]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -57,6 +57,8 @@ def _clean_directory(directory: Path, options: Namespace) -> int:
     if not os.path.isdir(directory):
         shown = options.directory[:200] or "an empty name"
         raise UsageError(f"{shown}: is not a directory; name the one that a --cache-dir named")
+    if not os.access(directory, os.R_OK | os.X_OK):
+        raise UsageError(f"{directory}: cannot be read (Permission denied); clean it as its owner")
     from kvspill.storage.rundir import clean
 
     kept: list[str] = []
@@ -106,8 +108,10 @@ def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: lis
     from kvspill.storage.leftovers import leftovers, remove_leftover
 
     for leftover in leftovers(directory):
-        size = f"{leftover.nbytes / MIB:,.1f} MiB"
-        if leftover.doubt is not None:
+        size = f"{(leftover.nbytes or 0) / MIB:,.1f} MiB"
+        if leftover.nbytes is None:
+            put(one_line(f"left alone {leftover.path}: {leftover.doubt}"))
+        elif leftover.doubt is not None:
             put(
                 one_line(
                     f"left alone {leftover.path} ({size}): it has no marker of a run, and {leftover.doubt}"

@@ -291,7 +291,7 @@ def check_output(output: str | None) -> None:
     if output is not None:
         check_place(output, f"--output {output}")
     else:
-        check_place(Path("kvspill-results") / "result.json", f"current directory {Path.cwd()}")
+        check_place(Path("kvspill-results") / "result.json", f"--output, by default in {Path.cwd()}")
 
 
 def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str:

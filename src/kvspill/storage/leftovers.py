@@ -27,8 +27,8 @@ class Leftover:
     """A directory with the name of a run's and no whole marker."""
 
     path: Path
-    nbytes: int
-    """What its files take."""
+    nbytes: int | None
+    """What its files take; None where nobody may look."""
     doubt: str | None
     """Why it may not be a run's: then it is left alone. None where all in it is as a run makes it."""
 
@@ -70,11 +70,11 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
     try:
         fd = os.open(name, DIRECTORY, dir_fd=root_fd)
     except OSError as error:
-        return Leftover(root / name, 0, f"it cannot be opened ({error.strerror})")
+        return Leftover(root / name, None, f"it cannot be opened ({error.strerror})")
     try:
         status = os.fstat(fd)
         if status.st_uid != os.getuid():
-            return Leftover(root / name, 0, "it belongs to another user")
+            return Leftover(root / name, None, "it belongs to another user, who can remove it")
         if _is_marked(fd):
             return None
         sizes: list[int] = []
