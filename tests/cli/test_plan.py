@@ -1,6 +1,7 @@
 """`kvspill plan`: answer, options, sensitivity, files; resumed, and the same whatever the processes (P4)."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.config import Config
+from kvspill.errors import UsageError
 from kvspill.plan.checking import document
 from kvspill.plan.predict import Interval
 from kvspill.plan.simulations import Journal, Pool, Simulation
@@ -146,6 +148,40 @@ def test_what_was_simulated_before_a_kill_is_not_simulated_again(tmp_path: Path,
     assert pool.all([wanted], "what each holds") == [{"passed": 7}]
     assert (pool.done, said) == (0, [])
     assert Simulation(config.changed(seed=7), load_profile(drive)).key != wanted.key
+
+
+@pytest.mark.parametrize("planted", ["link", "hard link", "pipe", "folder", "theirs"])
+def test_what_somebody_planted_in_place_of_the_kept_simulations_is_refused(
+    planted: str, tmp_path: Path
+) -> None:
+    """A link was followed: what it led to was appended to, and a pipe was waited for."""
+    target, kept = tmp_path / "precious", tmp_path / "plan.json.part"
+    target.write_text("mine")
+    if planted == "link":
+        kept.symlink_to(target)
+    elif planted == "hard link":
+        kept.hardlink_to(target)
+    elif planted == "pipe":
+        os.mkfifo(kept)
+    elif planted == "folder":
+        kept.mkdir()
+    else:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file to another user")
+        kept.write_text(json.dumps({"key": "0" * 32, "facts": {}}))
+        os.chown(kept, 65534, 65534)
+    with pytest.raises(UsageError, match=r"plan\.json\.part: .*; remove it, or name another --output"):
+        Journal(kept)
+    kept_later = Journal(tmp_path / "other.part")
+    (tmp_path / "other.part").symlink_to(target)
+    with pytest.raises(UsageError):
+        kept_later.keep("0" * 32, {})
+    assert target.read_text() == "mine"
+
+
+def test_a_bomb_among_the_kept_simulations_is_simulated_again(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("[" * 100_000 + "\n" + json.dumps({"key": "1", "facts": {"passed": 7}}))
+    assert Journal(tmp_path / "kept").found == {"1": {"passed": 7}}
 
 
 def test_a_load_is_learned_from_a_result(tmp_path: Path, drive: str) -> None:

@@ -1,8 +1,11 @@
 """Runs many simulations on several processes, and keeps what each found so that a plan can be resumed."""
 
+import contextlib
 import hashlib
 import json
+import os
 import signal
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -12,7 +15,8 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.config import Config
-from kvspill.errors import KvspillError
+from kvspill.errors import KvspillError, UsageError
+from kvspill.inputs import Kind, parse_json, read_bounded
 from kvspill.plan.predict import entry_sizes, figures
 from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
@@ -23,6 +27,7 @@ from kvspill.storage.profiles import Profile, profile_document
 
 Facts = dict[str, Any]
 Say = Callable[[str], None]
+_JOURNAL = Kind("what an interrupted plan left", 64 << 20)
 _NOT_THE_LOAD = ("sources", "packages", "ignored_keys", "device_profile", "output", "quiet", "debug")
 
 
@@ -49,19 +54,40 @@ class Journal:
     def __init__(self, path: Path):
         self._path = path
         self.found: dict[str, Facts] = {}
-        if path.is_file():
-            for line in path.read_text(errors="replace").splitlines():
-                # A line that was cut off by a kill is simulated again.
-                try:
-                    row = json.loads(line)
-                    self.found[str(row["key"])] = dict(row["facts"])
-                except (ValueError, KeyError, TypeError):
-                    continue
+        try:
+            with open(self._open(os.O_RDONLY), "rb") as file:
+                text = read_bounded(file, _JOURNAL)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._refused(error.strerror or str(error)) from error
+        for line in text.decode(errors="replace").splitlines():
+            # A line that was cut off by a kill is simulated again.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                row = parse_json(line)
+                self.found[str(row["key"])] = dict(row["facts"])
+
+    def _open(self, flags: int) -> int:
+        """Only a plain file of ours: what somebody planted there would be written to, or believed."""
+        try:
+            fd = os.open(self._path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._refused(error.strerror or str(error)) from error
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
+            os.close(fd)
+            raise self._refused("is no plain file of yours")
+        return fd
+
+    def _refused(self, why: str) -> UsageError:
+        return UsageError(f"{self._path}: {why}; remove it, or name another --output")
 
     def keep(self, key: str, facts: Facts) -> None:
         self.found[key] = facts
         try:
-            with self._path.open("a") as file:
+            with open(self._open(os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a") as file:
                 file.write(json.dumps({"key": key, "facts": facts}) + "\n")
         except OSError as error:
             raise KvspillError(
