@@ -51,6 +51,8 @@ _REQUEST_COLUMNS = (
     ("blocks", "names"),
     ("block_tokens", "int32"),
 )
+COLUMNS = dict(_OP_COLUMNS + _REQUEST_COLUMNS)
+"""The types of all columns of both logs, by their names."""
 
 
 def requests_path(path: Path) -> Path:

@@ -1,6 +1,7 @@
 """What a run did, exported: the replay and the trace ask for the same bytes, blocks and times."""
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,60 @@ def test_a_simulated_result_has_no_calls_to_export(
     result.write_text(json.dumps(simulated()))
     assert main(["export", "fio", str(result), "-o", str(tmp_path / "job.fio")]) == 2
     assert "no system calls on storage" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Both tables of a small run."""
+    where = tmp_path_factory.mktemp("logs")
+    simulated(log_ops=str(where / "ops.parquet"), max_requests=2)
+    names = {"fio": "ops.parquet", "trace": "ops-requests.parquet"}
+    return {kind: pq.read_table(where / name) for kind, name in names.items()}
+
+
+def changed(table: Any, name: str, value: Any, kind: str | None = None) -> Any:
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.array([value] * table.num_rows, kind)
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        *(
+            ("fio", name, value)
+            for name in ("started_ns", "device_ns")
+            for value in (None, "x", float("nan"))
+        ),
+        *(("fio", "stored_bytes", value) for value in (None, -5, 1 << 62, [1])),
+        *(("fio", "pieces", value) for value in (None, -5, (1 << 31) - 1)),
+        *(("fio", "verb", value) for value in ("x\x1b[31m\n../../etc", 5)),
+        ("trace", "context_tokens", 1 << 62),
+        ("trace", "intended_ns", float("nan")),
+    ],
+)
+def test_a_row_that_no_run_writes_is_refused_in_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    logs: dict[str, Any],
+    kind: str,
+    name: str,
+    value: Any,
+) -> None:
+    log, out = tmp_path / "ops.parquet", tmp_path / "out"
+    table = logs[kind]
+    same = str(table.schema.field(name).type) if isinstance(value, int) and name != "verb" else None
+    pq.write_table(changed(table, name, value, same), log)
+    assert main(["export", kind, str(log), "-o", str(out)]) == 2
+    err = capsys.readouterr().err
+    assert name in err
+    assert "\x1b" not in err
+    assert len(err.splitlines()) == 1
+    assert not out.exists()
+
+
+def test_a_pipe_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was opened, which waits for a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["export", "fio", str(tmp_path / "pipe"), "-o", str(tmp_path / "out")]) == 2
+    assert "cannot be read (neither a file nor a directory)" in capsys.readouterr().err

@@ -95,7 +95,7 @@ def replay_of(path: Path) -> Replay:
 def _calls(row: dict[str, Any], offset: int) -> Iterator[Call]:
     """An operation's calls, which the log counts: up to four under way at once, all equally long."""
     nbytes, pieces = row["stored_bytes"], max(1, row["pieces"])
-    step = -(-nbytes // pieces // BLOCK_BYTES) * BLOCK_BYTES
+    step = max(1, -(-nbytes // pieces // BLOCK_BYTES)) * BLOCK_BYTES
     busy_ns = row["device_ns"] // -(-pieces // _LANES_PER_ENTRY)
     for number, start in enumerate(range(0, nbytes, step)):
         at_ns = row["started_ns"] + number // _LANES_PER_ENTRY * busy_ns
