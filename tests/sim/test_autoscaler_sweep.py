@@ -1,7 +1,8 @@
 """The limit finder against brute force on simulated devices of known speed: 5 speeds x 3 models.
 
 What brute force finds over fixed user counts is kept in limit_answers.json, as it takes a quarter of an hour
-(`python benchmarks/autoscaler_sweep.py --write` renews it); three of its answers are run again here.
+(`python benchmarks/autoscaler_sweep.py --write` renews it); some of its answers are run again here.
+Each model has one speed in every run, and all of them in `make test-all`.
 """
 
 import json
@@ -32,13 +33,9 @@ BRUTE_REQUESTS = 4000
 
 sweep = pytest.mark.parametrize(
     ("model", "speed"),
-    # Two speeds of each model are enough for every run; the rest are in `make test-all`.
     [
         pytest.param(
-            model,
-            speed,
-            id=f"{model}-{speed:g}",
-            marks=[pytest.mark.slow] if number % 5 not in (1, 3) else [],
+            model, speed, id=f"{model}-{speed:g}", marks=[pytest.mark.slow] * (number not in (1, 7, 13))
         )
         for number, (model, speed) in enumerate(CASES)
     ],
@@ -87,7 +84,14 @@ def test_capacity_lands_within_a_twentieth_of_the_true_peak(tmp_path: Path, mode
     assert answer["peak_throughput"] == pytest.approx(result["summary"]["nvme_throughput"], rel=0.02)
 
 
-@pytest.mark.parametrize(("model", "speed"), [CASES[0], CASES[6], CASES[12]])
+@pytest.mark.parametrize(
+    ("model", "speed"),
+    [
+        pytest.param(*CASES[0], marks=pytest.mark.slow),
+        CASES[6],
+        pytest.param(*CASES[12], marks=pytest.mark.slow),
+    ],
+)
 def test_the_answers_of_brute_force_still_hold(tmp_path: Path, model: Any, speed: Any) -> None:
     config = search_config(tmp_path, model, speed, "slo")
     known = BRUTE_FORCE[f"{model} {speed:g}"]
@@ -110,7 +114,11 @@ def test_the_answers_of_brute_force_still_hold(tmp_path: Path, model: Any, speed
     assert late(math.ceil(known["slo"] * 1.08)) > LATE_ALLOWED
 
 
-LOADS = [(model, speed, users) for model, speed in (CASES[0], CASES[7], CASES[14]) for users in (16, 48, 144)]
+LOADS = [
+    pytest.param(*CASES[case], users, marks=[pytest.mark.slow] * (case != always))
+    for case in (0, 7, 14)
+    for always, users in ((0, 144), (7, 48), (14, 16))
+]
 
 
 @pytest.mark.parametrize("arrival", ["open", "closed"])

@@ -20,7 +20,7 @@ from kvspill.world import World, run_virtual
 from sim.limit_sweep import UNLIMITED_BYTES, search
 
 TARGET = 0.8
-FIXED_SECONDS = 3600.0
+FIXED_SECONDS = 1800.0
 
 
 def replay(tmp_path: Path, **changes: Any) -> Config:
