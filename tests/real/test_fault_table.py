@@ -16,7 +16,8 @@ pytestmark = [
 ]
 
 CELLS = (
-    Cell("read", "hang", "files"),
+    # A read that hangs is in test_hung_device, too.
+    pytest.param(Cell("read", "hang", "files"), marks=pytest.mark.slow),
     Cell("write", "hang", "slots"),
     pytest.param(Cell("read", "pause", "files"), marks=pytest.mark.slow),
     Cell("read", "fail", "buckets", 0.3),
@@ -38,11 +39,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where / "result.json"
 
 
-@pytest.mark.parametrize(
-    "cell",
-    # A read that hangs is in test_hung_device, too.
-    [pytest.param(cell, id=str(cell), marks=[pytest.mark.slow] * (cell == CELLS[0])) for cell in CELLS],
-)
+@pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_a_fault_is_reported_and_ranks_nowhere(cell: Cell, healthy: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     finished, faults = run(cell, tmp_path / "run", tmp_path / "cache")
