@@ -34,7 +34,9 @@ def test_the_layers_add_up_to_the_system_calls(tmp_path: Path) -> None:
         assert block["calls"] == pytest.approx(block["own_clock_calls"], rel=0.02)
         assert block["layers_to_own_clock"] == pytest.approx(1.0, abs=0.05)
         assert block["requests"] >= block["calls"]
-        assert block["layers"]["device"]["mean"] > block["layers"]["block_layer"]["mean"] >= 0
+        # Which of the two is longer depends on what else the device does.
+        assert block["layers"]["device"]["mean"] > 0
+        assert block["layers"]["block_layer"]["mean"] > 0
 
 
 def test_without_root_or_bpftrace_it_is_refused_with_what_to_do(
