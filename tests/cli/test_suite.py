@@ -245,7 +245,7 @@ def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) 
     ("argv", "says"),
     [
         (["producton"], "did you mean production"),
-        (["--users", "0"], "not a whole number of at least 1"),
+        (["--users", "0"], "not a whole number from 1 to 1,000,000"),
         (["--tier-seconds", "-3"], "not a number above 0"),
         (["--model", "nope"], "unknown model"),
         (["--set", "nope=1"], "is not NAME=VALUE"),
