@@ -3,16 +3,21 @@
 import os
 from typing import Any
 
+_synced: set[str] = set()
+"""Files that are on the device: each is written once."""
+
 
 def forget(task: dict[str, Any]) -> None:
     """Where the task asks for it; synced first, for the kernel keeps what is not on the device yet."""
     if not task.get("cold"):
         return
     for directory, _, names in os.walk(task["directory"]):
-        for name in names:
-            descriptor = os.open(os.path.join(directory, name), os.O_RDONLY)
+        for path in (os.path.join(directory, name) for name in names):
+            descriptor = os.open(path, os.O_RDONLY)
             try:
-                os.fdatasync(descriptor)
+                if path not in _synced:
+                    os.fdatasync(descriptor)
+                    _synced.add(path)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
