@@ -22,9 +22,7 @@ from lib.stats import paired_ratio
 
 DEVICE_BYTES = 3 << 30
 VERBS = ("read", "write")
-CLOCK_TOLERANCE, AWAIT_TOLERANCE, SIDES_TOLERANCE = 0.02, 0.05, 0.10
-BUSY_SHARE = 0.5
-"""Of the busiest interval's requests: what an interval of iostat must have to lie inside the load."""
+CLOCK_TOLERANCE, AWAIT_TOLERANCE = 0.02, 0.05
 LOADS = {"256 KiB calls": "256KiB", "16 KiB calls": "16KiB"}
 
 
@@ -48,7 +46,7 @@ def kvspill(*words: str) -> list[str]:
 def run(device: throttle.Throttled, work: Path, seconds: str, io_size: str, *more: str) -> dict[str, Any]:
     """A run on the device; its result."""
     command = kvspill(
-        *("run", "--model", "tiny-1b", "--num-users", "3", "--duration", seconds, "--warmup", "0"),
+        *("run", "--model", "tiny-1b", "--num-users", "6", "--duration", seconds, "--warmup", "0"),
         *("--arrival", "closed", "--generation-mode", "none", "--cpu-mem-gb", "0", "--gpu-mem-gb", "0"),
         *("--storage-capacity-gb", "1", "--io-size", io_size, "--io-threads", "8", "--quiet"),
         *("--cache-dir", str(device.mount), "--output", str(work / "result.json"), *more),
@@ -72,8 +70,6 @@ def iostat(device: str, work: Path) -> Iterator[dict[str, float]]:
         process.wait(10)
     said = json.loads(output.read_text())["sysstat"]["hosts"][0]["statistics"]
     rows = [row for part in said for row in part["disk"]]
-    busiest = max(row["r/s"] + row["w/s"] for row in rows)
-    rows = [row for row in rows if row["r/s"] + row["w/s"] > BUSY_SHARE * busiest]
     for verb in VERBS:
         rate, wait = f"{verb[0]}/s", f"{verb[0]}_await"
         awaits[verb] = sum(row[rate] * row[wait] for row in rows) / sum(row[rate] for row in rows)
@@ -145,9 +141,8 @@ def compare(device: throttle.Throttled, work: Path, args: argparse.Namespace) ->
             shown = (f"{median(call):.3f}", str(by_clock), f"{median(below):.3f}", str(by_iostat))
             rows.append((f"{name}, {verb}", *shown))
         ours, theirs = ([one.below[verb] for one in rounds] for rounds in sides.values())
-        between = paired_ratio(ours, theirs)
-        good &= abs(between.median - 1) <= SIDES_TOLERANCE
-        rows.append((f"kvspill / fio, {verb}", "", "", "", str(between)))
+        # Not judged: the job has the run's sizes, mix and depth, but not its bursts.
+        rows.append((f"kvspill / fio, {verb}", "", "", str(paired_ratio(ours, theirs)), ""))
     head = ("what", "traced call ms", "own clock / call", "block layer + device ms", "over iostat's await")
     print(table(head, rows))
     return good
