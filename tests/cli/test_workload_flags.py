@@ -286,3 +286,17 @@ def test_print_config_shows_the_settings_and_runs_nothing(
     settings = yaml.safe_load(capsys.readouterr().out)
     assert (settings["workload_preset"], settings["sync"]) == ("2026-02", "data")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["can --users 7", "plan --num-users 7", "calibrate --io-threads 7", "validate lmcache --num-users 7"],
+)
+def test_print_config_runs_nothing_in_any_command_that_offers_it(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*line.split(), "--print-config"]) == 0
+    settings = yaml.safe_load(capsys.readouterr().out)
+    assert 7 in (settings["num_users"], settings["io_threads"])
+    assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config
+from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config.load import flag_fields
 from kvspill.errors import UsageError
 
@@ -41,6 +41,8 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         return 0
     quick = "--quick" in argv
     config = parse_config(parser, [word for word in argv if word != "--quick"])
+    if prints_config(argv, config):
+        return 0
     if config.output is None:
         raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
     from kvspill.config.checks import size_text

@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 
@@ -60,6 +60,8 @@ def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
         raise UsageError("--users: missing; say how many users, as in --users 100")
     if "duration" not in config.model_fields_set:
         config = config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
+    if prints_config(argv, config):
+        return 0
     return _answer(config, simulated="--simulate" in argv, as_json="--json" in argv)
 
 

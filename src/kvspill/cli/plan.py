@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kvspill.cli.can import DEFAULTS, FEW_USERS, NO_VERDICT, SECONDS, SECONDS_OF_FEW, YES
 from kvspill.cli.can import FIXED as FIXED_BY_CAN
 from kvspill.cli.can import NO as NOT_HELD
-from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
 from kvspill.config import Config
 from kvspill.config.fields import extra_of
 from kvspill.config.messages import shown
@@ -66,6 +66,8 @@ def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
     options, rest = own.parse_known_args(list(argv))
     learned = {} if options.learn is None else _learned(options.learn)
     config = parse_config(parser, rest, defaults={**DEFAULTS, **learned})
+    if prints_config(rest, config):
+        return 0
     return _answer(_question(config, options, learned), options, argv)
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config
+from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
 from kvspill.errors import UsageError
 from kvspill.outputs import check_place, refuse_clashes, write_file
 
@@ -44,6 +44,8 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     if options.name not in ENGINES:
         raise UsageError(f"{options.name}: no engine with a driver; choose {' or '.join(ENGINES)}")
     config = parse_config(parser, rest, defaults=defaults)
+    if prints_config(rest, config):
+        return 0
     outputs = {f"--output {config.output}": config.output, f"--page {options.page}": options.page}
     refuse_clashes(outputs, config.input_files)
     for flag, path in outputs.items():
