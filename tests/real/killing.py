@@ -120,8 +120,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        print(kill_runs(options.count, options.seed, Path(directory)))
-    return 0
+        tally = kill_runs(options.count, options.seed, Path(directory))
+    print(tally)
+    return 1 if tally.left_after_the_next_start or tally.foreign_touched else 0
 
 
 if __name__ == "__main__":
