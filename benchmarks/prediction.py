@@ -122,10 +122,12 @@ class Case:
         return abs(self.error(name)) <= self.bar(name)
 
     def announced(self, name: str) -> str:
-        """Whether the measured value lies in the interval that the prediction gives."""
+        """Whether the measured value lies in the interval that the prediction gives, where it gives one."""
+        if name not in self.intervals:
+            return ""
         low, high = self.intervals[name]
         inside = low <= self.middle(name) <= high
-        return f"{'inside' if inside else 'outside'} its interval of {low:.4g} to {high:.4g}"
+        return f", {'inside' if inside else 'outside'} its interval of {low:.4g} to {high:.4g}"
 
 
 def command(words: Sequence[str], device: "Place", limit_seconds: float) -> str:
@@ -346,10 +348,8 @@ def show_cases(cases: Sequence[Case]) -> bool:
             words.append(f"{error:+.1%}{'' if good else ' !'}")
             if not good:
                 spread = f", {case.spread(name):.1%} between runs" if len(case.measured) > 1 else ""
-                at = (
-                    f"{case.predicted[name]:.4g} predicted, {case.middle(name):.4g} measured{spread}, "
-                    f"{case.announced(name)}"
-                )
+                at = f"{case.predicted[name]:.4g} predicted, {case.middle(name):.4g} measured{spread}"
+                at += case.announced(name)
                 missed.append(f"{case.device}, {case.load}: {name} off by {error:+.1%} ({at})")
         rows.append(words)
     print(table(("device", "load", *BARS), rows))

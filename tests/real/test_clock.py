@@ -31,7 +31,7 @@ def test_a_run_keeps_its_duration_whatever_the_wall_clock_does(tmp_path: Path) -
 
 
 def test_nothing_asks_the_wall_clock_for_an_interval() -> None:
-    """Wall-clock time may name files and stand in results; only there it is asked for."""
+    """Wall-clock time may name files and stand in results; the doctor alone holds it against a store's."""
     asked = set()
     for path in Path(kvspill.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -39,4 +39,4 @@ def test_nothing_asks_the_wall_clock_for_an_interval() -> None:
                 name = f"{node.value.id}.{node.attr}"
                 if name in ("time.time", "time.time_ns", "time.clock_gettime"):
                     asked.add(f"{path.name}: {name}")
-    assert asked == set()
+    assert asked == {"asking.py: time.time"}

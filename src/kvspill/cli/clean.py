@@ -4,10 +4,9 @@ import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from kvspill.cli.options import Parser, add_options
-from kvspill.config.plugged import PREFIX, usable_plugins
+from kvspill.cli.options import Parser, add_options, given_options
+from kvspill.config.plugged import usable_plugins
 from kvspill.errors import KvspillError, UsageError
 from kvspill.plugins import Declared, Kind
 from kvspill.records import MIB
@@ -39,7 +38,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         wait_for_end(options.after)
     if scheme_of(options.directory) != FILE_SCHEME:
         return _clean_address(options, parser.declared)
-    for flag, _value in _given_options(options).values():
+    for flag, _value in given_options(options).values():
         raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
     # Path("") would be the current directory, and an unset variable of a script is an empty word.
     return _clean_directory(Path(directory_of(options.directory) or "/nonexistent"), options)
@@ -78,7 +77,7 @@ def _clean_address(options: Namespace, declared: Declared) -> int:
     from kvspill.config.load import load_config
     from kvspill.run.cleaner import clean_address
 
-    flags = {**_given_options(options), "cache_dir": ("kvspill clean", [options.directory])}
+    flags = {**given_options(options), "cache_dir": ("kvspill clean", [options.directory])}
     config = load_config(flags, os.environ, declared=declared)
     (address,) = config.cache_dir or ()
     cleaned = clean_address(config)
@@ -86,11 +85,6 @@ def _clean_address(options: Namespace, declared: Declared) -> int:
     if cleaned.kept:
         raise KvspillError(f"{address}: {len(cleaned.kept)} things of killed runs stay, named above")
     return 0
-
-
-def _given_options(options: Namespace) -> dict[str, tuple[str, Any]]:
-    """Options of backends, each with its flag."""
-    return {name: noted for name, noted in vars(options).items() if name.startswith(PREFIX)}
 
 
 def _say(removed: Sequence[object], running: Sequence[str], kept: Sequence[str], place: object) -> None:

@@ -7,10 +7,11 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser, add_options
-from kvspill.config.plugged import PREFIX, usable_plugins
+from kvspill.cli.options import Parser, add_options, given_options
+from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind, Plugin, without_password
+from kvspill.storage.addresses import FILE_SCHEME, scheme_of
 from kvspill.texts import make_console, one_line
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
     named = [*options.place, *(options.cache_dir or ())]
     if "" in named:
         raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
+    if all(scheme_of(place) == FILE_SCHEME for place in named):
+        for flag, _value in given_options(options).values():
+            raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
     from kvspill.doctor.doctor import Status, as_json, examine, verdict
 
     shown = {without_password(text)[0]: text for text in named}
@@ -72,8 +76,7 @@ def _options(given: Namespace, address: str, plugin: Plugin) -> Mapping[str, Any
 
     if plugin.ask is None:
         return plugin.filled({})
-    flags = {name: noted for name, noted in vars(given).items() if name.startswith(PREFIX)}
-    flags["cache_dir"] = ("--cache-dir", [address])
+    flags = {**given_options(given), "cache_dir": ("--cache-dir", [address])}
     return load_config(flags, os.environ, declared=usable_plugins()).options_of(plugin)
 
 

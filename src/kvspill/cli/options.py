@@ -13,6 +13,7 @@ from kvspill.config.load import ENVIRONMENT_PREFIX, flag_fields, load_config
 from kvspill.config.messages import choices, shown
 from kvspill.config.plugged import (
     NOTHING,
+    PREFIX,
     help_text,
     names,
     option_flag,
@@ -170,6 +171,11 @@ def _help(name: str, text: str, default: Any) -> str:
         default = ", ".join(map(str, default)) if isinstance(default, tuple) else default
         text += f" [{default:g}]" if isinstance(default, float) else f" [{default}]"
     return text.replace("%", "%%")
+
+
+def given_options(namespace: argparse.Namespace) -> dict[str, tuple[str, Any]]:
+    """Options of backends that were given, each with its flag."""
+    return {name: noted for name, noted in vars(namespace).items() if name.startswith(PREFIX)}
 
 
 def asks_for_help(argv: Sequence[str]) -> str | None:

@@ -29,6 +29,15 @@ def test_what_is_off_is_named_and_too_much_of_it_misses(capsys: pytest.CaptureFi
     assert "a load: read p95 off by +20.0% (120 predicted, 100 measured)" in text
 
 
+def test_what_is_off_is_held_against_its_interval(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = case(read_p95=120.0)
+    one.intervals = {"read p95": (80.0, 150.0)}
+    show(Found([one], []))
+    assert "100 measured, inside its interval of 80 to 150)" in capsys.readouterr().out
+
+
 def test_calibrations_that_differ_miss(capsys: pytest.CaptureFixture[str]) -> None:
     assert not show(Found([case()], [("400-400 MiB/s", 0.05)]))
     assert "two calibrations 5.0% apart: MISS (<= 3%)" in capsys.readouterr().out
