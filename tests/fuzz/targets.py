@@ -61,6 +61,9 @@ class _Guard:
         if not isinstance(path, str | bytes | os.PathLike):
             return
         where = os.path.abspath(os.fsdecode(path))
+        # A first import keeps its bytecode beside the source.
+        if "__pycache__" in where.split(os.sep)[-2:]:
+            return
         if self.inside is not None and not where.startswith((self.inside, "/dev/")):
             self.escapes.append(f"{event} {where}")
 
