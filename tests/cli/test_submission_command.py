@@ -91,12 +91,21 @@ def test_a_figure_that_the_ranks_do_not_bear_out_is_named(
     assert "option 1: aggregated_read_bandwidth_gbps is 9.5 there, 5.0 by the ranks' files" in said
 
 
-def test_a_rank_without_a_result_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (lost,) = (run / "option_1" / "trial_1" / "rank_1").iterdir()
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_rank_without_a_result_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str], folder_too: bool
+) -> None:
+    (lost,) = (run / "option_1" / "trial_1" / "rank_0").iterdir()
     lost.unlink()
+    if folder_too:
+        lost.parent.rmdir()
     code, said = judged(run, capsys)
     assert code == 1
-    assert f"option 1: no result in {lost.parent}" in said
+    head = said.split("=" * 72)[1]
+    assert "Division: INVALID\n" in head
+    assert "2 of 3 trials complete, 2 clients (ranks) each; incomplete: trial 1 (rank 0)\n" in head
+    assert said.count(f"option 1: no result in {lost.parent}\n") == 1
+    assert "Compare by" not in said
     assert json.loads((run / "kvcache_run_summary.json").read_text())["partial_failure"] is True
 
 
@@ -106,7 +115,10 @@ def test_a_mixture_of_workloads_is_refused(
     write_rank(run / "option_1" / "trial_2" / "rank_0", simulated, 1.0, 1.0, workload_preset="2025-11")
     code, said = judged(run, capsys)
     assert code == 1
-    assert "mixture: workload: personas 2026-02 in trial 1, 2, 3, personas 2025-11 in trial 3" in said
+    assert (
+        "mixture: workload: personas 2026-02 in trial 0, 1 (2 ranks), trial 2 (rank 1), "
+        "personas 2025-11 in trial 2 (rank 0)\n"
+    ) in said
     assert "Division: INVALID" in said
 
 
@@ -124,8 +136,8 @@ def test_copies_of_a_result_are_no_ranks_and_no_trials(run: Path, capsys: pytest
         copy.write_bytes(first.read_bytes())
     code, said = judged(run, capsys)
     assert (code, "Division: INVALID" in said, "aggregate_bandwidth_gbps" in said) == (1, True, False)
-    assert "copy: option 1, trial 1, rank 2 is the same result as option 1, trial 1, rank 1\n" in said
-    assert "copy: option 1, trial 3, rank 1 is the same result as option 1, trial 1, rank 1\n" in said
+    assert "copy: option 1, trial 0, rank 1 is the same result as option 1, trial 0, rank 0\n" in said
+    assert "copy: option 1, trial 2, rank 0 is the same result as option 1, trial 0, rank 0\n" in said
 
 
 def edited(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -141,9 +153,10 @@ def test_a_trial_that_measured_a_part_of_its_duration_is_not_complete(
 ) -> None:
     edited(run, lambda document: document["window"].update(measured_seconds=12.5))
     _, said = judged(run, capsys)
-    assert "deviation: trial 1: measured 12.5 of 270 seconds\n" in said
+    assert "deviation: trial 0 (rank 0): measured 12.5 of 270 seconds\n" in said
     assert "deviation: 2 complete trials: at least 3 are required\n" in said
     assert "Division: CLOSED" not in said
+    assert "\n2 of 3 trials complete, 2 clients (ranks) each; incomplete: trial 0 (rank 0)\n" in said
 
 
 @pytest.mark.parametrize(
@@ -165,7 +178,7 @@ def test_counts_of_failures_outweigh_a_word_that_denies_them(
     edited(run, change)
     code, said = judged(run, capsys)
     assert (code, "Division: INVALID" in said) == (1, True)
-    assert f"trial 1 is faulty: {says}" in said
+    assert f"trial 0 (rank 0) is faulty: {says}" in said
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from kvspill.suite.manifest import (
     write_json,
     write_text,
 )
+from kvspill.suite.places import Places
 from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
@@ -194,10 +195,15 @@ def finish_submission(
     folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None
 ) -> int:
     """Sum up the trials, keep and print the summary; returns the exit code."""
-    results = [read_result(folder, row) for row in manifest.rows if row.finished]
-    trials = [[result] for result in results if result is not None]
+    results = {
+        number: result
+        for number, row in enumerate(manifest.rows, start=1)
+        if row.finished and (result := read_result(folder, row)) is not None
+    }
+    trials = [[result] for result in results.values()]
+    places = Places([[(number, 0)] for number in results])
     config = to_config(manifest.rows[0].scenario)
-    summary = summarize(OPTIONS[manifest.facts["option"]], config, trials)
+    summary = summarize(OPTIONS[manifest.facts["option"]], config, trials, places=places)
     summary["files"] = [row.file for row in manifest.rows if row.finished]
     write_json(folder / "submission.json", summary)
     text = render(summary)

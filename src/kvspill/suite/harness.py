@@ -10,6 +10,7 @@ from typing import Any, Final
 from kvspill.errors import UsageError
 from kvspill.result.reading import load_result, read_json
 from kvspill.result.schema import Result
+from kvspill.suite.places import Places, Spot
 
 SUMMARY_FILE: Final = "kvcache_run_summary.json"
 _SUMMARIES: Final = "kvcache_run_summary*.json"
@@ -36,10 +37,14 @@ class HarnessRun:
     """What a run left: the results of every option by trial and rank, and what is missing of them."""
 
     options: dict[str, list[list[Result]]] = field(default_factory=dict)
-    missing: dict[str, list[str]] = field(default_factory=dict)
-    """Folders of ranks without a result, by option."""
+    places: dict[str, Places] = field(default_factory=dict)
     summaries: list[Path] = field(default_factory=list)
     """The harness's own summaries of it."""
+
+    @property
+    def missing(self) -> dict[str, list[str]]:
+        """Folders of ranks without a result, by option."""
+        return {option: list(places.lost.values()) for option, places in self.places.items()}
 
 
 def run_files(folder: Path) -> list[Path]:
@@ -52,13 +57,24 @@ def read_run(folder: Path) -> HarnessRun:
     """Read a run's folder; every rank that any trial has is expected in each."""
     run = HarnessRun(summaries=sorted(folder.glob(_SUMMARIES)))
     for option, place in _numbered(folder, "option_*"):
-        trials = [dict(_numbered(trial, "rank_*")) for _, trial in _numbered(place, "trial_*")]
-        ranks = sorted({rank for trial in trials for rank in trial}, key=int)
-        for (_, trial), there in zip(_numbered(place, "trial_*"), trials, strict=True):
-            found = [(trial / f"rank_{rank}", there.get(rank)) for rank in ranks]
-            results = [(path, None if rank is None else _result(rank)) for path, rank in found]
-            run.options.setdefault(option, []).append([result for _, result in results if result is not None])
-            run.missing.setdefault(option, []).extend(str(path) for path, result in results if result is None)
+        trials = {int(number): trial for number, trial in _numbered(place, "trial_*")}
+        there = {number: dict(_numbered(trial, "rank_*")) for number, trial in trials.items()}
+        ranks = sorted({rank for paths in there.values() for rank in paths}, key=int)
+        spots: list[list[Spot]] = []
+        lost: dict[Spot, str] = {}
+        for number, trial in trials.items():
+            found: dict[Spot, Result] = {}
+            for rank in ranks:
+                path = there[number].get(rank)
+                result = None if path is None else _result(path)
+                if result is None:
+                    lost[number, int(rank)] = str(trial / f"rank_{rank}")
+                else:
+                    found[number, int(rank)] = result
+            spots.append(list(found))
+            run.options.setdefault(option, []).append(list(found.values()))
+        if trials:
+            run.places[option] = Places(spots, lost)
     if not run.options:
         raise UsageError(
             f"{folder}: has no option_N/trial_N/rank_N; give the folder of a run of mlpstorage, the one "

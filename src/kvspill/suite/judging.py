@@ -1,7 +1,7 @@
 """What a run of the MLPerf harness is worth: each option judged as a submission."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.result.result import result_text
 from kvspill.result.schema import Result
-from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, Trials, differences, run_summary
+from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, differences, run_summary
 from kvspill.suite.manifest import write_json
+from kvspill.suite.places import Spot
 from kvspill.suite.submission import OPTIONS, render, summarize
 
 _INTERNAL = ("sources", "packages", "ignored_keys")
@@ -38,13 +39,15 @@ def judge(folder: Path, run: HarnessRun) -> Judged:
             raise UsageError(f"{folder}/option_{name}: no such option; there are {', '.join(OPTIONS)}")
         results = [result for ranks in trials for result in ranks]
         if results:
-            summary = summarize(OPTIONS[name], _config(name, results), trials, _copies(name, trials, seen))
+            places = run.places[name]
+            copies = _copies(name, places.each(trials), seen)
+            summary = summarize(OPTIONS[name], _config(name, results), trials, copies, places)
             documents[name] = summary
             lines += [*render(summary).splitlines(), ""]
             invalid |= summary["division"] == "invalid"
-        lost = run.missing[name]
-        lines += [f"option {name}: no result in {path}" for path in lost]
-        invalid |= bool(lost) or not results
+        else:
+            lines += [f"option {name}: no result in {path}" for path in run.missing[name]]
+            invalid = True
     for path in run.summaries:
         wrong = differences(path, own)
         lines += [f"{path.name}: {text}" for text in wrong]
@@ -56,15 +59,14 @@ def judge(folder: Path, run: HarnessRun) -> Judged:
     return Judged({"options": documents, "missing": run.missing, "summary": own}, lines, invalid)
 
 
-def _copies(option: str, trials: Trials, seen: dict[str, str]) -> list[str]:
+def _copies(option: str, results: Iterable[tuple[Spot, Result]], seen: dict[str, str]) -> list[str]:
     """Which results stand in the run twice, all options together. Equal simulations are no copies."""
     found = []
-    for trial, ranks in enumerate(trials, start=1):
-        for rank, result in enumerate(ranks, start=1):
-            place = f"option {option}, trial {trial}, rank {rank}"
-            key = hashlib.sha256(result_text(result).encode()).hexdigest()
-            if not result.simulated and seen.setdefault(key, place) != place:
-                found.append(f"{place} is the same result as {seen[key]}")
+    for (trial, rank), result in results:
+        place = f"option {option}, trial {trial}, rank {rank}"
+        key = hashlib.sha256(result_text(result).encode()).hexdigest()
+        if not result.simulated and seen.setdefault(key, place) != place:
+            found.append(f"{place} is the same result as {seen[key]}")
     return found
 
 

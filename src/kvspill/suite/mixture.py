@@ -4,22 +4,21 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 
 from kvspill.result.schema import Result
+from kvspill.suite.places import Places, Spot
 
 _NOT_COMPARED = frozenset({"seed", "packages", "personas"})
 """Ranks have seeds of their own; personas are compared under the name of their workload."""
 _SHOWN_CHARACTERS_MAX = 60
 
 
-def mixture(trials: Sequence[Sequence[Result]], free: Collection[str]) -> list[str]:
+def mixture(trials: Sequence[Sequence[Result]], free: Collection[str], places: Places) -> list[str]:
     """The settings, but for the free ones, that differ between results, each with its values."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for number, ranks in enumerate(trials, start=1):
-        for result in ranks:
-            for name, value in _settings(result, free):
-                numbers = found.setdefault(name, {}).setdefault(value, [])
-                numbers += [] if number in numbers else [number]
+    found: dict[str, dict[str, list[Spot]]] = {}
+    for spot, result in places.each(trials):
+        for name, value in _settings(result, free):
+            found.setdefault(name, {}).setdefault(value, []).append(spot)
     return [
-        f"{name}: {', '.join(f'{_shown(value)} in trial {_listed(at)}' for value, at in values.items())}"
+        f"{name}: {', '.join(f'{_shown(value)} in {places.where(at)}' for value, at in values.items())}"
         for name, values in found.items()
         if len(values) > 1
     ]
@@ -41,7 +40,3 @@ def _settings(result: Result, free: Collection[str]) -> Iterator[tuple[str, str]
 def _shown(value: str) -> str:
     line = value.partition("\n")[0]
     return line if len(line) <= _SHOWN_CHARACTERS_MAX else f"{line[:_SHOWN_CHARACTERS_MAX]}…"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

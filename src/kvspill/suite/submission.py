@@ -1,6 +1,6 @@
 """Submissions: fixed parameters by option, the closed/open check, and the aggregate figures of all trials."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,12 +8,13 @@ from kvspill.config import Config
 from kvspill.config.config import warmup_of
 from kvspill.config.fields import flag_of
 from kvspill.result.caution import Severity, Spoils
-from kvspill.result.cautions import FEW_TRIALS, KINDS
-from kvspill.result.ranking import faults_text
+from kvspill.result.cautions import FEW_TRIALS, INCOMPLETE, KINDS, SIMULATED
+from kvspill.result.ranking import FAULT_CODES, faults_text
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
 from kvspill.suite.aggregates import aggregate
 from kvspill.suite.mixture import mixture, workload_text
+from kvspill.suite.places import Places, Spot
 from kvspill.texts import counted
 
 SEED: Final = 42
@@ -66,6 +67,8 @@ SPOILERS: Final = frozenset(
     if Spoils.SUBMISSION in kind.spoils and kind.severity is not Severity.INVALID
 )
 """Warnings that say a trial measured something else than the device under the option's load."""
+_SAID_ELSEWHERE: Final = SPOILERS | {INCOMPLETE.code, SIMULATED.code, FEW_TRIALS.code, *FAULT_CODES}
+"""Warnings that stand among the deviations; how many trials there are is judged over all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,11 @@ def metric_choice(cpu_gb: float, option: Option) -> Choice:
     )
 
 
-def deviations(option: Option, config: Config, trials: Sequence[Sequence[Result]]) -> list[str]:
+def deviations(
+    option: Option, config: Config, trials: Sequence[Sequence[Result]], places: Places | None = None
+) -> list[str]:
     """Everything that keeps a submission from being closed, each named with both values."""
+    places = places or Places.of(trials)
     reference = Config.model_validate(dict(option.settings))
     found = []
     for name in Config.model_fields:
@@ -183,23 +189,22 @@ def deviations(option: Option, config: Config, trials: Sequence[Sequence[Result]
         if name == "max_concurrent_allocs" and got in option.allocs_allowed:
             continue
         found.append(f"{flag_of(name)} {_shown(got)}: option {option.name} fixes {_shown(wanted)}")
-    complete = complete_trials(trials)
+    complete = complete_trials(trials, places)
     if len(complete) < TRIALS_MIN:
         found.append(f"{counted(len(complete), 'complete trial')}: at least {TRIALS_MIN} are required")
-    found += faulty_trials(trials)
-    for number, ranks in enumerate(trials, start=1):
-        found += [f"trial {number}: {reason}" for result in ranks for reason in _flaws(result)]
-    return found
+    found += faulty_trials(trials, places)
+    remarks = ((spot, *flaw) for spot, result in places.each(trials) for flaw in _flaws(result))
+    return found + [f"{where}: {text}" for where, _, text in places.gathered(remarks)]
 
 
-def faulty_trials(trials: Sequence[Sequence[Result]]) -> list[str]:
+def faulty_trials(trials: Sequence[Sequence[Result]], places: Places) -> list[str]:
     """What failed in which trial: a submission with a faulty trial has no figures."""
-    return [
-        f"trial {number} is faulty: {text}"
-        for number, ranks in enumerate(trials, start=1)
-        for result in ranks
+    remarks = (
+        (spot, text, text)
+        for spot, result in places.each(trials)
         if (text := faults_text(result)) is not None
-    ]
+    )
+    return [f"{where} is faulty: {text}" for where, _, text in places.gathered(remarks)]
 
 
 def _told(option: Option, config: Config) -> set[str]:
@@ -209,9 +214,20 @@ def _told(option: Option, config: Config) -> set[str]:
     return (changed - {"sources", "ignored_keys"}) | set(option.settings) | {"cache_dir"}
 
 
-def complete_trials(trials: Sequence[Sequence[Result]]) -> list[Sequence[Result]]:
-    """Trials of which every rank ran to the end."""
-    return [ranks for ranks in trials if ranks and all(_incomplete(result) is None for result in ranks)]
+def complete_trials(trials: Sequence[Sequence[Result]], places: Places) -> list[Sequence[Result]]:
+    """Trials of which every rank left a result and ran to the end."""
+    broken = {trial for trial, _ in incomplete_spots(trials, places)}
+    return [
+        ranks
+        for spots, ranks in zip(places.found, trials, strict=True)
+        if ranks and broken.isdisjoint(trial for trial, _ in spots)
+    ]
+
+
+def incomplete_spots(trials: Sequence[Sequence[Result]], places: Places) -> list[Spot]:
+    """Which ranks of which trials left no result, or one that ended early."""
+    early = (spot for spot, result in places.each(trials) if _incomplete(result) is not None)
+    return sorted([*places.lost, *early])
 
 
 def _incomplete(result: Result) -> str | None:
@@ -225,18 +241,19 @@ def _incomplete(result: Result) -> str | None:
     return incomplete_reason(result) or short
 
 
-def _flaws(result: Result) -> list[str]:
-    flaws = []
-    if result.simulated:
-        flaws.append("simulated, no byte moved")
-    reason = _incomplete(result)
-    if reason is not None:
-        flaws.append(reason)
+def _flaws(result: Result) -> Iterator[tuple[str, str]]:
+    """What keeps a result from being closed: the kind of flaw, and its text."""
     modelled = result.honesty.modelled_tiers
-    if modelled and not result.simulated:
-        flaws.append(f"modelled tiers: {', '.join(modelled)}")
-    spoiled = (item for item in result.warnings if item.code in SPOILERS)
-    return flaws + [f"{item.code}: {item.message}" for item in spoiled]
+    for text in (
+        "simulated, no byte moved" if result.simulated else None,
+        _incomplete(result),
+        f"modelled tiers: {', '.join(modelled)}" if modelled and not result.simulated else None,
+    ):
+        if text is not None:
+            yield text, text
+    for item in result.warnings:
+        if item.code in SPOILERS:
+            yield item.code, f"{item.code}: {item.message}"
 
 
 def _shown(value: Any) -> str:
@@ -244,13 +261,19 @@ def _shown(value: Any) -> str:
 
 
 def summarize(
-    option: Option, config: Config, trials: Sequence[Sequence[Result]], copies: Sequence[str] = ()
+    option: Option,
+    config: Config,
+    trials: Sequence[Sequence[Result]],
+    copies: Sequence[str] = (),
+    places: Places | None = None,
 ) -> dict[str, Any]:
     """The whole submission as plain data; copies: results that are no runs of their own, as lines."""
-    faulty = faulty_trials(trials)
-    mixed = mixture(trials, FREE_FIELDS)
-    complete = [] if faulty or mixed or copies else complete_trials(trials)
-    found = deviations(option, config, trials)
+    places = places or Places.of(trials)
+    faulty = faulty_trials(trials, places)
+    mixed = mixture(trials, FREE_FIELDS, places)
+    whole = complete_trials(trials, places)
+    complete = [] if faulty or mixed or copies or places.lost else whole
+    found = deviations(option, config, trials, places)
     choice = metric_choice(config.cpu_mem_gb, option)
     digests = {result.digest for ranks in complete for result in ranks}
     return {
@@ -262,13 +285,16 @@ def summarize(
         "faulty": faulty,
         "mixed": mixed,
         "copies": list(copies),
+        "missing": list(places.lost.values()),
         "workload": sorted({workload_text(result) for ranks in trials for result in ranks}),
+        "sync": sorted({str(result.config.get("sync")) for ranks in trials for result in ranks}),
         "allocs": allocs_text(option, config.max_concurrent_allocs),
         "trials": {
             "run": len(trials),
-            "complete": len(complete_trials(trials)),
+            "complete": len(whole),
             "ranks": max(map(len, trials), default=0),
         },
+        "incomplete": places.where(incomplete_spots(trials, places)),
         "same_work": len(digests) == 1 if digests else None,
         "digests": sorted(filter(None, digests)),
         "compare_by": {
@@ -280,25 +306,19 @@ def summarize(
         "figures": aggregate(complete) if complete else {},
         "parameters": config.model_dump(mode="json", include=_told(option, config)),
         "environment": complete[0][0].environment if complete else None,
-        "warnings": _warnings(trials),
+        "warnings": _warnings(trials, places),
     }
 
 
-def _warnings(trials: Sequence[Sequence[Result]]) -> list[str]:
-    """Each kind of warning once, with the trials that have it and the first one's words."""
-    found: dict[str, dict[int, str]] = {}
-    for number, ranks in enumerate(trials, start=1):
-        for item in (item for result in ranks for item in result.warnings):
-            # How many trials there are is judged over all of them, not in each.
-            if item.code != FEW_TRIALS.code:
-                said = found.setdefault(item.code, {})
-                said[number] = f"{said[number]} {item.message}" if number in said else item.message
-    lines = []
-    for code, texts in found.items():
-        first = next(iter(texts))
-        whose = f"; figures of trial {first}" if len(set(texts.values())) > 1 else ""
-        lines.append(f"{code} (trial {', '.join(map(str, texts))}{whose}): {texts[first]}")
-    return lines
+def _warnings(trials: Sequence[Sequence[Result]], places: Places) -> list[str]:
+    """Each kind of warning that is no deviation, once, with its trials and the first one's words."""
+    remarks = (
+        (spot, item.code, item.message)
+        for spot, result in places.each(trials)
+        for item in result.warnings
+        if item.code not in _SAID_ELSEWHERE
+    )
+    return [f"{code} ({where}): {text}" for where, code, text in places.gathered(remarks)]
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -307,9 +327,13 @@ def render(summary: Mapping[str, Any]) -> str:
         "=" * 72,
         f"KV CACHE SUBMISSION, OPTION {summary['option']}: {summary['title']}",
         f"Division: {str(summary['division']).upper()}",
+        _trials_text(summary),
         "=" * 72,
         "",
     ]
+    lines += [f"option {summary['option']}: no result in {path}" for path in summary["missing"]]
+    if summary["missing"]:
+        lines.append("A submission that lacks a rank's result has no figures: run it again.")
     lines += [f"deviation: {text}" for text in summary["deviations"]]
     if summary["faulty"]:
         lines.append("A submission with a faulty trial has no figures: find the cause and run it again.")
@@ -320,13 +344,10 @@ def render(summary: Mapping[str, Any]) -> str:
     if summary["copies"]:
         lines.append("A copy is no second run: put every rank's own result in its place, or run again.")
     if summary["workload"]:
-        sync = summary["parameters"].get("sync")
-        lines.append(f"Workload: {', '.join(summary['workload'])}, --sync {sync}.")
+        workload, sync = (" and ".join(summary[key]) for key in ("workload", "sync"))
+        lines.append(f"Workload: {workload}, --sync {sync}.")
     if summary["allocs"]:
         lines.append(summary["allocs"])
-    trials = summary["trials"]
-    run = counted(trials["run"], "trial")
-    lines.append(f"{trials['complete']} of {run} complete, {_ranks_text(trials['ranks'])}.")
     lines += _figures(summary) if summary["figures"] else []
     if summary["warnings"]:
         lines += ["", "Warnings:", *(f"  {text}" for text in summary["warnings"])]
@@ -347,8 +368,12 @@ def _figures(summary: Mapping[str, Any]) -> list[str]:
     return [*lines, "", "All trials: sum over ranks, mean over trials; device p95: the maximum."]
 
 
-def _ranks_text(ranks: int) -> str:
-    return "one client (rank) each" if ranks <= 1 else f"{ranks} clients (ranks) each"
+def _trials_text(summary: Mapping[str, Any]) -> str:
+    trials = summary["trials"]
+    ranks = trials["ranks"]
+    clients = "one client (rank) each" if ranks <= 1 else f"{ranks} clients (ranks) each"
+    lacking = f"; incomplete: {summary['incomplete']}" if summary["incomplete"] else ""
+    return f"{trials['complete']} of {counted(trials['run'], 'trial')} complete, {clients}{lacking}"
 
 
 def _figure_line(name: str, figure: Mapping[str, Any], primary: bool) -> str:

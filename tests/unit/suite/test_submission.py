@@ -175,8 +175,8 @@ def test_a_submission_bounded_by_a_small_storage_budget_is_not_closed() -> None:
     )
     bounded = measured(run_trials(make_plan(small, True), Progress(quiet=True)))
     found = deviations(OPTIONS["1"], config("1", storage_capacity_gb=4.0), [[bounded]] * 3)
-    assert any(text.startswith("trial 1: capacity_bound: ") for text in found)
-    assert any(text.startswith("trial 3: capacity_bound: ") for text in found)
+    assert [text for text in found if "capacity_bound" in text] == [found[-1]]
+    assert found[-1].startswith("trial 1, 2, 3: capacity_bound: ")
 
 
 @pytest.mark.real
@@ -195,9 +195,8 @@ def test_trials_in_memory_or_through_the_page_cache_are_named_and_open() -> None
         trial = run_trials(make_plan(small, False), Progress(quiet=True))
     summary = summarize(OPTIONS["1"], config("1"), [[trial]] * 3)
     assert summary["division"] == "open"
-    for number in (1, 2, 3):
-        for code in ("memory_directory", "not_direct"):
-            assert any(text.startswith(f"trial {number}: {code}: ") for text in summary["deviations"])
+    for code in ("memory_directory", "not_direct"):
+        assert any(text.startswith(f"trial 1, 2, 3: {code}: ") for text in summary["deviations"])
 
 
 def test_no_complete_trial_is_invalid() -> None:
@@ -268,6 +267,19 @@ def test_a_warning_with_other_figures_in_each_trial_says_whose_it_shows(result: 
     assert summary["warnings"] == ["unfinished (trial 1, 2; figures of trial 1): 12 requests"]
 
 
+def test_what_is_a_deviation_is_no_warning_too_and_equal_ranks_are_told_once(result: Result) -> None:
+    cached, late = ("not_direct", "412 openings."), ("late_arrivals", "late by 5 ms")
+    odd = warned(
+        result, ("not_direct", "7 openings."), ("incomplete", "It ended early."), ("few_trials", "1")
+    )
+    trials = [[warned(result, cached, late)] * 2, [warned(result, cached), odd], [warned(result), odd]]
+    summary = summarize(OPTIONS["1"], config("1"), trials)
+    assert summary["deviations"] == [
+        "trial 1, 2 (2 ranks), trial 3 (rank 1); figures of trial 1 (rank 0): not_direct: 412 openings."
+    ]
+    assert summary["warnings"] == ["late_arrivals (trial 1 (2 ranks)): late by 5 ms"]
+
+
 def of(result: Result, **changes: Any) -> Result:
     """The result as one of another configuration."""
     other = Config.model_validate(changes)
@@ -283,10 +295,11 @@ def test_trials_of_different_workloads_are_no_submission(result: Result) -> None
     assert "mixture: sync: data in trial 1, 3, none in trial 2\n" in render(summary)
     personas = of(result, **{**OPTIONS["1"].settings, "workload_preset": "2025-11"})
     summary = summarize(OPTIONS["1"], config("1"), [[closed, personas]] * 3)
-    assert (
-        summary["mixed"][0]
-        == "workload: personas 2026-02 in trial 1, 2, 3, personas 2025-11 in trial 1, 2, 3"
+    assert summary["mixed"][0] == (
+        "workload: personas 2026-02 in trial 1, 2, 3 (rank 0), personas 2025-11 in trial 1, 2, 3 (rank 1)"
     )
+    summary = summarize(OPTIONS["1"], config("1"), [[closed], [old], [personas]])
+    assert "Workload: personas 2025-11 and personas 2026-02, --sync data and none.\n" in render(summary)
 
 
 def test_two_sets_of_own_personas_are_a_mixture_too(result: Result) -> None:
