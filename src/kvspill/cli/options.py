@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 from kvspill.config import Config
 from kvspill.config.fields import GROUPS, extra_of, flag_of
-from kvspill.config.load import ENVIRONMENT_PREFIX, flag_fields, load_config
+from kvspill.config.load import flag_fields, load_config
 from kvspill.config.messages import choices, shown
+from kvspill.config.origins import ENVIRONMENT_PREFIX
 from kvspill.config.plugged import (
     NOTHING,
     PREFIX,
@@ -244,7 +245,11 @@ def _unknown(parser: Parser, unknown: Sequence[str]) -> str:
     word = first.split("=", 1)[0]
     if not word.startswith("-"):
         return f"{shown(word)}: unexpected; values follow a flag, as in --num-users 50"
-    flags = [flag for action in parser._actions for flag in action.option_strings]
-    meant = near(word.replace("_", "-"), flags, cutoff=0.6)
-    hint = f"did you mean {meant[0]}?" if meant else f"`{parser.prog} --help` lists all flags"
+    flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+    # Without the dashes, which all flags have in common.
+    bare = word.lstrip("-").replace("_", "-")
+    meant = near(bare, [flag[2:] for flag in flags], cutoff=0.7) if len(bare) > 1 else []
+    hint = f"did you mean --{meant[0]}?" if meant else f"`{parser.prog} --help` lists all flags"
+    if word == "--simulate":
+        hint = "`kvspill simulate` runs in virtual time"
     return f"{shown(word)}: unknown flag; {hint}"

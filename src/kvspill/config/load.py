@@ -11,6 +11,7 @@ from kvspill.config import Config
 from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
 from kvspill.config.legacy import SECTIONS, Translation, need_mapping, shown_path, translate
 from kvspill.config.messages import Location, problem, shown
+from kvspill.config.origins import ENVIRONMENT_PREFIX, naming_variables, variable_of, variables_of
 from kvspill.config.plugged import (
     NOTHING,
     PREFIX,
@@ -29,8 +30,6 @@ from kvspill.plugins import Declared, Kind, Option, Plugin, refuse_credentials, 
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
-
-ENVIRONMENT_PREFIX = "KVSPILL_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,8 @@ def load_config(
         data.pop("duration", None)
     data["ignored_keys"] = tuple(translation.ignored)
     try:
-        config = Config.model_validate(data)
+        with naming_variables({name: item.label for name, item in given.items()}):
+            config = Config.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
@@ -257,16 +257,15 @@ def _near(key: str, known: list[str]) -> str:
 
 def option_variable(plugin: Plugin, option: Option) -> str:
     """The environment variable that gives an option."""
-    return ENVIRONMENT_PREFIX + option_flag(plugin, option)[2:].replace("-", "_").upper()
+    return variable_of(option_flag(plugin, option))
 
 
 def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[str, Given]:
     names: dict[str, str] = {}
     for plugin, option in options_of(declared):
         names[option_variable(plugin, option)] = option_key(plugin, option)
-    for field, info in flag_fields().items():
-        for flag in (*reversed(extra_of(info)["alias_flags"]), flag_of(field)):
-            names[ENVIRONMENT_PREFIX + flag[2:].replace("-", "_").upper()] = field
+    for field in flag_fields():
+        names |= dict.fromkeys(variables_of(field), field)
     given = {}
     for name, field in names.items():
         if name in environ:

@@ -55,6 +55,20 @@ def test_addresses_in_the_environment_keep_their_colons() -> None:
     assert load_config({}, {"KVSPILL_CACHE_DIR": "my://host:80"}).cache_dir == ("my://host:80",)
 
 
+def test_an_error_names_the_variable_that_gave_the_setting() -> None:
+    small = {"KVSPILL_STORAGE_CAPACITY_GB": "2", "KVSPILL_WORKLOAD_PRESET": "2026-02"}
+    line = refused(environ=small)
+    assert line.startswith("KVSPILL_STORAGE_CAPACITY_GB=2: the last tier can use 2.00 GiB of it")
+    assert line.endswith("give KVSPILL_STORAGE_CAPACITY_GB=3.1 or more, or a smaller --model")
+    by_flag = {"storage_capacity_gb": ("--storage-capacity-gb", "2")}
+    assert refused(flags=by_flag, environ=small).startswith("--storage-capacity-gb 2: ")
+    off = {"KVSPILL_STORAGE_TIER": "off", "KVSPILL_CPU_MEM_GB": "0"}
+    assert refused(flags=by_flag, environ=off) == (
+        "KVSPILL_STORAGE_TIER=off contradicts --storage-capacity-gb 2; leave one of them out"
+    )
+    assert "; give KVSPILL_CPU_MEM_GB or --gpu-mem-gb, or KVSPILL_STORAGE_TIER=on" in refused(environ=off)
+
+
 def test_environment_can_name_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "c.yaml", "num_users: 3\n")
     assert load_config({}, {"KVSPILL_CONFIG": path}).num_users == 3
