@@ -114,6 +114,38 @@ def test_the_io_trace_has_every_operation_and_no_byte_is_moved(tmp_path: Path, n
     assert times[0] > 1.7e9, "seconds of the epoch"
 
 
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [
+        ("--output", "r.json"),
+        ("--io-trace-log", "t.csv"),
+        ("--log-ops", "o.parquet"),
+        ("--xlsx-output", "x.csv"),
+    ],
+)
+def test_every_output_makes_its_directory_and_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, name: str
+) -> None:
+    file = tmp_path / "new" / name
+    output = [] if flag == "--output" else ["--output", str(tmp_path / "result.json")]
+    assert main(["simulate", *QUICK.split(), *output, flag, str(file)]) == 0
+    assert file.exists()
+    said = capsys.readouterr().out
+    assert f"\n  {file}\n" in said
+    assert ("\nAlso written:\n" in said) == bool(output)
+
+
+def test_a_setting_of_the_environment_that_a_disk_cannot_meet_is_named_by_its_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSPILL_STORAGE_CAPACITY_GB", "1000000")
+    assert main(["run", *QUICK.split(), "--cache-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kvspill: error: KVSPILL_STORAGE_CAPACITY_GB=1e+06: only ")
+    assert "; give at most KVSPILL_STORAGE_CAPACITY_GB=" in said
+    assert said.endswith(" or another --cache-dir\n")
+
+
 def test_a_trace_that_nothing_can_take_is_refused_before_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_checkpoint_stands_for_a_result_until_there_is_one_r4(tmp_path: Path) 
     assert so_far["requests_completed"] > 0
     finished = run.finish(60.0)
     assert finished.code == 0, finished.err
+    assert f"the last checkpoint stays: {kept}\n" in finished.err
     assert not kept.exists()
     assert finished.result["requests_completed"] > so_far["requests_completed"]
 

@@ -5,13 +5,14 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
 
 from kvspill.config import Config
+from kvspill.config.origins import naming_variables
 from kvspill.errors import KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
@@ -44,9 +45,15 @@ _CLOSED_AFTER_SECONDS = 3.8
 
 def prepare(config: Config, *, simulated: bool, company: Company | None = None) -> Plan:
     """Raise a UsageError where this run cannot be done; leaves nothing behind and prints nothing."""
-    if simulated:
-        load_calibration(config.device_profile)
-    plan = make_plan(config, simulated, company)
+    with naming_variables(config.sources):
+        if simulated:
+            load_calibration(config.device_profile)
+        plan = make_plan(config, simulated, company)
+        _check_files(config, plan)
+    return plan
+
+
+def _check_files(config: Config, plan: Plan) -> None:
     check_output(config.output)
     if config.log_ops is not None:
         _check_log(Path(config.log_ops), config.trials, plan.rank)
@@ -59,7 +66,6 @@ def prepare(config: Config, *, simulated: bool, company: Company | None = None) 
     if config.xlsx_output is not None:
         check_table(config.xlsx_output)
         check_place(config.xlsx_output, f"--xlsx-output {config.xlsx_output}")
-    return plan
 
 
 def _check_log(path: Path, trials: int, rank: int | None) -> None:
@@ -134,6 +140,7 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
     checkpoint = checkpoint_path(path)
     if ranks.size > 1:
         plan = replace(plan, checkpoint=checkpoint)
+        progress.say(f"where the ranks are killed, the last checkpoint stays: {checkpoint}")
     interrupts = Interrupts()
     # What was measured is kept, also where a signal comes after the load.
     with interrupts.handled():
@@ -171,7 +178,7 @@ def _noted(config: Config, result: Result, progress: Progress) -> bool:
 
 
 def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], list[str]]:
-    """Write the result, and a table where one is asked for; returns the files, and what went wrong."""
+    """Write the result, and a table where one is asked for; returns all files, and what went wrong."""
     written, problems = [], []
     try:
         written.append(
@@ -187,7 +194,20 @@ def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], li
             written.append(write_table(config.xlsx_output, [row_of(path.name, result)]))
         except KvspillError as error:
             problems.append(str(error))
-    return written, problems
+    return [*written, *_logs(config, result)], problems
+
+
+def _logs(config: Config, result: Result) -> Iterator[Path]:
+    """The traces and logs that the run wrote beside its result; none of them where one has failed."""
+    if any(item.code == OP_LOG.code for item in result.warnings):
+        return
+    if config.io_trace_log is not None:
+        yield from trial_paths(Path(config.io_trace_log), config.trials)
+    if config.log_ops is not None:
+        ranks: Iterable[int | None] = [None] if result.ranks is None else range(result.ranks.size)
+        for rank in ranks:
+            # A rank on another machine has its log there.
+            yield from filter(Path.exists, log_paths(Path(config.log_ops), config.trials, rank))
 
 
 def whats_wrong(result: Result) -> str | None:

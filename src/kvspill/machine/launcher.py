@@ -106,6 +106,12 @@ def _tasks_here(environ: Mapping[str, str]) -> int | None:
     return counts[int(node)] if node.isdecimal() and int(node) < len(counts) else None
 
 
+def unknown_placeholder(text: str) -> str | None:
+    """The first word in braces of a path that has no meaning in it."""
+    found = (word for word in re.findall(r"\{\w*\}", text) if word not in ("{rank}", "{host}"))
+    return next(found, None)
+
+
 def placed(text: str, rank: int, host: str | None = None) -> str:
     """A path with its {rank} and {host} filled in (R5)."""
     return text.replace("{rank}", str(rank)).replace("{host}", host or socket.gethostname())

@@ -45,6 +45,8 @@ def _print(console: "Console", result: Result, files: Paths, verbose: bool) -> N
         console.print(part)
     if files:
         console.print("\nFiles written:" if verbose else "All figures (--verbose prints them):")
-        for path in files:
+        for number, path in enumerate(files):
+            if number == 1 and not verbose:
+                console.print("Also written:")
             # Never wrapped, so that it can be copied out of a log.
             console.print(f"  {one_line(os.fspath(path))}", soft_wrap=True, markup=False)

@@ -35,7 +35,8 @@ class Preconditioned:
     @property
     def text(self) -> str:
         settled = "steady" if self.steady else "not steady yet"
-        return f"preconditioned with {self.written_bytes / GIB:.1f} GiB in {self.seconds:.0f} s: {settled}"
+        took = f"{self.seconds:.0f} s" if self.seconds >= 1 else "less than 1 s"
+        return f"preconditioned with {self.written_bytes / GIB:.1f} GiB in {took}: {settled}"
 
 
 async def precondition(

@@ -13,7 +13,7 @@ from kvspill.config.checks import check_fit, size_text, stored_bytes
 from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
-from kvspill.machine.launcher import launched, placed
+from kvspill.machine.launcher import launched, placed, unknown_placeholder
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import check_place
@@ -223,6 +223,9 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
     except FileNotFoundError:
+        odd = unknown_placeholder(str(path))
+        if odd is not None:
+            raise UsageError(f"{label}: unknown placeholder {odd}; there are {{rank}} and {{host}}") from None
         raise UsageError(
             f"{label}: does not exist; make it with: mkdir -p {shlex.quote(str(path))}"
         ) from None

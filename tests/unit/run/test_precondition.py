@@ -9,7 +9,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.records import GIB
-from kvspill.run.precondition import Preconditioner, precondition, preconditioning_cautions
+from kvspill.run.precondition import Preconditioned, Preconditioner, precondition, preconditioning_cautions
 from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Capabilities
@@ -38,6 +38,11 @@ def run(backend_type: Any, capacity_bytes: int) -> Any:
         return done, backend, text.getvalue()
 
     return run_virtual(main, seed=1)
+
+
+def test_a_short_preconditioning_did_not_take_0_seconds() -> None:
+    assert Preconditioned(GIB, 0.3, True).text == "preconditioned with 1.0 GiB in less than 1 s: steady"
+    assert Preconditioned(GIB, 1.0, True).text == "preconditioned with 1.0 GiB in 1 s: steady"
 
 
 def test_an_even_device_gets_its_capacity_written_once() -> None:

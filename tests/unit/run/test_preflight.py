@@ -13,6 +13,7 @@ from kvspill.records import GIB, MIB
 from kvspill.run import preflight
 from kvspill.run.preflight import (
     ALONE,
+    cache_dirs,
     check_load,
     check_machine,
     claimed_bytes,
@@ -109,6 +110,14 @@ def test_a_missing_directory_is_refused_with_the_command_that_makes_it(here: Pat
         "--cache-dir /nope/x: does not exist; make it with: mkdir -p /nope/x"
     )
     assert refused(Config(cache_dir=["/nope/my disk"]), here).endswith("mkdir -p '/nope/my disk'")
+
+
+def test_a_placeholder_that_does_not_exist_is_named(here: Path) -> None:
+    assert refused(Config(cache_dir=["/nope/{rank}-{foo}"]), here) == (
+        "--cache-dir /nope/{rank}-{foo}: unknown placeholder {foo}; there are {rank} and {host}"
+    )
+    (here / "{foo}").mkdir()
+    assert cache_dirs(Config(cache_dir=["{foo}"]), here) == (here / "{foo}",)
 
 
 def test_a_file_is_refused_as_cache_directory(here: Path) -> None:
