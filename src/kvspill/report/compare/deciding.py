@@ -15,14 +15,14 @@ from kvspill.report.columns import (
     finite,
 )
 from kvspill.report.compare.matching import Pairs
-from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, plan_of
+from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, seed_of
 
 LOSS = 0.05
 """The loss that runs are counted for."""
 _LOG_LOSS = -math.log1p(-LOSS)
 PAIRED_SEEDS = 3
 """With fewer seeds, pairing costs more in degrees of freedom than it gives."""
-Logs = Sequence[tuple[tuple[str, str | None], float]]
+Logs = Sequence[tuple[str | None, float]]
 """Of each run its plan and the logarithm of its figure."""
 
 
@@ -77,15 +77,15 @@ def power(pairs: Pairs, primary: Sequence[str], by_seed: bool) -> Iterator[str]:
     if len(pairs) != 1:
         return
     for name in primary:
-        sides = [[(plan_of(run), run.values.get(name, 0.0)) for run in side] for side in pairs[0]]
+        sides = [[(seed_of(run), run.values.get(name, 0.0)) for run in side] for side in pairs[0]]
         if all(len(side) > 1 and min(value for _, value in side) > 0 for side in sides):
-            logs = [[(plan, math.log(value)) for plan, value in side] for side in sides]
+            logs = [[(seed, math.log(value)) for seed, value in side] for side in sides]
             yield (_of_pairs if by_seed else _of_samples)(COLUMN[name].title, logs[0], logs[1])
 
 
 def _of_pairs(title: str, first: Logs, second: Logs) -> str:
     after = dict(second)
-    deviation = stdev(after[plan] - value for plan, value in first)
+    deviation = stdev(after[seed] - value for seed, value in first)
     needed = runs_needed(deviation, _LOG_LOSS, paired=True)
     pairs = None if needed is None else max(PAIRED_SEEDS, needed)
     return f"As these pairs scatter, a loss of {LOSS:.0%} in {title} is found by {_counted(pairs, 'pair')}."
@@ -96,7 +96,7 @@ def _of_samples(title: str, first: Logs, second: Logs) -> str:
     deviation = math.sqrt(sum(spreads) / 2)
     needed = _counted(runs_needed(deviation, _LOG_LOSS, paired=False), "run")
     text = f"a loss of {LOSS:.0%} in {title} is found by {needed} a side"
-    if {seed for (seed, _), _ in first} == {seed for (seed, _), _ in second}:
+    if {seed for seed, _ in first} == {seed for seed, _ in second}:
         return f"As these runs scatter ({deviation:.1%}), {text}."
     return (
         f"The sides ran other seeds, which differ by {deviation:.1%}: {text}. Run {PAIRED_SEEDS} or more of "

@@ -117,9 +117,20 @@ def _work(pairs: Pairs) -> str | None:
         plans = [_plans(side) for side in pair]
         common = plans[0].keys() & plans[1].keys()
         if not common or any(plans[0][seed] != plans[1][seed] for seed in common):
-            return "The digests differ: the sides did not plan the same operations."
+            return _other_work([run for side in pair for run in side])
         strange = True
     return "Some seeds ran on one side only: those runs planned other operations." if strange else None
+
+
+def _other_work(runs: Sequence[Run]) -> str:
+    """Why operations differ under the same seeds."""
+    text = "The digests differ: the sides did not plan the same operations"
+    if all(run.config.get("arrival") == "closed" and run.config.get("duration") for run in runs):
+        return (
+            f"{text}, because users who wait for their answers ask more of faster storage in the same time; "
+            "--max-requests gives both sides the same work."
+        )
+    return f"{text}."
 
 
 def _plans(runs: Sequence[Run]) -> dict[str, set[str]]:

@@ -53,9 +53,10 @@ class Run:
         return no_rank(self.faults, self.cautions)
 
 
-def plan_of(run: Run) -> tuple[str, str | None]:
-    """What a run was to do: its seed, and the digest of the operations that it planned."""
-    return canonical(run.config.get("seed")), run.digest
+def seed_of(run: Run) -> str | None:
+    """What drew a run's users and their requests."""
+    seed = run.config.get("seed")
+    return None if seed is None else canonical(seed)
 
 
 def unranked(runs: Iterable[Run]) -> dict[str, str]:

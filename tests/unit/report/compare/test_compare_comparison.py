@@ -262,6 +262,21 @@ def test_the_same_seeds_are_compared_as_pairs_which_find_what_samples_do_not() -
     assert line(compare(first, seeded(range(3, 6), slow))).verdict == ALIKE
 
 
+def test_closed_users_are_paired_by_seed_though_a_faster_drive_is_asked_more() -> None:
+    """Their digests follow the drive's speed: without pairs a loss of 10 % was not found."""
+    closed = {"arrival": "closed", "duration": 60}
+
+    def side(name: str, values: list[float]) -> list[Run]:
+        return [
+            run(f"{name}{n}", value, config={"seed": n, **closed}, digest=f"{name}{n}")
+            for n, value in enumerate(values)
+        ]
+
+    found = compare(side("a", [90.0, 110.0, 70.0]), side("b", [81.2, 98.8, 63.1]))
+    assert (found.by_seed, line(found).verdict) == (True, WORSE)
+    assert any("ask more of faster storage" in doubt for doubt in found.doubts)
+
+
 def test_a_line_that_stands_out_by_itself_alone_among_many_is_marked_indicative() -> None:
     """p = 0.03 in one of the lines that do not decide: chance would often show as much in one of so many."""
     names = [column.key for column in COLUMNS if column.key not in (DECODE_BYTES, WALL_THROUGHPUT)]
