@@ -53,7 +53,7 @@ def make_read_only(mount_point: Path) -> None:
 def check_survived(finished: Any) -> None:
     """The run went to its end and said what failed."""
     assert finished.code == 1, finished.err
-    assert "the result is faulty and has no rank: " in finished.err
+    assert "the result is faulty and is not ranked: " in finished.err
     result = finished.result
     assert result["incomplete"] is False
     assert result["faulty"] is True

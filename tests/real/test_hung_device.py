@@ -45,7 +45,7 @@ def test_every_read_that_hangs_is_a_fault_counts_with_its_age_and_the_run_ends(t
     assert 4.0 <= stuck["oldest_seconds"] <= SECONDS + 4.5
     assert stuck == result["honesty"]["stuck_io"]
     assert "stuck_io" in {warning["code"] for warning in result["warnings"]}
-    assert "the result is faulty and has no rank: " in finished.err
+    assert "the result is faulty and is not ranked: " in finished.err
     assert "did not return, the oldest for " in finished.err
     assert result["honesty"]["requests"]["unfinished"] >= stuck["threads"]
     assert result["window"]["drain_seconds"] <= 5

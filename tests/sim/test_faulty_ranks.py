@@ -1,4 +1,4 @@
-"""A result with faults has no rank: compare, the suite's advice and a submission refuse it by name (S13)."""
+"""A faulty result is not ranked: compare, the suite's advice and a submission refuse it by name (S13)."""
 
 import json
 import random
@@ -84,7 +84,7 @@ def test_a_faulty_side_is_refused_with_a_line_per_result(
     *named, last = err.splitlines()
     assert [line.split(" is faulty: ")[0] for line in named] == [f"result failing{n}" for n in range(3)]
     assert all(" storage read EIO" in line and " failed requests" in line for line in named)
-    assert "3 of 6 results are faulty and have no rank" in last
+    assert "3 of 6 results are faulty and are not ranked" in last
     assert "--include-faulty" in last
 
 
@@ -94,7 +94,7 @@ def test_a_gate_does_not_pass_where_a_side_is_faulty(
     healthy, failing = both
     gate = ["--fail-if-slower", "5%", "--include-faulty"]
     assert main(["compare", *healthy, "--", *failing, *gate]) == 2
-    assert "no rank" in capsys.readouterr().err
+    assert "is not ranked" in capsys.readouterr().err
 
 
 def test_a_table_of_groups_and_a_search_for_metrics_refuse_too(
@@ -169,7 +169,7 @@ def test_a_suite_and_a_submission_refuse_a_faulty_row_by_name(
     text = capsys.readouterr().out
     text = " ".join(text.split())
     assert "storage-only is faulty: " in text
-    assert "It has no rank, and nothing here rests on it." in text
+    assert "It is not ranked, and nothing here rests on it." in text
     submission = ["suite", "mlperf", "--option", "1", "--simulate", "--duration", "10", "--trials", "1"]
     submission += ["--quiet", "--set", "max_errors=1000000", "--output-dir", str(tmp_path / "submission")]
     assert main(submission) == 1

@@ -52,7 +52,7 @@ def test_errors_below_the_limit_cost_requests_and_the_rank_but_not_the_run(
     assert result["incomplete"] is False
     assert result["faulty"] is True
     line = capsys.readouterr().err
-    assert line.startswith("kvspill: error: the result is faulty and has no rank: ")
+    assert line.startswith("kvspill: error: the result is faulty and is not ranked: ")
     assert line.count("\n") == 1
     assert result["honesty"]["requests"]["failed"] > 0
     assert {row["kind"] for row in result["honesty"]["errors"]} > {"ENOSPC", "EIO"}
@@ -111,7 +111,7 @@ def test_what_failed_in_a_trial_is_named_although_the_trial_that_is_shown_is_sou
         Hazards(fail={"write": 0.1}), "--warmup", "0", "--trials", "3", afterwards=Hazards()
     )
     assert (code, result["faulty"], result["faults"]["operations"]) == (1, True, [])
-    assert "has no rank: trial 1: " in capsys.readouterr().err
+    assert "is not ranked: trial 1: " in capsys.readouterr().err
 
 
 def test_a_run_in_which_every_request_fails_says_that_none_was_completed(

@@ -196,10 +196,10 @@ def refuse_faulty(faults: Mapping[str, str | None]) -> None:
     for name, text in faulty.items():
         put(one_line(f"result {name} is faulty: {text}"), sys.stderr)
     if faulty:
-        verb, have, them = ("is", "has", "it") if len(faulty) == 1 else ("are", "have", "them")
+        verb, them = ("is", "it") if len(faulty) == 1 else ("are", "them")
         which = "the result" if len(faults) == 1 else f"{len(faulty)} of {len(faults)} results"
         raise UsageError(
-            f"{which} {verb} faulty and {have} no rank; run {them} again, "
+            f"{which} {verb} faulty and {verb} not ranked; run {them} again, "
             f"leave {them} out, or add --include-faulty to look at the figures"
         )
 

@@ -219,7 +219,7 @@ def whats_wrong(result: Result) -> str | None:
         of_device = result.faults.operations or result.faults.stuck_io.threads
         check = suspects(in_store(result.config.get("cache_dir")))
         remedy = f"check {check}" if of_device else "see its warnings"
-        return f"{nothing}the result is faulty and has no rank: {faults_text(result)}; {remedy}"
+        return f"{nothing}the result is faulty and is not ranked: {faults_text(result)}; {remedy}"
     lost = next((item for item in result.warnings if item.code == OP_LOG.code), None)
     if lost is not None:
         return f"{lost.message} {lost.remedy}"

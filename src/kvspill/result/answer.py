@@ -101,7 +101,7 @@ def _label(result: Result) -> str:
 def _verdict(result: Result) -> tuple[Status, str]:
     faults = faults_text(result)
     if faults is not None:
-        return Status.INVALID, f"the result is faulty and has no rank: {faults}."
+        return Status.INVALID, f"the result is faulty and is not ranked: {faults}."
     if result.incomplete:
         return Status.INVALID, f"the run did not get to its end ({result.interrupted})."
     if not result.requests_completed:

@@ -36,7 +36,7 @@ def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
     if not found:
         return ["No scenario has a result yet."]
     refused = [
-        f"{row.name} {row.no_rank}. It has no rank, and nothing here rests on it."
+        f"{row.name} {row.no_rank}. It is not ranked, and nothing here rests on it."
         for row in found.values()
         if row.no_rank is not None
     ]

@@ -139,7 +139,7 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
     for name, result in results.items():
         why_not = _why_no_rank(result)
         if why_not is not None:
-            yield f"{name} has no rank: it {why_not}."
+            yield f"{name} is not ranked: it {why_not}."
     if any(result.trials is None for result in results.values()):
         yield "One trial each: small differences mean nothing; --trials 3 shows the spread."
     touched = [

@@ -84,7 +84,7 @@ def test_a_fault_is_never_a_yes_s13() -> None:
     recorder = filled_recorder()
     recorder.op(op(13, error="EIO"))
     found = answer(built(recorder))
-    assert found.verdict == "INVALID: the result is faulty and has no rank: 1 storage read EIO."
+    assert found.verdict == "INVALID: the result is faulty and is not ranked: 1 storage read EIO."
 
 
 def test_where_this_program_is_the_limit_no_word_blames_the_device() -> None:

@@ -243,7 +243,7 @@ def test_nothing_rests_on_a_faulty_or_a_crowded_row() -> None:
     ):
         text = advice(*pair(**changes))
         assert f"cpu-storage {reason}" in text
-        assert "It has no rank, and nothing here rests on it." in text
+        assert "It is not ranked, and nothing here rests on it." in text
         assert "To buy first" not in text
         assert "times as much" not in text
 

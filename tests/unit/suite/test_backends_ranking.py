@@ -51,7 +51,9 @@ def test_a_faulty_target_has_no_rank_however_fast(result: Result) -> None:
     bad = at(result, 900.0).model_copy(update={"faults": faults, "warnings": [caution], "faulty": True})
     found = {"bad": bad, "good": at(result, 1.0)}
     assert ranked(found) == [("good", "1"), ("bad", "-")]
-    assert any(line.startswith("bad has no rank: it is faulty: 3 storage read EIO") for line in lines(found))
+    assert any(
+        line.startswith("bad is not ranked: it is faulty: 3 storage read EIO") for line in lines(found)
+    )
     assert honesty(found)[1][1][-1] == "errors"
 
 

@@ -50,7 +50,7 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
 def no_ranks(runs: Iterable[Run]) -> Iterator[str]:
     """Results that can be looked at, but not ranked."""
     for name, reason in unranked(runs).items():
-        yield f"{name} {reason}. It has no rank."
+        yield f"{name} {reason}. It is not ranked."
 
 
 def named(names: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ def check_gate(found: Comparison, limit: float) -> str:
         raise UsageError("--fail-if-slower has no metric that both sides report; name one with --metric")
     if any(line.verdict == NO_RANK for line in lines):
         raise UsageError(
-            "--fail-if-slower cannot judge: a result is faulty or was crowded and has no rank; run it again"
+            "--fail-if-slower cannot judge: a result is faulty or was crowded and is not ranked; run it again"
         )
     untold = [line.title for line in lines if line.verdict == CANNOT_TELL]
     if untold:

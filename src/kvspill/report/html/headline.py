@@ -144,7 +144,7 @@ def banners(results: Sequence[Labelled]) -> list[Banner]:
     return [Banner(*key, named(labels, len(results))) for key, labels in found.items()]
 
 
-_FAULTY = "A faulty result has no rank: find the cause and run it again."
+_FAULTY = "A faulty result is not ranked: find the cause and run it again."
 
 
 def named(labels: Sequence[str], count: int) -> str:

@@ -166,7 +166,7 @@ def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
 
 
 def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
-    """Several results in order, by engine where engines are what differs; some have no rank (S13)."""
+    """Several results in order, by engine where engines are what differs; some are not ranked (S13)."""
     unranked = [item.label for item in results if without_rank(item)]
     results = [item for item in results if not without_rank(item)]
     if len(results) < 2:
