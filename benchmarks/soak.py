@@ -18,17 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.records import MIB, NS_PER_SEC
+from kvspill.run.glance import Glance
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan
 from kvspill.run.stages import Policy, Stages
 from kvspill.run.trial import run_trial
 from kvspill.serving.accounting import Accountant
-from kvspill.serving.engine import Engine
 from kvspill.world import World
 
 HOUR_SECONDS = 3600.0
@@ -64,21 +63,19 @@ class SoakProgress(Progress):
     async def watch(
         self,
         world: World,
-        config: Config,  # noqa: ARG002 - asked for by the run
-        engine: Engine,
+        see: Callable[[], Glance],
         stages: Stages,
-        cache: Cache,
         policy: Policy,  # noqa: ARG002 - asked for by the run
     ) -> None:
         start_ns = world.now_ns()
         while True:
             await world.sleep_ns(self._interval_ns)
             gc.collect()
-            entries = sum(len(tier.residents) for tier in cache.tiers)
+            entries = sum(len(tier.residents) for tier in stages._cache.tiers)
             at_seconds = (world.now_ns() - start_ns) / NS_PER_SEC
             recorder = stages.measuring
             bounded = (0 if recorder is None else buffered_bytes(recorder)) + remembered_bytes()
-            self.samples.append(Sample(at_seconds, resident_bytes(), bounded, entries, engine.completed))
+            self.samples.append(Sample(at_seconds, resident_bytes(), bounded, entries, see().completed))
 
 
 def resident_bytes() -> int:

@@ -130,3 +130,38 @@ def test_a_tiny_limit_of_open_files_is_named_with_its_remedy(files: int, place: 
         f"kvspill: error: too many open files; raise the limit ({files} by `ulimit -n`)\n"
     )
     assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "can --users 2 --model tiny-1b --cache-dir disk",
+        "can --users 2 --model tiny-1b --simulate",
+        "calibrate --cache-dir disk --output drive.yaml",
+        "plan --users 2",
+        "quick --cache-dir disk",
+        "validate lmcache",
+        "doctor disk",
+        "simulate --num-users 2",
+    ],
+)
+def test_what_one_process_does_is_refused_to_several_ranks_r1(
+    command: str, rank: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", rank)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    if rank == "0":
+        assert main(command.split()) == 2
+    else:
+        with pytest.raises(SystemExit, match="2"):
+            main(command.split())
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    # One of them speaks for all.
+    assert printed.err.count("\n") == (rank == "0")
+    if rank == "0":
+        what = "a simulation" if command.startswith("simulate") else f"kvspill {command.split()[0]}"
+        said = f"kvspill: error: 2 ranks: {what} is one process; start it without mpirun or srun"
+        assert printed.err.startswith(said)
+    assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]

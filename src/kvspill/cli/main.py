@@ -24,19 +24,25 @@ class Command(NamedTuple):
 
     module: str
     summary: str
+    alone: bool = False
+    """It is one process, and refuses to be started as several ranks."""
 
 
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("kvspill.cli.run", "measure a storage tier under simulated users"),
-    "can": Command("kvspill.cli.can", "yes or no: can so many users be served here?"),
-    "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk"),
+    "can": Command("kvspill.cli.can", "yes or no: can so many users be served here?", alone=True),
+    "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk", alone=True),
     "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
-    "calibrate": Command("kvspill.cli.calibrate", "measure a device and write a profile of it"),
-    "plan": Command("kvspill.cli.plan", "which drives, DRAM and nodes so many users need"),
-    "validate": Command("kvspill.cli.validate", "hold an engine preset against the engine itself"),
+    "calibrate": Command("kvspill.cli.calibrate", "measure a device and write a profile of it", alone=True),
+    "plan": Command("kvspill.cli.plan", "which drives, DRAM and nodes so many users need", alone=True),
+    "validate": Command(
+        "kvspill.cli.validate", "hold an engine preset against the engine itself", alone=True
+    ),
     "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),
     "submission": Command("kvspill.cli.submission", "judge what a run of the MLPerf harness left"),
-    "doctor": Command("kvspill.cli.doctor", "what this machine can measure, and what would spoil it"),
+    "doctor": Command(
+        "kvspill.cli.doctor", "what this machine can measure, and what would spoil it", alone=True
+    ),
     "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
     "report": Command("kvspill.cli.report", "one self-contained HTML page, CSV or XLSX of results"),
     "export": Command("kvspill.cli.export", "a run as a fio job or replay, or as a trace"),
@@ -96,8 +102,16 @@ def dispatch(argv: Sequence[str]) -> int:
         else:
             remedy = f"did you mean {near[0]}?" if near else f"choose {', '.join(COMMANDS)}"
         raise UsageError(f"{name if name.isprintable() else ascii(name)}: unknown command; {remedy}")
+    if COMMANDS[name].alone and not {"-h", "--help", "--help-all"} & set(rest) and not _ranks_off(rest):
+        from kvspill.machine.launcher import refuse_several
+
+        refuse_several(f"kvspill {name}")
     command: Callable[[list[str]], int] = importlib.import_module(COMMANDS[name].module).main
     return command(rest)
+
+
+def _ranks_off(argv: Sequence[str]) -> bool:
+    return "--ranks off" in " ".join(argv).replace("--ranks=", "--ranks ")
 
 
 def heed_signals() -> None:

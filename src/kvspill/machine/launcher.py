@@ -52,6 +52,17 @@ def launched(environ: Mapping[str, str] | None = None) -> Launched | None:
     return None
 
 
+def refuse_several(what: str, remedy: str = "start it without mpirun or srun") -> None:
+    """Raise where a launcher started several processes for what one does; one of them says so."""
+    launch = launched()
+    if launch is None or launch.size == 1:
+        return
+    error = UsageError(f"{launch.size} ranks: {what} is one process; {remedy}")
+    if launch.rank == 0:
+        raise error
+    raise SystemExit(error.exit_code)
+
+
 def _launched(environ: Mapping[str, str], names: _Names) -> Launched:
     rank, size = _number(environ, names.rank), _number(environ, names.size)
     if rank >= size:

@@ -3,13 +3,15 @@
 import textwrap
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
 from kvspill.serving.engine import Engine
+from kvspill.workload.divided import ALL_USERS, Share
 from kvspill.world import World
 
 _BAR_CELLS = 20
@@ -45,6 +47,8 @@ class Glance:
     hits: int
     misses: int
     errors: int
+    failed: int
+    """Requests, from the first on."""
     tiers: tuple[TierGlance, ...]
 
     @property
@@ -64,10 +68,38 @@ class Glance:
         return self.hits / looked if looked else None
 
 
+_ADDED = ("users", "in_service", "queued", "completed", "tokens", "hits", "misses", "errors", "failed")
+_ADDED_OF_TIER = ("read_bytes", "written_bytes", "used_bytes", "limit_bytes")
+
+
+def whole(own: Glance, others: Sequence[Glance], *, each_whole: bool) -> Glance:
+    """The state of all ranks, by the clock of this one. Each_whole: every rank has the whole load."""
+
+    def added(of: Sequence[Any], names: Sequence[str]) -> dict[str, int]:
+        return {name: sum(getattr(item, name) for item in of) for name in names}
+
+    every = [own, *others]
+    by_tier = zip(*(glance.tiers for glance in every), strict=True)
+    tiers = tuple(replace(same[0], **added(same, _ADDED_OF_TIER)) for same in by_tier)
+    requests_max = own.requests_max
+    if each_whole and requests_max is not None:
+        requests_max *= len(every)
+    return replace(own, requests_max=requests_max, tiers=tiers, **added(every, _ADDED))
+
+
 def look(
-    world: World, start_ns: int, config: Config, engine: Engine, recorder: Recorder | None, cache: Cache
+    world: World,
+    start_ns: int,
+    config: Config,
+    engine: Engine,
+    recorder: Recorder | None,
+    cache: Cache,
+    share: Share = ALL_USERS,
 ) -> Glance:
-    """Read the counters now; cheap enough to be done every second. Without a recorder nothing is measured."""
+    """Read the counters now; cheap enough to be done every second. Without a recorder nothing is measured.
+
+    The users are those of the share.
+    """
     now_ns = world.now_ns()
     if recorder is None:
         recorder = Recorder(now_ns, None)
@@ -92,7 +124,7 @@ def look(
         duration_seconds=config.duration,
         warmup_seconds=(recorder.window_start_ns - start_ns) / NS_PER_SEC,
         requests_max=config.max_requests,
-        users=engine.users,
+        users=share.of(engine.users),
         in_service=engine.in_service,
         queued=engine.queued,
         completed=engine.completed,
@@ -100,6 +132,7 @@ def look(
         hits=outcomes[Outcome.HIT],
         misses=outcomes[Outcome.MISS],
         errors=sum(sum(lane.errors.values()) for lane in recorder.lanes()),
+        failed=engine.failed,
         tiers=tiers,
     )
 
@@ -145,13 +178,13 @@ def _load(users: int, in_service: int, queued: int, completed: int) -> str:
     return f"users {users:,}   in service {in_service:,}   queued {queued:,}   completed {completed:,}"
 
 
-def search_lines(now: Glance, status: str, measuring: bool, failed: int) -> list[str]:
+def search_lines(now: Glance, status: str, measuring: bool) -> list[str]:
     """The block of a search; rates are those of its present stage."""
     time_text = clock(now.elapsed_seconds)
     if now.duration_seconds is not None:
         left = clock(max(0.0, now.duration_seconds - now.elapsed_seconds))
         time_text += f" of {clock(now.duration_seconds)}, {left} left"
-    failures = f"   failed requests {failed:,}"
+    failures = f"   failed requests {now.failed:,}"
     if not measuring:
         return [f"{time_text}   {status}", _load_line(now), "between two stages, not measured" + failures]
     tiers = [_tier_line(number, now, None) for number in range(len(now.tiers))]

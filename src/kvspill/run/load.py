@@ -19,6 +19,7 @@ from kvspill.result.parts import Part
 from kvspill.run.build import build_accountant, build_cache, build_engine
 from kvspill.run.ceiling import null_ceiling
 from kvspill.run.checkpoint import Keeper, so_far
+from kvspill.run.glance import Glance, look, whole
 from kvspill.run.health import Health
 from kvspill.run.plan import Plan
 from kvspill.run.preload import preload
@@ -182,7 +183,17 @@ class Load:
                 raise
 
         holding = asyncio.ensure_future(hold())
-        shown = self.progress.watch(self.world, self.config, engine, stages, cache, policy)
+        start_ns = self.world.now_ns()
+
+        def own() -> Glance:
+            # What a plain run measured still stands while its last operations return.
+            recorder = stages.measuring if self.config.enable_autoscaling else stages.latest
+            return look(self.world, start_ns, self.config, engine, recorder, cache, self.share)
+
+        def see() -> Glance:
+            return whole(own(), self.ranks.glances(), each_whole=self.config.per_rank)
+
+        shown = self.progress.watch(self.world, see, stages, policy)
         beside = [asyncio.ensure_future(work) for work in (shown, health.watch(engine.interrupt))]
         if self.progress.live is not None:
             seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
@@ -191,7 +202,7 @@ class Load:
         keeper = None
         if self.plan.checkpoint is not None:
             keeper = Keeper(self.config, self.ranks.size, self.plan.checkpoint)
-        self.ranks.load_begins(engine.interrupt, told, keeper)
+        self.ranks.load_begins(engine.interrupt, told, own, keeper)
         try:
             await engine.run(end)
         finally:

@@ -6,14 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
 
-from kvspill.cache.cache import Cache
-from kvspill.config import Config
 from kvspill.outputs import mute
 from kvspill.records import NS_PER_SEC
-from kvspill.run.glance import Recent, block, fitted, line, look, search_lines
+from kvspill.run.glance import Glance, Recent, block, fitted, line, search_lines
 from kvspill.run.live import Live
 from kvspill.run.stages import Policy, Stages
-from kvspill.serving.engine import Engine
 from kvspill.texts import make_console, put
 from kvspill.world import World
 
@@ -70,19 +67,14 @@ class Progress:
         elif done >= total:
             self.say(text)
 
-    async def watch(
-        self, world: World, config: Config, engine: Engine, stages: Stages, cache: Cache, policy: Policy
-    ) -> None:
+    async def watch(self, world: World, see: Callable[[], Glance], stages: Stages, policy: Policy) -> None:
         """Show the state of the run until cancelled; of a search, that of the stage under way."""
-        start_ns, recent = world.now_ns(), Recent()
+        recent = Recent()
 
         def lines() -> list[str]:
-            status = policy.status
-            # What a plain run measured still stands while its last operations return.
-            recorder = stages.latest if status is None else stages.measuring
-            now = look(world, start_ns, config, engine, recorder, cache)
+            status, now = policy.status, see()
             if status is not None:
-                return search_lines(now, status, recorder is not None, engine.failed)
+                return search_lines(now, status, stages.measuring is not None)
             return block(now, recent.before(now)) if self._on_terminal else [line(now)]
 
         await self.follow(world, lines)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
-from kvspill.machine.launcher import launched
+from kvspill.machine.launcher import launched, refuse_several
 from kvspill.result.parts import Part
 from kvspill.workload.divided import ALL_USERS, Share
 from kvspill.world import World
 
 if TYPE_CHECKING:
     from kvspill.run.checkpoint import Keeper
+    from kvspill.run.glance import Glance
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -99,10 +100,18 @@ class Ranks:
         return {}
 
     def load_begins(
-        self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: "Keeper | None"
+        self,
+        stop: Callable[[str], None],
+        so_far: Callable[[], bytes | None],
+        look: "Callable[[], Glance]",
+        keeper: "Keeper | None",
     ) -> None:
-        """From now on the end of another rank's load calls `stop`, and the keeper of rank 0 gets what all
-        ranks have measured so far, again and again."""
+        """From now on the end of another rank's load calls `stop`; rank 0 sees every second what a look at
+        the others shows, and its keeper gets what all ranks have measured so far, again and again."""
+
+    def glances(self) -> "list[Glance]":
+        """On rank 0: what the other ranks' loads looked like a moment ago."""
+        return []
 
     def uses(self, directories: Sequence[Path]) -> None:
         """Where this rank has files: should a launcher kill it, they are removed."""
@@ -138,12 +147,9 @@ def join(config: Config, *, simulated: bool) -> Ranks:
     launch = None if config.ranks == "off" else launched()
     if launch is None or launch.size == 1:
         return Ranks()
+    if simulated:
+        refuse_several("a simulation", "start it without mpirun or srun, or give --ranks off")
     try:
-        if simulated:
-            raise UsageError(
-                f"{launch.size} ranks: a simulation is one process; start it without mpirun or srun, or give "
-                "--ranks off"
-            )
         from kvspill.run.mpi import join_mpi
 
         return join_mpi(launch, config.ranks_timeout)

@@ -11,6 +11,7 @@ from kvspill.errors import KvspillError
 from kvspill.records import NS_PER_MS
 from kvspill.result.parts import Part, unpacked
 from kvspill.run.checkpoint import Keeper
+from kvspill.run.glance import Glance
 from kvspill.run.ranks import Gathered, LeaderLost, RankFailed, Ranks, Start
 from kvspill.run.signals import by_signal
 from kvspill.world import World
@@ -81,6 +82,8 @@ class Together(Ranks):
         self._so_far: Callable[[], bytes | None] = lambda: None
         self._keeper: Keeper | None = None
         self._kept = 0.0
+        self._look: Callable[[], Glance]
+        self._glances: dict[int, Glance] = {}
         self._latest: dict[int, bytes] = {}
         """What each rank had measured when it last said so."""
         self._parts: dict[int, Part] = {}
@@ -104,7 +107,8 @@ class Together(Ranks):
             self._take(source, kind, content)
         if now - self._said >= _ALIVE_SECONDS:
             self._said = now
-            self._tell("alive")
+            looking = self.index != 0 and self._stop is not None
+            self._tell("alive", self._look() if looking else None)
         for peer in self._peers:
             if peer not in self.lost and now - self._heard[peer] > self.timeout_seconds:
                 self.lost[peer] = f"has not answered for {self.timeout_seconds:g} s"
@@ -124,6 +128,9 @@ class Together(Ranks):
             self._decisions[number] = decision
         elif kind == "part":
             self._parts[source] = content
+        elif kind == "alive":
+            if content is not None:
+                self._glances[source] = content
         elif kind == "so far":
             self._latest[source] = content
         elif kind == "failed":
@@ -186,14 +193,23 @@ class Together(Ranks):
             self._keeper.keep(self._latest)
 
     def load_begins(
-        self, stop: Callable[[str], None], so_far: Callable[[], bytes | None], keeper: Keeper | None
+        self,
+        stop: Callable[[str], None],
+        so_far: Callable[[], bytes | None],
+        look: Callable[[], Glance],
+        keeper: Keeper | None,
     ) -> None:
-        self._stop, self._so_far, self._keeper = stop, so_far, keeper
+        self._stop, self._so_far, self._look, self._keeper = stop, so_far, look, keeper
         # The others tell theirs a moment before rank 0 keeps what it has.
         self._kept = time.monotonic() - (self.index != 0)
         self._latest.clear()
+        self._glances.clear()
+        self._said = 0.0
         if self.ended is not None:
             stop(self.ended)
+
+    def glances(self) -> list[Glance]:
+        return list(self._glances.values())
 
     def uses(self, directories: Sequence[Path]) -> None:
         self._box.clean_up(directories)

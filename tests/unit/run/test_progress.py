@@ -19,9 +19,11 @@ from kvspill.run.glance import (
     line,
     rates,
     search_lines,
+    whole,
 )
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.together import Together
 from kvspill.world import World, run_virtual
 
 
@@ -46,6 +48,7 @@ def glance(elapsed: float = 30.0, **changes: object) -> Glance:
         "hits": 90,
         "misses": 10,
         "errors": 3,
+        "failed": 2,
         "tiers": (
             TierGlance(Tier.GPU, True, 0, 0, GIB, 4 * GIB),
             TierGlance(Tier.STORAGE, False, 48 * GIB, 12 * GIB, 2 * GIB, 1 << 60),
@@ -85,6 +88,61 @@ def test_rates_in_the_block_are_recent_and_not_since_the_start() -> None:
     assert rates(1, second, before) == (2.0, 0.0)
     assert "50 tok/s" in block(second, before)[-1]
     assert recent.before(glance(60.0)) is None
+
+
+def test_what_is_shown_is_of_all_ranks_r3() -> None:
+    own, other = glance(errors=0), glance(29.5, errors=155, users=20, completed=60, requests_max=None)
+    seen = whole(own, [other, other], each_whole=False)
+    text = line(seen)
+    for part in (
+        "   30/60 s",
+        "90 users",
+        "36 in service",
+        "460 done",
+        "310 errors",
+        "300 tok/s",
+        "r 6.00 w 1.50",
+    ):
+        assert part in text
+    assert seen.tiers[0].limit_bytes == 12 * GIB
+    assert whole(glance(requests_max=100), [other], each_whole=True).requests_max == 200
+    assert whole(glance(requests_max=100), [other], each_whole=False).requests_max == 100
+
+
+class Post:
+    """Messages between ranks of one process."""
+
+    def __init__(self, own: int, boxes: dict[int, list[tuple[int, str, object]]]) -> None:
+        self._own, self._boxes = own, boxes
+        boxes[own] = []
+
+    def send(self, to: int, kind: str, content: object = None) -> None:
+        self._boxes[to].append((self._own, kind, content))
+
+    def poll(self) -> list[tuple[int, str, object]]:
+        found, self._boxes[self._own] = self._boxes[self._own], []
+        return found
+
+    def clean_up(self, directories: object) -> None:
+        raise AssertionError(directories)
+
+
+def test_rank_0_sees_what_the_loads_of_the_others_look_like_r3() -> None:
+    boxes: dict[int, list[tuple[int, str, object]]] = {}
+    ranks = [Together(Post(index, boxes), index, 3, 60.0) for index in range(3)]
+
+    async def turns() -> None:
+        tasks = [asyncio.ensure_future(rank.attend()) for rank in ranks]
+        while len(ranks[0].glances()) < 2:
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+
+    for index, rank in enumerate(ranks):
+        rank.load_begins(print, lambda: None, lambda errors=index: glance(errors=errors), None)  # type: ignore[misc]
+    asyncio.run(asyncio.wait_for(turns(), 10.0))
+    assert sorted(seen.errors for seen in ranks[0].glances()) == [1, 2]
+    assert ranks[1].glances() == []
 
 
 def _storage(read: int) -> TierGlance:
@@ -133,7 +191,7 @@ def test_at_80_columns_the_block_of_a_run_needs_no_line_broken() -> None:
 
 
 SEARCH = search_lines(
-    glance(), "13 storage readers: measured 4 of 8-24 intervals, saturation 0.52 [0.41, 0.63]", True, 2
+    glance(), "13 storage readers: measured 4 of 8-24 intervals, saturation 0.52 [0.41, 0.63]", True
 )
 
 
@@ -147,7 +205,7 @@ def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
         "hits 90%   100 tok/s   errors 3   failed requests 2",
     ):
         assert part in text
-    between = "\n".join(search_lines(glance(), "settling", False, 2))
+    between = "\n".join(search_lines(glance(), "settling", False))
     assert "not measured   failed requests 2" in between
     assert "GiB/s" not in between
 
