@@ -14,7 +14,8 @@ from kvspill.measure.histograms import Histogram
 from kvspill.records import Completion, Purpose, Tier, Verb
 
 COMPONENTS = ("total", "device", "host", "queue")
-_PENDING_VALUES = 5 << 13
+_PENDING_VALUES = 6 << 13
+_CLASSES_PER_OCTAVE = 4
 
 
 class Latencies:
@@ -27,28 +28,36 @@ class Latencies:
     is given gets the totals, each when it ended.
     """
 
-    __slots__ = ("_histograms", "_lanes", "_map", "_pending")
+    __slots__ = ("_by_size", "_histograms", "_lanes", "_map", "_pending")
 
     def __init__(self, lanes: bool = True, over_time: LatencyMap | None = None) -> None:
         self._lanes = lanes
         self._map = over_time
         self._histograms = {name: Histogram() for name in COMPONENTS}
+        self._by_size: dict[int, tuple[int, int, int]] = {}
         self._pending = array("q")
 
     def record(
-        self, submitted_ns: int, started_ns: int, finished_ns: int, device_ns: int, count: int = 1
+        self,
+        submitted_ns: int,
+        started_ns: int,
+        finished_ns: int,
+        device_ns: int,
+        count: int = 1,
+        nbytes: int = 0,
     ) -> None:
+        """So many operations; of a size where they were whole."""
         pending = self._pending
-        pending.extend((submitted_ns, started_ns, finished_ns, device_ns, count))
+        pending.extend((submitted_ns, started_ns, finished_ns, device_ns, count, nbytes))
         if len(pending) >= _PENDING_VALUES:
             self._flush()
 
     def _flush(self) -> None:
         if not self._pending:
             return
-        times = np.array(self._pending, dtype=np.int64).reshape(-1, 5)
+        times = np.array(self._pending, dtype=np.int64).reshape(-1, 6)
         self._pending = array("q")
-        submitted_ns, started_ns, finished_ns, device_ns, counts = times.T
+        submitted_ns, started_ns, finished_ns, device_ns, counts, nbytes = times.T
         total_ns = finished_ns - submitted_ns
         queue_ns = started_ns - submitted_ns if self._lanes else np.zeros_like(total_ns)
         values = {
@@ -61,6 +70,28 @@ class Latencies:
             histogram.record_array(np.repeat(values[name], counts))
         if self._map is not None:
             self._map.add(finished_ns, total_ns, counts)
+        self._add_sizes(nbytes, counts, total_ns - queue_ns)
+
+    def _add_sizes(self, nbytes: Longs, counts: Longs, served_ns: Longs) -> None:
+        sized = nbytes > 0
+        nbytes, counts, served_ns = nbytes[sized], counts[sized], served_ns[sized]
+        classes = np.floor(_CLASSES_PER_OCTAVE * np.log2(nbytes)).astype(np.int64)
+        for size_class in np.unique(classes).tolist():
+            same = classes == size_class
+            columns = (counts, counts * nbytes, counts * served_ns)
+            self._add_class(size_class, *(int(column[same].sum()) for column in columns))
+
+    def _add_class(self, size_class: int, count: int, nbytes: int, served_ns: int) -> None:
+        earlier = self._by_size.get(size_class, (0, 0, 0))
+        self._by_size[size_class] = (earlier[0] + count, earlier[1] + nbytes, earlier[2] + served_ns)
+
+    def by_size(self) -> dict[int, tuple[int, int, int]]:
+        """Whole operations by class of size: how many, their bytes, and their time after the wait for a lane.
+
+        Sizes in a class differ by less than a fifth.
+        """
+        self._flush()
+        return self._by_size
 
     def over_time(self) -> dict[str, Any] | None:
         """The totals by the time they ended, where they are kept so and there are any."""
@@ -70,6 +101,8 @@ class Latencies:
     def merge(self, other: "Latencies") -> None:
         for name in COMPONENTS:
             self.component(name).merge(other.component(name))
+        for size_class, sums in other.by_size().items():
+            self._add_class(size_class, *sums)
         if self._map is not None and other._map is not None:
             self._map.merge(other._map)
 
@@ -150,7 +183,7 @@ class Lane:
             completion.finished_ns,
             completion.device_ns,
         )
-        self.latencies.record(*times_ns, count)
+        self.latencies.record(*times_ns, count, nbytes)
         if completion.sync_ns:
             self.syncs.record_all((completion.sync_ns,) * count)
         if completion.first_byte_ns:

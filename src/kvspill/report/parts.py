@@ -31,10 +31,11 @@ def pairs(rows: Iterable[tuple[str, str]], width: int = 30) -> Part:
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Part:
+def grid(header: Iterable[str], rows: Iterable[Iterable[str]], wraps: int = 0) -> Part:
+    """A table; where it is too wide, the column of that number gives way."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
     for index, name in enumerate(header):
-        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index > 0)
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=index != wraps)
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
     return Padding(table, (0, 0, 0, 2), expand=False)

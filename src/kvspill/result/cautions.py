@@ -29,7 +29,7 @@ INCOMPLETE = Kind(
 FAILED_REQUESTS = _fault(
     "failed_requests",
     "{requests} failed in the window ({kinds}); their tokens don't count.",
-    "Find the cause in the errors by kind; a result with failures has no rank.",
+    "Find the cause in the errors by kind; a result with failures is not ranked.",
 )
 ERRORS = _fault(
     "errors",
@@ -144,8 +144,8 @@ AUTOSCALING_INCONCLUSIVE = Kind("autoscaling_inconclusive", "{reason}", "{remedy
 
 STRAGGLERS = Kind(
     "stragglers",
-    "Some ranks are slower than 0.8 of the median of {median:.3f} GiB per second inside the cache, and the "
-    "figures of the whole are held down by them: {ranks}.",
+    "Some ranks are slower than 0.8 of the median, operations of the same size compared, and the figures of "
+    "the whole are held down by them: {ranks}.",
     "Look at those ranks' machines and devices.",
     touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
 )

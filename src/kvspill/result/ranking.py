@@ -1,10 +1,14 @@
 """Whether a result may be ranked: what failed in it (S13), and the warnings that spoil a rank (C3)."""
 
-from collections.abc import Collection
+import errno
+import os
+from collections.abc import Collection, Iterator
 
+from kvspill.measure.recorder import Recorder
 from kvspill.result.caution import Spoils
 from kvspill.result.cautions import KINDS, that_spoil
 from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import Faults
 from kvspill.storage.addresses import in_store
 from kvspill.texts import counted
 
@@ -19,7 +23,8 @@ def faults_text(result: Result) -> str | None:
         return None
     found = result.faults
     worst = sorted(found.operations, key=lambda row: -row.count)
-    parts = [f"{row.count:,} {row.tier} {row.verb} {row.kind}" for row in worst[:_NAMED]]
+    parts = list(_of_ranks(result))
+    parts += [f"{row.count:,} {row.tier} {row.verb} {row.kind}" for row in worst[:_NAMED]]
     parts += [f"{counted(len(worst) - _NAMED, 'more kind')} of failures"] if len(worst) > _NAMED else []
     parts += [counted(found.failed_requests, "failed request")] if found.failed_requests else []
     if found.stuck_io.threads:
@@ -33,6 +38,37 @@ def faults_text(result: Result) -> str | None:
     return "; ".join(parts) or "a trial failed"
 
 
+def _of_ranks(result: Result) -> Iterator[str]:
+    """The ranks on which something failed, each with what did."""
+    faulty = [row for row in result.ranks.rows if row.faulty] if result.ranks else []
+    for row in faulty[:_NAMED]:
+        yield f"rank {row.rank} on {row.host}: {row.problem}"
+    if len(faulty) > _NAMED:
+        yield f"{counted(len(faulty) - _NAMED, 'more faulty rank')}"
+
+
+def rank_faults(found: Faults, recorder: Recorder) -> str | None:
+    """What failed on one rank, such as "9 failed requests (No space left on device)"; None if nothing did."""
+    if not found.any_found:
+        return None
+    what = {"failed request": found.failed_requests, "hanging call": found.stuck_io.threads}
+    counts = [counted(count, name) for name, count in what.items() if count]
+    counts = counts or [counted(found.failed_operations, "failed operation")]
+    causes = dict.fromkeys(_cause(row.kind) for row in sorted(found.operations, key=lambda row: -row.count))
+    text = ", ".join(counts) + (f" ({', '.join(list(causes)[:_NAMED])})" if causes else "")
+    for lane in recorder.lanes():
+        tried = lane.op_count + lane.error_count
+        if lane.error_count > tried / 2:
+            text += f", {lane.error_count:,} of its {tried:,} {lane.tier.value} {lane.verb.value}s failed"
+    return text
+
+
+def _cause(kind: str) -> str:
+    """The words of the system for an error that it names by a code."""
+    number = getattr(errno, kind, None) if kind.isidentifier() else None
+    return os.strerror(number) if isinstance(number, int) else kind
+
+
 def faults_of_warnings(codes: Collection[str]) -> str | None:
     """What failed, where only the codes of the warnings are known."""
     found = [code for code in FAULT_CODES if code in codes]
@@ -40,7 +76,7 @@ def faults_of_warnings(codes: Collection[str]) -> str | None:
 
 
 def no_rank(faults: str | None, codes: Collection[str]) -> str | None:
-    """Why a result has no rank, by what failed in it and its warnings; None where it has one."""
+    """Why a result is not ranked, by what failed in it and its warnings; None where it may be."""
     if faults is not None:
         return f"is faulty: {faults}"
     for kind in that_spoil(Spoils.RANK, codes):

@@ -243,9 +243,13 @@ class RankRow(Part):
     gib_per_io_second: Number | None = None
     """Bytes moved in all tiers over the time that its requests spent inside cache calls."""
     storage_read_device_p95_ms: Number | None = None
+    relative_speed: Number | None = None
+    """Over the median of the ranks, operations of like size compared; None where there are too few."""
     straggler: bool = False
+    faulty: bool = False
+    """Something failed on it (S13)."""
     problem: str | None = None
-    """Why its figures are missing or end early."""
+    """What failed on it, or why its figures are missing or end early."""
     honesty: Honesty | None = None
     environment: dict[str, Any] | None = None
 

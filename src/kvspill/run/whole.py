@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from kvspill.config import Config
 from kvspill.records import GIB, NS_PER_MS, Tier, Verb
 from kvspill.result import cautions as kinds
-from kvspill.result.honesty import honesty_block
+from kvspill.result.honesty import faults_of, honesty_block
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.parts import Part, whole_of
+from kvspill.result.ranking import rank_faults
 from kvspill.result.result import build_result, settings_of
 from kvspill.result.schema import InFlight, RankRow, RankTable, Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.run.stragglers import relative_speeds
 
 STRAGGLER_SHARE = 0.8
 """A rank slower than this share of the median is a straggler (R3)."""
@@ -81,13 +82,14 @@ def _in_flight(part: Part) -> list[InFlight]:
 def rank_table(config: Config, parts: Sequence[Part], size: int, missing: Mapping[int, str]) -> RankTable:
     """One row for each rank, those that are missing included."""
     rows = {part.rank: _row(config, part) for part in parts}
-    speeds = [row.gib_per_io_second or 0.0 for row in rows.values()]
-    least = STRAGGLER_SHARE * median(speeds)
-    for row in rows.values():
-        row.straggler = (row.gib_per_io_second or 0.0) < least
+    # What fails may fail at once or late: its times say nothing of the speed.
+    sound = [part for part in parts if not rows[part.rank].faulty]
+    for rank, speed in relative_speeds({part.rank: part.recorder for part in sound}).items():
+        rows[rank].relative_speed = speed
+        rows[rank].straggler = speed < STRAGGLER_SHARE
     for rank, problem in missing.items():
         row = rows.setdefault(rank, RankRow(rank=rank, host=""))
-        row.problem = problem
+        row.problem = f"{problem}; {row.problem}" if row.faulty else problem
     late_ms = [part.late_ns / NS_PER_MS for part in parts]
     return RankTable(
         size=size,
@@ -109,6 +111,8 @@ def _row(config: Config, part: Part) -> RankRow:
         return measured.per_second(recorder.lane(Tier.STORAGE, verb).byte_count / GIB)
 
     moved = sum(lane.byte_count for lane in measured.lanes(Verb.READ, Verb.WRITE)) / GIB
+    honesty = honesty_block(measured, part.probes, part.ceiling)
+    failed = rank_faults(faults_of(measured, honesty), recorder)
     device = measured.statistics_ms(recorder.lane(Tier.STORAGE, Verb.READ).latencies.component("device"))
     return RankRow(
         rank=part.rank,
@@ -122,19 +126,17 @@ def _row(config: Config, part: Part) -> RankRow:
         storage_write_gib_per_sec=speed(Verb.WRITE),
         gib_per_io_second=ratio(moved, measured.storage_io_seconds),
         storage_read_device_p95_ms=None if device is None else device["p95"],
-        problem=part.facts.interrupted,
-        honesty=honesty_block(measured, part.probes, part.ceiling),
+        faulty=failed is not None,
+        problem=failed or part.facts.interrupted,
+        honesty=honesty,
         environment=None if part.environment is None else dict(part.environment),
     )
 
 
 def _rank_cautions(table: RankTable) -> Iterator[Caution]:
     if table.stragglers:
-        least = median(row.gib_per_io_second or 0.0 for row in table.rows if row.host)
         slow = (row for row in table.rows if row.straggler)
-        ranks = ", ".join(
-            f"rank {row.rank} ({row.host}) {row.gib_per_io_second or 0.0:.3f} GiB per second" for row in slow
-        )
-        yield kinds.STRAGGLERS.of(ranks=ranks, median=least)
+        ranks = ", ".join(f"rank {row.rank} ({row.host}) {row.relative_speed:.2f}" for row in slow)
+        yield kinds.STRAGGLERS.of(ranks=ranks)
     if table.start_skew_ms is not None and table.start_skew_ms > SKEW_MS_MAX:
         yield kinds.START_SKEW.of(skew_ms=table.start_skew_ms)

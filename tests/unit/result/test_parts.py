@@ -1,13 +1,16 @@
 """The parts of several ranks make the result that one process would have had (R1, R3, R5, S9)."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from kvspill.cli.measuring import whats_wrong
 from kvspill.config import Config
-from kvspill.records import GIB
+from kvspill.measure.recorder import Recorder
+from kvspill.records import GIB, MIB, Completion, Purpose, Tier, Verb
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import setup_rows
@@ -15,11 +18,15 @@ from kvspill.result.parts import Part, merged_io_facts, packed, together, unpack
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.run import trial
+from kvspill.run.backends import open_backends
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Gathered, Ranks
+from kvspill.run.stragglers import relative_speeds
 from kvspill.run.trial import run_trial
 from kvspill.run.whole import whole_result
+from sim.hazards import HazardousDevice, Hazards, Outage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -103,14 +110,103 @@ def test_rates_are_of_the_whole_over_the_longest_window_r3() -> None:
 
 
 def test_a_slow_rank_is_named_r3() -> None:
-    config = simulated(max_requests=60)
+    config = simulated(max_requests=400)
     parts, _alone = ranks_of(config, 4)
-    parts[2].recorder.cache_call_ns *= 10
+    slow_down(parts[2], 2)
     result = whole_result(config, parts, size=4)
     assert result.ranks is not None
     assert result.ranks.stragglers == [2]
     (warning,) = [item for item in result.warnings if item.code == "stragglers"]
-    assert "rank 2 (host2)" in warning.message
+    assert "rank 2 (host2) 0.5" in warning.message
+
+
+def slow_down(part: Part, times: int) -> None:
+    """Have the rank's operations take so many times as long."""
+    for lane in part.recorder.lanes():
+        for size_class, (_count, _nbytes, served_ns) in dict(lane.latencies.by_size()).items():
+            lane.latencies._add_class(size_class, 0, 0, (times - 1) * served_ns)
+
+
+def timed(*operations: tuple[int, int], count: int) -> Recorder:
+    """So many reads of each of these sizes and times."""
+    recorder = Recorder(0, 10**12)
+    for nbytes, took_ns in operations:
+        done = Completion(0, 0, took_ns, took_ns)
+        recorder.lane(Tier.STORAGE, Verb.READ).complete(Purpose.PREFILL, done, nbytes, count)
+    return recorder
+
+
+def test_a_rank_with_small_entries_is_not_slow_for_it_r3() -> None:
+    def took_ns(nbytes: int) -> int:
+        return 1_000_000 + nbytes
+
+    few_large = timed((MIB, took_ns(MIB)), (64 * MIB, took_ns(64 * MIB)), count=60)
+    small = timed((MIB, took_ns(MIB)), (MIB // 16, took_ns(MIB // 16)), count=600)
+    slow_small = timed((MIB, 2 * took_ns(MIB)), count=60)
+    assert relative_speeds({0: few_large, 1: small}) == {0: pytest.approx(1.0), 1: pytest.approx(1.0)}
+    speeds = relative_speeds({0: few_large, 1: small, 2: slow_small})
+    assert speeds == {0: pytest.approx(1.0), 1: pytest.approx(1.0), 2: pytest.approx(0.5)}
+
+
+def test_ranks_with_too_little_in_common_are_not_compared_r3() -> None:
+    assert relative_speeds({0: timed((MIB, 10), count=99), 1: timed((9 * MIB, 90), count=99)}) == {}
+    assert relative_speeds({0: timed((MIB, 10), count=49), 1: timed((MIB, 90), count=60)}) == {1: 1.0}
+
+
+def test_the_table_of_ranks_keeps_its_numbers_at_80_columns_r3() -> None:
+    config = simulated(max_requests=60)
+    parts, _alone = ranks_of(config, 2)
+    for part in parts:
+        part.host = "a-machine-with-a-long-name.in-a-rack.example.org"
+    result = whole_result(config, parts, size=2, missing={1: "has not answered for 60 s"})
+    assert result.ranks is not None
+    for row in result.ranks.rows:
+        row.tokens_per_sec, row.storage_read_gib_per_sec = 1234567.89, None
+    lines = render_summary(result, verbose=True).splitlines()
+    at = next(number for number, line in enumerate(lines) if "RANKS: 2" in line)
+    assert lines[at + 1].split()[:3] == ["#", "host", "users"]
+    assert [line.split()[0] for line in lines[at + 2 :] if "a-mach" in line] == ["0", "1"]
+    assert max(map(len, lines)) <= 80
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, from_ns: int) -> None:
+    """From now on runs have a storage tier that is full from that time on."""
+
+    def open_full(config: Config, world: Any, *rest: Any) -> Any:
+        backends = open_backends(config, world, *rest)
+        hazards = Hazards(outages=(Outage(from_ns, 1 << 62, "ENOSPC", ("write",)),))
+        return backends | {
+            Tier.STORAGE: HazardousDevice(backends[Tier.STORAGE], hazards, random.Random(1), world.now_ns)
+        }
+
+    monkeypatch.setattr(trial, "open_backends", open_full)
+
+
+@pytest.mark.parametrize("full", ["always", "late"])
+def test_a_rank_with_a_full_disk_is_named_in_the_first_line_r4_s13(
+    monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    config = simulated(duration=60.0, warmup=0.0, max_errors=10**6)
+    parts, _alone = ranks_of(config, 3)
+    full_disk(monkeypatch, 0 if full == "always" else 50 * 10**9)
+    parts[1] = ranks_of(config, 3)[0][1]
+    failed = parts[1].facts.failed
+    slow_down(parts[1], 9)
+    result = whole_result(config, parts, size=3)
+    assert result.faulty
+    assert not result.incomplete
+    assert failed > 0
+    assert result.ranks is not None
+    before, problem, after = (row.problem for row in result.ranks.rows)
+    assert problem is not None
+    assert problem.startswith(f"{failed} failed requests (No space left on device)")
+    assert ("storage writes failed" in problem) is (full == "always")
+    assert before is after is None
+    first = render_summary(result, verbose=False).split("Measured for")[0].split("Simulated for")[0]
+    named = f"rank 1 on host1: {failed} failed requests (No space left on device)"
+    assert named in " ".join(first.split())
+    assert named in (whats_wrong(result) or "")
+    assert "stragglers" not in {item.code for item in result.warnings}
 
 
 def test_a_rank_without_a_part_has_a_row_that_says_why_r4() -> None:
@@ -181,9 +277,9 @@ def test_what_all_ranks_warn_of_is_said_once() -> None:
 
 
 def test_console_page_and_comparison_show_the_ranks_r3(tmp_path: Path) -> None:
-    config = simulated(max_requests=60)
+    config = simulated(max_requests=400)
     parts, alone = ranks_of(config, 4)
-    parts[2].recorder.cache_call_ns *= 10
+    slow_down(parts[2], 2)
     result = whole_result(config, parts, size=4)
     verbose = render_summary(result, verbose=True)
     assert "### RANKS: 4, the users divided ###" in verbose
