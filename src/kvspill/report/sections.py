@@ -62,7 +62,7 @@ def _banner(result: Result) -> Iterator[Part]:
     users = config["num_users"] if window.users is None else window.users
     faults = faults_text(result)
     if faults is not None:
-        yield Text(f"FAULTY, without rank: {faults}", style="bold red")
+        yield Text(f"FAULTY, not ranked: {faults}", style="bold red")
     rule = "=" * 72
     yield Text(rule)
     headline = "KV CACHE BENCHMARK RESULT" + (" - SIMULATED, no byte moved" if result.simulated else "")

@@ -23,10 +23,12 @@ def faults_text(result: Result) -> str | None:
         return None
     found = result.faults
     worst = sorted(found.operations, key=lambda row: -row.count)
-    parts = list(_of_ranks(result))
+    ranks = list(_of_ranks(result))
+    parts = list(ranks)
     parts += [f"{row.count:,} {row.tier} {row.verb} {row.kind}" for row in worst[:_NAMED]]
     parts += [f"{counted(len(worst) - _NAMED, 'more kind')} of failures"] if len(worst) > _NAMED else []
-    parts += [counted(found.failed_requests, "failed request")] if found.failed_requests else []
+    if found.failed_requests and len(ranks) != 1:
+        parts.append(counted(found.failed_requests, "failed request"))
     if found.stuck_io.threads:
         stored = in_store(result.config.get("cache_dir"))
         calls = counted(found.stuck_io.threads, "store request" if stored else "system call")
@@ -44,7 +46,7 @@ def _of_ranks(result: Result) -> Iterator[str]:
     for row in faulty[:_NAMED]:
         yield f"rank {row.rank} on {row.host}: {row.problem}"
     if len(faulty) > _NAMED:
-        yield f"{counted(len(faulty) - _NAMED, 'more faulty rank')}"
+        yield counted(len(faulty) - _NAMED, "more faulty rank")
 
 
 def rank_faults(found: Faults, recorder: Recorder) -> str | None:

@@ -150,7 +150,7 @@ def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> N
     recorder.op(op(13, error="EIO"))
     recorder.request(request(14, failure="decode read: EIO"))
     text = render_summary(built(recorder, facts(failed=1)))
-    assert text.splitlines()[0] == "FAULTY, without rank: 1 storage read EIO; 1 failed request"
+    assert text.splitlines()[0] == "FAULTY, not ranked: 1 storage read EIO; 1 failed request"
     assert "Verdict: FAIL" in text
     assert "[PASS]" not in text
     assert "FAULTY" not in render_summary(built())
@@ -161,7 +161,7 @@ def test_a_fault_before_the_window_passes_nothing_either_s13() -> None:
     text = render_summary(
         built(run=outside, config=Config(performance_profile="throughput", min_tokens_per_sec=1))
     )
-    assert text.startswith("FAULTY, without rank: 2 storage write ENOSPC\n")
+    assert text.startswith("FAULTY, not ranked: 2 storage write ENOSPC\n")
     assert "Verdict: FAIL (throughput profile, 0 of 0 criteria met)" in text
 
 
