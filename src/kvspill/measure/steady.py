@@ -7,6 +7,7 @@ from typing import Any
 from kvspill.measure.shifts import Shift, Shifts, find_shifts
 from kvspill.measure.statistics import series_interval, trend
 from kvspill.measure.storage_speed import Speed, storage_speed
+from kvspill.texts import counted
 
 STEADY, NOT_STEADY, TOO_SHORT = "steady", "not steady", "too short to tell"
 MIN_SECONDS = 20
@@ -23,6 +24,8 @@ UNCLEAR = 0.2
 """Where the mean is not known better than this, nobody can say that the rate was steady."""
 UNCLEAR_STEP = 1.0
 """Nor where the rate could have doubled unnoticed."""
+FEW_REQUESTS = 30
+"""The rates of fewer requests tell of each of them, not of a level."""
 CLOSED_SECONDS = 120.0
 """Where users wait for answers, a busy second makes up for an idle one. Short windows hide how well: the
 interval of a mean is at most 1 + so many seconds / window times as wide as it need be."""
@@ -58,6 +61,9 @@ def steady_state(
     active = {name: values for name, values in series.items() if any(values)} or series
     shift_z = load_z(max(MIN_SECONDS, whole_steps * step_seconds))
     judged = {name: judge(values, step_seconds, closed, shift_z) for name, values in active.items()}
+    completed = sum(columns["requests"][:whole_steps]) if "requests" in columns else FEW_REQUESTS
+    if completed < FEW_REQUESTS:
+        judged = {name: {**item, "verdict": TOO_SHORT} for name, item in judged.items()}
     speed = storage_speed(columns, whole_steps, BATCHES, MIN_SECONDS)
     if speed is not None:
         judged[SPEED] = judge_speed(speed, whole_steps * step_seconds, step_seconds)
@@ -66,7 +72,10 @@ def steady_state(
             return {"verdict": NOT_STEADY, "reason": _moved(name, item), **judged}
     for name in active:
         if judged[name]["verdict"] == TOO_SHORT:
-            reason = _unclear(name, judged[name]) + _speed_was_steady(judged)
+            seconds = whole_steps * step_seconds
+            few = 0 < completed < FEW_REQUESTS and "drift" in judged[name]
+            text = _too_few(int(completed), seconds) if few else _unclear(name, judged[name])
+            reason = text + _speed_was_steady(judged)
             return {"verdict": TOO_SHORT, "reason": reason, **judged}
     best = min(active, key=lambda name: float(judged[name]["resolution"]))
     found = f"a step of {_visible(judged[best])} in {best} would have been found."
@@ -85,6 +94,14 @@ def _speed_was_steady(judged: Mapping[str, Mapping[str, Any]]) -> str:
     if item is None or item["verdict"] != STEADY:
         return ""
     return f" The {_SAID[SPEED]} was steady: a step of {_visible(item)} in it would have been found."
+
+
+def _too_few(requests: int, seconds: int) -> str:
+    needed = _rounded_up(seconds * FEW_REQUESTS / requests)
+    return (
+        f"{counted(requests, 'request')} completed: too few to tell whether their rate was steady "
+        f"({FEW_REQUESTS} needed); {needed:,} s would do."
+    )
 
 
 def _unclear(name: str, item: Mapping[str, Any]) -> str:

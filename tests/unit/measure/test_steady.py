@@ -281,3 +281,16 @@ def test_a_load_is_judged_by_the_length_of_its_window() -> None:
     columns = {"tokens": noisy(120, 1000, 0.0)}
     judged = steady_state(columns, 120.0)["tokens"]
     assert judged["resolution"] == pytest.approx(judge(columns["tokens"])["resolution"] * 9 / 8.5)
+
+
+def test_rates_of_a_handful_of_requests_are_no_level() -> None:
+    """Three requests of very different size in two minutes were called a fall of 236 %."""
+    values = [1000.0] * 60 + [10.0] * 60
+    requests = [0.0] * 120
+    requests[40] = requests[70] = requests[100] = 1.0
+    columns = {"tokens": values, "storage_read_bytes": values}
+    assert steady_state(columns, 120.0)["verdict"] == NOT_STEADY
+    found = steady_state({**columns, "requests": requests}, 120.0)
+    assert found["verdict"] == TOO_SHORT
+    assert found["reason"].startswith("3 requests completed: too few to tell")
+    assert "1,200 s would do" in found["reason"]
