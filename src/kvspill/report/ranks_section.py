@@ -15,7 +15,7 @@ def ranks_section(result: Result) -> Iterator[Part]:
         return
     how = "each with the whole load" if table.per_rank else "the users divided"
     yield title(f"RANKS: {table.size}, {how}")
-    header = ("#", "host", "users", "requests", "tok/s", "read GiB/s", "write", "speed", "")
+    header = ("#", "host", "users", "requests", "tok/s", "read GiB/s", "write", "speed", "note")
     yield grid(header, [_row(row) for row in table.rows], wraps=1)
     for row in table.rows:
         if row.problem is not None:

@@ -169,6 +169,14 @@ def test_the_table_of_ranks_keeps_its_numbers_at_80_columns_r3() -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_the_table_of_ranks_has_the_whole_names_of_hosts_where_they_fit_r3() -> None:
+    config = simulated(max_requests=60)
+    text = render_summary(whole_result(config, ranks_of(config, 2)[0], size=2), verbose=True)
+    rows = [line.split()[:2] for line in text.splitlines()]
+    assert ["#", "host"] in rows
+    assert ["0", "host0"] in rows
+
+
 def full_disk(monkeypatch: pytest.MonkeyPatch, from_ns: int) -> None:
     """From now on runs have a storage tier that is full from that time on."""
 
