@@ -44,6 +44,21 @@ def test_rows_that_were_left_out_are_named(tmp_path: Path, capsys: pytest.Captur
     assert json.loads(out.read_text())["workload"]["bad_rows_skipped"] == 1
 
 
+def test_a_recording_is_played_once_whatever_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Played again it would find all of itself, and without times it would never come to the end."""
+    trace = tmp_path / "trace.jsonl"
+    row = {"block_size": 64, "input_length": 128}
+    trace.write_text("".join(json.dumps({**row, "hash_ids": [n, n + 1]}) + "\n" for n in range(0, 40, 2)))
+    for limit in (["--max-requests", "1000"], ["--duration", "100"]):
+        flags = ["--trace", f"kvcache:{trace}", "--policies=", "--warmup-share", "0", *limit]
+        assert main(["curve", *flags]) == 0
+        text = capsys.readouterr().out
+        assert "20 requests" in text
+        assert "100.0%" not in text
+
+
 def test_lru_alone_is_shown_at_the_capacities_that_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FLAGS, "--policies=", "--capacities-gib", "2,7"]) == 0
     table = capsys.readouterr().out.split("NEXT TiB SAVES\n")[1].splitlines()

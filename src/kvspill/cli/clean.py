@@ -40,8 +40,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         return _clean_address(options, parser.declared)
     for flag, _value in given_options(options).values():
         raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
-    # Path("") would be the current directory, and an unset variable of a script is an empty word.
-    return _clean_directory(Path(directory_of(options.directory) or "/nonexistent"), options)
+    return _clean_directory(directory_of(options.directory), options)
 
 
 def _process(text: str) -> int:
@@ -52,8 +51,10 @@ def _process(text: str) -> int:
     return number
 
 
-def _clean_directory(directory: Path, options: Namespace) -> int:
-    if not os.path.isdir(directory):
+def _clean_directory(named: str, options: Namespace) -> int:
+    directory = Path(named)
+    # Path("") would be the current directory, and an unset variable of a script is an empty word.
+    if not named or not os.path.isdir(directory):
         shown = options.directory[:200] or "an empty name"
         raise UsageError(f"{shown}: is not a directory; name the one that a --cache-dir named")
     if not os.access(directory, os.R_OK | os.X_OK):

@@ -27,7 +27,8 @@ examples:
   synthetic users:
     kvspill curve --num-users 200 --duration 600 --block-tokens 256
 """
-DEFAULTS = {"io_model": "prefix"}
+DEFAULTS = {"io_model": "prefix", "replay_cycles": 1}
+"""A recording that repeats finds everything in its second pass."""
 POLICIES = "fifo,lfu,s3-fifo,optimum"
 FIXED = ("io_trace_log", "log_ops", "prometheus", "trials", "validation_trace", "xlsx_output")
 """What only a run can have."""
