@@ -1,5 +1,6 @@
 """The curve: what LRU finds at every capacity, other policies at some, and what more capacity is worth."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,6 +51,10 @@ class LruCurve:
             tokens=int(self._tokens[within]) / max(1, self._context_tokens),
             bytes=int(self._bytes[within]) / max(1, int(self._bytes[-1])),
         )
+
+    def capacity_for(self, tokens: float) -> int:
+        """The smallest capacity that finds so many tokens, which must be more than none."""
+        return math.ceil(float(self._distances[np.searchsorted(self._tokens, tokens) - 1]))
 
     def _within(self, capacity_bytes: float) -> int:
         return int(np.searchsorted(self._distances, capacity_bytes, "right"))
@@ -107,7 +112,7 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
     )
     fine = sorted({*grid(footprint, asked.lru_points, 10, asked.least_bytes), *capacities})
     within = [nbytes for nbytes in fine if nbytes <= footprint] or fine
-    ceiling = lru.rates(max(footprint, whole.footprint_bytes))
+    everything = max(footprint, whole.footprint_bytes)
     return {
         "requests": accesses.requests,
         "measured_requests": accesses.requests - first_request,
@@ -117,11 +122,11 @@ def draw(accesses: Accesses, asked: Asked) -> dict[str, Any]:
         "blocks": len(accesses.sizes),
         "footprint_bytes": footprint,
         "requests_with_more_blocks_than_tokens": accesses.overlong,
-        "ceiling": _point(footprint, ceiling, asked.sample < 1),
+        "ceiling": _point(footprint, lru.rates(everything), asked.sample < 1),
         "lru": [_point(nbytes, lru.rates(nbytes), asked.sample < 1) for nbytes in fine],
         "policies": _replayed(part, capacities, asked.policies, share < 1),
         "bend": _bend(within, [lru.rates(nbytes).tokens for nbytes in within]),
-        "capacity_for_share_of_ceiling": _shares(lru, fine, ceiling.tokens),
+        "capacity_for_share_of_ceiling": _shares(lru, lru.tokens_found(everything)),
         "next_tib": _worth(lru, [0, *capacities], asked.recompute_us_per_token),
         "two_tiers": _map(lru, list(asked.dram) or grid(footprint, 7, 9, asked.least_bytes), capacities),
         "sampling": _sampling(accesses, share, first_request, capacities, asked) if share < 1 else None,
@@ -158,13 +163,9 @@ def _bend(capacities: Sequence[int], tokens: Sequence[float]) -> dict[str, float
     return {"capacity_bytes": capacities[at], "tokens": tokens[at]}
 
 
-def _shares(lru: LruCurve, capacities: Sequence[int], ceiling: float) -> dict[str, int | None]:
-    """The smallest capacity of the curve at which LRU finds so much of what can be found at all."""
-    found = {}
-    for share in SHARES:
-        enough = (nbytes for nbytes in capacities if lru.rates(nbytes).tokens >= share * ceiling)
-        found[f"{share:.0%}"] = next(enough, None) if ceiling > 0 else None
-    return found
+def _shares(lru: LruCurve, tokens: int) -> dict[str, int | None]:
+    """The smallest capacity at which LRU finds so much of what can be found at all."""
+    return {f"{share:.0%}": lru.capacity_for(share * tokens) if tokens else None for share in SHARES}
 
 
 def _worth(lru: LruCurve, capacities: Sequence[int], recompute_us_per_token: float) -> list[dict[str, float]]:

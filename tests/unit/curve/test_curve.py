@@ -144,6 +144,14 @@ def test_the_compiled_replay_of_a_real_load_is_the_same(users: Accesses, policy:
         assert (found == replayer.found(policy, capacity_bytes, compiled=False)).all()
 
 
+def test_the_capacity_for_a_share_is_exact_whatever_the_grid(users: Accesses) -> None:
+    """It was a point of the grid, so that other --capacities-gib moved it."""
+    lru = LruCurve(Window(users, 0))
+    half = lru.tokens_found(1 << 60) / 2
+    least = lru.capacity_for(half)
+    assert lru.tokens_found(least) >= half > lru.tokens_found(least - 1)
+
+
 def test_with_room_for_everything_all_policies_find_the_same(sample: Accesses) -> None:
     curve = draw(sample, ASKED)
     ends = [curve["lru"][-1], *(points[-1] for points in curve["policies"].values())]
