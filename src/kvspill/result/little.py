@@ -11,6 +11,8 @@ from kvspill.result.schema_honesty import LittlesLaw
 SERVED, WHOLE = "in service", "all requests"
 EXPLAINED_FROM = 0.05
 """A deviation above this is explained."""
+GREW, FEW = 1.5, 0.1
+"""A queue grows where more than so many times the mean are left at the end, and so large a share."""
 
 
 def littles_law(measured: Measured) -> Iterator[LittlesLaw]:
@@ -58,7 +60,9 @@ def _row(
     mean = None if mean_ns is None else mean_ns / NS_PER_SEC
     product = None if rate is None or mean is None else rate * mean
     deviation = None if product is None or not in_system else product / in_system - 1
-    by_law = ratio(in_system, rate)
+    # The law is of a balance: where the number under way grows, N ÷ rate is the mean of nothing.
+    grew = in_system is not None and at_end > max(GREW * in_system, FEW * ended)
+    by_law = None if grew else ratio(in_system, rate)
     return LittlesLaw(
         what=what,
         in_system=in_system,
@@ -76,17 +80,25 @@ def _explained(
     deviation: float | None, mean: float | None, by_law: float | None, ended: int, at_end: int
 ) -> str:
     """What was censored, where that is more than a little."""
-    if deviation is None or mean is None or by_law is None or abs(deviation) <= EXPLAINED_FROM:
+    if deviation is None or mean is None or abs(deviation) <= EXPLAINED_FROM:
         return ""
+    if by_law is None:
+        return (
+            f"{at_end:,} had not ended beside {ended:,} that did, and their number grew: there is no "
+            f"balance, so the law gives no mean, and {_seconds(mean)} is that of the few that ended"
+        )
+    means = f"by the law the mean is {_seconds(by_law)}, not {_seconds(mean)}"
     if deviation < 0:
         return (
-            f"{at_end:,} had not ended beside {ended:,} that did, and those that end are the shorter ones: "
-            f"by the law the mean is {by_law:,.3g} s, not {mean:,.3g} s"
+            f"{at_end:,} had not ended beside {ended:,} that did, and those that end are the shorter ones, "
+            f"or served first: {means}"
         )
-    return (
-        f"a part of the time of those that ended lies before the window, or that of {at_end:,} after it: "
-        f"by the law the mean is {by_law:,.3g} s, not {mean:,.3g} s"
-    )
+    when = f"before the window, or that of {at_end:,} after it"
+    return f"a part of the time of those that ended lies {when}: {means}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
 def _sum_ns(histogram: Histogram) -> float:
