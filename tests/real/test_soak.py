@@ -6,12 +6,14 @@
 import gc
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvspill.config import Config
+from kvspill.run.glance import Glance
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan
 from kvspill.run.trial import run_trial
@@ -30,10 +32,10 @@ class Sampler(Progress):
         self._requests = requests
         self.samples: list[tuple[int, int, int]] = []
 
-    async def watch(self, world: World, _config: Any, engine: Any, *_rest: Any) -> None:
+    async def watch(self, world: World, see: Callable[[], Glance], *_rest: Any) -> None:
         while True:
             await world.sleep_ns(LOOK_NS)
-            if engine.completed >= (len(self.samples) + 1) * self._requests:
+            if see().completed >= (len(self.samples) + 1) * self._requests:
                 gc.collect()
                 counts = (len(gc.get_objects()), len(os.listdir("/proc/self/fd")), threading.active_count())
                 self.samples.append(counts)

@@ -63,16 +63,16 @@ def simulate(load: Load, seed: int = 1, **settings: Any) -> Result:
 
 
 SET_UPS: dict[str, Load] = {
-    f"{model}, {dram} GiB DRAM, {kind}": {
+    f"{model}, {dram} GiB DRAM, {generation}, {kind}": {
         **{"model": model, "num_users": users, "cpu_mem_gb": dram, "arrival": "closed"},
-        "generation_mode": "none",
+        "generation_mode": generation,
         **({"duration": 60.0} if kind == "timed" else {"max_requests": 300}),
     }
     for model, users in (("llama3.1-8b", 20), ("llama3.1-70b-instruct", 10), ("mistral-7b", 20))
-    for dram in (0, 4)
+    for dram, generation in ((0, "none"), (0, "fast"), (4, "none"))
     for kind in ("timed", "fixed")
 }
-"""With and without DRAM, timed and fixed, three models: a drive of 2 GiB/s binds in all of them."""
+"""With and without DRAM and generation, timed and fixed, three models, on a drive of 2 GiB/s."""
 
 
 def drive(folder: Path, name: str, seed: int, side: str, loss: float) -> str:
