@@ -91,8 +91,8 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     speed = "instantly" if even["load_gib_per_sec"] is None else f"at {even['load_gib_per_sec']:,.3f} GiB/s"
     yield (
         "Break-even (modelled)",
-        f"a load pays from {even['break_even_gib_per_sec']:,.3f} GiB/s on; requests loaded {speed}, which "
-        f"paid for {even['requests_where_loading_paid']:,} of {even['requests_that_loaded']:,}",
+        f"an idle GPU recomputes {even['break_even_gib_per_sec']:,.3f} GiB/s; requests loaded {speed}, with "
+        "all waits and others beside them",
     )
     if "recompute_gpus" not in even:
         # A result of before these were counted.
@@ -100,8 +100,11 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "  one request alone", _one_alone(even)
     gpus, at_once = even["recompute_gpus"], even["loads_at_once"]
     if gpus is not None:
-        text = f"recomputing what was loaded would keep {gpus:,.2f} GPUs busy; {at_once:,.1f} loads at once"
-        yield "  under this load", f"{text}, a mean load took {_mean_ms(even, 'load_seconds'):,.1f} ms"
+        yield (
+            "  under this load",
+            f"recomputing what was loaded would keep {gpus:,.2f} GPUs busy, which loading spares; a mean "
+            f"load took {_mean_ms(even, 'load_seconds'):,.1f} ms, {at_once:,.1f} at once",
+        )
     if "pcie_gib_per_sec" in even:
         in_host, link = even["ended_in_host_gib"], even["pcie_gib_per_sec"]
         yield (
