@@ -212,7 +212,7 @@ def _logs(config: Config, result: Result) -> Iterator[Path]:
 
 def whats_wrong(result: Result) -> str | None:
     """Why the run has failed although it left a result, in one line; None where it has not (S13)."""
-    if result.incomplete:
+    if result.interrupted is not None:
         return f"the run ended early: {result.interrupted}"
     if result.faulty:
         nothing = "" if result.requests_completed else "no request was completed, and "

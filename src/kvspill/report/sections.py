@@ -18,7 +18,7 @@ from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
-from kvspill.result.ranking import faults_text
+from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import Criterion, QosClass, Result, StorageHealth
 from kvspill.texts import counted
 
@@ -72,7 +72,7 @@ def _banner(result: Result) -> Iterator[Part]:
         f"generation {config['generation_mode']}, {window.measured_seconds:.1f} s measured"
     )
     if result.incomplete:
-        yield Text(f"INCOMPLETE: {result.interrupted}", style="bold red")
+        yield Text(f"INCOMPLETE: {result.interrupted or RANK_FAILED}", style="bold red")
     yield Text(rule)
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Collection, Iterator
 
+from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
 from kvspill.result.caution import Spoils
 from kvspill.result.cautions import KINDS, that_spoil
@@ -58,11 +59,19 @@ def rank_faults(found: Faults, recorder: Recorder) -> str | None:
     counts = counts or [counted(found.failed_operations, "failed operation")]
     causes = dict.fromkeys(_cause(row.kind) for row in sorted(found.operations, key=lambda row: -row.count))
     text = ", ".join(counts) + (f" ({', '.join(list(causes)[:_NAMED])})" if causes else "")
-    for lane in recorder.lanes():
+    for lane in failing(recorder):
         tried = lane.op_count + lane.error_count
-        if lane.error_count > tried / 2:
-            text += f", {lane.error_count:,} of its {tried:,} {lane.tier.value} {lane.verb.value}s failed"
+        text += f", {lane.error_count:,} of its {tried:,} {lane.tier.value} {lane.verb.value}s failed"
     return text
+
+
+RANK_FAILED = "a rank failed"
+"""Why a run that went on to its end is incomplete."""
+
+
+def failing(recorder: Recorder) -> list[Lane]:
+    """Tiers and verbs of which more operations failed than not."""
+    return [lane for lane in recorder.lanes() if lane.error_count > lane.op_count]
 
 
 def _cause(kind: str) -> str:

@@ -9,6 +9,7 @@ from kvspill.measure.statistics import coefficient_of_variation, mean_interval
 from kvspill.result import cautions as kinds
 from kvspill.result.catalog import METRICS
 from kvspill.result.caution import Kind, Severity
+from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.schema import Result, SetAside, TrialRow, Trials, TrialStatistics
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import FEW_TRIALS
@@ -41,7 +42,7 @@ def aggregate(results: Sequence[Result], asked: int | None = None) -> Trials:
 def incomplete_reason(result: Result) -> str | None:
     """Why a trial may not enter an average, or None."""
     if result.incomplete:
-        return f"ended early ({result.interrupted})"
+        return RANK_FAILED if result.interrupted is None else f"ended early ({result.interrupted})"
     asked, completed = result.config.get("max_requests"), result.requests_completed
     if asked is not None and completed < asked:
         return f"completed {completed} of {asked} requests"

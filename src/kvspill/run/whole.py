@@ -11,7 +11,7 @@ from kvspill.result.honesty import faults_of, honesty_block
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.parts import Part, whole_of
-from kvspill.result.ranking import rank_faults
+from kvspill.result.ranking import failing, rank_faults
 from kvspill.result.result import build_result, settings_of
 from kvspill.result.schema import InFlight, RankRow, RankTable, Result
 from kvspill.result.schema_honesty import Caution
@@ -63,6 +63,9 @@ def whole_result(
         ranks=table,
     )
     result.warnings += whole.later
+    if table is not None and any(failing(part.recorder) for part in parts):
+        # A rank whose tier fails more often than not, as on a full disk, has failed (R4).
+        result.incomplete = True
     return result
 
 

@@ -14,7 +14,7 @@ from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import mute, refuse_clashes
 from kvspill.result.cautions import LEFT_BEHIND
-from kvspill.result.ranking import faults_text
+from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.run.glance import fitted
@@ -96,7 +96,7 @@ def _run_row(
         result = _measured(config, simulated, progress, ranks)
         if result.incomplete:
             write_result(folder / _partial(row.file), result, named=False)
-            reason = str(result.interrupted)
+            reason = result.interrupted or RANK_FAILED
             if not by_signal(reason):
                 raise KvspillError(f"ended early: {reason}")
             return {"status": RowStatus.INTERRUPTED, "reason": reason}
