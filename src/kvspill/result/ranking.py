@@ -59,7 +59,7 @@ def rank_faults(found: Faults, recorder: Recorder) -> str | None:
     counts = counts or [counted(found.failed_operations, "failed operation")]
     causes = dict.fromkeys(_cause(row.kind) for row in sorted(found.operations, key=lambda row: -row.count))
     text = ", ".join(counts) + (f" ({', '.join(list(causes)[:_NAMED])})" if causes else "")
-    for lane in failing(recorder):
+    for lane in _failing(recorder):
         tried = lane.op_count + lane.error_count
         text += f", {lane.error_count:,} of its {tried:,} {lane.tier.value} {lane.verb.value}s failed"
     return text
@@ -69,7 +69,12 @@ RANK_FAILED = "a rank failed"
 """Why a run that went on to its end is incomplete."""
 
 
-def failing(recorder: Recorder) -> list[Lane]:
+def has_failed(found: Faults, recorder: Recorder) -> bool:
+    """Whether a rank's storage failed as a whole (R4): it was full, or more failed than not."""
+    return bool(_failing(recorder)) or any(row.kind == "ENOSPC" for row in found.operations)
+
+
+def _failing(recorder: Recorder) -> list[Lane]:
     """Tiers and verbs of which more operations failed than not."""
     return [lane for lane in recorder.lanes() if lane.error_count > lane.op_count]
 

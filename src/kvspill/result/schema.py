@@ -248,6 +248,8 @@ class RankRow(Part):
     straggler: bool = False
     faulty: bool = False
     """Something failed on it (S13)."""
+    failed: bool = False
+    """Its storage was full, or more failed than not (R4)."""
     problem: str | None = None
     """What failed on it, or why its figures are missing or end early."""
     honesty: Honesty | None = None

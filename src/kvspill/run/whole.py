@@ -11,7 +11,7 @@ from kvspill.result.honesty import faults_of, honesty_block
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.parts import Part, whole_of
-from kvspill.result.ranking import failing, rank_faults
+from kvspill.result.ranking import has_failed, rank_faults
 from kvspill.result.result import build_result, settings_of
 from kvspill.result.schema import InFlight, RankRow, RankTable, Result
 from kvspill.result.schema_honesty import Caution
@@ -63,8 +63,7 @@ def whole_result(
         ranks=table,
     )
     result.warnings += whole.later
-    if table is not None and any(failing(part.recorder) for part in parts):
-        # A rank whose tier fails more often than not, as on a full disk, has failed (R4).
+    if table is not None and any(row.failed for row in table.rows):
         result.incomplete = True
     return result
 
@@ -115,7 +114,8 @@ def _row(config: Config, part: Part) -> RankRow:
 
     moved = sum(lane.byte_count for lane in measured.lanes(Verb.READ, Verb.WRITE)) / GIB
     honesty = honesty_block(measured, part.probes, part.ceiling)
-    failed = rank_faults(faults_of(measured, honesty), recorder)
+    faults = faults_of(measured, honesty)
+    problem = rank_faults(faults, recorder)
     device = measured.statistics_ms(recorder.lane(Tier.STORAGE, Verb.READ).latencies.component("device"))
     return RankRow(
         rank=part.rank,
@@ -129,8 +129,9 @@ def _row(config: Config, part: Part) -> RankRow:
         storage_write_gib_per_sec=speed(Verb.WRITE),
         gib_per_io_second=ratio(moved, measured.storage_io_seconds),
         storage_read_device_p95_ms=None if device is None else device["p95"],
-        faulty=failed is not None,
-        problem=failed or part.facts.interrupted,
+        faulty=problem is not None,
+        failed=has_failed(faults, recorder),
+        problem=problem or part.facts.interrupted,
         honesty=honesty,
         environment=None if part.environment is None else dict(part.environment),
     )
