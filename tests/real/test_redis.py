@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.records import DROPPED, MIB, Tier
 from kvspill.storage.backends.redis import PLUGIN
-from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
+from kvspill.storage.base import Backend, BackendContext, ObjectRef
 from kvspill.storage.redis.backend import RedisBackend
 from kvspill.testing.backends import errors, items, shared_plane
 from kvspill.world import World, run_real
@@ -309,91 +307,6 @@ def test_a_removal_waits_for_a_server_that_is_away_for_a_moment() -> None:
 
     with redis_server() as away:
         on(away.address, scenario)
-
-
-def test_values_of_a_cluster_lie_on_all_of_its_servers_and_are_found_when_they_move() -> None:
-    flags = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
-    with redis_server(*flags, port=free_port()) as one, redis_server(*flags, port=free_port()) as two:
-        nodes = _make_cluster(one, two)
-
-        async def scenario(backend: RedisBackend) -> None:
-            assert errors(await backend.write(items(REFS))) == [None] * len(REFS)
-            assert errors(await backend.read(REFS)) == [None] * len(REFS)
-            assert min(len(keys(one)), len(keys(two))) > 1
-            assert errors(await backend.delete(REFS)) == [None] * len(REFS)
-            _give_all_slots(one, two, nodes[0])
-            again = [WriteItem(ref._replace(generation=2)) for ref in REFS]
-            assert errors(await backend.write(again)) == [None] * len(REFS)
-            assert errors(await backend.read([ref for ref, _ in again])) == [None] * len(REFS)
-            assert int(backend.facts()["retries"]) > 0
-            assert "cluster of 2 servers" in backend.capabilities.description
-
-        on(one.address, scenario)
-        assert keys(one) == keys(two) == []
-
-
-def _make_cluster(one: RedisServer, two: RedisServer) -> list[str]:
-    names = []
-    for server, first, last in ((one, 0, 8191), (two, 8192, 16383)):
-        with server.client() as client:
-            client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
-            names.append(client.execute_command("CLUSTER MYID").decode())
-    with one.client() as client:
-        client.execute_command("CLUSTER MEET", "127.0.0.1", two.port)
-
-    def joined() -> bool:
-        found = []
-        for server in (one, two):
-            with server.client() as client:
-                info = client.execute_command("CLUSTER INFO")
-                found.append((info["cluster_state"], info["cluster_known_nodes"], info["cluster_slots_ok"]))
-        return found == [("ok", "2", "16384")] * 2
-
-    wait_until(joined)
-    return names
-
-
-def _give_all_slots(one: RedisServer, two: RedisServer, owner: str) -> None:
-    """Let the first server own every slot that has no key, behind the backend's back."""
-    empty = list(range(8192, 16384))
-    for server in (two, one):
-        with server.client() as client, client.pipeline(transaction=False) as together:
-            for slot in empty:
-                together.execute_command("CLUSTER SETSLOT", slot, "NODE", owner)
-            answers = together.execute(raise_on_error=False)
-        empty = [
-            slot for slot, answer in zip(empty, answers, strict=True) if answer is True or answer == b"OK"
-        ]
-
-
-def test_tls_carries_values_like_a_plain_connection(tmp_path: Path) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    words = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-        "-days",
-        "2",
-    ]
-    subprocess.run([*words, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    port = free_port()
-    flags = ["--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
-    flags += ["--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no"]
-
-    async def scenario(backend: RedisBackend) -> None:
-        assert errors(await backend.write(items(REFS))) == [None] * len(REFS)
-        assert errors(await backend.read(REFS)) == [None] * len(REFS)
-
-    with redis_server(*flags) as secured:
-        on(f"rediss://localhost:{port}?ssl_ca_certs={certificate}", scenario)
-        assert keys(secured) == []
 
 
 @pytest.mark.slow
