@@ -24,7 +24,7 @@ from kvspill.storage.profiles import load_profile
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import throttle
-from lib.machine import busy_share, end_orderly, say, skip, table, wait_quiet
+from lib.machine import busy_share, end_orderly, prefer, say, skip, table, wait_quiet
 
 KVSPILL = str(Path(sys.executable).with_name("kvspill"))
 DEVICE_BYTES = 8 << 30
@@ -153,15 +153,6 @@ class Place:
             self.throttled.join()
         if self.niceness:
             prefer(self.niceness)
-
-
-def prefer(niceness: int) -> None:
-    """Give this process and its children a priority; the kernel may weigh sessions before processes."""
-    os.setsid()
-    os.setpriority(os.PRIO_PROCESS, 0, niceness)
-    group = Path("/proc/self/autogroup")
-    if group.exists():
-        group.write_text(str(niceness))
 
 
 def named(figures: Mapping[str, float]) -> dict[str, float]:

@@ -56,6 +56,15 @@ def busy_share() -> float:
     return 1 - idle / total if total else 0.0
 
 
+def prefer(niceness: int) -> None:
+    """Give this process and its children a priority; the kernel may weigh sessions before processes."""
+    os.setsid()
+    os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    group = Path("/proc/self/autogroup")
+    if group.exists():
+        group.write_text(str(niceness))
+
+
 def _processor_ticks() -> list[int]:
     return [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
 

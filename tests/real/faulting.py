@@ -6,6 +6,8 @@ runs every cell on files below DIR and prints the table; a preloaded library mak
 """
 
 import argparse
+import atexit
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,6 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 if __name__ == "__main__":
@@ -76,13 +77,15 @@ def cells(share: float = 1.0) -> list[Cell]:
 
 
 def compiler() -> str | None:
-    return which("cc") or which("gcc")
+    return shutil.which("cc") or shutil.which("gcc")
 
 
 @cache
 def shim() -> Path:
     """The library, built once for all cells of this process."""
-    library = Path(tempfile.mkdtemp(prefix="faultshim-")) / "faultshim.so"
+    folder = tempfile.mkdtemp(prefix="faultshim-")
+    atexit.register(shutil.rmtree, folder)
+    library = Path(folder) / "faultshim.so"
     subprocess.run([str(compiler()), "-shared", "-fPIC", "-O2", "-o", library, SOURCE, "-ldl"], check=True)
     return library
 
