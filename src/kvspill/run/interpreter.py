@@ -11,10 +11,12 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 
 @contextmanager
 def rarer_collections(simulated: bool) -> Iterator[None]:
-    """A simulation makes millions of small objects and few cycles: look for those less often."""
+    """A trial makes millions of small objects and few cycles: look for those less often.
+
+    Beside real I/O a search must stay well below a millisecond: answers wait for it.
+    """
     before = gc.get_threshold()
-    if simulated:
-        gc.set_threshold(500_000, 10, 10)
+    gc.set_threshold(500_000 if simulated else 10_000, 10, 10)
     try:
         yield
     finally:

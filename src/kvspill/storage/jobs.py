@@ -43,9 +43,11 @@ class Job:
     """One entry on its way. Subclasses say how it begins, how a lane moves its pieces and how it ends."""
 
     __slots__ = (
-        *("active", "alone", "batch", "closed", "detail", "error", "lock", "next"),
+        *("active", "alone", "answer", "batch", "closed", "detail", "error", "lock", "next"),
         *("started_ns", "submitted_ns"),
     )
+    answer: Completion
+    """Set when it has ended."""
 
     def __init__(self) -> None:
         self.submitted_ns = 0
@@ -56,6 +58,7 @@ class Job:
         self.detail = ""
         self.lock = threading.Lock()
         self.batch: Batch | None = None
+        """Those that are answered together, until this one has ended."""
         self.alone = False
         """True where no other thread may help with it."""
         self.next: Job | None = None

@@ -22,13 +22,12 @@ _BEGIN_SECONDS_MAX = 2.0
 class Batch:
     """Jobs that are answered together."""
 
-    __slots__ = ("answers", "future", "jobs", "left")
+    __slots__ = ("future", "jobs", "left")
 
     def __init__(self, jobs: Sequence[Job], future: "asyncio.Future[list[Completion]]"):
         self.jobs = jobs
         self.future = future
         self.left = len(jobs)
-        self.answers: dict[int, Completion] = {}
 
 
 class Lanes:
@@ -49,8 +48,17 @@ class Lanes:
         self._posted = False
         self._stopping = False
 
+    async def carry(self, jobs: Sequence[Job], taken_up: str = "piece") -> list[Completion]:
+        """Have the jobs done and return their completions, in order. Who stops waiting stops the jobs."""
+        try:
+            return await self.submit(jobs, taken_up)
+        except asyncio.CancelledError:
+            for job in jobs:
+                job.stop()
+            raise
+
     def submit(self, jobs: Sequence[Job], taken_up: str = "piece") -> "asyncio.Future[list[Completion]]":
-        """Queue the jobs; the future gets their completions, in order. Cancelling it stops the jobs.
+        """Queue the jobs; the future gets their completions, in order.
 
         taken_up: several threads may share a job (piece), one moves it alone (block), or one moves all of
         them, one after another (request).
@@ -62,7 +70,6 @@ class Lanes:
             return future
         self.start()
         batch = Batch(jobs, future)
-        future.add_done_callback(lambda done: _stop_if_cancelled(done, jobs))
         with self._lock:
             self._live.update(jobs)
         for job in jobs:
@@ -190,12 +197,12 @@ class Lanes:
             job.fail_os(error)
         except Exception as error:
             job.fail("internal", repr(error))
-        completion = job.complete(self._clock_ns() if finished_ns is None else finished_ns)
-        batch = job.batch
+        job.answer = job.complete(self._clock_ns() if finished_ns is None else finished_ns)
+        # Without a cycle what has ended is gone at once, and its memory is used again while it is hot.
+        batch, job.batch = job.batch, None
         assert batch is not None
         with self._lock:
             self._live.discard(job)
-            batch.answers[id(job)] = completion
             batch.left -= 1
             if batch.left:
                 return
@@ -211,13 +218,7 @@ class Lanes:
             finished, self._finished, self._posted = self._finished, [], False
         for batch in finished:
             if not batch.future.done():
-                batch.future.set_result([batch.answers[id(job)] for job in batch.jobs])
-
-
-def _stop_if_cancelled(future: "asyncio.Future[list[Completion]]", jobs: Sequence[Job]) -> None:
-    if future.cancelled():
-        for job in jobs:
-            job.stop()
+                batch.future.set_result([job.answer for job in batch.jobs])
 
 
 def post(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

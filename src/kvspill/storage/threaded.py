@@ -42,14 +42,14 @@ class ThreadedBackend(Backend):
     def delete_job(self, ref: ObjectRef) -> Job: ...
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._mover.loads.submit([self.read_job(ref) for ref in batch], self.load_jobs)
+        return await self._mover.loads.carry([self.read_job(ref) for ref in batch], self.load_jobs)
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
         jobs = [self.write_job(ref, source) for ref, source in batch]
-        return await self._mover.stores.submit(jobs, self.store_jobs)
+        return await self._mover.stores.carry(jobs, self.store_jobs)
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._mover.removals.submit([self.delete_job(ref) for ref in batch])
+        return await self._mover.removals.carry([self.delete_job(ref) for ref in batch])
 
     def identify(self, ref: ObjectRef) -> Identity:
         return identify(ref.key, ref.generation, self.plane.salt)

@@ -1,6 +1,7 @@
 """The I/O threads: first come first served, failures surface, and a stuck one holds up nobody."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 
 from kvspill.records import NS_PER_SEC
 from kvspill.storage.jobs import Job, Worker
-from kvspill.storage.lanes import Lanes, on_thread
+from kvspill.storage.lanes import Batch, Lanes, on_thread
 
 pytestmark = pytest.mark.real
 
@@ -125,9 +126,10 @@ def test_cancelling_the_waiter_stops_its_jobs(lanes: Lanes) -> None:
     first, second = Note("a", seen, gate), Note("b", seen)
 
     async def main() -> None:
-        answer = lanes.submit([first, second])
-        answer.cancel()
+        waiter = asyncio.create_task(lanes.carry([first, second]))
         await asyncio.sleep(0)
+        waiter.cancel()
+        await asyncio.wait([waiter])
         gate.set()
         await lanes.submit([Note("c", seen)])
 
@@ -135,6 +137,24 @@ def test_cancelling_the_waiter_stops_its_jobs(lanes: Lanes) -> None:
     assert "b" not in seen
     assert second.error == "cancelled"
     assert "c" in seen
+
+
+def test_what_has_ended_is_freed_without_a_search_for_cycles(lanes: Lanes) -> None:
+    """Jobs and their batch held each other: every operation waited for the collector."""
+    seen: list[str] = []
+
+    async def main() -> None:
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        await lanes.carry([Note("a", seen), Note("b", seen)])
+        gc.collect()
+
+    try:
+        asyncio.run(main())
+        assert not [one for one in gc.garbage if isinstance(one, Job | Batch)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
 
 
 def test_a_stuck_thread_is_counted_with_its_age_and_join_does_not_wait_for_it() -> None:
