@@ -13,7 +13,7 @@
 #include "_span.h"
 
 /* Of these functions' arguments: what was built for others is not used. copies.py has the same. */
-#define VERSION 1
+#define VERSION 2
 #define HUGE_PAGE (2 << 20)
 /* To wake a thread costs who submits about as much as all else of it, so one or two look for the next entry a
  * little while before they sleep. */
@@ -43,7 +43,7 @@ typedef struct {
     list_t waiting, done; /* waiting: pieces may be left to take, the oldest entry first */
     int fd, idle, looking, alive, quit, started;
     char *landings; /* what is read lands here: each thread has its own piece of it */
-    Py_ssize_t piece_bytes;
+    Py_ssize_t piece_bytes, page_bytes; /* a piece is one or more pages */
     Py_buffer arena, base;
 } pool_t;
 
@@ -83,24 +83,36 @@ static job_t *takeable(const pool_t *pool)
     return job;
 }
 
+/* Where an entry's byte at offset lies, and how many of the next nbytes lie behind it. */
+static char *place(const pool_t *pool, const job_t *job, Py_ssize_t offset, Py_ssize_t nbytes, Py_ssize_t *there)
+{
+    const int64_t *page = (const int64_t *)job->pages.buf + offset / pool->page_bytes;
+    Py_ssize_t pages = 1;
+    while (pages * pool->page_bytes < nbytes && page[pages] == page[0] + pages)
+        pages++;
+    *there = pages * pool->page_bytes < nbytes ? pages * pool->page_bytes : nbytes;
+    return (char *)pool->arena.buf + page[0] * pool->page_bytes;
+}
+
 static void carry(const pool_t *pool, job_t *job, char *landing)
 {
     const span_t *s = &job->span;
-    const int64_t *page = job->pages.buf;
     Py_ssize_t piece;
     while ((piece = take_piece(s)) >= 0) {
-        Py_ssize_t nbytes = piece_length(s, piece), offset = piece * s->piece_bytes;
-        char *here = (char *)pool->arena.buf + page[piece] * s->piece_bytes;
+        Py_ssize_t nbytes = piece_length(s, piece), offset = piece * s->piece_bytes, length;
+        const char *sample = job->from ? job->from + piece % job->samples * s->piece_bytes : NULL;
         int64_t start = begin_piece(s, piece);
-        if (job->from)
-            memcpy(here, job->from + piece % job->samples * s->piece_bytes, nbytes);
-        else
-            memcpy(landing, here, nbytes);
+        for (Py_ssize_t at = 0; at < nbytes; at += length) {
+            char *here = place(pool, job, offset + at, nbytes - at, &length);
+            memcpy(sample ? here : landing + at, sample ? sample + at : here, length);
+        }
         int64_t end = now_ns();
         int wrong = 0;
-        if (job->from)
-            stamp(s, here, offset, nbytes);
-        else if (job->verify != VERIFY_OFF)
+        for (Py_ssize_t at = 0; sample && at < nbytes; at += length) {
+            char *here = place(pool, job, offset + at, nbytes - at, &length);
+            stamp(s, here, offset + at, length);
+        }
+        if (!sample && job->verify != VERIFY_OFF)
             wrong = !matches(s, landing, offset, nbytes, job->verify, &pool->base);
         /* A length below zero: copied, but not what was written. */
         note_piece(s, piece, start, end, wrong ? -nbytes : nbytes);
@@ -148,8 +160,9 @@ static void *work(void *given)
         }
         if (job->active++ == 0 && !job->started)
             job->started = now_ns();
-        /* Each thread wakes the next one, so that who submits pays for one only. */
-        if (pool->idle && !pool->looking && takeable(pool))
+        /* Each thread wakes the next one, so that who submits pays for one only; where plenty are idle, also one
+         * that looks for the entry to come. */
+        if (pool->idle && !pool->looking && (pool->idle > LOOKING_MAX || takeable(pool)))
             pthread_cond_signal(&pool->work);
         pthread_mutex_unlock(&pool->lock);
         carry(pool, job, landing);
@@ -160,9 +173,13 @@ static void *work(void *given)
         job->finished = now_ns();
         int first = pool->done.first == NULL;
         append(&pool->done, job);
+        if (!first)
+            continue;
+        pthread_mutex_unlock(&pool->lock);
         uint64_t one = 1;
-        if (first && write(pool->fd, &one, sizeof one) < 0)
-            continue; /* it can't be full: one is told at a time */
+        ssize_t told = write(pool->fd, &one, sizeof one);
+        (void)told; /* it can't be full: one is told at a time */
+        pthread_mutex_lock(&pool->lock);
     }
     pool->alive--;
     pthread_cond_broadcast(&pool->ended);
@@ -209,7 +226,8 @@ static int Pool_init(Pool *self, PyObject *args, PyObject *kwargs)
     pool_t *pool = PyMem_RawCalloc(1, sizeof *pool);
     if (!pool)
         return PyErr_NoMemory(), -1;
-    if (!PyArg_ParseTuple(args, "inw*y*", &threads, &pool->piece_bytes, &pool->arena, &pool->base)) {
+    if (!PyArg_ParseTuple(args, "innw*y*", &threads, &pool->piece_bytes, &pool->page_bytes, &pool->arena,
+                          &pool->base)) {
         PyMem_RawFree(pool);
         return -1;
     }
@@ -219,7 +237,8 @@ static int Pool_init(Pool *self, PyObject *args, PyObject *kwargs)
     pthread_cond_init(&pool->ended, NULL);
     pool->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_lock(&pool->lock);
-    int ok = pool->fd >= 0 && pool->piece_bytes > 0 && pool->piece_bytes % BLOCK == 0;
+    int ok = pool->fd >= 0 && pool->page_bytes > 0 && pool->page_bytes % BLOCK == 0;
+    ok = ok && pool->piece_bytes > 0 && pool->piece_bytes % pool->page_bytes == 0;
     ok = ok && start_threads(pool, threads);
     pthread_mutex_unlock(&pool->lock);
     if (!ok)
@@ -252,12 +271,13 @@ static PyObject *Pool_submit(Pool *self, PyObject *args)
     s->log = job->log.buf, s->piece_bytes = pool->piece_bytes;
     s->pieces = (s->total_bytes + s->piece_bytes - 1) / s->piece_bytes;
     job->from = write ? (const char *)pool->base.buf + offset : NULL;
-    int ok = s->total_bytes >= 0 && job->log.len >= (s->pieces + 1) * 24 && job->pages.len >= s->pieces * 8;
+    const Py_ssize_t pages = s->total_bytes / pool->page_bytes + (s->total_bytes % pool->page_bytes != 0);
+    int ok = s->total_bytes >= 0 && job->log.len >= (s->pieces + 1) * 24 && job->pages.len >= pages * 8;
     if (ok && write)
         ok = job->samples > 0 && offset >= 0 && offset + job->samples * s->piece_bytes <= pool->base.len;
-    for (Py_ssize_t i = 0; ok && i < s->pieces; i++) {
+    for (Py_ssize_t i = 0; ok && i < pages; i++) {
         int64_t page = ((const int64_t *)job->pages.buf)[i];
-        ok = page >= 0 && (page + 1) * s->piece_bytes <= pool->arena.len;
+        ok = page >= 0 && page < pool->arena.len / pool->page_bytes;
     }
     if (!ok || job->lanes < 1 || pool->quit) {
         forget(job);

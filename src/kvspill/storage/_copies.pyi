@@ -4,7 +4,9 @@ Buffer = Any
 VERSION: int
 
 class Pool:
-    def __init__(self, threads: int, piece_bytes: int, arena: Buffer, base: Buffer) -> None: ...
+    def __init__(
+        self, threads: int, piece_bytes: int, page_bytes: int, arena: Buffer, base: Buffer
+    ) -> None: ...
     def fileno(self) -> int: ...
     def submit(
         self,

@@ -1,4 +1,4 @@
-"""Memory of fixed size in 2 MiB pages: who has which page, and an object's own pages lent for a write."""
+"""Memory of fixed size in equal pages: who has which page, and an object's own pages lent for a write."""
 
 import threading
 from bisect import bisect_left
@@ -11,15 +11,31 @@ from kvspill.storage.buffers import HUGE_PAGE_BYTES, map_memory
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
 PAGE_BYTES = HUGE_PAGE_BYTES
+"""The largest page, and a piece of a copy: more at a time is no faster."""
 _TOUCH_BYTES = 16 * PAGE_BYTES
+_PADDING_MAX = 0.02
+_BUFFERS_MAX = 1024
+"""What the system takes in one call."""
 
 Pages = npt.NDArray[np.int64]
 _LOOKED_AT = 64
 """Free runs that are tried for an object: beyond that it is cheaper to cut it up than to go on looking."""
 
 
-def pages_of(nbytes: int) -> int:
-    return -(-nbytes // PAGE_BYTES)
+def padded(nbytes: int, page_bytes: int) -> int:
+    """What so many bytes take in whole pages."""
+    return -(-nbytes // page_bytes) * page_bytes
+
+
+def page_bytes_for(unit_bytes: int, io_size: int) -> int:
+    """The largest page that the usual object fills nearly to the end: a tier holds what it has memory for.
+
+    A piece of io_size that is written from pages far apart must remain one call.
+    """
+    page_bytes, least = PAGE_BYTES, max(BLOCK_BYTES, io_size // _BUFFERS_MAX)
+    while page_bytes // 2 >= least and padded(unit_bytes, page_bytes) > (1 + _PADDING_MAX) * unit_bytes:
+        page_bytes //= 2
+    return page_bytes
 
 
 Run = tuple[int, int]
@@ -46,6 +62,8 @@ class RunPool:
             if count > self.free:
                 return None
             self.free -= count
+            if count == 1:
+                return [self._shorten(0, 1)]
             for index, start in enumerate(self._starts[:_LOOKED_AT]):
                 if self._ends[start] - start >= count:
                     return [self._shorten(index, count)]
@@ -99,11 +117,14 @@ def runs_of(pages: Pages) -> list[Run]:
 class Arena(RunPool):
     """Pages of this process's memory."""
 
-    def __init__(self, page_count: int):
+    def __init__(self, page_count: int, page_bytes: int = PAGE_BYTES):
         super().__init__(page_count)
         self.page_count = page_count
-        self.memory: Bytes = map_memory(page_count * PAGE_BYTES)
-        self._untouched = iter(range(0, page_count * PAGE_BYTES, _TOUCH_BYTES))
+        self.page_bytes = page_bytes
+        self.memory: Bytes = map_memory(page_count * page_bytes)
+        self._numbers = np.arange(page_count, dtype=np.int64)
+        self._numbers.flags.writeable = False
+        self._untouched = iter(range(0, page_count * page_bytes, _TOUCH_BYTES))
         self._touched_bytes = 0
 
     @property
@@ -115,12 +136,14 @@ class Arena(RunPool):
         runs = self.take_runs(count)
         if runs is None:
             return None
-        if len(runs) == 1:
-            return np.arange(*runs[0], dtype=np.int64)
-        return np.concatenate([np.arange(start, end, dtype=np.int64) for start, end in runs])
+        parts = [self._numbers[start:end] for start, end in runs]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def give_back(self, pages: Pages) -> None:
         self.give_back_runs(runs_of(pages))
+
+    def source(self, pages: Pages) -> "PagedSource":
+        return PagedSource(self.memory, pages, self.page_bytes)
 
     def touch(self, progress: Callable[[int], None]) -> None:
         """Touch memory until all is touched; any number of threads may share the work."""
@@ -140,20 +163,22 @@ class Arena(RunPool):
 class PagedSource:
     """An object's own pages (E5). A borrower may also ask for the padding up to the end of the last page."""
 
-    __slots__ = ("_memory", "_pages")
+    __slots__ = ("_memory", "_page_bytes", "_pages")
     pieces_at_once = 1
 
-    def __init__(self, memory: Bytes, pages: Pages):
+    def __init__(self, memory: Bytes, pages: Pages, page_bytes: int):
         self._memory = memory
         self._pages = pages
+        self._page_bytes = page_bytes
 
     def buffers(self, offset: int, nbytes: int) -> Sequence[Bytes]:
         """Neighbouring pages are one buffer."""
-        first, last = offset // PAGE_BYTES, (offset + nbytes - 1) // PAGE_BYTES
-        skipped, parts = offset - first * PAGE_BYTES, []
+        page_bytes = self._page_bytes
+        first, last = offset // page_bytes, (offset + nbytes - 1) // page_bytes
+        skipped, parts = offset - first * page_bytes, []
         for start, end in runs_of(self._pages[first : last + 1]):
-            length = min(nbytes, (end - start) * PAGE_BYTES - skipped)
-            begin = start * PAGE_BYTES + skipped
+            length = min(nbytes, (end - start) * page_bytes - skipped)
+            begin = start * page_bytes + skipped
             parts.append(self._memory[begin : begin + length])
             nbytes, skipped = nbytes - length, 0
         return parts

@@ -78,14 +78,18 @@ class DataPlane:
 
     def sample(self, nbytes: int) -> Bytes:
         """Base data to copy from; its stamps may change at any time."""
+        start = self.sample_start(nbytes)
+        return self.base[start : start + nbytes]
+
+    def sample_start(self, nbytes: int) -> int:
+        """Where in the base a sample of so many bytes begins."""
         span = -(-nbytes // self.io_size)
         with self._turn_lock:
             first = self._turn if self._turn + span <= len(self._slots) else 0
             self._turn = first + span
         for slot in self._slots[first : first + span]:
             self._fill(slot)
-        start = first * self.io_size
-        return self.base[start : start + nbytes]
+        return first * self.io_size
 
     @property
     def filled(self) -> bool:

@@ -10,14 +10,14 @@ from kvspill.storage.buffers import DataPlane
 from kvspill.storage.fastio import Span
 from kvspill.storage.jobs import Job, SpanJob
 from kvspill.storage.lanes import ClockNs, Lanes
-from kvspill.storage.stamps import Bytes, Verify
+from kvspill.storage.stamps import Verify
 
 try:
     from kvspill.storage import _copies as _compiled
 except ImportError:
     _compiled = None  # type: ignore[assignment]
 
-_VERSION = 1
+_VERSION = 2
 if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
     # Built from other sources than these: a checkout that was updated and not installed again.
     _compiled = None  # type: ignore[assignment]
@@ -40,7 +40,7 @@ class CopyJob(SpanJob):
         """Whether more is to be done than to copy between the arena and memory that is ready."""
         return False
 
-    def sample(self) -> Bytes | None:
+    def sample(self) -> slice | None:
         """The part of the base that is written; None where it is read."""
         return None
 
@@ -54,11 +54,11 @@ class CopyLanes(Lanes):
 
     def __init__(self, name: str, threads: int, clock_ns: ClockNs, arena: Arena, plane: DataPlane):
         super().__init__(name, threads, clock_ns)
-        self._arena = arena.memory
+        self._arena = arena
         self._plane = plane
-        self._pool = (
-            None if _compiled is None else _compiled.Pool(threads, PAGE_BYTES, self._arena, plane.base)
-        )
+        self._pool = None
+        if _compiled is not None:
+            self._pool = _compiled.Pool(threads, PAGE_BYTES, arena.page_bytes, arena.memory, plane.base)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._copied: set[CopyJob] = set()
         """Entries that the compiled threads have."""
@@ -108,8 +108,8 @@ class CopyLanes(Lanes):
         self._pool.submit(
             job,
             sample is not None,
-            0 if sample is None else sample.ctypes.data - self._plane.base.ctypes.data,
-            0 if sample is None else len(sample) // PAGE_BYTES,
+            0 if sample is None else sample.start,
+            0 if sample is None else (sample.stop - sample.start) // PAGE_BYTES,
             job.pages,
             span.log,
             lanes,
@@ -137,10 +137,11 @@ class CopyLanes(Lanes):
         self._deliver()
 
     def _look_at_wrong(self, job: CopyJob) -> None:
-        """Say of each page that was not what was written how it fails; it is in the arena still."""
-        lengths = job.span.log[1:, 2]
+        """Say of each piece that was not what was written how it fails; it is in the arena still."""
+        assert job.pages is not None
+        there, lengths = self._arena.source(job.pages), job.span.log[1:, 2]
         for piece in np.flatnonzero(lengths < 0).tolist():
-            assert job.pages is not None
-            start = int(job.pages[piece]) * PAGE_BYTES
-            job.mismatch(self._arena[start : start + PAGE_BYTES], piece, job.verify, self._plane.base)
+            offset, nbytes = job.span.extent(piece)
+            found = np.concatenate(there.buffers(offset, nbytes))
+            job.mismatch(found, piece, job.verify, self._plane.base)
         np.abs(lengths, out=lengths)

@@ -11,7 +11,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.processors import memory_nodes, usable_processors
 from kvspill.records import NS_PER_SEC, Completion
 from kvspill.storage import fastio
-from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource, Pages, pages_of
+from kvspill.storage.arena import PAGE_BYTES, Arena, Pages, padded
 from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.copies import CopyJob, CopyLanes
@@ -23,7 +23,8 @@ from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of, identi
 _JOIN_NS = 2 * NS_PER_SEC
 _FILL_AHEAD_NS = NS_PER_SEC // 5
 PAGES_PER_LANE = 4
-"""A lane joins an object only for at least so many pages: waking a thread takes as long as copying a few."""
+"""A lane joins an object only for at least so many of the largest pages: waking a thread takes as long as
+copying a few."""
 
 
 class DramBackend(Backend):
@@ -37,12 +38,14 @@ class DramBackend(Backend):
         plane: DataPlane | None = None,
         threads: int | None = None,
         nodes: Sequence[frozenset[int]] | None = None,
+        page_bytes: int = PAGE_BYTES,
     ):
-        if usable_bytes < PAGE_BYTES:
+        if usable_bytes < page_bytes:
             raise UsageError(
-                f"--cpu-mem-gb: {usable_bytes} usable bytes hold no {PAGE_BYTES}-byte page; give more or 0"
+                f"--cpu-mem-gb: {usable_bytes} usable bytes hold no {page_bytes}-byte page; give more or 0"
             )
-        self.arena = Arena(usable_bytes // PAGE_BYTES)
+        self.page_bytes = page_bytes
+        self.arena = Arena(usable_bytes // page_bytes, page_bytes)
         self.verify = Verify[verify.upper()]
         self.threads = threads or usable_processors()
         self.plane = plane or DataPlane(PAGE_BYTES, self.threads)
@@ -58,16 +61,16 @@ class DramBackend(Backend):
             name="dram",
             modelled=False,
             verifies=self.verify is not Verify.OFF,
-            description=f"arena of {self.arena.page_count} pages of {PAGE_BYTES >> 20} MiB",
+            description=f"arena of {self.arena.page_count} pages of {self.page_bytes / 2**20:g} MiB",
         )
 
     def stored_bytes(self, nbytes: int) -> int:
-        return pages_of(nbytes) * PAGE_BYTES
+        return padded(nbytes, self.page_bytes)
 
     async def prepare(self, progress: Progress) -> None:
         """Touch the arena: the first touch of memory can be 20 times slower than its use."""
         loop = asyncio.get_running_loop()
-        total = self.arena.page_count * PAGE_BYTES
+        total = self.arena.page_count * self.page_bytes
 
         def report(reached: int) -> None:
             post(loop, lambda: progress("dram arena", reached, total))
@@ -94,10 +97,10 @@ class DramBackend(Backend):
             os.sched_setaffinity(0, node)
 
     async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        return await self._lanes.submit([_ReadJob(self, ref) for ref in batch])
+        return await self._lanes.carry([_ReadJob(self, ref) for ref in batch])
 
     async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
-        return await self._lanes.submit([_WriteJob(self, item) for item in batch])
+        return await self._lanes.carry([_WriteJob(self, item) for item in batch])
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
         answers = []
@@ -109,7 +112,7 @@ class DramBackend(Backend):
 
     def lend(self, ref: ObjectRef) -> Source | None:
         pages = self.find(ref)
-        return None if pages is None else PagedSource(self.arena.memory, pages)
+        return None if pages is None else self.arena.source(pages)
 
     def host_memory(self) -> Sequence[Bytes]:
         return (self.arena.memory,)
@@ -166,8 +169,9 @@ class _ReadJob(CopyJob):
         self.pages = self.backend.find(self.ref)
         if self.pages is None:
             self.fail("ENOENT", f"no object {self.ref.key} in the arena")
-        elif len(self.pages) < self.span.piece_count:
-            self.fail("short_read", f"{self.ref.key} has {len(self.pages)} pages of {self.span.piece_count}")
+        elif len(self.pages) * self.backend.page_bytes < self.span.total_bytes:
+            held_bytes = len(self.pages) * self.backend.page_bytes
+            self.fail("short_read", f"{self.ref.key} has {held_bytes} of {self.span.total_bytes} bytes")
         return self.helpers()
 
     def helpers(self) -> int:
@@ -178,11 +182,10 @@ class _ReadJob(CopyJob):
         memory = worker.memory(PAGE_BYTES)
         base = backend.plane.base
         assert self.pages is not None
+        there = backend.arena.source(self.pages)
         status = int(Status.MISMATCH)
         while status == Status.MISMATCH:
-            status, piece, _ = fastio.exchange(
-                False, memory, backend.arena.memory, self.pages, span, backend.verify, base
-            )
+            status, piece, _ = fastio.exchange(False, memory, there, span, backend.verify, base)
             if status == Status.MISMATCH:
                 self.mismatch(memory, piece, backend.verify, base)
 
@@ -199,15 +202,18 @@ class _WriteJob(CopyJob):
     def by_python(self) -> bool:
         return self.source is not None or not self.backend.plane.filled
 
-    def sample(self) -> Bytes:
+    def sample(self) -> slice:
         plane = self.backend.plane
-        return plane.sample(min(self.span.piece_count * PAGE_BYTES, len(plane.base)))
+        nbytes = min(self.span.piece_count * PAGE_BYTES, len(plane.base))
+        start = plane.sample_start(nbytes)
+        return slice(start, start + nbytes)
 
     def begin(self) -> int:
-        self.pages = self.backend.arena.take(self.span.piece_count)
+        arena = self.backend.arena
+        count = padded(self.span.total_bytes, arena.page_bytes) // arena.page_bytes
+        self.pages = arena.take(count)
         if self.pages is None:
-            free = self.backend.arena.free_pages
-            self.fail("ENOMEM", f"{self.ref.key} needs {self.span.piece_count} pages, {free} are free")
+            self.fail("ENOMEM", f"{self.ref.key} needs {count} pages, {arena.free_pages} are free")
         return self.helpers()
 
     def helpers(self) -> int:
@@ -220,12 +226,12 @@ class _WriteJob(CopyJob):
             return
         backend, pages = self.backend, self.pages
         assert pages is not None
-        memory = backend.arena.memory
-        fastio.exchange(True, self.sample(), memory, pages, self.span, Verify.OFF, fastio.NOTHING)
+        sample, there = backend.plane.base[self.sample()], backend.arena.source(pages)
+        fastio.exchange(True, sample, there, self.span, Verify.OFF, fastio.NOTHING)
 
     def _copy_lent(self, source: Source) -> None:
         assert self.pages is not None
-        span, there = self.span, PagedSource(self.backend.arena.memory, self.pages)
+        span, there = self.span, self.backend.arena.source(self.pages)
         while pieces := span.take_some(source.pieces_at_once):
             extents = [span.extent(piece) for piece in pieces]
             start_ns = min([span.begin(piece) for piece in pieces])
@@ -247,7 +253,7 @@ class _WriteJob(CopyJob):
 
 def _helpers(backend: DramBackend, span: Span) -> int:
     """All threads may help with a large object: memory is only as fast as many of them together."""
-    return max(0, min(backend.threads, span.piece_count // PAGES_PER_LANE) - 1)
+    return max(0, min(backend.threads, span.total_bytes // (PAGES_PER_LANE * PAGE_BYTES)) - 1)
 
 
 def _span(backend: DramBackend, ref: ObjectRef) -> Span:

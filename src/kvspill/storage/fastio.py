@@ -57,12 +57,16 @@ CONTIGUOUS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 class Span:
     """What the lanes of one entry share: its shape, the next piece to take, and a log row per piece."""
 
-    __slots__ = ("checked_blocks", "identity", "lock", "log", "piece_bytes", "places", "total_bytes")
+    __slots__ = (
+        *("checked_blocks", "identity", "lock", "log", "piece_bytes", "piece_count", "places"),
+        "total_bytes",
+    )
 
     def __init__(self, identity: Identity, nbytes: int, total_bytes: int, piece_bytes: int):
         self.identity = identity
         self.total_bytes = total_bytes
         self.piece_bytes = piece_bytes
+        self.piece_count = -(-total_bytes // piece_bytes)
         self.checked_blocks = blocks_of(nbytes)
         self.log: npt.NDArray[np.int64] = np.zeros((self.piece_count + 1, 3), dtype=np.int64)
         """Row 0: next piece, stop flag, resumed calls. Row i + 1: start_ns, end_ns and bytes of piece i;
@@ -70,10 +74,6 @@ class Span:
         self.places = CONTIGUOUS
         """Where each piece lies in the file, as offsets."""
         self.lock = threading.Lock()
-
-    @property
-    def piece_count(self) -> int:
-        return -(-self.total_bytes // self.piece_bytes)
 
     def stop(self) -> None:
         """Lanes finish the piece they are at and take no other."""
@@ -254,33 +254,25 @@ def rest_of(buffers: Sequence[Any], moved: int) -> Sequence[Any]:
     return rest
 
 
-def exchange(
-    write: bool,
-    memory: Bytes,
-    arena: Bytes,
-    pages: npt.NDArray[np.int64],
-    span: Span,
-    verify: Verify,
-    base: Bytes,
-) -> Answer:
-    """Copy pieces between memory and the arena's pages (one page a piece), as transfer does with a file.
+def exchange(write: bool, memory: Bytes, there: Source, span: Span, verify: Verify, base: Bytes) -> Answer:
+    """Copy pieces between memory and an object's own pages, as transfer does with a file.
 
     Memory that is written from may hold several pieces: each takes the next one, then the first again.
     """
     samples = max(1, len(memory) // span.piece_bytes)
     while (piece := span.take()) is not None:
         offset, nbytes = span.extent(piece)
-        here = int(pages[piece]) * span.piece_bytes
-        page = arena[here : here + nbytes]
-        start_ns = span.begin(piece)
-        if write:
-            sample = piece % samples * span.piece_bytes
-            np.copyto(page, memory[sample : sample + nbytes])
-        else:
-            np.copyto(memory[:nbytes], page)
+        sample = piece % samples * span.piece_bytes if write else 0
+        start_ns, at = span.begin(piece), 0
+        for part in there.buffers(offset, nbytes):
+            ours = memory[sample + at : sample + at + len(part)]
+            np.copyto(*((part, ours) if write else (ours, part)))
+            at += len(part)
         span.note(piece, start_ns, time.monotonic_ns(), nbytes)
         if write:
-            stamp(arena[here : here + span.piece_bytes], span.identity, offset, nbytes)
+            for part in there.buffers(offset, blocks_of(nbytes) * BLOCK_BYTES):
+                stamp(part, span.identity, offset, len(part))
+                offset += len(part)
         elif check_piece(memory, span, piece, verify, base) is not None:
             return Status.MISMATCH, piece, 0
     return Status.EXHAUSTED, -1, 0

@@ -41,6 +41,8 @@ class PieceLog(Sequence[Piece]):
 
     def union_ns(self) -> int:
         """Time during which at least one piece was inside its system call (S2)."""
+        if len(self.rows) == 1:
+            return self.rows.item(1) - self.rows.item(0)
         if len(self.rows) <= _SMALL:
             return _union_of_few(self.rows.tolist())
         order = np.argsort(self.rows[:, 0], kind="stable")
@@ -61,7 +63,7 @@ def _union_of_few(rows: list[list[int]]) -> int:
 def done_pieces(log: Rows) -> PieceLog:
     """The pieces of a span's log that were moved: rows of a piece never done are zero."""
     rows = log[1:]
-    if len(rows) == 1 and rows[0, 2] > 0:
+    if len(rows) == 1 and rows.item(2) > 0:
         return PieceLog(rows)
     done = rows[:, 2] > 0
     return PieceLog(rows if done.all() else rows[done])

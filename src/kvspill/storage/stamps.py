@@ -1,9 +1,8 @@
 """What every 4 KiB block carries so that a read can tell whose it is: key, generation, index, base block."""
 
 import hashlib
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,7 @@ class Verify(IntEnum):
     FULL = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What the stamps of one object say, and the name that it is stored under."""
 
     name: str

@@ -110,7 +110,7 @@ def test_threads_take_nothing_that_lies_outside_their_memory(change: dict[str, A
     from kvspill.storage._copies import Pool
 
     given: dict[str, Any] = {"pages": [1], "offset": 0, "rows": 2, "lanes": 1, **change}
-    pool = Pool(1, PAGE_BYTES, map_memory(4 * PAGE_BYTES), map_memory(3 * MIB))
+    pool = Pool(1, PAGE_BYTES, PAGE_BYTES, map_memory(4 * PAGE_BYTES), map_memory(3 * MIB))
     log = np.zeros((given["rows"], 3), dtype=np.int64)
     pages = np.array(given["pages"], dtype=np.int64)
     shape = given["lanes"], PAGE_BYTES, 512, 7, 1, 0

@@ -13,7 +13,7 @@ import pytest
 from kvspill.errors import UsageError
 from kvspill.records import MIB
 from kvspill.storage import copies
-from kvspill.storage.arena import PAGE_BYTES, Arena, PagedSource
+from kvspill.storage.arena import PAGE_BYTES, Arena, padded, page_bytes_for
 from kvspill.storage.backends import dram as plugin
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import HUGE_PAGE_BYTES, DataPlane
@@ -99,6 +99,48 @@ def test_stored_bytes_are_whole_pages_and_add_up_to_the_arena() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("unit_kib", "io_mib", "page_kib"),
+    [
+        (2048, 4, 2048),
+        (12288, 4, 2048),
+        (384, 4, 128),
+        (5120, 4, 1024),
+        (1100, 4, 32),
+        (68, 4, 4),
+        (68, 16, 16),
+    ],
+)
+def test_pages_are_as_large_as_the_usual_object_allows(unit_kib: int, io_mib: int, page_kib: int) -> None:
+    assert page_bytes_for(unit_kib << 10, io_mib * MIB) == page_kib << 10
+    if io_mib == 4:
+        assert padded(unit_kib << 10, page_kib << 10) <= 1.02 * (unit_kib << 10)
+
+
+def test_an_object_of_scattered_small_pages_is_kept_checked_and_lent() -> None:
+    """Blocks of 384 KiB took a page of 2 MiB each: a tier of 1 GiB held a fifth of them."""
+
+    async def scenario(_unused: DramBackend) -> None:
+        unit = 384 << 10
+        dram = DramBackend(16 * unit, "full", plane=plane(), page_bytes=page_bytes_for(unit, 4 * MIB))
+        blocks = [ObjectRef(f"k{index}", 1, unit) for index in range(16)]
+        assert [one.error for one in await dram.write([WriteItem(ref) for ref in blocks])] == [None] * 16
+        assert dram.arena.free_pages == 0
+        await dram.delete(blocks[::2])
+        large = ObjectRef("large", 1, 8 * unit - 5000)
+        assert await write(dram, "large", large.nbytes) is None
+        lent, pages = dram.lend(large), dram.find(large)
+        assert lent is not None
+        assert pages is not None
+        assert len(lent.buffers(0, large.nbytes)) == 8
+        assert [one.error for one in await dram.read([large, *blocks[1::2]])] == [None] * 9
+        dram.arena.memory[int(pages[-1]) * dram.page_bytes + 1000] ^= 1
+        assert [one.error for one in await dram.read([large, blocks[1]])] == ["corrupt", None]
+        await dram.close()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(("verify", "expected"), [("off", None), ("stamp", None), ("full", "corrupt")])
 def test_memory_that_changed_is_found_by_full_verification(verify: str, expected: str | None) -> None:
     async def scenario(dram: DramBackend) -> None:
@@ -119,7 +161,7 @@ def test_pages_of_two_objects_mixed_up_are_torn() -> None:
         my_pages, your_pages = dram.find(mine), dram.find(yours)
         assert my_pages is not None
         assert your_pages is not None
-        my_pages[1] = your_pages[1]
+        dram.keep(mine, np.array([my_pages[0], your_pages[1], my_pages[2]]))
         (completion,) = await dram.read([mine])
         assert completion.error == "torn"
 
@@ -141,7 +183,7 @@ def test_a_copy_of_lent_pages_is_the_same_object() -> None:
 
 def test_lent_buffers_are_the_arenas_own_memory_and_aligned_for_direct_io() -> None:
     arena = Arena(3)
-    source = PagedSource(arena.memory, np.array([2, 0], dtype=np.int64))
+    source = arena.source(np.array([2, 0], dtype=np.int64))
     parts = source.buffers(PAGE_BYTES - 4096, 4096 + 512)
     assert [len(part) for part in parts] == [4096, 512]
     assert parts[0].ctypes.data == arena.memory.ctypes.data + 3 * PAGE_BYTES - 4096

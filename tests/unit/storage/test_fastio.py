@@ -16,6 +16,7 @@ import pytest
 
 from kvspill.records import MIB
 from kvspill.storage import fastio
+from kvspill.storage.arena import PagedSource
 from kvspill.storage.buffers import fill_random, map_memory
 from kvspill.storage.fastio import NOTHING, Span, Status
 from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, Bytes, Verify, identify, stamp
@@ -296,21 +297,19 @@ def test_a_helper_that_was_built_from_other_sources_is_not_used(tmp_path: Path) 
 def test_arena_pages_hold_what_was_put_in_and_a_foreign_page_is_a_mismatch(base: Bytes) -> None:
     arena = map_memory(8 * PIECE)
     pages = np.array([6, 1, 3, 0, 7, 2], dtype=np.int64)
-    memory = map_memory(PIECE)
-    assert (
-        fastio.exchange(True, base[:PIECE], arena, pages, span(), Verify.OFF, NOTHING)[0] == Status.EXHAUSTED
-    )
-    assert fastio.exchange(False, memory, arena, pages, span(), Verify.FULL, base)[0] == Status.EXHAUSTED
+    memory, there = map_memory(PIECE), PagedSource(arena, pages, PIECE)
+    written, _, _ = fastio.exchange(True, base[:PIECE], there, span(), Verify.OFF, NOTHING)
+    assert written == Status.EXHAUSTED
+    assert fastio.exchange(False, memory, there, span(), Verify.FULL, base)[0] == Status.EXHAUSTED
     pages[2] = 6
-    assert fastio.exchange(False, memory, arena, pages, span(), Verify.STAMP, base)[:2] == (
-        Status.MISMATCH,
-        2,
-    )
+    found = fastio.exchange(False, memory, there, span(), Verify.STAMP, base)
+    assert found[:2] == (Status.MISMATCH, 2)
 
 
 def test_pages_are_written_from_one_sample_after_the_other(base: Bytes) -> None:
     arena, pages = map_memory(8 * PIECE), np.array([6, 1, 3, 0, 7, 2], dtype=np.int64)
-    fastio.exchange(True, base[: 2 * PIECE], arena, pages, span(), Verify.OFF, NOTHING)
+    there = PagedSource(arena, pages, PIECE)
+    fastio.exchange(True, base[: 2 * PIECE], there, span(), Verify.OFF, NOTHING)
     rest = slice(8 * STAMP_WORDS, BLOCK_BYTES)
     for piece, page in enumerate(pages[:5]):
         sample = base[piece % 2 * PIECE :][rest]

@@ -10,6 +10,7 @@ from kvspill.storage.base import Backend, BackendContext
 
 def make(context: BackendContext) -> Backend:
     """An arena of the tier's usable bytes."""
+    from kvspill.storage.arena import page_bytes_for
     from kvspill.storage.dram import DramBackend
 
     settings = context.settings
@@ -20,6 +21,7 @@ def make(context: BackendContext) -> Backend:
         context.plane,
         settings["dram_threads"],
         nodes_of(settings),
+        page_bytes_for(context.unit_bytes, settings["io_size"]),
     )
 
 

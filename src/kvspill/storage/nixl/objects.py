@@ -155,7 +155,7 @@ class NixlObjectBackend(ObjectBackend):
         """Where a piece lies below the prefix of the address."""
         assert piece < _PIECES_MAX, piece
         number = identity.generation * _PIECES_MAX + piece
-        return self.run_of(identity).path(replace(identity, generation=number))
+        return self.run_of(identity).path(identity._replace(generation=number))
 
     def key_of(self, identity: Identity, piece: int) -> str:
         """Where it lies in the bucket."""
