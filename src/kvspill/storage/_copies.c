@@ -9,6 +9,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "_span.h"
 
@@ -94,6 +97,26 @@ static char *place(const pool_t *pool, const job_t *job, Py_ssize_t offset, Py_s
     return (char *)pool->arena.buf + page[0] * pool->page_bytes;
 }
 
+/* Blocks of an entry, made of a sample. Past the caches where that is possible: no line is fetched only to be
+ * overwritten, and what others have in the caches stays there. */
+static void write_blocks(const span_t *s, char *here, const char *sample, Py_ssize_t offset, Py_ssize_t nbytes)
+{
+#ifdef __SSE2__
+    Py_ssize_t block = offset / BLOCK;
+    for (Py_ssize_t at = 0; at < nbytes; at += BLOCK, block++) {
+        __m128i *to = (__m128i *)(here + at);
+        const __m128i *from = (const __m128i *)(sample + at);
+        _mm_stream_si128(to, _mm_set_epi64x((int64_t)second_word(s, block), (int64_t)s->key_hash));
+        for (size_t i = 1; i < BLOCK / sizeof *to; i++)
+            _mm_stream_si128(to + i, _mm_load_si128(from + i));
+    }
+    _mm_sfence();
+#else
+    memcpy(here, sample, nbytes);
+    stamp(s, here, offset, nbytes);
+#endif
+}
+
 static void carry(const pool_t *pool, job_t *job, char *landing)
 {
     const span_t *s = &job->span;
@@ -104,14 +127,13 @@ static void carry(const pool_t *pool, job_t *job, char *landing)
         int64_t start = begin_piece(s, piece);
         for (Py_ssize_t at = 0; at < nbytes; at += length) {
             char *here = place(pool, job, offset + at, nbytes - at, &length);
-            memcpy(sample ? here : landing + at, sample ? sample + at : here, length);
+            if (sample)
+                write_blocks(s, here, sample + at, offset + at, length);
+            else
+                memcpy(landing + at, here, length);
         }
         int64_t end = now_ns();
         int wrong = 0;
-        for (Py_ssize_t at = 0; sample && at < nbytes; at += length) {
-            char *here = place(pool, job, offset + at, nbytes - at, &length);
-            stamp(s, here, offset + at, length);
-        }
         if (!sample && job->verify != VERIFY_OFF)
             wrong = !matches(s, landing, offset, nbytes, job->verify, &pool->base);
         /* A length below zero: copied, but not what was written. */
@@ -239,6 +261,7 @@ static int Pool_init(Pool *self, PyObject *args, PyObject *kwargs)
     pthread_mutex_lock(&pool->lock);
     int ok = pool->fd >= 0 && pool->page_bytes > 0 && pool->page_bytes % BLOCK == 0;
     ok = ok && pool->piece_bytes > 0 && pool->piece_bytes % pool->page_bytes == 0;
+    ok = ok && (uintptr_t)pool->arena.buf % BLOCK == 0 && (uintptr_t)pool->base.buf % BLOCK == 0;
     ok = ok && start_threads(pool, threads);
     pthread_mutex_unlock(&pool->lock);
     if (!ok)
@@ -272,7 +295,8 @@ static PyObject *Pool_submit(Pool *self, PyObject *args)
     s->pieces = (s->total_bytes + s->piece_bytes - 1) / s->piece_bytes;
     job->from = write ? (const char *)pool->base.buf + offset : NULL;
     const Py_ssize_t pages = s->total_bytes / pool->page_bytes + (s->total_bytes % pool->page_bytes != 0);
-    int ok = s->total_bytes >= 0 && job->log.len >= (s->pieces + 1) * 24 && job->pages.len >= pages * 8;
+    int ok = s->total_bytes >= 0 && s->total_bytes % BLOCK == 0 && offset % BLOCK == 0;
+    ok = ok && job->log.len >= (s->pieces + 1) * 24 && job->pages.len >= pages * 8;
     if (ok && write)
         ok = job->samples > 0 && offset >= 0 && offset + job->samples * s->piece_bytes <= pool->base.len;
     for (Py_ssize_t i = 0; ok && i < pages; i++) {
