@@ -1,6 +1,7 @@
 """The parts of a validation: what strace wrote is counted, rows are judged, a missing engine is named."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,16 @@ def test_few_rounds_are_no_verdict_and_buffered_loads_are_judged_as_others() -> 
     assert verdicts(side(rounds=8), side(seconds=2, rounds=8))["load ms per block"] == NOT_JUDGED
     assert verdicts(side(direct=0), side(seconds=2, direct=0))["load ms per block"] == DIFFERS
     assert verdicts(side(direct=0), side(direct=0))["load ms per block"] == WITHIN
+
+
+def test_times_that_scatter_around_the_bar_are_not_judged() -> None:
+    """Loads shorter than the slices of a throttle: a median of 1.13 that could as well be 1.0 was DIFFERS."""
+    engine, ours = side(rounds=9), side(rounds=9)
+    scattered = [Round("1.0", (0, 2), (2, 1), (0.0, seconds)) for seconds in (0.9, 1, 1.0, 1.02, 1.13)]
+    scattered += [Round("1.0", (0, 2), (2, 1), (0.0, seconds)) for seconds in (1.2, 1.3, 1.35, 1.38)]
+    rows = {row.name: row for row in rows_of(engine, replace(ours, timed=scattered), PRESET)}
+    assert rows["load ms per block"].verdict == NOT_JUDGED
+    assert "more --rounds would tell" in rows["load ms per block"].note
 
 
 def test_a_named_difference_of_time_is_measured_and_has_its_bound() -> None:

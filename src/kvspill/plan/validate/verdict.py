@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from kvspill.config.blocks import Preset
+from kvspill.measure.statistics import median_interval
 from kvspill.plan.validate.sides import Round
 from kvspill.plan.validate.witness import HASHED, OTHERS, Seen
 
@@ -93,19 +94,23 @@ def _times(engine: Played, ours: Played, preset: Preset) -> Iterator[Row]:
         ratios = sorted(mine / their for mine, their in zip(own, theirs, strict=True))
         ratio = statistics.median(ratios)
         note = f"ratio {ratio:.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) of {len(ratios)} rounds"
-        verdict, why = _judged_time(abs(ratio - 1), len(ratios), preset.differs.get(name))
+        verdict, why = _judged_time(ratios, preset.differs.get(name))
         note = f"{note}; {why}" if why else note
         yield Row(name, round(statistics.median(theirs), 4), round(statistics.median(own), 4), verdict, note)
 
 
-def _judged_time(off: float, rounds: int, named: str | None) -> tuple[str, str]:
-    """The verdict on load times that are off by such a share, and why it is no other."""
-    if rounds < _MIN_ROUNDS:
+def _judged_time(ratios: Sequence[float], named: str | None) -> tuple[str, str]:
+    """The verdict on load times whose rounds have these ratios, and why it is no other."""
+    if len(ratios) < _MIN_ROUNDS:
         return NOT_JUDGED, f"{_MIN_ROUNDS} are needed"
+    off = abs(statistics.median(ratios) - 1)
     if off <= TOLERANCE:
         return WITHIN, ""
     if named is not None and off <= NAMED_TOLERANCE:
         return NAMED, named
+    low, high = median_interval(ratios)
+    if low <= 1 + TOLERANCE and high >= 1 - TOLERANCE:
+        return NOT_JUDGED, f"the median may be {low:.3f} to {high:.3f}; more --rounds would tell"
     return DIFFERS, ""
 
 

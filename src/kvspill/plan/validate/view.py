@@ -38,6 +38,8 @@ def _verdict(found: Mapping[str, Any]) -> str:
     else:
         rows = ", ".join(row["name"] for row in found["rows"] if row["verdict"] == "DIFFERS")
         text = f"The preset {found['engine']} differs from the engine: {rows}."
+    if open_rows := ", ".join(row["name"] for row in found["rows"] if row["verdict"] == "not judged"):
+        text += f" Not judged: {open_rows}."
     if version and not str(version).startswith(str(preset["version"])):
         text += f" It reproduces version {preset['version']}; this is {version}."
     return text
