@@ -59,7 +59,7 @@ def missing() -> str | None:
 
 
 @contextmanager
-def throttled_device(directory: Path, nbytes: int) -> Iterator[Throttled]:
+def throttled_device(directory: Path, nbytes: int, *, journal: bool = True) -> Iterator[Throttled]:
     """Make the device in a sparse file under directory; whatever happens, it is taken down again."""
     work = Path(tempfile.mkdtemp(prefix="kvspill-loop-", dir=directory))
     image, mount = work / "image", work / "mnt"
@@ -71,7 +71,8 @@ def throttled_device(directory: Path, nbytes: int) -> Iterator[Throttled]:
         with image.open("wb") as file:
             file.truncate(nbytes)
         device = _command("losetup", "--find", "--show", "--direct-io=on", str(image))
-        _command("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+        features = [] if journal else ["-O", "^has_journal"]
+        _command("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", *features, device)
         _command("mount", "-o", "nodiscard", device, str(mount))
         mounted = True
         group.mkdir()
