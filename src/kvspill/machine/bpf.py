@@ -38,7 +38,7 @@ def check_tracing() -> None:
 
 
 def program(pid: int, devices: Iterable[int]) -> str:
-    """One line per finished call (c), per bio that a call queued (q) and per finished request (r)."""
+    """One line per finished call (c), bio that a call queued (q), request issued (i) and done (d)."""
     here = " || ".join(f"args->dev == {device}" for device in devices)
     parts = ['BEGIN { printf("ready\\n"); }']
     for verb, names in (("read", _READS), ("write", _WRITES)):
@@ -51,15 +51,14 @@ def program(pid: int, devices: Iterable[int]) -> str:
             ]
     parts += [
         f"tracepoint:block:block_bio_queue /@c[tid] && ({here})/ {{ "
-        'printf("q %d %lld %lld %lld\\n", tid, nsecs, args->sector, args->nr_sector); }',
-        f"tracepoint:block:block_getrq /@c[tid] && ({here})/ {{ @g[args->sector] = tid; }}",
-        # A request is queued by the thread that asks, but may be issued by a thread of the kernel.
-        f"tracepoint:block:block_rq_issue /@g[args->sector] && ({here})/ {{ "
-        "@i[args->sector] = nsecs; @n[args->sector] = args->nr_sector; }",
-        f"tracepoint:block:block_rq_complete /@i[args->sector] && ({here})/ {{ "
-        'printf("r %lld %lld %lld %lld\\n", @i[args->sector], nsecs, args->sector, @n[args->sector]); '
-        "delete(@i[args->sector]); delete(@g[args->sector]); delete(@n[args->sector]); }",
-        "END { clear(@c); clear(@g); clear(@i); clear(@n); }",
+        'printf("q %d %lld %d %lld %lld\\n", tid, nsecs, args->dev, args->sector, args->nr_sector); }',
+        # Also those that others asked for: a request may be issued by a thread of the kernel, and nothing in
+        # it tells whose bios it holds.
+        f"tracepoint:block:block_rq_issue /{here}/ {{ "
+        'printf("i %lld %d %lld %lld\\n", nsecs, args->dev, args->sector, args->nr_sector); }',
+        f"tracepoint:block:block_rq_complete /{here}/ {{ "
+        'printf("d %lld %d %lld\\n", nsecs, args->dev, args->sector); }',
+        "END { clear(@c); }",
     ]
     return "\n".join(parts)
 

@@ -22,6 +22,8 @@ class Call:
     end_ns: int
     nbytes: int
     requests: list[tuple[int, int, int]] = field(default_factory=list)
+    unseen_ends: int = 0
+    """Requests whose end was not seen: taken for that of the call, which is the latest that it can be."""
 
     def layers_ns(self) -> dict[str, int]:
         """The call's time, split; requests that overlap count once (their union)."""
@@ -51,12 +53,20 @@ class Traced:
 
 
 class _Request(NamedTuple):
-    """A block request: when it was issued and completed, and its sectors."""
+    """A block request: when it was issued, and its sectors."""
 
     issued_ns: int
-    done_ns: int
+    device: int
     first: int
     sectors: int
+
+
+class _Done(NamedTuple):
+    """The end of a request."""
+
+    at_ns: int
+    device: int
+    first: int
 
 
 class _Bio(NamedTuple):
@@ -64,6 +74,7 @@ class _Bio(NamedTuple):
 
     thread: int
     at_ns: int
+    device: int
     first: int
     sectors: int
 
@@ -73,6 +84,7 @@ def calls_of(lines: Iterable[str]) -> Traced:
     by_thread: dict[int, list[Call]] = {}
     bios: list[_Bio] = []
     requests: list[_Request] = []
+    ends: list[_Done] = []
     count = lost = 0
     for line in lines:
         kind, *words = line.split() or [""]
@@ -83,8 +95,10 @@ def calls_of(lines: Iterable[str]) -> Traced:
                     by_thread.setdefault(thread, []).append(Call(words[0], start_ns, end_ns, nbytes))
             elif kind == "q":
                 bios.append(_Bio(*map(int, words)))
-            elif kind == "r":
+            elif kind == "i":
                 requests.append(_Request(*map(int, words)))
+            elif kind == "d":
+                ends.append(_Done(*map(int, words)))
             else:
                 lost += int(words[0]) if kind == "Lost" else 0
                 continue
@@ -95,19 +109,45 @@ def calls_of(lines: Iterable[str]) -> Traced:
     for calls in by_thread.values():
         calls.sort(key=lambda call: call.start_ns)
     requests.sort()
+    done_ns = _ends_of(requests, ends)
     for bio in bios:
         call = _call_at(by_thread.get(bio.thread, ()), bio.at_ns)
-        if call is not None:
-            found = _requests_of(bio, requests)
-            call.requests += [(bio.at_ns, request.issued_ns, request.done_ns) for request in found]
+        if call is None:
+            continue
+        for request in _requests_of(bio, requests, call.end_ns):
+            end_ns = done_ns.get(request)
+            call.unseen_ends += end_ns is None
+            call.requests.append((bio.at_ns, request.issued_ns, call.end_ns if end_ns is None else end_ns))
     return Traced([call for calls in by_thread.values() for call in calls], count, lost)
 
 
-def _requests_of(bio: _Bio, requests: Sequence[_Request]) -> Iterator[_Request]:
-    """The requests that hold a bio's sectors, issued after it was queued, until all sectors are found."""
+def _ends_of(requests: Sequence[_Request], ends: Sequence[_Done]) -> dict[_Request, int]:
+    """When each request ended, but for those whose end the kernel did not show: it runs no program for an
+    event that comes while another program is at work on the processor."""
+    under_way: dict[tuple[int, int], _Request] = {}
+    found = {}
+    events: list[_Request | _Done] = sorted([*requests, *ends], key=lambda event: event[0])
+    for event in events:
+        place = event.device, event.first
+        if isinstance(event, _Request):
+            under_way[place] = event
+        elif (request := under_way.pop(place, None)) is not None:
+            found[request] = event.at_ns
+    return found
+
+
+def _requests_of(bio: _Bio, requests: Sequence[_Request], end_ns: int) -> Iterator[_Request]:
+    """The requests that hold a bio's sectors, issued while its call lasted, until all sectors are found.
+
+    Those of a later call on the same sectors are none of them: its own may not have been seen.
+    """
     left = bio.sectors
     place = bisect_left(requests, bio.at_ns, key=lambda request: request.issued_ns)
     for request in requests[place : place + _REQUESTS_LOOKED_AT]:
+        if request.issued_ns > end_ns:
+            return
+        if request.device != bio.device:
+            continue
         first = max(bio.first, request.first)
         last = min(bio.first + bio.sectors, request.first + request.sectors)
         if first < last:
@@ -138,6 +178,7 @@ def layers_block(traced: Traced, from_ns: int, to_ns: int) -> dict[str, Any]:
         block[verb] = {
             "calls": len(calls),
             "requests": sum(len(call.requests) for call in calls),
+            "unseen_ends": sum(call.unseen_ends for call in calls),
             "bytes": sum(call.nbytes for call in calls),
             "total_ms": whole_ns / 1e6,
             "system_call": _spread_of([call.end_ns - call.start_ns for call in calls]),
