@@ -115,9 +115,8 @@ def calls_of(lines: Iterable[str]) -> Traced:
         if call is None:
             continue
         for request in _requests_of(bio, requests, call.end_ns):
-            end_ns = done_ns.get(request)
-            call.unseen_ends += end_ns is None
-            call.requests.append((bio.at_ns, request.issued_ns, call.end_ns if end_ns is None else end_ns))
+            call.unseen_ends += request not in done_ns
+            call.requests.append((bio.at_ns, request.issued_ns, done_ns.get(request, call.end_ns)))
     return Traced([call for calls in by_thread.values() for call in calls], count, lost)
 
 
