@@ -33,7 +33,7 @@ def main() -> int:
         speeds = [speed(document) for document in found[kind]]
         if speeds:
             counts = "per second of storage I/O" if kind.startswith("kvcache") else "per second of inference"
-            spread = statistics.pstdev(speeds)
+            spread = statistics.stdev(speeds)
             print(f"{title:<32}{len(speeds):>7}{statistics.mean(speeds):>12,.0f}{spread:>8,.0f}  {counts}")
     if found["lmcache_gpu_only"] and found["lmcache_cpu_offload"]:
         predict(directory, found)

@@ -22,7 +22,7 @@ examples:
   kvspill validate lmcache --engine-python lmcache-env/bin/python --cache-dir /mnt/nvme
   kvspill validate lmcache --engine-python lmcache-env/bin/python --cache-dir /mnt/nvme --direct on
   kvspill validate vllm-fs --engine-python vllm-env/bin/python --cache-dir /mnt/nvme --trace bailian:sample
-exit status: 0 the preset does what the engine does, 3 a row differs
+exit status: 0 no row differs (times that scatter too much are not judged), 3 a row differs
 """
 
 
@@ -42,7 +42,8 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
         return 0
     options, rest = own.parse_known_args(list(argv))
     if options.name not in ENGINES:
-        raise UsageError(f"{options.name}: no engine with a driver; choose {' or '.join(ENGINES)}")
+        said = f"{options.name}: no engine with a driver" if options.name else "no engine is named"
+        raise UsageError(f"{said}; choose {' or '.join(ENGINES)}")
     config = parse_config(parser, rest, defaults=defaults)
     if prints_config(rest, config):
         return 0

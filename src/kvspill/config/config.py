@@ -142,7 +142,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     calibrate_from: PathText | None = rare(
         None,
         "deterministic mode: take the time per token from a benchmark result of vLLM or LMCache, so that all "
-        "servers together generate as many tokens per second",
+        "servers together generate as many tokens per second (vLLM's count has the prompts' tokens too)",
         group="generation",
         metavar="FILE",
         no_effect=(NOT_CALIBRATED,),

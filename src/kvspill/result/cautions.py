@@ -346,6 +346,13 @@ EXTRAPOLATED = Kind(
     spoils=(Spoils.CERTAINTY,),
     means="its device profile was calibrated with other settings",
 )
+PROMPTS_COUNTED = Kind(
+    "prompts_counted",
+    "--calibrate-from {path}: its tokens per second count prompts as well as answers (total_num_tokens), so "
+    "that the servers generate faster here than the engine did.",
+    "Give --decode-ms-per-token with the time per token of an answer, or a file that counts answers alone.",
+    touches=(Area.LATENCY, Area.LOAD),
+)
 CALIBRATION_DOUBTED = Kind(
     "calibration_doubted",
     "The calibration of its device profile had warnings: {what}.",

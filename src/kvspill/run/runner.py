@@ -24,7 +24,7 @@ from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
-from kvspill.run.settle import settled
+from kvspill.run.settle import counts_prompts, settled
 from kvspill.run.signals import Interrupts
 from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
@@ -122,6 +122,10 @@ def _unused(config: Config) -> list[Caution]:
     ]
     if config.use_burst_trace and config.burst_trace_path is None:
         warnings.append(kinds.SAMPLE_RECORDING.of(flag="--use-burst-trace"))
+    if config.calibrate_from and config.generation_mode == "deterministic":
+        path = Path(config.calibrate_from)
+        if counts_prompts(path):
+            warnings.append(kinds.PROMPTS_COUNTED.of(path=path))
     if config.ignored_keys:
         warnings.append(kinds.IGNORED_KEYS.of(keys=", ".join(config.ignored_keys)))
     return warnings

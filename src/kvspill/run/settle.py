@@ -96,6 +96,12 @@ def settle_generation(config: Config) -> Config:
     return config.model_copy(update={"decode_ms_per_token": 1000 * config.server_count / speed})
 
 
+def counts_prompts(path: Path) -> bool:
+    """Whether the tokens of an engine's result are those of prompts and answers, as vLLM counts them."""
+    document = read_json(path)
+    return isinstance(document, dict) and "total_num_tokens" in document
+
+
 def tokens_per_sec(path: Path) -> float:
     """What the engine generated in a second."""
     figures = engine_figures(read_json(path)) or {}

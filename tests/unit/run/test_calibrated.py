@@ -65,3 +65,12 @@ def test_a_time_per_token_beside_it_contradicts_it(tmp_path: Path) -> None:
     typed = {name: (f"--{name}", value) for name, value in given.items()}
     with pytest.raises(UsageError, match="contradicts --decode-ms-per-token"):
         settle_generation(load_config(typed, declared=find_all()))
+
+
+@pytest.mark.parametrize(("document", "warned"), [(LMCACHE, False), (VLLM, True)])
+def test_a_count_that_has_the_prompts_in_it_is_said(
+    tmp_path: Path, document: dict[str, Any], warned: bool
+) -> None:
+    config = Config(model="tiny-1b", max_requests=5, calibrate_from=file_of(tmp_path, document))
+    result = run_trials(make_plan(config, True), Progress(quiet=True))
+    assert ("prompts_counted" in {item.code for item in result.warnings}) is warned

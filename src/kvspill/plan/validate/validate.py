@@ -33,7 +33,11 @@ def validate(
     config = settle_io_size(config)
     task = _task(config, root)
     names = engine.preset.engine, _OURS
-    say(f"watched round of each: {len(task['requests'])} requests, blocks of {task['block_bytes']:,} bytes")
+    stored = len({block for blocks in task["requests"] for block in blocks}) * task["block_bytes"]
+    say(
+        f"watched round of each: {len(task['requests'])} requests, blocks of {task['block_bytes']:,} bytes; "
+        f"each round stores {stored / 1e9:.2f} GB, removed after it"
+    )
     watched = [observed(name, command, root, task) for name, command in zip(names, commands, strict=True)]
     timed: tuple[list[Round], list[Round]] = ([], [])
     if rounds:

@@ -9,6 +9,7 @@ from kvspill.config.blocks import Preset
 from kvspill.measure.statistics import median_interval
 from kvspill.plan.validate.sides import Round
 from kvspill.plan.validate.witness import HASHED, OTHERS, Seen
+from kvspill.texts import counted
 
 EQUAL: Final = "equal"
 WITHIN: Final = "within 5 %"
@@ -93,7 +94,8 @@ def _times(engine: Played, ours: Played, preset: Preset) -> Iterator[Row]:
         )
         ratios = sorted(mine / their for mine, their in zip(own, theirs, strict=True))
         ratio = statistics.median(ratios)
-        note = f"ratio {ratio:.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) of {len(ratios)} rounds"
+        rounds = counted(len(ratios), "round")
+        note = f"ratio {ratio:.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) of {rounds}"
         verdict, why = _judged_time(ratios, preset.differs.get(name))
         note = f"{note}; {why}" if why else note
         yield Row(name, round(statistics.median(theirs), 4), round(statistics.median(own), 4), verdict, note)

@@ -22,7 +22,13 @@ def text_of(found: Mapping[str, Any]) -> str:
     console.print(table)
     console.print()
     console.print(_verdict(found))
-    named = [f"  {line}" for line in found["differences"]]
+    judged = {row["name"]: row["verdict"] for row in found["rows"]}
+    # A preset may name what did not occur here: a row that is equal all the same, or was not judged.
+    named = [
+        f"  {line}"
+        for line in found["differences"]
+        if judged.get(line.partition(":")[0], "named difference") == "named difference"
+    ]
     if named:
         console.print("Named differences:")
         for line in named:
@@ -33,12 +39,14 @@ def text_of(found: Mapping[str, Any]) -> str:
 
 def _verdict(found: Mapping[str, Any]) -> str:
     preset, version = found["preset"], found["engine_version"]
+    open_rows = ", ".join(row["name"] for row in found["rows"] if row["verdict"] == "not judged")
     if found["passed"]:
-        text = f"The preset {found['engine']} does what the engine does, but for the named differences."
+        does = "does what the engine does" + (", as far as it was judged" if open_rows else "")
+        text = f"The preset {found['engine']} {does}, but for the named differences."
     else:
         rows = ", ".join(row["name"] for row in found["rows"] if row["verdict"] == "DIFFERS")
         text = f"The preset {found['engine']} differs from the engine: {rows}."
-    if open_rows := ", ".join(row["name"] for row in found["rows"] if row["verdict"] == "not judged"):
+    if open_rows:
         text += f" Not judged: {open_rows}."
     if version and not str(version).startswith(str(preset["version"])):
         text += f" It reproduces version {preset['version']}; this is {version}."
