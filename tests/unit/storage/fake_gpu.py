@@ -23,6 +23,8 @@ class FakeCard:
         self.calls: list[str] = []
         self.fails: dict[str, str] = {}
         """The error that a call answers from now on."""
+        self.idle: set[str] = set()
+        """Copies that say they were made and move nothing."""
         self.events: list[int] = []
         self.hangs = threading.Event()
         self.hangs.set()
@@ -84,6 +86,8 @@ class FakeCard:
     def copy_in(self, device: int, host: int, nbytes: int, stream: int) -> None:
         del stream
         self._called("copy_in")
+        if "copy_in" in self.idle:
+            return
         self.at(device, nbytes)[:] = host_memory(host, nbytes)
 
     def copy_out(self, host: int, device: int, nbytes: int, stream: int) -> None:
@@ -97,6 +101,8 @@ class FakeCard:
     def launch(self, count: int, rows: int, stream: int) -> None:
         del stream
         self._called("launch")
+        if "launch" in self.idle:
+            return
         table = self.at(rows, count * ROW_BYTES).view(np.uint64).reshape(count, 3)
         for source, target, nbytes in table.tolist():
             self.at(target, nbytes)[:] = self.at(source, nbytes)

@@ -16,7 +16,7 @@ from kvspill.storage.backends import gpu
 from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend
-from kvspill.storage.gpu.conveyor import HIT_BYTES
+from kvspill.storage.gpu.conveyor import HIT_BYTES, SLOTS
 from kvspill.storage.stamps import BLOCK_BYTES
 from kvspill.testing.backends import BackendSuite, errors, items, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
@@ -182,6 +182,50 @@ def test_a_lent_buffer_is_used_again_once_it_was_let_go() -> None:
             del again
 
     run(scenario)
+
+
+def test_a_lent_buffer_that_is_too_small_makes_room_for_a_larger_one() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        ref = ObjectRef("k", 1, 8 * MIB)
+        await written(backend, [ref])
+        source = backend.lend(ref)
+        assert source is not None
+        before = len(CARDS[0].registered)
+        for mib in range(1, 9):
+            (lent,) = source.buffers(0, mib * MIB)
+            del lent
+        assert len(CARDS[0].registered) == before + 1
+
+    run(scenario)
+
+
+def test_a_full_check_registers_nothing_and_is_no_demotion() -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        registered = list(CARDS[0].registered)
+        for mib in (2, 5, 11, 23, 47, 99):
+            refs = [ObjectRef(f"{mib}-{index}", 1, mib * MIB + 17) for index in range(3)]
+            await written(backend, refs)
+            # Each read is a move of its own, and more of them than there are places to land in.
+            await asyncio.gather(*(ok(backend.read([ref]), 1) for ref in refs))
+            assert CARDS[0].registered == registered
+            await ok(backend.delete(refs), 3)
+        facts = backend.facts()
+        assert facts["pcie_out_bytes"] == facts["pcie_out_device_seconds"] == 0
+
+    run(scenario, verify="full")
+
+
+@pytest.mark.parametrize("verify", ["stamp", "full"])
+def test_a_copy_that_moves_nothing_is_found_even_where_the_same_landed_before(verify: str) -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        ref = ObjectRef("k", 1, 5 * MIB)
+        await written(backend, [ref])
+        for _ in range(SLOTS):
+            await ok(backend.read([ref]), 1)
+        CARDS[0].idle.add("launch")
+        assert errors(await backend.read([ref])) == ["corrupt"]
+
+    run(scenario, verify=verify)
 
 
 @pytest.mark.parametrize("name", ["launch", "stamps_out", "wait"])

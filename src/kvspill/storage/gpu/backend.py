@@ -101,7 +101,7 @@ class GpuBackend(Backend):
 
         def work() -> None:
             for card in self._cards:
-                self._banks.append(Bank(card, self._blocks, self.clock_ns, self._outward))
+                self._banks.append(Bank(card, self._blocks, self.clock_ns, self._outward, self.verify))
                 self._banks[-1].ferry.reserve(*self._staged)
             done = 0
             self._cards[0].bind()

@@ -11,7 +11,7 @@ import numpy as np
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED
 from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Table, registered
-from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
+from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.lanes import post, start_thread
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
@@ -25,8 +25,10 @@ ROWS_MAX = 512
 """Stretches of one move."""
 _TOGETHER_BYTES = 64 << 20
 """Smaller moves share a call to the driver, up to this."""
-_SLOTS = 8
+SLOTS = 8
 """Moves under way on a stream. The next ones are issued while the thread still looks at the last."""
+TARGETS = TARGET_BYTES // HIT_BYTES
+"""Places that hits land in by turns: with as many slots, what landed stays until it was looked at."""
 
 
 class Slot:
@@ -77,22 +79,27 @@ class Conveyor:
     it has ended the last, and what it costs to call the driver and to be woken up is shared.
     """
 
-    def __init__(self, name: str, card: Card, clock_ns: Callable[[], int], target_bytes: int = 0):
+    def __init__(
+        self, name: str, card: Card, clock_ns: Callable[[], int], target_bytes: int = 0, slots: int = SLOTS
+    ):
         self.card = card
         self.stream = card.new_stream()
         self._clock_ns = clock_ns
         stamps_bytes = (HIT_BYTES if target_bytes else MOVE_BYTES) // BLOCK_BYTES * STAMP_OUT_BYTES
         table_bytes = ROWS_MAX * ROW_BYTES
-        self.pinned = registered(card, _SLOTS * (stamps_bytes + table_bytes))
+        blank_bytes = target_bytes and HIT_BYTES // BLOCK_BYTES * STAMP_IN_BYTES
+        self.pinned = registered(card, slots * (stamps_bytes + table_bytes) + blank_bytes)
         """Unregistered by the owner."""
-        tables = card.allocate(_SLOTS * table_bytes)
+        self.blank = self.pinned[len(self.pinned) - blank_bytes :].ctypes.data
+        """Zeros for the stamps where a hit lands, so that older ones there are not taken for its own."""
+        tables = card.allocate(slots * table_bytes)
         target = card.allocate(target_bytes) if target_bytes else 0
         self._free: deque[Slot] = deque()
-        for index in range(_SLOTS):
+        for index in range(slots):
             start = index * (stamps_bytes + table_bytes)
             stamps, table = np.split(self.pinned[start:][: stamps_bytes + table_bytes], [stamps_bytes])
             # One stream, so that moves may share it: they land one after another.
-            landing = target + index % 2 * HIT_BYTES
+            landing = target + index % TARGETS * HIT_BYTES
             self._free.append(Slot(card, stamps, Table(table, tables + index * table_bytes), landing))
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._loading: list[_Loaded] = []

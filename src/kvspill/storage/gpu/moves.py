@@ -11,7 +11,17 @@ from kvspill.records import CANCELLED, Completion
 from kvspill.storage.arena import Run, RunPool
 from kvspill.storage.base import ObjectRef, Source
 from kvspill.storage.fastio import check_at
-from kvspill.storage.gpu.conveyor import HIT_BYTES, MOVE_BYTES, ROWS_MAX, TARGET_BYTES, Conveyor, Move, Slot
+from kvspill.storage.gpu.conveyor import (
+    HIT_BYTES,
+    MOVE_BYTES,
+    ROWS_MAX,
+    SLOTS,
+    TARGET_BYTES,
+    TARGETS,
+    Conveyor,
+    Move,
+    Slot,
+)
 from kvspill.storage.gpu.cuda import Card, Row, copy_rows
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.gpu.source import Ferry, Stretch, stretches
@@ -39,13 +49,14 @@ class Traffic:
 class Bank:
     """One card with its share of the tier."""
 
-    def __init__(self, card: Card, blocks: int, clock_ns: Callable[[], int], out: Traffic):
+    def __init__(self, card: Card, blocks: int, clock_ns: Callable[[], int], out: Traffic, verify: Verify):
         self.card = card
         self.pool = RunPool(blocks)
         card.bind()
         self.base = card.allocate(blocks * BLOCK_BYTES)
         index = card.facts.index
-        self.hits = Conveyor(f"kvspill-gpu{index}-hits", card, clock_ns, TARGET_BYTES)
+        slots = TARGETS if verify is Verify.FULL else SLOTS
+        self.hits = Conveyor(f"kvspill-gpu{index}-hits", card, clock_ns, TARGET_BYTES, slots)
         self.puts = Conveyor(f"kvspill-gpu{index}-puts", card, clock_ns)
         self.ferry = Ferry(card, out.count)
 
@@ -222,29 +233,29 @@ class Carry(Move):
 
 
 class Hit(Carry):
-    """Reads parts on the card, and their stamps back to be looked at."""
+    """Reads parts on the card, and then brings back what is to be looked at of the copy."""
 
     __slots__ = ("checks",)
     bytes_max = HIT_BYTES
 
     def issue(self, program: Program, slot: Slot) -> None:
-        stream, target = self.bank.hits.stream, slot.target
+        way, verify, target = self.bank.hits, self.call.backend.verify, slot.target
+        blocks = self.nbytes // BLOCK_BYTES
         rows = []
         for _, _, stretch in self.parts:
             rows.append(Row(stretch.address, target, stretch.nbytes))
             target += stretch.nbytes
-        copy_rows(self.bank.card, program, rows, slot.table, slot.begin, stream)
-        program.add(Command.RECORD, slot.end, stream)
-        if self.call.backend.verify is not Verify.OFF:
-            at = slot.stamps.ctypes.data
-            for _, _, stretch in self.parts:
-                blocks = stretch.nbytes // BLOCK_BYTES
-                program.add(Command.STAMPS_OUT, at, stretch.address, STAMP_OUT_BYTES, blocks, stream)
-                at += blocks * STAMP_OUT_BYTES
+        if verify is not Verify.OFF:
+            program.add(Command.STAMPS_IN, slot.target, way.blank, STAMP_IN_BYTES, blocks, way.stream)
+        copy_rows(self.bank.card, program, rows, slot.table, slot.begin, way.stream)
+        program.add(Command.RECORD, slot.end, way.stream)
+        if verify is Verify.STAMP:
+            here = slot.stamps.ctypes.data
+            program.add(Command.STAMPS_OUT, here, slot.target, STAMP_OUT_BYTES, blocks, way.stream)
 
     def look(self, program: Program, slot: Slot) -> None:
         self.checks: list[int] = []
-        if self.call.backend.verify is Verify.OFF:
+        if self.call.backend.verify is not Verify.STAMP:
             return
         at = slot.stamps.ctypes.data
         for _, stored, stretch in self.parts:
@@ -257,23 +268,34 @@ class Hit(Carry):
     def land(self, program: Program, slot: Slot) -> None:
         backend, at = self.call.backend, 0
         backend.hbm.count(self.nbytes, self.device_ns)
+        if backend.verify is Verify.FULL:
+            self._look_at_all(slot)
+            return
         for check, (item, stored, stretch) in zip(self.checks, self.parts, strict=bool(self.checks)):
-            wrong, nbytes = None, stretch.nbytes // BLOCK_BYTES * STAMP_OUT_BYTES
+            nbytes = stretch.nbytes // BLOCK_BYTES * STAMP_OUT_BYTES
             if program.answer(check):
                 columns = slot.stamps[at : at + nbytes].view(np.uint64).reshape(-1, STAMP_OUT_BYTES // 8)
                 wrong = check_stamps(columns, stored.identity, stretch.offset // BLOCK_BYTES)
-            elif backend.verify is Verify.FULL:
-                wrong = self._look_at_all(stored, stretch)
-            if wrong is not None:
-                item.failures.append(wrong)
+                item.failures.append(wrong or "corrupt")
             at += nbytes
 
-    def _look_at_all(self, stored: Stored, stretch: Stretch) -> str | None:
-        """Copy a part back and compare every byte."""
-        memory = self.bank.ferry.buffer(stretch.nbytes)
-        self.bank.ferry.copy_out([stretch], [memory])
-        base, blocks = self.call.backend.plane.base, (stretch.offset + stretch.nbytes) // BLOCK_BYTES
-        return check_at(memory, stored.identity, stretch.offset, stretch.nbytes, blocks, base)
+    def _look_at_all(self, slot: Slot) -> None:
+        """Copy what landed back through the slot's registered memory and compare every byte."""
+        target, base = slot.target, self.call.backend.plane.base
+        piece_bytes = len(slot.stamps) // BLOCK_BYTES * BLOCK_BYTES
+        for item, stored, stretch in self.parts:
+            pieces = range(stretch.offset, stretch.offset + stretch.nbytes, piece_bytes)
+            failures = []
+            for offset in pieces:
+                nbytes = min(piece_bytes, pieces.stop - offset)
+                memory = slot.stamps[:nbytes]
+                self.bank.ferry.copy_out([Stretch(target, offset, nbytes)], [memory])
+                blocks = (offset + nbytes) // BLOCK_BYTES
+                wrong = check_at(memory, stored.identity, offset, nbytes, blocks, base)
+                failures += [wrong] if wrong is not None else []
+                target += nbytes
+            verdict = damage(failures, len(pieces))
+            item.failures += [verdict] if verdict is not None else []
 
 
 class Put(Carry):

@@ -49,10 +49,14 @@ class Ferry:
         self._count = count
         self._local = threading.local()
         self._buffers: deque[Bytes] = deque()
-        self._pinned: list[Bytes] = []
+        self._pinned: dict[int, Bytes] = {}
 
-    def copy_out(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> None:
-        """Copy parts of an object into host memory, one behind the other, and wait for the end."""
+    def demote(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> None:
+        """Copy parts of an object out for the tier below."""
+        self._count(*self.copy_out(parts, targets))
+
+    def copy_out(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> tuple[int, int]:
+        """Copy device memory into host memory, one part behind the other; returns bytes and device time."""
         stream, begin, end = self._mine()
         program = self._card.begin()
         program.add(Command.RECORD, begin, stream)
@@ -70,7 +74,7 @@ class Ferry:
         program.add(Command.WAIT, end)
         elapsed = program.add(Command.ELAPSED, begin, end)
         self._card.run(program)
-        self._count(moved, program.answer(elapsed))
+        return moved, program.answer(elapsed)
 
     def buffer(self, nbytes: int) -> Bytes:
         """Registered memory that is used again when the caller has let go of it."""
@@ -79,6 +83,7 @@ class Ferry:
         except IndexError:
             whole = self._new(nbytes)
         if len(whole) < nbytes:
+            self._give_up(whole)
             whole = self._new(nbytes)
         lent = whole[:nbytes]
         weakref.finalize(lent, self._buffers.append, whole)
@@ -89,14 +94,18 @@ class Ferry:
         self._buffers += [self._new(nbytes) for _ in range(count)]
 
     def _new(self, nbytes: int) -> Bytes:
-        self._pinned.append(memory := registered(self._card, nbytes))
+        memory = registered(self._card, nbytes)
+        self._pinned[memory.ctypes.data] = memory
         return memory
+
+    def _give_up(self, memory: Bytes) -> None:
+        self._card.bind()
+        self._card.unregister(self._pinned.pop(memory.ctypes.data))
 
     def release(self) -> None:
         """Unregister every buffer; none is lent any more."""
-        self._card.bind()
-        while self._pinned:
-            self._card.unregister(self._pinned.pop())
+        for memory in tuple(self._pinned.values()):
+            self._give_up(memory)
 
     def bind(self) -> None:
         """Let the calling thread use the card."""
@@ -132,7 +141,7 @@ class GpuSource:
         nbytes = sum(len(target) for target in targets)
         for ferry, parts in self._parts(offset, nbytes):
             here = sum(part.nbytes for part in parts)
-            ferry.copy_out(parts, _cut(targets, parts[0].offset - offset, here))
+            ferry.demote(parts, _cut(targets, parts[0].offset - offset, here))
 
     def write_file(self, handle: int, place: int, offset: int, nbytes: int) -> int:
         files, moved = self._landing.files, 0
