@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from kvspill.errors import KvspillError, UsageError
 
@@ -61,7 +61,10 @@ IN_BLOCKS: Final = "in-blocks"
 """Said of an I/O model that stores chains of blocks, and needs policies that can go leaf first."""
 
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-_HTTP = re.compile(r"https?://", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_PLACE = re.compile(r"(.*@)?([^:@]+|\[[^]]*\])(:\d*)?|(.*@)?")
+"""A host with or without a port and credentials, or none."""
+_SECRET = re.compile("password|username|secret|token|key", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -135,6 +138,8 @@ class Plugin:
     """Further abilities, by the names that its kind defines."""
     ready: Callable[[], str | None] = lambda: None
     """Why it cannot be used here (a package or a driver is missing, and the remedy), or None."""
+    check: Callable[[str], str | None] = lambda _address: None
+    """What is wrong with an address, and the remedy, as far as its text tells; None where nothing is."""
     clean: Callable[[str, Mapping[str, Any]], Any] | None = None
     """Removes what killed runs left at an address, given the options: returns a storage.lease.Cleaned."""
     room: Callable[[str, Mapping[str, Any]], int | None] | None = None
@@ -236,20 +241,46 @@ class Found:
         return tuple(dict.fromkeys(scheme for plugin in self.plugins.values() for scheme in plugin.schemes))
 
 
-def without_password(address: str) -> tuple[str, str | None]:
-    """An address such as my://user:password@host without its password, and the password where it has one."""
+def without_password(
+    address: str, said: str = "--cache-dir ", has_path: bool = True
+) -> tuple[str, str | None]:
+    """An address such as my://user:password@host without its password, and the password where it has one.
+
+    One whose secrets cannot be kept apart is refused and not shown. said: what stands before it;
+    has_path: whether a name behind the host may have an @.
+    """
     scheme, slashes, rest = address.partition("://")
-    place, slash, path = rest.partition("/")
+    if not slashes:
+        return address, None
+    head, question, query = rest.partition("?")
+    if question and "@" in query and _PLACE.fullmatch(head.partition("/")[0]) is None:
+        # The question mark is part of a password.
+        who, _, behind = rest.rpartition("@")
+        host, question, query = behind.partition("?")
+        head = f"{who}@{host}"
+    place, slash, path = head.partition("/")
+    if "@" in path and (":" in place or (place and not has_path)):
+        raise UsageError(
+            f"{said}{scheme}://***@{head.rpartition('@')[2]}: a / ends the name of the host; "
+            "in a user's name or a password write %2F for it"
+        )
     who, at, host = place.rpartition("@")
     user, colon, password = who.partition(":")
-    if not slashes or not at or not colon:
-        return address, None
-    return f"{scheme}://{user}{'@' if user else ''}{host}{slash}{path}", unquote(password)
+    user = f"{user}@" if user or (at and not colon) else ""
+    plain = f"{scheme}://{user}{host}{slash}{path}"
+    for name in parse_qs(query, keep_blank_values=True):
+        # The name of a file with a key is no secret.
+        if _SECRET.search(name) and not name.endswith("file"):
+            raise UsageError(
+                f"{said}{plain}?{name[:40]}=***: a secret in an address would be shown in results; "
+                "give it by an option of the backend or its variable, as its page says"
+            )
+    return f"{plain}{question}{query}", unquote(password) if colon else None
 
 
 def without_credentials(endpoint: str) -> str:
     """The URL of a server with user, password and query hidden; one without them stays as it is."""
-    scheme = _HTTP.match(endpoint)
+    scheme = _SCHEME.match(endpoint)
     _, at, host = endpoint.rpartition("@")
     host, question, _ = host.partition("?")
     start = (scheme[0] if scheme else "") + "***@" if at else ""

@@ -72,7 +72,7 @@ def load_config(
     given = _from_file(file, translation) if file else {}
     given |= _from_environment(environ, declared)
     given |= {name: Given(value, "flag", label) for name, (label, value) in (flags or {}).items()}
-    _keep_passwords_apart(given, declared)
+    _check_addresses(given, declared)
     _refuse_credentials_in_endpoints(given)
     _refuse_preset_over_personas(given)
     _refuse_unknown_names(given, declared)
@@ -117,29 +117,33 @@ def _plugin_options(given: Mapping[str, Given], declared: Declared) -> dict[str,
     return options
 
 
-def _keep_passwords_apart(given: dict[str, Given], declared: Declared) -> None:
-    """A password in an address becomes its backend's own secret option, so that no address shows it."""
+def _check_addresses(given: dict[str, Given], declared: Declared) -> None:
+    """A password in an address becomes its backend's own secret option, so that no address shows it; one that
+    its backend does not take is refused."""
     place = given.get("cache_dir")
     if place is None:
         return
     texts = [place.value] if isinstance(place.value, str) else place.value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         return
-    split = [without_password(text) for text in texts]
-    if all(password is None for _, password in split):
-        return
-    given["cache_dir"] = replace(place, value=[text for text, _ in split])
-    found = declared.get(Kind.BACKEND)
-    for text, password in split:
+    found, said, plain = declared.get(Kind.BACKEND), f"{place.label}{place.joint}", []
+    for text in texts:
         plugin = None if found is None else found.by_address(text)
+        key = None if plugin is None else _password_key(plugin)
+        address, password = without_password(text, said, has_path=key is None)
         if password is not None:
-            key = None if plugin is None else _password_key(plugin)
             if key is None:
                 raise UsageError(
-                    f"{place.label} {shown(text)}: was given with a password, which has no use there; give "
+                    f"{said}{shown(address)}: was given with a password, which has no use there; give "
                     "credentials by the environment or the files that the backend's page names"
                 )
             given[key] = Given(password, place.source, place.label)
+        wrong = None if plugin is None else plugin.check(address)
+        if wrong is not None:
+            raise UsageError(f"{said}{address}: {wrong}")
+        plain.append(address)
+    if plain != list(texts):
+        given["cache_dir"] = replace(place, value=plain)
 
 
 def _password_key(plugin: Plugin) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 from kvspill.plugins import Need, Option, Plugin
 from kvspill.records import MIB
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from kvspill.storage.redis.server import Access
 
 _VALUE_MIB_MAX = 64
+_QUERY = ("db", "client_name")
+_TLS_QUERY = (
+    *("ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"),
+    *("ssl_check_hostname", "ssl_min_version", "ssl_ciphers"),
+)
 
 
 def make(context: BackendContext) -> Backend:
@@ -42,16 +48,32 @@ def make(context: BackendContext) -> Backend:
 
 
 def _access(address: str, options: Mapping[str, Any]) -> "Access":
-    from kvspill.errors import UsageError
     from kvspill.storage.redis.server import Access
 
-    place, _, query = address.partition("?")
-    if any(word.partition("=")[0] in ("password", "username") for word in query.split("&")):
-        raise UsageError(
-            f"--cache-dir {place}: credentials in its query would be shown; "
-            "give them with --redis-username and --redis-password, or KVSPILL_REDIS_PASSWORD"
-        )
-    return Access(address, options["username"], options["password"], options["timeout"])
+    return Access(
+        address, options["username"], options["password"], options["timeout"], options["key-password"]
+    )
+
+
+def check(address: str) -> str | None:
+    """Why an address names no server and database; redis-py would take another one, or fail in itself."""
+    try:
+        parts = urlsplit(address)
+        port = None if parts.scheme == "unix" else parts.port
+    except ValueError as error:
+        return f"is no address ({error}); write redis://host:6379"
+    if port == 0:
+        return "is no address (port 0); write redis://host:6379"
+    scheme, query = parts.scheme, parse_qs(parts.query, keep_blank_values=True)
+    known = (*_QUERY, *(_TLS_QUERY if scheme in ("rediss", "valkeys") else ()))
+    for name in query:
+        if name not in known:
+            return f"{name[:40]} is unknown in its query; known are {', '.join(known)}"
+    databases = [] if scheme == "unix" else [parts.path.removeprefix("/")]
+    for database in (*filter(None, databases), *query.get("db", ())):
+        if not (database.isascii() and database.isdigit()):
+            return f"{database[:40] or 'nothing'} is no database number; write redis://host:port/0, or ?db=0"
+    return None
 
 
 def clean(address: str, options: Mapping[str, Any]) -> "Cleaned":
@@ -89,6 +111,7 @@ PLUGIN = Plugin(
     options=(
         Option("password", "password of the server", secret=True),
         Option("username", "user of the server, where it has users"),
+        Option("key-password", "password of the file that ?ssl_keyfile= names", secret=True),
         Option(
             "value-mib",
             "largest value in MiB; a longer entry is stored as several",
@@ -117,6 +140,7 @@ PLUGIN = Plugin(
     needs=frozenset({Need.ADDRESS}),
     schemes=("redis", "rediss", "unix", "valkey", "valkeys"),
     ready=_why_not,
+    check=check,
     clean=clean,
     room=room,
     ask=ask,

@@ -32,6 +32,8 @@ class Access:
     username: str | None = None
     password: str | None = None
     timeout_seconds: float = 30.0
+    key_password: str | None = None
+    """Of the file with the key of a certificate, where the server asks for one."""
 
     @property
     def url(self) -> str:
@@ -41,6 +43,8 @@ class Access:
     def words(self) -> dict[str, Any]:
         """What redis-py wants to know besides the address."""
         given = {"username": self.username, "password": self.password}
+        if self.url.startswith("rediss:"):
+            given["ssl_password"] = self.key_password
         seconds = min(self.timeout_seconds, _SHORT_SECONDS)
         limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
         # Protocol 3 lets the server send what nobody asked for.
