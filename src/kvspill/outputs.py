@@ -2,18 +2,26 @@
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from kvspill.errors import KvspillError, UsageError
+from kvspill.waiting import within
 
 StrPath = str | os.PathLike[str]
+T = TypeVar("T")
+
+WRITING_SECONDS_MAX = 20.0
+"""A disk that has not taken a file by then, and the time that a slow one needs for its bytes, hangs."""
+_SLOWEST_BYTES_PER_SEC = 1 << 20
+_REMOVING_SECONDS_MAX = 0.2
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 _NAME_PART_CHARACTERS = 100
@@ -29,19 +37,25 @@ def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path
     A file that is replaced keeps its mode, and the new one survives a crash. What is no regular file
     (/dev/null, /dev/stdout, a pipe that is open already) is written through and never replaced. Where
     nobody named the file, only its directory, a link or a pipe of that name is replaced: it might lead
-    anywhere.
+    anywhere. A disk that hangs is given up with a TimeoutError.
     """
     given = Path(path)
     raw = data.encode() if isinstance(data, str) else data
-    if named and _is_stream(given):
+
+    def replace(write: _Write) -> bool:
+        if named and _is_stream(given):
+            return False
+        target = _real(given) if named else _real(given.parent) / given.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _written(target, raw, write) as temporary:
+            os.replace(temporary, target)
+            _sync_folder(target.parent)
+        return True
+
+    if not _in_time(given.parent, len(raw), replace):
+        # Its reader takes its time.
         with open(_open_stream(given), "wb") as stream:
             stream.write(raw)
-        return given
-    target = _real(given) if named else _real(given.parent) / given.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _written(target, raw) as temporary:
-        os.replace(temporary, target)
-        _sync_folder(target.parent)
     return given
 
 
@@ -59,25 +73,76 @@ def write_new(paths: Iterable[Path], data: str) -> Path:
 
     Of several processes that try the same names at once each gets a name of its own.
     """
-    for path in paths:
+    raw = data.encode()
+
+    def take(path: Path, write: _Write) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _written(path, data.encode()) as temporary, contextlib.suppress(FileExistsError):
+        with _written(path, raw, write) as temporary, contextlib.suppress(FileExistsError):
             _give_name(temporary, path)
             _sync_folder(path.parent)
+            return True
+        return False
+
+    for path in paths:
+        if _in_time(path.parent, len(raw), functools.partial(take, path)):
             return path
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
+class _Write:
+    """A write under way, which may hang."""
+
+    def __init__(self) -> None:
+        self.temporary: Path | None = None
+        self.given_up = False
+        self.over = False
+
+    def check(self) -> None:
+        """Go no further where it was given up: the file may have been written anew since."""
+        if self.given_up:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
+_hanging: dict[Path, _Write] = {}
+"""The last write to a directory that was given up."""
+
+
+def _in_time(folder: Path, nbytes: int, work: Callable[[_Write], T]) -> T:
+    """Do a write to that directory; a TimeoutError where the disk hangs, at once where it still does."""
+    folder = folder.absolute()
+    if folder in _hanging and not _hanging[folder].over:
+        raise TimeoutError(errno.ETIMEDOUT, "its disk hangs")
+    write = _Write()
+
+    def attempt() -> T:
+        try:
+            return work(write)
+        finally:
+            write.over = True
+
+    try:
+        return within(WRITING_SECONDS_MAX + nbytes / _SLOWEST_BYTES_PER_SEC, attempt)
+    except (TimeoutError, KeyboardInterrupt):
+        write.given_up = True
+        _hanging[folder] = write
+        temporary = write.temporary
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                within(_REMOVING_SECONDS_MAX, lambda: temporary.unlink(missing_ok=True))
+        raise
+
+
 @contextlib.contextmanager
-def _written(target: Path, raw: bytes) -> Iterator[Path]:
+def _written(target: Path, raw: bytes, write: _Write) -> Iterator[Path]:
     """The data in a synced file beside the target, under a name that nobody can foresee; gone afterwards."""
-    temporary = _temporary(target)
+    temporary = write.temporary = _temporary(target)
     file = _open_new(temporary, target)
     try:
         with file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
+        write.check()
         yield temporary
     finally:
         with contextlib.suppress(OSError):
@@ -109,22 +174,34 @@ class Growing:
         self.file = _open_new(self._temporary, self._target)
 
     def keep(self) -> None:
-        """Give the file its name."""
+        """Give the file its name; a disk that hangs is given up with a TimeoutError."""
         self.file.flush()
         if self._temporary is not None:
-            os.fsync(self.file.fileno())
-            os.replace(self._temporary, self._target)
-            self._temporary = None
-            _sync_folder(self._target.parent)
+            temporary, self._temporary = self._temporary, None
+            _in_time(self._target.parent, self.file.tell(), functools.partial(self._give_name, temporary))
         self.file.close()
+
+    def _give_name(self, temporary: Path, write: _Write) -> None:
+        write.temporary = temporary
+        try:
+            os.fsync(self.file.fileno())
+            write.check()
+            os.replace(temporary, self._target)
+            _sync_folder(self._target.parent)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def drop(self) -> None:
         """Leave nothing of it, unless it is kept already."""
         with contextlib.suppress(OSError):
+            within(WRITING_SECONDS_MAX, self._drop)
+
+    def _drop(self) -> None:
+        with contextlib.suppress(OSError):
             self.file.close()
         if self._temporary is not None:
-            with contextlib.suppress(OSError):
-                self._temporary.unlink(missing_ok=True)
+            self._temporary.unlink(missing_ok=True)
 
 
 def _give_name(temporary: Path, path: Path) -> None:
@@ -208,7 +285,8 @@ def check_place(path: StrPath, label: str) -> None:
     """Refuse a file that could not be written later; leaves nothing behind, makes no directory."""
     remedy = "name a file in a writable directory"
     given = Path(path)
-    try:
+
+    def look() -> None:
         if given.is_dir():
             raise UsageError(f"{label}: is a directory; name a file in it")
         if given.exists() and not os.access(given, os.W_OK):
@@ -220,6 +298,9 @@ def check_place(path: StrPath, label: str) -> None:
         if not folder.is_dir():
             raise UsageError(f"{label}: {folder} is not a directory; {remedy}")
         _try_writing(_temporary(folder / target.name), label, remedy)
+
+    try:
+        within(WRITING_SECONDS_MAX, look)
     except (OSError, ValueError) as error:
         raise UsageError(f"{label}: cannot be reached ({_reason(error)}); {remedy}") from error
 

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from kvspill import outputs
 from kvspill.errors import UsageError
 from kvspill.outputs import check_place, refuse_clashes, write_new, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
+from kvspill.waiting import HURRY
 from unit.result import sample
 
 
@@ -193,3 +195,55 @@ def test_many_at_once_get_a_name_each(
         written = list(pool.map(lambda number: write_new(names(tmp_path), str(number)), range(24)))
     assert len(set(written)) == 24
     assert sorted(int(path.read_text()) for path in tmp_path.iterdir()) == list(range(24))
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk whose first sync hangs until the event is set."""
+    back, real, calls = threading.Event(), os.fsync, iter([True])
+
+    def fsync(fd: int) -> None:
+        if next(calls, False):
+            back.wait()
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(outputs, "WRITING_SECONDS_MAX", 0.01)
+    yield back
+    back.set()
+
+
+def test_a_write_that_was_given_up_replaces_nothing_later(
+    tmp_path: Path, hung: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "r.json"
+    with pytest.raises(TimeoutError, match=r"nothing came back within 0\.01"):
+        write_whole(file, "first")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TimeoutError, match="its disk hangs"):
+        write_whole(file, "at once")
+    (writer,) = [thread for thread in threading.enumerate() if thread.name == "kvspill-within"]
+    hung.set()
+    writer.join()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(outputs, "WRITING_SECONDS_MAX", 20)
+    write_whole(file, "second")
+    assert file.read_text() == "second"
+
+
+@pytest.mark.usefixtures("hung")
+def test_a_new_name_is_not_taken_by_a_write_that_was_given_up(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        write_new([tmp_path / "1.json", tmp_path / "2.json"], "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("hung")
+def test_a_signal_leaves_a_write_that_hangs_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "WRITING_SECONDS_MAX", 60)
+    HURRY.set()
+    try:
+        with pytest.raises(TimeoutError, match=r"within 1\.[56]"):
+            write_whole(tmp_path / "r.json", "text")
+    finally:
+        HURRY.clear()

@@ -46,7 +46,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     if config.output is None:
         raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
     from kvspill.config.checks import size_text
-    from kvspill.outputs import check_place, write_whole
+    from kvspill.outputs import check_place, write_file
     from kvspill.plan.calibrate import calibrate, check_device, document, schedule_of
     from kvspill.plan.schedule import FULL, QUICK
     from kvspill.run.preflight import cache_dirs, free_bytes
@@ -68,7 +68,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         f"{', '.join(map(str, paths))}, writes at most {size_text(length.write_bytes_max)}, removes it."
     )
     found = calibrate(config, paths, length, progress.say_often)
-    write_whole(config.output, _text(document(found)))
+    write_file(config.output, _text(document(found)), "--output")
     if not config.quiet:
         print_calibration(found, config.output)
     return 0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kvspill.config.origins import naming_variables
 from kvspill.errors import KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
-from kvspill.outputs import check_place, file_name, write_new
+from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
@@ -36,6 +37,7 @@ from kvspill.run.signals import Interrupts, by_signal
 from kvspill.storage.addresses import in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
+from kvspill.waiting import within
 
 INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
@@ -245,12 +247,16 @@ def spare_copy(name: str, result: Result) -> Path | None:
     """A result whose own place has become unwritable, in the first other place that takes it."""
     for place in (tempfile.gettempdir, Path.home, Path.cwd, lambda: "/var/tmp", lambda: "/dev/shm"):
         with contextlib.suppress(OSError, RuntimeError):
-            folder = Path(tempfile.mkdtemp(prefix="kvspill-", dir=place()))
+            folder = within(WRITING_SECONDS_MAX, partial(_new_folder, place))
             try:
                 return write_result(folder / f"{file_name(Path(name).stem)}.json", result)
             except KvspillError:
-                folder.rmdir()
+                within(WRITING_SECONDS_MAX, folder.rmdir)
     return None
+
+
+def _new_folder(place: Callable[[], str | Path]) -> Path:
+    return Path(tempfile.mkdtemp(prefix="kvspill-", dir=place()))
 
 
 def result_path(config: Config) -> Path:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from kvspill.imports import importing
+from kvspill.waiting import HURRY
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
@@ -48,6 +49,7 @@ class Interrupts:
         try:
             yield
         finally:
+            HURRY.clear()
             # The handlers before would cut off the end of the program.
             if time.monotonic() >= Interrupts.heedless_until:
                 for number, handler in zip(heeded, before, strict=True):
@@ -92,6 +94,7 @@ class Interrupts:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
         Interrupts.came = True
+        HURRY.set()
         if self._computing:
             raise KeyboardInterrupt
         # Between two trials nothing has to be ended: the next one looks at the reason.

@@ -3,16 +3,14 @@
 import ctypes
 import os
 import tempfile
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kvspill.machine.gpu import DeviceError, has_nvidia_fs
 from kvspill.storage.base import COMPATIBILITY, DIRECT, DirectError
 from kvspill.storage.jobs import errno_name
+from kvspill.waiting import within
 
-T = TypeVar("T")
 OPEN_SECONDS_MAX = 20.0
 """cuFile has been seen to wait for ever where a part of the driver is missing."""
 _OPAQUE_FD = 1
@@ -80,28 +78,10 @@ def open_cufile(wanted: str) -> DirectFiles:
     Where nvidia-fs is loaded, on is not content with less than it either.
     """
     compatible = wanted == "on" and not has_nvidia_fs()
-    return within(OPEN_SECONDS_MAX, lambda: CuFile(compatible), "cuFile did not open")
-
-
-def within(seconds: float, work: Callable[[], T], what: str) -> T:
-    """What work returns, or a DirectError after so many seconds: the library is left to itself then."""
-    answers: list[T] = []
-    failures: list[BaseException] = []
-
-    def attempt() -> None:
-        try:
-            answers.append(work())
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=attempt, name="kvspill-cufile", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failures:
-        raise failures[0]
-    if not answers:
-        raise DirectError(f"{what} within {seconds:g} seconds")
-    return answers[0]
+    try:
+        return within(OPEN_SECONDS_MAX, lambda: CuFile(compatible))
+    except TimeoutError as error:
+        raise DirectError(f"cuFile did not open within {OPEN_SECONDS_MAX:g} seconds") from error
 
 
 class CuFile:

@@ -1,0 +1,60 @@
+"""Work that may hang: done on a thread of its own, and waited for only so long."""
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+HURRY: Final = threading.Event()
+"""Set by a signal that ends the command, until the command has ended."""
+_HURRIED_SECONDS: Final = 1.5
+_INTERRUPTED_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 0.05
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """What work returns or raises, or a TimeoutError after so many seconds: it is left to itself then.
+
+    A signal that ends the command leaves it a moment. The end of the program does not wait for it.
+    """
+    answers: list[T] = []
+    failures: list[BaseException] = []
+    over = threading.Event()
+
+    def attempt() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:
+            failures.append(error)
+        over.set()
+
+    try:
+        threading.Thread(target=attempt, name="kvspill-within", daemon=True).start()
+    except RuntimeError:
+        # No further thread is to be had.
+        return work()
+    try:
+        waited = _wait(over, seconds)
+    except KeyboardInterrupt:
+        over.wait(_INTERRUPTED_SECONDS)
+        raise
+    if failures:
+        raise failures[0]
+    if not answers:
+        raise TimeoutError(errno.ETIMEDOUT, f"nothing came back within {waited:.3g} s")
+    return answers[0]
+
+
+def _wait(over: threading.Event, seconds: float) -> float:
+    """Wait for the end, and return for how long at most."""
+    began = time.monotonic()
+    while not over.wait(min(_LOOK_SECONDS, seconds)):
+        waited = time.monotonic() - began
+        if HURRY.is_set():
+            seconds = min(seconds, waited + _HURRIED_SECONDS)
+        if waited >= seconds:
+            break
+    return seconds

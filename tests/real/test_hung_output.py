@@ -1,0 +1,122 @@
+"""A disk that hangs under the output takes no result with it: it is kept elsewhere, and the command ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from real.faulting import compiler, shim
+from real.rig import SMALL_LOAD, left_over, wait_until
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults"),
+]
+LIMITED = (
+    "import sys, kvspill.outputs; kvspill.outputs.WRITING_SECONDS_MAX = {seconds}; "
+    "from kvspill.cli.main import main; sys.exit(main())"
+)
+SIMULATE = ("simulate", "--num-users", "1", "--max-requests", "3", "--generation-mode", "none")
+END_SECONDS_MAX = 3.0
+
+
+@contextmanager
+def started(
+    where: Path, command: Sequence[str], *, seconds: float, output: str = "o/r.json"
+) -> Iterator["subprocess.Popen[str]"]:
+    """A command under whose output every sync hangs; writing is given up after so many seconds."""
+    for name in ("o", "tmp"):
+        (where / name).mkdir()
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            LIMITED.format(seconds=seconds),
+            *command,
+            "--output",
+            output,
+        ],
+        cwd=where,
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(shim()),
+            "KVSPILL_SHIM": "sync:hang:1",
+            "KVSPILL_SHIM_UNDER": str(where / "o"),
+            "KVSPILL_SHIM_COUNT": str(where / "count"),
+            "TMPDIR": str(where / "tmp"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def hangs(where: Path) -> bool:
+    count = where / "count"
+    return count.exists() and count.stat().st_size > 0
+
+
+def check_kept_elsewhere(where: Path, out: str, err: str) -> None:
+    """The summary was printed, and the result is whole in another place."""
+    found = re.search(
+        r"cannot write the result to o/r\.json: nothing came back within .*"
+        r"; the result of this run is in ([^\s;]+)",
+        err,
+    )
+    assert found is not None, err
+    assert Path(found[1]).is_relative_to(where / "tmp")
+    assert json.loads(Path(found[1]).read_text())["requests_completed"] > 0
+    assert found[1] in out, "the summary names it"
+    assert os.listdir(where / "o") == []
+
+
+def test_a_simulation_whose_output_hangs_keeps_its_result_elsewhere_and_ends(tmp_path: Path) -> None:
+    # A table for the same place is not waited for again.
+    table = ("--xlsx-output", str(tmp_path / "o" / "r.csv"))
+    with started(tmp_path, (*SIMULATE, *table), seconds=0.5) as process:
+        wait_until(lambda: hangs(tmp_path))
+        began = time.monotonic()
+        out, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < 0.5 + END_SECONDS_MAX
+    assert process.returncode == 1
+    check_kept_elsewhere(tmp_path, out, err)
+    assert "r.csv: its disk hangs; choose a writable place" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_the_first_signal_ends_a_run_whose_output_hangs(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "load.yaml").write_text(SMALL_LOAD)
+    (tmp_path / "disk").mkdir()
+    command = ("run", "--config", "load.yaml", "--cache-dir", "disk", "--max-requests", "10")
+    with started(tmp_path, command, seconds=60) as process:
+        wait_until(lambda: hangs(tmp_path))
+        began = time.monotonic()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < END_SECONDS_MAX
+    assert process.returncode == 1
+    check_kept_elsewhere(tmp_path, out, err)
+    assert left_over(tmp_path / "disk") == []
+
+
+def test_a_trace_whose_disk_hangs_costs_no_result(tmp_path: Path) -> None:
+    command = (*SIMULATE, "--io-trace-log", "o/trace.csv")
+    with started(tmp_path, command, seconds=0.5, output="r.json") as process:
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "nothing came back within 0.5" in err
+    assert json.loads((tmp_path / "r.json").read_text())["requests_completed"] == 3
+    assert os.listdir(tmp_path / "o") == []
