@@ -11,7 +11,7 @@ import pytest
 from kvspill.machine.gpu import why_unusable
 from kvspill.records import MIB, Tier
 from kvspill.storage.backends import gpu
-from kvspill.storage.base import Backend, ObjectRef
+from kvspill.storage.base import Backend, Expected, ObjectRef
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.stamps import identify, stamp
@@ -54,10 +54,11 @@ def test_what_storage_reads_ends_in_the_memory_of_a_real_card(tmp_path: Path) ->
             assert card.facts()["pcie_load_bytes"] == padded
             identity, berth = identify("here", 1), landing.berth()
             stamp(berth.memory(), identity, 0, IO_SIZE)
-            berth.send(berth.memory())
-            berth.arrive()
-            assert berth.wrong(identity, 0, IO_SIZE, None) is None
-            assert berth.wrong(identity, IO_SIZE, IO_SIZE, None) == "misdirected"
+            berth.send(berth.memory(), Expected(identity, 0, IO_SIZE, None))
+            assert berth.arrive() == []
+            stamp(berth.memory(), identity, 0, IO_SIZE)
+            berth.send(berth.memory(), Expected(identity, IO_SIZE, IO_SIZE, None))
+            assert berth.arrive() == ["misdirected"]
         finally:
             await files.close()
             await card.close()

@@ -60,6 +60,16 @@ class DirectError(KvspillError):
     """Why a device can't read and write files itself: one clause."""
 
 
+class Expected(NamedTuple):
+    """What a piece of an object must hold where it has landed."""
+
+    identity: "Identity"
+    offset: int
+    nbytes: int
+    base: "Bytes | None"
+    """Where it is given every byte is compared, else the stamps."""
+
+
 class Berth(Protocol):
     """One thread's part of a landing: while the bytes of one buffer travel on, the next is filled."""
 
@@ -67,20 +77,20 @@ class Berth(Protocol):
         """A buffer to read a piece into, free once what was sent from it has arrived."""
         ...
 
-    def send(self, memory: "Bytes") -> None:
-        """Let these bytes travel on, without waiting for their arrival."""
+    def send(self, memory: "Bytes", expected: Expected | None) -> None:
+        """Let these bytes travel on, without waiting for their arrival; then look at what is there."""
         ...
 
-    def arrive(self) -> None:
-        """Wait until all that was sent is there."""
+    def arrive(self) -> list[str]:
+        """Wait until all that was sent is there: how pieces failed verification."""
         ...
 
     def read_file(self, handle: int, offset: int, nbytes: int) -> int:
         """Read a piece of a file that the device itself has opened; how many bytes came."""
         ...
 
-    def wrong(self, identity: "Identity", offset: int, nbytes: int, base: "Bytes | None") -> str | None:
-        """How the piece that read_file brought fails verification, or None; with a base, every byte of it."""
+    def wrong(self, expected: Expected) -> str | None:
+        """How the piece that read_file brought fails verification, or None."""
         ...
 
 

@@ -199,6 +199,23 @@ def test_a_wrong_block_is_found_although_it_travels_on(tmp_path: Path, engine: s
     run(tmp_path, scenario, io_engine=engine)
 
 
+@pytest.mark.parametrize("verify", ["stamp", "full"])
+def test_a_copy_to_the_card_that_moves_nothing_is_found(tmp_path: Path, engine: str, verify: str) -> None:
+    async def scenario(files: FilesBackend, gpu: GpuBackend, cards: list[FakeCard]) -> None:
+        del gpu
+        ref = ObjectRef("k", 1, IO_SIZE)
+        await written(files, [ref])
+        # The same has landed everywhere before.
+        for _ in range(SLOTS * IO_THREADS):
+            await ok(files.read([ref]), 1)
+        cards[0].idle.add("copy_in")
+        assert errors(await files.read([ref])) == ["corrupt"]
+        cards[0].idle.clear()
+        await ok(files.read([ref]), 1)
+
+    run(tmp_path, scenario, io_engine=engine, verify=verify)
+
+
 def test_a_card_without_room_for_the_buffers_is_said_with_the_remedy(tmp_path: Path) -> None:
     async def main() -> None:
         card = FakeCard()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from kvspill.storage import fastio
-from kvspill.storage.base import DirectSource, Landing, Source
+from kvspill.storage.base import DirectSource, Expected, Landing, Source
 from kvspill.storage.directio import preallocate
 from kvspill.storage.fastio import Answer, Span, Status
 from kvspill.storage.files.place import Place, Spot
@@ -116,37 +116,40 @@ class ReadJob(FileJob):
             self.mismatch(memory, answer[1], site.verify, base)
         self.fail_answer(answer)
 
+    def expected(self, piece: int) -> Expected | None:
+        """What a piece must hold on a device, or None where nothing is to be looked at."""
+        span, verify = self.span, self.site.verify
+        nbytes = span.checked_bytes(piece)
+        if verify is Verify.OFF or not nbytes:
+            return None
+        base = self.site.plane.base if verify is Verify.FULL else None
+        return Expected(span.identity, span.extent(piece)[0], nbytes, base)
+
     def _move_on(self, landing: Landing) -> Answer:
-        """Read pieces and let each travel on while the next is read."""
-        span, verify, base = self.span, self.site.verify, self.site.plane.base
-        berth = landing.berth()
+        """Read pieces and let each travel on, to be looked at where it arrives, while the next is read."""
+        span, berth = self.span, landing.berth()
         try:
             while True:
                 memory = berth.memory()
-                answer = fastio.transfer(self.fd, False, memory, span, verify, base, 1)
+                answer = fastio.transfer(self.fd, False, memory, span, Verify.OFF, fastio.NOTHING, 1)
                 status, piece, _ = answer
-                if status == Status.MISMATCH:
-                    self.mismatch(memory, piece, verify, base)
-                elif status != Status.MORE:
+                if status != Status.MORE:
                     return answer
-                berth.send(memory[: span.extent(piece)[1]])
+                berth.send(memory[: span.extent(piece)[1]], self.expected(piece))
         finally:
-            berth.arrive()
+            self.failures += berth.arrive()
 
     def _move_direct(self, landing: Landing) -> Answer:
         """Let the device read pieces itself and look at what came."""
-        span, verify, berth = self.span, self.site.verify, landing.berth()
-        base = self.site.plane.base if verify is Verify.FULL else None
+        span, berth = self.span, landing.berth()
 
         def move(piece: int, nbytes: int) -> int:
             assert self.handle is not None, "the device has not opened the file"
             return berth.read_file(self.handle, span.place(piece), nbytes)
 
         def look(piece: int) -> None:
-            nbytes = span.checked_bytes(piece)
-            if verify is Verify.OFF or not nbytes:
-                return
-            wrong = berth.wrong(span.identity, span.extent(piece)[0], nbytes, base)
+            expected = self.expected(piece)
+            wrong = berth.wrong(expected) if expected is not None else None
             if wrong is not None:
                 self.failures.append(wrong)
 

@@ -289,21 +289,21 @@ class RingLanes(Lanes):
         self._close_if_done(flight.entry)
 
     def _check(self, flight: _Flight) -> None:
-        entry, site = flight.entry, flight.entry.job.site
-        assert flight.landing is not None
+        entry, job, memory = flight.entry, flight.entry.job, flight.landing
+        assert memory is not None
+        assert isinstance(job, ReadJob)
+        site, span, piece = job.site, job.span, flight.piece
         try:
-            failure = check_piece(flight.landing, entry.job.span, flight.piece, site.verify, site.plane.base)
             if site.landing is not None:
                 berth = site.landing.berth()
-                berth.send(flight.landing[: entry.job.span.extent(flight.piece)[1]])
-                berth.arrive()
+                berth.send(memory[: span.extent(piece)[1]], job.expected(piece))
+                job.failures += berth.arrive()
+            elif (failure := check_piece(memory, span, piece, site.verify, site.plane.base)) is not None:
+                job.failures.append(failure)
         except DeviceError as error:
-            entry.job.fail(error.kind, str(error))
+            job.fail(error.kind, str(error))
         except Exception as error:
-            entry.job.fail("internal", repr(error))
-        else:
-            if failure is not None:
-                entry.job.failures.append(failure)
+            job.fail("internal", repr(error))
         entry.unchecked -= 1
         self._give_back(flight)
         self._close_if_done(entry)

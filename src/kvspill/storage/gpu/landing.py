@@ -10,12 +10,12 @@ import numpy as np
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import DeviceError
 from kvspill.machine.kernel import opened_again
-from kvspill.storage.base import DirectError
+from kvspill.storage.base import DirectError, Expected
 from kvspill.storage.fastio import check_at
 from kvspill.storage.gpu.cuda import Card, registered
 from kvspill.storage.gpu.direct import DirectFiles, open_cufile
-from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, blocks_of, check_stamps
+from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, blocks_of, check_stamps
 
 SLOTS = 2
 """Buffers of a thread: one is filled while the other travels."""
@@ -24,26 +24,32 @@ SLOTS = 2
 class _Slot:
     """A buffer, its place on the card, and what is on its way between them."""
 
-    __slots__ = ("begin", "buffer", "end", "nbytes", "sent_ns", "target")
+    __slots__ = ("begin", "buffer", "end", "expected", "last", "nbytes", "sent_ns", "target")
 
     def __init__(self, card: Card, buffer: Bytes, target: int):
-        self.begin, self.end = card.new_event(), card.new_event()
+        self.begin, self.end, self.last = (card.new_event() for _ in range(3))
         self.buffer = buffer
         self.target = target
         self.nbytes = 0
         self.sent_ns = 0
+        self.expected: Expected | None = None
 
 
 class GpuBerth:
     """One thread's stream to a card."""
 
-    def __init__(self, card: Card, slots: Sequence[tuple[Bytes, int]], count: Callable[[int, int], None]):
+    def __init__(
+        self, card: Card, slots: Sequence[tuple[Bytes, int]], blank: Bytes, count: Callable[[int, int], None]
+    ):
         card.bind()
         self._card = card
         self._stream = card.new_stream()
         self._slots = [_Slot(card, buffer, target) for buffer, target in slots]
+        self._blank = blank.ctypes.data
+        """Zeros for the stamps where a piece lands, so that older ones there are not taken for its own."""
         self._turn = 0
         self._count = count
+        self._failures: list[str] = []
         self.files: DirectFiles | None = None
         """Where files are read directly: by whom."""
 
@@ -52,63 +58,105 @@ class GpuBerth:
         self._await(slot)
         return slot.buffer
 
-    def send(self, memory: Bytes) -> None:
+    def send(self, memory: Bytes, expected: Expected | None) -> None:
         slot = self._slots[self._turn]
         self._await(slot)
         self._turn = (self._turn + 1) % len(self._slots)
         program = self._card.begin()
+        if expected is not None:
+            self._clear(program, slot, expected)
         program.add(Command.RECORD, slot.begin, self._stream)
         program.add(Command.COPY_IN, slot.target, memory.ctypes.data, memory.nbytes, self._stream)
         program.add(Command.RECORD, slot.end, self._stream)
+        if expected is not None:
+            self._bring_back(program, slot, expected)
+        program.add(Command.RECORD, slot.last, self._stream)
         # The buffer that is needed next was sent before this one: in one go with it, waiting costs nothing.
         self._await(self._slots[self._turn], program)
-        slot.nbytes, slot.sent_ns = memory.nbytes, time.monotonic_ns()
+        slot.nbytes, slot.sent_ns, slot.expected = memory.nbytes, time.monotonic_ns(), expected
 
-    def arrive(self) -> None:
-        for slot in self._slots:
-            self._await(slot)
+    def arrive(self) -> list[str]:
+        try:
+            for slot in self._slots:
+                self._await(slot)
+            return self._failures
+        finally:
+            # What is left after an error is not the next object's.
+            self._failures = []
+            for slot in self._slots:
+                slot.expected = None
 
     def read_file(self, handle: int, offset: int, nbytes: int) -> int:
         assert self.files is not None, "nothing is read directly"
         self._card.bind()
         return self.files.read(handle, self._slots[0].target, nbytes, offset)
 
-    def wrong(self, identity: Identity, offset: int, nbytes: int, base: Bytes | None) -> str | None:
-        slot, blocks, first = self._slots[0], blocks_of(nbytes), offset // BLOCK_BYTES
-        here, program = slot.buffer.ctypes.data, self._card.begin()
-        if base is None:
-            program.add(Command.STAMPS_OUT, here, slot.target, STAMP_OUT_BYTES, blocks, self._stream)
-        else:
-            program.add(Command.COPY_OUT, here, slot.target, nbytes, self._stream)
-        program.add(Command.RECORD, slot.end, self._stream)
-        program.add(Command.WAIT, slot.end)
+    def wrong(self, expected: Expected) -> str | None:
+        slot, program = self._slots[0], self._card.begin()
+        self._bring_back(program, slot, expected)
+        self._clear(program, slot, expected)
+        program.add(Command.RECORD, slot.last, self._stream)
+        program.add(Command.WAIT, slot.last)
+        check = self._look(program, slot, expected)
         self._card.run(program)
-        if base is not None:
-            return check_at(slot.buffer, identity, offset, nbytes, first + blocks, base)
-        columns = slot.buffer[: blocks * STAMP_OUT_BYTES].view(np.uint64).reshape(blocks, -1)
-        return check_stamps(columns, identity, first)
+        return self._verdict(program, slot, expected, check)
 
     def ages_ns(self, now_ns: int) -> list[int]:
         """How long each copy has been under way."""
         return [now_ns - slot.sent_ns for slot in self._slots if slot.nbytes]
 
+    def _clear(self, program: Program, slot: _Slot, expected: Expected) -> None:
+        blocks = blocks_of(expected.nbytes)
+        program.add(Command.STAMPS_IN, slot.target, self._blank, STAMP_IN_BYTES, blocks, self._stream)
+
+    def _bring_back(self, program: Program, slot: _Slot, expected: Expected) -> None:
+        """Copy what is to be looked at into the slot's buffer, whose bytes are on the card by then."""
+        here, blocks = slot.buffer.ctypes.data, blocks_of(expected.nbytes)
+        if expected.base is None:
+            program.add(Command.STAMPS_OUT, here, slot.target, STAMP_OUT_BYTES, blocks, self._stream)
+        else:
+            program.add(Command.COPY_OUT, here, slot.target, expected.nbytes, self._stream)
+
+    def _look(self, program: Program, slot: _Slot, expected: Expected) -> int:
+        """Check the stamps that came back, for a verdict that knows the answer's number."""
+        if expected.base is not None:
+            return 0
+        here, (_, key_hash, generation) = slot.buffer.ctypes.data, expected.identity
+        first, blocks = expected.offset // BLOCK_BYTES, blocks_of(expected.nbytes)
+        second = generation << 32 | first
+        return program.stamps(Command.CHECK_STAMPS, here, STAMP_OUT_BYTES, blocks, key_hash, second)
+
+    def _verdict(self, program: Program, slot: _Slot, expected: Expected, check: int) -> str | None:
+        identity, offset, nbytes, base = expected
+        blocks, first = blocks_of(nbytes), offset // BLOCK_BYTES
+        if base is not None:
+            return check_at(slot.buffer, identity, offset, nbytes, first + blocks, base)
+        if not program.answer(check):
+            return None
+        columns = slot.buffer[: blocks * STAMP_OUT_BYTES].view(np.uint64).reshape(blocks, -1)
+        return check_stamps(columns, identity, first)
+
     def _await(self, slot: _Slot, after: Program | None = None) -> None:
-        """Wait until a slot is free, after what a program does."""
-        nbytes = slot.nbytes
+        """Wait until a slot is free, after what a program does, and look at what it brought."""
+        nbytes, expected = slot.nbytes, slot.expected
         if not nbytes and after is None:
             return
         program = after or self._card.begin()
-        elapsed = 0
+        elapsed = check = 0
         if nbytes:
-            program.add(Command.WAIT, slot.end)
+            program.add(Command.WAIT, slot.last)
             elapsed = program.add(Command.ELAPSED, slot.begin, slot.end)
+            check = self._look(program, slot, expected) if expected is not None else 0
         try:
             self._card.run(program)
         finally:
             # What failed is not waited for again: the next piece would fail for it.
-            slot.nbytes = 0
+            slot.nbytes, slot.expected = 0, None
         if nbytes:
             self._count(nbytes, program.answer(elapsed))
+        if expected is not None:
+            wrong = self._verdict(program, slot, expected, check)
+            self._failures += [wrong] if wrong is not None else []
 
 
 class GpuLanding:
@@ -224,10 +272,10 @@ class GpuLanding:
         with self._lock:
             card = self._cards[len(self._berths) % len(self._cards)]
             card.bind()
-            memory = self._register(card, SLOTS * size)
+            memory = self._register(card, SLOTS * size + blocks_of(size) * STAMP_IN_BYTES)
             target = card.allocate(SLOTS * size)
             slots = [(memory[at : at + size], target + at) for at in range(0, SLOTS * size, size)]
-            self._berths.append(GpuBerth(card, slots, self._count))
+            self._berths.append(GpuBerth(card, slots, memory[SLOTS * size :], self._count))
             return self._berths[-1]
 
     def _register(self, card: Card, nbytes: int) -> Bytes:
