@@ -77,7 +77,7 @@ def _parser(prog: str, full: bool) -> Parser:
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.cli.measuring import INTERRUPTED, keep_all, prepare, result_path
-    from kvspill.report.reply import document, lines
+    from kvspill.report.reply import answered, document, lines
     from kvspill.result.answer import Status
     from kvspill.run.asking import ask, question
     from kvspill.run.progress import Progress
@@ -92,7 +92,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     interrupts = Interrupts()
     with interrupts.handled():
         reply = ask(plan, progress)
-        written, problems = keep_all(config, path, reply.result)
+        written, problems = keep_all(config, path, answered(reply))
     if as_json:
         print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
     else:

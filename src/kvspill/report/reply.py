@@ -1,13 +1,15 @@
 """The answer to "can N users be served?" as text of one screen and as JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
 from kvspill.report.parts import duration
-from kvspill.result.answer import Status, answer, in_memory, standstill
-from kvspill.result.cautions import MEMORY_DIRECTORY, SIMULATED
+from kvspill.result.answer import Status, answer, in_memory, promise_of, standstill
+from kvspill.result.cautions import MEMORY_DIRECTORY, NO_VERDICT, NOT_JUDGED, SIMULATED
+from kvspill.result.schema import Question, Result
 from kvspill.run.asking import Reply, replays
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted
@@ -18,25 +20,20 @@ _LATENCIES = {
     "queue-wait": "the wait in the queue",
     "storage-ttft": "queue wait and the cache's work before the first token",
 }
-_SAID = (SIMULATED.code, MEMORY_DIRECTORY.code, "autoscaling_inconclusive", "no_verdict")
+_SAID = (SIMULATED.code, MEMORY_DIRECTORY.code, "autoscaling_inconclusive", NO_VERDICT.code)
 """Warnings that the text itself says, in words of its own."""
 
 
 def lines(reply: Reply) -> Iterator[str]:
     """The text, the verdict first."""
-    yield f"{reply.status.value.upper()}{label(reply)}: {headline(reply)}"
-    limit = _limit(reply)
-    if limit:
-        yield limit
-    evidence = _evidence(reply)
-    if evidence:
-        yield evidence
+    yield _sentence(reply)
+    yield from _reasons(reply)
     if reply.result.requests_completed and reply.status in (Status.NO, Status.YES):
         found = answer(reply.result)
         yield f"What binds: {found.because}"
         if reply.status is Status.NO:
-            yield f"What would help: {_helps(reply, found.helps)}"
-    yield f"Target: {target_text(reply.config)}."
+            yield f"What would help: {_helps(reply)}"
+    yield f"Target: {target_text(reply.config, not_judged(reply))}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
         speeds = f"read {reply.probe.read_gib_per_sec:.2f}, write {reply.probe.write_gib_per_sec:.2f} GiB/s"
@@ -46,6 +43,54 @@ def lines(reply: Reply) -> Iterator[str]:
     for item in answer(reply.result).grave:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
+
+
+def answered(reply: Reply) -> Result:
+    """The result with the answer in it, so that no view of it says otherwise."""
+    result, thin = reply.result, not_judged(reply)
+    warnings = result.warnings
+    if reply.status in (Status.YES, Status.NO):
+        warnings = [item for item in warnings if item.code != NO_VERDICT.code]
+        if thin:
+            warnings.append(NOT_JUDGED.of(classes=", ".join(_thin(thin))))
+    question = Question(
+        answer=reply.status.value,
+        users=reply.users,
+        sentence=_sentence(reply),
+        reasons=list(_reasons(reply)),
+        helps=_helps(reply),
+        not_judged=thin,
+    )
+    return result.model_copy(update={"question": question, "warnings": warnings})
+
+
+def not_judged(reply: Reply) -> dict[str, int]:
+    """Classes with a target that had fewer requests than a verdict needs (S11), with their requests."""
+    if reply.status not in (Status.YES, Status.NO):
+        return {}
+    promise, step = promise_of(reply.result), _deciding(reply)
+    if reply.status is Status.YES and promise is not None:
+        classes = promise["classes"]
+    else:
+        classes = {} if step is None else step["qos"]
+    counts = {name: int(classes[name]["requests"]) for name in targets_ms(reply.config) if name in classes}
+    return {name: count for name, count in counts.items() if count < MIN_COMPLETIONS}
+
+
+def _thin(classes: Mapping[str, int]) -> Iterator[str]:
+    for name, requests in classes.items():
+        yield f"{name} ({counted(requests, 'request')})"
+
+
+def _sentence(reply: Reply) -> str:
+    return f"{reply.status.value.upper()}{label(reply)}: {headline(reply)}"
+
+
+def _reasons(reply: Reply) -> Iterator[str]:
+    """What the answer rests on: how many are held, the class that decided, those that were not judged."""
+    yield from filter(None, (_limit(reply), _evidence(reply)))
+    for name, requests in not_judged(reply).items():
+        yield f"{name}: {counted(requests, 'request')}, not judged (a verdict needs {MIN_COMPLETIONS})."
 
 
 def _calibrated(reply: Reply, known: Calibrated) -> str:
@@ -75,11 +120,14 @@ def place(reply: Reply) -> str:
 
 
 def headline(reply: Reply) -> str:
-    who = f"{counted(reply.users, 'user')} of {reply.config.model}"
+    who, one = f"{counted(reply.users, 'user')} of {reply.config.model}", reply.users == 1
     if reply.status is Status.YES:
-        return f"{who} keep the latency target on {place(reply)}."
+        thin = not_judged(reply)
+        kept = [name for name in targets_ms(reply.config) if name not in thin]
+        of = f" of {' and '.join(kept)}" if thin and kept else ""
+        return f"{who} {'keeps' if one else 'keep'} the latency target{of} on {place(reply)}."
     if reply.status is Status.NO:
-        return f"{who} do not keep the latency target on {place(reply)}."
+        return f"{who} {'does' if one else 'do'} not keep the latency target on {place(reply)}."
     if reply.status is Status.INVALID:
         return f"{answer(reply.result).verdict.partition(': ')[2]}"
     still = standstill(reply.result)
@@ -120,8 +168,8 @@ def _no_gain(reply: Reply) -> bool:
     return bool(holds) and at_twice is not None and at_twice <= (holds or 0)
 
 
-def _helps(reply: Reply, helps: str) -> str:
-    text = helps.replace("--num-users", "--users")
+def _helps(reply: Reply) -> str:
+    text = answer(reply.result).helps.replace("--num-users", "--users")
     if _no_gain(reply):
         return text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
     return text
@@ -166,13 +214,14 @@ def targets_ms(config: Config) -> dict[str, float]:
     return {name: config.slo_target_ms or own[name] for name in config.slo_classes}
 
 
-def target_text(config: Config) -> str:
+def target_text(config: Config, not_judged: Collection[str] = ()) -> str:
     """The target in words."""
     limits = targets_ms(config)
+    marks = {name: " (not judged)" if name in not_judged else "" for name in limits}
     if config.slo_target_ms is not None:
-        each = f"{duration(config.slo_target_ms)} for {', '.join(limits)}"
+        each = f"{duration(config.slo_target_ms)} for {', '.join(name + marks[name] for name in limits)}"
     else:
-        each = ", ".join(f"{name} {duration(limit)}" for name, limit in limits.items())
+        each = ", ".join(f"{name} {duration(limit)}{marks[name]}" for name, limit in limits.items())
         each += "; --slo-target-ms sets one for all"
     return f"p{config.slo_percentile:g} of {_LATENCIES[config.slo_latency]}: {each}"
 
@@ -207,6 +256,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
             "percentile": reply.config.slo_percentile,
             "classes_ms": targets_ms(reply.config),
         },
+        "not_judged": not_judged(reply),
         "holds_users": reply.bracket.about,
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,
@@ -220,8 +270,8 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
         "binds": found.bottleneck.binds.value,
         "because": found.because,
-        "helps": found.helps,
-        "warnings": [item.code for item in reply.result.warnings],
+        "helps": _helps(reply),
+        "warnings": [item.code for item in answered(reply).warnings],
         "text": list(lines(reply)),
         "files": list(files),
     }

@@ -33,6 +33,8 @@ def short_summary(result: Result) -> Iterator[Part]:
     """The whole of it, but for the files."""
     found = answer(result)
     yield Text(found.verdict, style=_STYLES[found.status])
+    for reason in () if result.question is None else result.question.reasons:
+        yield Text(reason)
     yield Text(_how(result))
     yield Text("")
     yield from _targets(result)

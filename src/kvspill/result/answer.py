@@ -37,6 +37,8 @@ class Answer:
     verdict: str
     """One line: yes, no or why neither."""
     bottleneck: Bottleneck
+    helps: str
+    """What would help, as an instruction."""
     grave: tuple[Caution, ...]
     """Warnings that put the figures in doubt, the gravest first."""
     notes: tuple[Caution, ...]
@@ -47,22 +49,21 @@ class Answer:
         """What binds, in one sentence."""
         return self.bottleneck.sentence
 
-    @property
-    def helps(self) -> str:
-        """What would help, as an instruction."""
-        return self.bottleneck.helps
-
 
 def answer(result: Result) -> Answer:
     """The answer of this result."""
     status, text = _verdict(result)
-    label = _label(result)
+    verdict, found = f"{status.value.upper()}{_label(result)}: {text}", bottleneck(result)
+    asked = result.question
+    if asked is not None:
+        status, verdict = Status(asked.answer), asked.sentence
     grave = [item for item in result.warnings if item.severity != Severity.NOTE]
     grave.sort(key=lambda item: item.severity != Severity.INVALID)
     return Answer(
         status=status,
-        verdict=f"{status.value.upper()}{label}: {text}",
-        bottleneck=bottleneck(result),
+        verdict=verdict,
+        bottleneck=found,
+        helps=found.helps if asked is None else asked.helps,
         grave=tuple(grave),
         notes=tuple(item for item in result.warnings if item not in grave),
     )
@@ -146,7 +147,8 @@ def _search(result: Result) -> tuple[Status, str]:
     if last.get("target_met") is False:
         return Status.NO, f"{reason}."
     if last.get("target_met", True) is None:
-        return Status.UNDECIDED, f"the search ended at {what}. {reason.removeprefix('No verdict: ')}."
+        why = reason.removeprefix("No verdict: ")
+        return Status.UNDECIDED, f"the search ended at {what}. {why[:1].upper()}{why[1:]}."
     classes = set(last.get("qos") or ())
     if last.get("mode") == "qos" and classes and classes <= set(last.get("no_verdict") or ()):
         thin = "no service class had the 50 requests that a verdict on its latency needs"

@@ -286,6 +286,14 @@ NO_VERDICT = Kind(
     touches=(Area.LATENCY,),
     means="some classes had too few requests for a verdict on their latency",
 )
+NOT_JUDGED = Kind(
+    "not_judged",
+    "The answer says nothing of these classes, which had fewer than the 50 requests that a verdict needs: "
+    "{classes}.",
+    "Give a longer --duration or more --users, or leave the class out of --slo-classes.",
+    touches=(Area.LATENCY,),
+    means="some classes had too few requests for a verdict on their latency",
+)
 STAGE_NOT_SETTLED = Kind(
     "stage_not_settled",
     "Some stages were measured before a mean round of their users had passed, so they may still show the "

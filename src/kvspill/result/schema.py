@@ -227,6 +227,22 @@ class Trials(Part):
     metrics: dict[str, TrialStatistics] = {}
 
 
+class Question(Part):
+    """The answer of `kvspill can`, which every view of its result shows first."""
+
+    answer: str
+    """yes, no, no verdict or invalid."""
+    users: int
+    sentence: str
+    """The answer in words."""
+    reasons: list[str] = []
+    """What it rests on and how far it goes, a sentence each."""
+    helps: str
+    """What would help, as an instruction."""
+    not_judged: dict[str, int] = {}
+    """Classes that have a target and fewer requests than a verdict needs, with their requests."""
+
+
 class RankRow(Part):
     """What one rank of a run on several did."""
 
@@ -319,6 +335,8 @@ class Result(Part):
     prefill_latencies: list[Number] = []
     decode_latencies: list[Number] = []
     autoscaling_stats: list[dict[str, Any]] = []
+    question: Question | None = None
+    """What `kvspill can` was asked and answered."""
     summary: Summary
     metrics: dict[str, MetricValue]
     timeline: Timeline

@@ -71,6 +71,7 @@ def _build(
         "subtitle": subtitle(results),
         "many": len(results) > 1,
         "crowd": len(results) > _COLUMNS_MAX,
+        "answered": len(results) == 1 and results[0].result.question is not None,
         "banners": said[:_BANNERS_MAX],
         "banners_left": len(said[_BANNERS_MAX:]),
         "remarks": remarks,

@@ -56,6 +56,8 @@ def verdict_of(result: Result) -> Verdict:
     if result.requests_completed:
         link = ("GPU link", link_sentence(result) or "")
         lines = [("What binds", found.because), ("What would help", found.helps), link, *lines]
+    if result.question is not None:
+        lines = [*(("", reason) for reason in result.question.reasons), *lines]
     return Verdict(
         state=_STATES[found.status],
         headline=found.verdict,

@@ -46,9 +46,10 @@ class SloMode:
         late, _batch = self._late(measure, qos)
         return int(late.sum()), len(late)
 
-    def _all_judged(self, measure: StageMeasure) -> bool:
-        """Whether each of the chosen classes had completions enough for a verdict."""
-        return all(self._violations(measure, qos)[1] >= MIN_COMPLETIONS for qos in self._slo.limits_ms)
+    def _not_judged(self, measure: StageMeasure) -> list[str]:
+        """The chosen classes that had too few completions for a verdict."""
+        counts = {qos.name.lower(): self._violations(measure, qos)[1] for qos in self._slo.limits_ms}
+        return [name for name, total in counts.items() if total < MIN_COMPLETIONS]
 
     def judge(self, measure: StageMeasure) -> Judgement:
         if measure.overloaded:
@@ -86,8 +87,9 @@ class SloMode:
             return Answer(
                 high.level, high.measure, f"Not even the lowest load has {target}", facts=self._facts(high)
             )
-        if not self._all_judged(self._every_window(held)):
-            reason = f"No verdict: fewer than {MIN_COMPLETIONS} completions of a chosen class."
+        thin = self._not_judged(self._every_window(held))
+        if thin:
+            reason = f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completions"
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
@@ -138,7 +140,7 @@ class SloMode:
                     for qos, limit_ms in self._slo.limits_ms.items()
                 },
             },
-            "target_met": held.judgement.passes if self._all_judged(together) else None,
+            "target_met": None if self._not_judged(together) else held.judgement.passes,
             **self.judged(together),
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
