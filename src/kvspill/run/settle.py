@@ -5,7 +5,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.config.blocks import moves_whole_blocks, whole_block_io_size
 from kvspill.errors import UsageError
-from kvspill.machine.gpu import DeviceError, card_count, why_unusable
+from kvspill.machine.gpu import card_count, why_unusable
 from kvspill.plugins import LISTS_BLOCKS
 from kvspill.records import GIB
 from kvspill.result.reading import engine_figures, read_json
@@ -56,10 +56,7 @@ def _check_devices(config: Config) -> None:
 
 
 def _default_gib(config: Config) -> float:
-    try:
-        free_bytes = min(look_at_card(index).free_bytes for index in config.gpu_device)
-    except DeviceError as error:
-        raise UsageError(f"--gpu-tier {config.gpu_tier}: {error}; use --gpu-tier modelled or off") from error
+    free_bytes = min(look_at_card(index).free_bytes for index in config.gpu_device)
     return min(DEFAULT_GPU_GIB, int(free_bytes * GPU_FREE_SHARE / GIB * 10) / 10)
 
 

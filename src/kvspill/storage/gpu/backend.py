@@ -22,7 +22,7 @@ from kvspill.storage.base import (
 )
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
-from kvspill.storage.gpu.cuda import Card, CudaCard
+from kvspill.storage.gpu.cuda import Card, CudaCard, opening
 from kvspill.storage.gpu.direct import DirectFiles, open_cufile
 from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
@@ -69,7 +69,8 @@ class GpuBackend(Backend):
         self.verify = Verify[verify.upper()]
         self.plane = plane or DataPlane(MOVE_BYTES, 2)
         self.clock_ns = clock_ns
-        self._cards = [(open_card or CudaCard)(index) for index in devices]
+        with opening():
+            self._cards = [(open_card or CudaCard)(index) for index in devices]
         for card in self._cards:
             _check_free(card, self._blocks * BLOCK_BYTES, limit_bytes // len(devices))
         self._staged = staged

@@ -1,12 +1,14 @@
 """One GPU through its driver (cuda-bindings): memory, registered host memory, streams, events, copies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kvspill.machine.gpu import call
+from kvspill.errors import UsageError
+from kvspill.machine.gpu import DeviceError, call
 from kvspill.machine.processors import near_device
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Calls, Command, Program
@@ -193,11 +195,21 @@ _API_VERSION = 12000
 
 def look_at_card(index: int) -> CardFacts:
     """What the driver says of a card; nothing stays allocated on it."""
-    card = CudaCard(index)
+    with opening():
+        card = CudaCard(index)
+        try:
+            return card.facts
+        finally:
+            card.close()
+
+
+@contextmanager
+def opening() -> Iterator[None]:
+    """A card that can't be opened is said with the remedy."""
     try:
-        return card.facts
-    finally:
-        card.close()
+        yield
+    except DeviceError as error:
+        raise UsageError(f"--gpu-tier: {error}; see nvidia-smi, or use --gpu-tier modelled or off") from error
 
 
 class CudaCard:
@@ -223,7 +235,9 @@ class CudaCard:
 
     def _describe(self, index: int) -> CardFacts:
         driver = self._driver
-        free_bytes, total_bytes = driver.cuMemGetInfo()[1:]
+        memory = driver.cuMemGetInfo()
+        call("cuMemGetInfo", memory)
+        _, free_bytes, total_bytes = memory
         version = int(call("cuDriverGetVersion", driver.cuDriverGetVersion()))
         name = call("cuDeviceGetName", driver.cuDeviceGetName(256, self._device))
         address = call("cuDeviceGetPCIBusId", driver.cuDeviceGetPCIBusId(32, self._device))
@@ -321,11 +335,14 @@ class CudaCard:
     def close(self) -> None:
         self.bind()
         allocated, self._allocated = self._allocated, []
-        for address in allocated:
-            self._driver.cuMemFree(address)
-        if not self._closed:
-            self._closed = True
-            self._driver.cuDevicePrimaryCtxRelease(self._device)
+        try:
+            for address in allocated:
+                call("cuMemFree", self._driver.cuMemFree(address))
+        finally:
+            if not self._closed:
+                self._closed = True
+                released = self._driver.cuDevicePrimaryCtxRelease(self._device)
+                call("cuDevicePrimaryCtxRelease", released)
 
 
 def _blocks(rows: int) -> int:
