@@ -12,7 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from kvspill.machine.gpu import why_unusable
+from kvspill.machine.gpu import call, why_unusable
 from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane, map_memory
@@ -77,7 +77,8 @@ class Plain:
 
     def inside(self, nbytes: int) -> float:
         def copy(at: int, stream: Any) -> None:
-            self._driver.cuMemcpyDtoDAsync(self._there + at, self._here + at, nbytes, stream)
+            answer = self._driver.cuMemcpyDtoDAsync(self._there + at, self._here + at, nbytes, stream)
+            call("cuMemcpyDtoDAsync", answer)
 
         return self._rate(copy, nbytes, self._streams[:1])
 
@@ -116,7 +117,7 @@ class Plain:
                         moved += nbytes
             if len(streams) > 1:
                 self.card.record(other, streams[1])
-                self._driver.cuStreamWaitEvent(streams[0], other, 0)
+                call("cuStreamWaitEvent", self._driver.cuStreamWaitEvent(streams[0], other, 0))
             self.card.record(end, streams[0])
             self.card.wait(end)
             rates.append(moved / self.card.elapsed_ns(begin, end) * 1e9)
@@ -228,9 +229,10 @@ async def compare(args: argparse.Namespace) -> list[Compared]:
         add("hits 32 x 2 MiB x8", await tier.hits(2 * MIB, 32, 8), limit, 0.5)
         for mib in (2, 32, 256):
             limit = plain.inward(mib * MIB)
-            add(f"puts {mib} MiB x8", await tier.puts(mib * MIB, 8), limit, 0.9 if mib >= 32 else None)
+            bar = 0.9 if mib >= 32 else None
+            add(f"puts {mib} MiB x8", await tier.puts(mib * MIB, 8), limit, bar)
             limit = plain.outward(mib * MIB)
-            add(f"demotions {mib} MiB x8", await tier.demotions(mib * MIB, 8), limit, None)
+            add(f"demotions {mib} MiB x8", await tier.demotions(mib * MIB, 8), limit, bar)
         limit = plain.both(32 * MIB)
         puts, demotions = await asyncio.gather(tier.puts(32 * MIB, 8), tier.demotions(32 * MIB, 8))
         add("both ways 32 MiB", (puts[1] + demotions[1], puts[1] + demotions[1]), limit, 0.85)
