@@ -57,7 +57,7 @@ def system_checks(hardware: Hardware, kernel: Kernel) -> list[Check]:
         _open_files(),
         _io_uring(kernel),
         *_gpus(hardware, kernel),
-        *_extras(),
+        *_extras(bool(hardware.gpus)),
     ]
 
 
@@ -226,11 +226,13 @@ def _gpu_direct(kernel: Kernel) -> Check:
     return ok(GROUP, "GPUDirect Storage", text)
 
 
-def _extras() -> list[Check]:
+def _extras(has_gpu: bool) -> list[Check]:
     checks = []
     for extra, (modules, purpose) in EXTRAS.items():
         missing = [name for name in modules if find_spec(name) is None]
-        if missing:
+        if missing and extra == "gpu" and not has_gpu:
+            checks.append(ok("extras", extra, "not installed; not needed without a card"))
+        elif missing:
             text = f"{', '.join(missing)} not installed; needed for {purpose}"
             checks.append(warning("extras", extra, text, f"pip install 'kvspill[{extra}]'"))
         else:

@@ -345,6 +345,19 @@ def test_a_machine_sold_with_32_gb_is_not_called_short() -> None:
     assert check.status is Status.OK
 
 
+def test_software_for_a_gpu_is_advised_only_where_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvspill.doctor.system.find_spec", lambda _name: None)
+    kernel = Tree(tmp_path).kernel
+    for check in system_checks(machine(), kernel):
+        if check.name in ("gpu", "GPU software"):
+            assert (check.status, check.remedy) == (Status.OK, "")
+            assert "not needed without a card" in check.finding
+    equipped = system_checks(machine(gpus=(Gpu("H200", 139 * GIB),)), kernel)
+    assert named(equipped, "gpu").remedy == "pip install 'kvspill[gpu]'"
+
+
 def test_the_extras_are_those_that_can_be_installed() -> None:
     with open(Path(__file__).parents[3] / "pyproject.toml", "rb") as file:
         declared = tomllib.load(file)["project"]["optional-dependencies"]
