@@ -17,6 +17,7 @@ from kvspill.storage.base import Backend, BackendContext, ObjectRef, WriteItem
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.gpu.conveyor import HIT_BYTES, SLOTS
+from kvspill.storage.gpu.moves import Hit
 from kvspill.storage.stamps import BLOCK_BYTES
 from kvspill.testing.backends import BackendSuite, errors, items, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
@@ -236,6 +237,37 @@ def test_a_driver_error_fails_the_read_by_its_own_name(name: str) -> None:
         assert set(errors(await backend.read(some_refs()))) == {"CUDA_ERROR_ILLEGAL_ADDRESS"}
         CARDS[0].fails.clear()
         await ok(backend.read(some_refs()), 7)
+
+    run(scenario)
+
+
+class _Broken:
+    """A source of a programming error."""
+
+    pieces_at_once = 1
+
+    def buffers(self, offset: int, nbytes: int) -> list[Any]:
+        raise ZeroDivisionError(f"{offset} {nbytes}")
+
+    def copy(self, offset: int, targets: Any) -> None:
+        raise ZeroDivisionError(f"{offset} {targets}")
+
+
+def test_an_error_of_the_program_fails_the_operation_and_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(backend: GpuBackend) -> None:
+        ref = ObjectRef("k", 1, 5 * MIB)
+        for _ in range(2 * SLOTS):
+            (answer,) = await asyncio.wait_for(backend.write([WriteItem(ref, _Broken())]), 5)
+            assert (answer.error, answer.detail) == ("internal", f"ZeroDivisionError('0 {5 * MIB}')")
+        await written(backend, [ref])
+        with monkeypatch.context() as patch:
+            patch.setattr(Hit, "land", lambda *_: 1 // 0)
+            for _ in range(2 * SLOTS):
+                (answer,) = await asyncio.wait_for(backend.read([ref]), 5)
+                assert answer.error == "internal"
+        await ok(backend.read([ref]), 1)
 
     run(scenario)
 

@@ -47,7 +47,7 @@ class Slot:
 class Move:
     """Something to be copied; `land` runs on the waiting thread, `deliver` on the loop after it."""
 
-    __slots__ = ("device_ns", "error", "finished_ns", "issued_ns", "nbytes")
+    __slots__ = ("detail", "device_ns", "error", "finished_ns", "issued_ns", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -55,6 +55,13 @@ class Move:
         self.finished_ns = 0
         self.device_ns = 0
         self.error: str | None = None
+        self.detail = ""
+
+    def fail(self, error: Exception, now_ns: int) -> None:
+        """By the driver's name for it; anything else is a fault of the program."""
+        self.error = error.kind if isinstance(error, DeviceError) else "internal"
+        self.detail = str(error) if isinstance(error, DeviceError) else repr(error)
+        self.finished_ns = now_ns
 
     def issue(self, program: Program, slot: Slot) -> None:
         """Add the copies, between the slot's two events."""
@@ -167,16 +174,17 @@ class Conveyor:
             self._issue(group)
 
     def _issue(self, loaded: list[_Loaded]) -> None:
-        now_ns, program = self._clock_ns(), self.card.begin()
-        for move, slot in loaded:
-            move.issued_ns = now_ns
-            move.issue(program, slot)
-        program.add(Command.RECORD, loaded[-1][1].last, self.stream)
+        now_ns = self._clock_ns()
         try:
-            self.card.run(program)
-        except DeviceError as error:
+            program = self.card.begin()
             for move, slot in loaded:
-                move.error, move.finished_ns = error.kind, self._clock_ns()
+                move.issued_ns = now_ns
+                move.issue(program, slot)
+            program.add(Command.RECORD, loaded[-1][1].last, self.stream)
+            self.card.run(program)
+        except Exception as error:
+            for move, slot in loaded:
+                move.fail(error, self._clock_ns())
                 self._give_back(slot)
                 move.deliver()
             return
@@ -193,23 +201,23 @@ class Conveyor:
                 post(self._loop, self._deliver)
 
     def _await(self, loaded: list[_Loaded]) -> None:
-        program, last = self.card.begin(), loaded[-1][1]
-        program.add(Command.WAIT, last.last)
-        over = program.add(Command.NOW)
-        times = []
-        for move, slot in loaded:
-            took = program.add(Command.ELAPSED, slot.begin, slot.end)
-            times.append((took, program.add(Command.ELAPSED, slot.end, last.last)))
-            move.look(program, slot)
         try:
+            program, last = self.card.begin(), loaded[-1][1]
+            program.add(Command.WAIT, last.last)
+            over = program.add(Command.NOW)
+            times = []
+            for move, slot in loaded:
+                took = program.add(Command.ELAPSED, slot.begin, slot.end)
+                times.append((took, program.add(Command.ELAPSED, slot.end, last.last)))
+                move.look(program, slot)
             self.card.run(program)
             for (move, slot), (took, before) in zip(loaded, times, strict=True):
                 move.device_ns = program.answer(took)
                 move.finished_ns = program.answer(over) - program.answer(before)
                 move.land(program, slot)
-        except DeviceError as error:
+        except Exception as error:
             for move, _ in loaded:
-                move.error, move.finished_ns = error.kind, self._clock_ns()
+                move.fail(error, self._clock_ns())
 
     def _deliver(self) -> None:
         """On the loop: one wake-up for all moves that have landed by then."""

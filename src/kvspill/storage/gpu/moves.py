@@ -228,7 +228,7 @@ class Carry(Move):
             if self.error is None:
                 item.pieces.append((start_ns, self.finished_ns, stretch.nbytes))
             elif item.error is None:
-                item.error = self.error
+                item.error, item.detail = self.error, self.detail
         self.call.landed()
 
 
