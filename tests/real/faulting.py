@@ -68,6 +68,7 @@ class Cell:
 VERBS_AND_KINDS = (
     *((verb, kind) for verb in ("read", "write") for kind in ("hang", "pause", "delay", "fail", "short")),
     *((verb, kind) for verb in ("open", "sync", "rename", "unlink") for kind in ("hang", "delay", "fail")),
+    ("unlink", "pause"),
 )
 
 

@@ -20,6 +20,7 @@ CELLS = (
     pytest.param(Cell("read", "hang", "files"), marks=pytest.mark.slow),
     Cell("write", "hang", "slots"),
     pytest.param(Cell("read", "pause", "files"), marks=pytest.mark.slow),
+    pytest.param(Cell("unlink", "pause", "files"), marks=pytest.mark.slow),
     Cell("read", "fail", "buckets", 0.3),
     Cell("write", "fail", "tree", 0.3),
     Cell("read", "short", "slots"),

@@ -268,7 +268,7 @@ class Cache:
         await self._core.in_flight.over()
 
     def in_flight(self, tier: Tier) -> int:
-        """Operations of a tier that are under way now."""
+        """Reads and writes of a tier that are under way now."""
         return self._core.in_flight.operations(tier)
 
     def unanswered(self) -> list[Unanswered]:

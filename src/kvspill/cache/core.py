@@ -67,7 +67,8 @@ class Core:
         self, tier: TierState, entries: Sequence[Entry], purpose: Purpose, stored_bytes: Sequence[int]
     ) -> int:
         """Delete objects from a tier; returns the bytes of those that are gone, still booked."""
-        completions = await tier.backend.delete([entry.ref for entry in entries])
+        with self.in_flight.call(tier.name, Verb.DELETE, len(entries)):
+            completions = await tier.backend.delete([entry.ref for entry in entries])
         self.reports.ops(tier, Verb.DELETE, purpose, entries, completions)
         freed_bytes = 0
         for completion, nbytes in zip(completions, stored_bytes, strict=True):

@@ -41,8 +41,9 @@ class InFlight:
         return sorted(found, key=lambda what: what.submitted_ns)
 
     def operations(self, tier: Tier) -> int:
-        """How many operations of a tier are under way now, those included that wait for a thread."""
-        return sum(call.what.operations for call in self._calls if call.what.tier is tier)
+        """How many reads and writes of a tier are under way now, those included that wait for a thread."""
+        calls = (call.what for call in self._calls if call.what.verb is not Verb.DELETE)
+        return sum(what.operations for what in calls if what.tier is tier)
 
     def begin(self, call: "_Call") -> None:
         self._calls.add(call)

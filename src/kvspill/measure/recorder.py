@@ -7,7 +7,7 @@ from kvspill.measure.heatmap import LatencyMap
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.requests import RequestTally
-from kvspill.measure.storage_speed import BUSY
+from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
 from kvspill.measure.timeline import Timeline
 from kvspill.records import (
     CANCELLED,
@@ -126,8 +126,8 @@ class Recorder:
         completion = record.completion
         finished_inside = self._inside(completion.finished_ns)
         lane.inside_ns += record.times * self._overlap(completion.submitted_ns, completion.finished_ns)
-        if record.tier is Tier.STORAGE and record.verb is not Verb.DELETE:
-            self._was_busy(completion.started_ns, completion.finished_ns)
+        if record.tier is Tier.STORAGE:
+            self._was_busy(record.verb, completion.started_ns, completion.finished_ns)
         if completion.finished_ns >= self.window_end_ns > completion.submitted_ns:
             self._at_the_end(lane, record)
         if completion.error is not None:
@@ -140,11 +140,13 @@ class Recorder:
             if record.verb is not Verb.DELETE:
                 self.timeline.add(lane.ops_column, completion.finished_ns, record.times)
 
-    def _was_busy(self, from_ns: int, to_ns: int) -> None:
-        """The storage was at work on an operation then."""
+    def _was_busy(self, verb: Verb, from_ns: int, to_ns: int) -> None:
+        """The storage was at work on an operation then; of deletes only the slow ones are of interest."""
+        if verb is Verb.DELETE and to_ns - from_ns <= NS_PER_SEC:
+            return
         from_ns, to_ns = max(from_ns, self.window_start_ns), min(to_ns, self.window_end_ns)
         if from_ns < to_ns:
-            self.timeline.cover(BUSY, from_ns, to_ns)
+            self.timeline.cover(SLOW_DELETES if verb is Verb.DELETE else BUSY, from_ns, to_ns)
 
     def _at_the_end(self, lane: Lane, record: OpRecord) -> None:
         """Count what was in flight when the window ended, with the age that it had then (S16)."""
@@ -166,7 +168,7 @@ class Recorder:
             return
         started_ns = submitted_ns if in_device else end_ns
         if in_device and tier is Tier.STORAGE:
-            self._was_busy(submitted_ns, end_ns)
+            self._was_busy(verb, submitted_ns, end_ns)
         self._lanes[tier][verb].inside_ns += count * self._overlap(submitted_ns, end_ns)
         self._lanes[tier][verb].under_way(submitted_ns, started_ns, end_ns, end_ns - started_ns, count, False)
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 BUSY = "storage_busy_ns"
-"""Column of the timeline: how long of each step the storage was at work."""
+"""Column of the timeline: how long of each step the storage was at work on reads and writes."""
+SLOW_DELETES = "storage_slow_delete_ns"
+"""Column of the timeline: how long of each step a delete was under way that took longer than a second."""
 _READ, _WRITTEN = "storage_read_bytes", "storage_write_bytes"
 _OPS = ("storage_read_ops", "storage_write_ops")
 OPS_PER_BATCH = 2

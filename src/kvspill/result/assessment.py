@@ -6,7 +6,7 @@ from typing import Any
 from kvspill.result.measured import Measured
 from kvspill.result.schema import Criterion, StorageHealth
 from kvspill.result.schema_honesty import Faults, Honesty
-from kvspill.result.stillness import client_still_seconds, too_still
+from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
 from kvspill.texts import counted
 
 PASS, FAIL, NO_TARGET = "PASS", "FAIL", "NO TARGET"
@@ -93,10 +93,11 @@ def _judges_storage(measured: Measured, criteria: list[Criterion]) -> bool:
 
 
 def _standstill(honesty: Honesty, window_seconds: float) -> list[str]:
-    seconds = honesty.storage_still_seconds
-    if not too_still(seconds, window_seconds):
+    stood = storage_standstill(honesty, window_seconds)
+    if stood is None:
         return []
-    return [f"storage stood still for {seconds:.1f} s of {window_seconds:.1f} s"]
+    cause = ", its deletes alone under way" if stood.by_deletes else ""
+    return [f"storage stood still for {stood.seconds:.1f} s of {window_seconds:.1f} s{cause}"]
 
 
 def _failures(faults: Faults) -> list[str]:

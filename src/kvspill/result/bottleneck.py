@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kvspill.result.cautions import CAPACITY_BOUND, CLIENT_BOUND, CROWDED, MEMORY_DIRECTORY, OVERLOAD
+from kvspill.result.cautions import (
+    CAPACITY_BOUND,
+    CLIENT_BOUND,
+    CROWDED,
+    MEMORY_DIRECTORY,
+    OVERLOAD,
+    STORAGE_STALLED,
+)
 from kvspill.result.load import less
 from kvspill.result.schema import Result
 
@@ -147,12 +154,18 @@ def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: st
 
 def _storage(result: Result, whole: str) -> _Service:
     """Storage I/O sets the pace: which tier, and what in it."""
+    stalled = next((item for item in result.warnings if item.code == STORAGE_STALLED.code), None)
+    if stalled is not None:
+        return _Service(Binds.DEVICE, f"{whole}, and storage stood still for a part of it", stalled.remedy)
     busy_ms = {tier.tier: _busy_ms(result, tier.tier) for tier in result.tiers}
     inside_ms, calls_ms = sum(busy_ms.values()), 1000 * (result.number("total_storage_io_time") or 0.0)
     crowded = next((item for item in result.warnings if item.code == CROWDED.code), None)
     if crowded is not None:
         return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
+        if result.config.get("max_concurrent_allocs") == 0:
+            what = f"{whole}, most of it waiting for room that evictions make"
+            return _Service(Binds.ROOM, what, "Use a device that deletes faster, or fewer --servers.")
         what = f"{whole}, most of it waiting for an allocation slot or for room"
         return _Service(Binds.ROOM, what, "Raise --max-concurrent-allocs, or use fewer --servers.")
     slowest = max(busy_ms, key=lambda name: busy_ms[name])

@@ -219,8 +219,8 @@ STALLED = Kind(
 )
 STORAGE_STALLED = Kind(
     "storage_stalled",
-    "Storage moved no byte for {seconds:.1f} s at once, of {window:.1f} s measured, while operations were "
-    "under way: few of them met that, so the percentiles look better than the device was.",
+    "Storage moved no byte for {seconds:.1f} s {how}, of {window:.1f} s measured, while {under_way} under "
+    "way: few reads and writes met that, so the percentiles look better than the device was.",
     "Check {suspects}, and run it again; nothing passes and nothing is ranked by such a run.",
     severity=Severity.SERIOUS,
     touches=(Area.LATENCY, Area.STORAGE),

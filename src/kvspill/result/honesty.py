@@ -22,7 +22,7 @@ from kvspill.result.schema_honesty import (
     RequestCounts,
     StuckIo,
 )
-from kvspill.result.stillness import storage_still_seconds
+from kvspill.result.stillness import storage_delete_still_seconds, storage_still_seconds
 
 CLIENT_BOUND_SHARE = 0.8
 """A run that reaches this share of what the harness can do without any device measures the harness."""
@@ -58,6 +58,7 @@ def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling:
         errors_outside_window=_errors_outside(measured),
         stuck_io=_stuck_io(measured),
         storage_still_seconds=storage_still_seconds(measured),
+        storage_delete_still_seconds=storage_delete_still_seconds(measured),
         arrival_lateness_ms=_lateness(measured),
         offered_load=_offered_load(measured, ceiling),
         ceiling=_ceiling(measured, ceiling, probes),

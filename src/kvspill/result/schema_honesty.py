@@ -165,6 +165,8 @@ class Honesty(Part):
     stuck_io: StuckIo = StuckIo()
     storage_still_seconds: Number | None = None
     """The longest time at once in which storage was asked and moved no byte, in steps of the timeline."""
+    storage_delete_still_seconds: Number | None = None
+    """How long storage was at nothing but deletes that each took longer than a second, in all."""
     arrival_lateness_ms: Statistics | None = None
     offered_load: OfferedLoad = OfferedLoad()
     ceiling: CeilingShare | None = None

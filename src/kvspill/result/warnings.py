@@ -9,7 +9,7 @@ from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness
 from kvspill.result.measured import Measured
 from kvspill.result.schema import SteadyState
 from kvspill.result.schema_honesty import Caution, Honesty
-from kvspill.result.stillness import client_still_seconds, too_still
+from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
 from kvspill.storage.addresses import suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 from kvspill.texts import counted
@@ -181,10 +181,14 @@ def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
     window_seconds, stored = measured.wall_seconds, measured.settings.in_store
     if too_still(client_still_seconds(honesty), window_seconds):
         yield kinds.STALLED.of(seconds=client_still_seconds(honesty), window=window_seconds)
-    elif too_still(honesty.storage_still_seconds, window_seconds):
+    elif stood := storage_standstill(honesty, window_seconds):
         yield kinds.STORAGE_STALLED.of(
-            seconds=honesty.storage_still_seconds,
+            seconds=stood.seconds,
+            how="in all" if stood.by_deletes else "at once",
             window=window_seconds,
+            under_way="only deletes, which make room for writes, were"
+            if stood.by_deletes
+            else "operations were",
             suspects=suspects(True) if stored else "the device and the kernel log",
         )
 

@@ -110,5 +110,11 @@ def test_a_signal_ends_the_command_and_not_only_the_simulation_on_the_way(
 def test_where_storage_stood_still_nothing_is_answered_with_yes_s16() -> None:
     kept = Bracket(40, None, True)
     assert judge(built(), kept, 40) is Status.YES
-    still = built(warnings=[STORAGE_STALLED.of(seconds=3.0, window=20.0, suspects="the device")])
+    still = built(
+        warnings=[
+            STORAGE_STALLED.of(
+                seconds=3.0, how="at once", window=20.0, under_way="operations were", suspects="the device"
+            )
+        ]
+    )
     assert judge(still, kept, 40) is Status.UNDECIDED
