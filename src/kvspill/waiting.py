@@ -8,11 +8,18 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-HURRY: Final = threading.Event()
-"""Set by a signal that ends the command, until the command has ended."""
-_HURRIED_SECONDS: Final = 1.5
+_HURRIED_SECONDS: Final = 2.0
+_HURRIED_SECONDS_MIN: Final = 0.8
+"""For what begins late after a signal: a command ends within 3 s, and removing files takes some of them."""
 _INTERRUPTED_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.05
+_hurry_since: float | None = None
+
+
+def hurry(*, on: bool) -> None:
+    """A signal ends the command, or the command has ended."""
+    global _hurry_since
+    _hurry_since = time.monotonic() if on else None
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
@@ -53,8 +60,8 @@ def _wait(over: threading.Event, seconds: float) -> float:
     began = time.monotonic()
     while not over.wait(min(_LOOK_SECONDS, seconds)):
         waited = time.monotonic() - began
-        if HURRY.is_set():
-            seconds = min(seconds, waited + _HURRIED_SECONDS)
+        if _hurry_since is not None:
+            seconds = min(seconds, max(_hurry_since - began + _HURRIED_SECONDS, _HURRIED_SECONDS_MIN))
         if waited >= seconds:
             break
     return seconds

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from real.faulting import compiler, shim
-from real.rig import SMALL_LOAD, left_over, wait_until
+from real.rig import SMALL_LOAD, left_over, wait_for_entries, wait_until
 
 pytestmark = [
     pytest.mark.real,
@@ -110,6 +110,20 @@ def test_the_first_signal_ends_a_run_whose_output_hangs(tmp_path: Path, number: 
     assert process.returncode == 1
     check_kept_elsewhere(tmp_path, out, err)
     assert left_over(tmp_path / "disk") == []
+
+
+def test_a_signal_during_the_load_leaves_an_output_that_hangs_a_moment(tmp_path: Path) -> None:
+    (tmp_path / "load.yaml").write_text(SMALL_LOAD)
+    (tmp_path / "disk").mkdir()
+    command = ("run", "--config", "load.yaml", "--cache-dir", "disk", "--duration", "60")
+    with started(tmp_path, command, seconds=60) as process:
+        wait_for_entries(tmp_path / "disk")
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < END_SECONDS_MAX
+    assert process.returncode == 1
+    check_kept_elsewhere(tmp_path, out, err)
 
 
 def test_a_trace_whose_disk_hangs_costs_no_result(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from kvspill.errors import UsageError
 from kvspill.outputs import check_place, refuse_clashes, write_new, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
-from kvspill.waiting import HURRY
 from unit.result import sample
 
 
@@ -236,14 +235,3 @@ def test_a_new_name_is_not_taken_by_a_write_that_was_given_up(tmp_path: Path) ->
     with pytest.raises(TimeoutError):
         write_new([tmp_path / "1.json", tmp_path / "2.json"], "text")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("hung")
-def test_a_signal_leaves_a_write_that_hangs_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "WRITING_SECONDS_MAX", 60)
-    HURRY.set()
-    try:
-        with pytest.raises(TimeoutError, match=r"within 1\.[56]"):
-            write_whole(tmp_path / "r.json", "text")
-    finally:
-        HURRY.clear()

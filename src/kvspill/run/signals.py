@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from kvspill.imports import importing
-from kvspill.waiting import HURRY
+from kvspill.waiting import hurry
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
@@ -31,6 +31,9 @@ class Interrupts:
     heedless_until: ClassVar[float] = 0.0
     """Until then (monotonic time) further signals change nothing: the program ends already."""
 
+    _commands: ClassVar[int] = 0
+    """How many handle signals, one within the other: what a trial was told holds for its command."""
+
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self._end_load: Callable[[str], None] | None = None
@@ -46,10 +49,13 @@ class Interrupts:
         hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         heeded = [number for number in _SIGNALS if number != signal.SIGHUP or not hangup_ignored]
         before = [signal.signal(number, self._handle) for number in heeded]
+        Interrupts._commands += 1
         try:
             yield
         finally:
-            HURRY.clear()
+            Interrupts._commands -= 1
+            if not Interrupts._commands:
+                hurry(on=False)
             # The handlers before would cut off the end of the program.
             if time.monotonic() >= Interrupts.heedless_until:
                 for number, handler in zip(heeded, before, strict=True):
@@ -94,7 +100,7 @@ class Interrupts:
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
         Interrupts.came = True
-        HURRY.set()
+        hurry(on=True)
         if self._computing:
             raise KeyboardInterrupt
         # Between two trials nothing has to be ended: the next one looks at the reason.
