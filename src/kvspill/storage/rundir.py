@@ -44,7 +44,7 @@ class RunDir:
                 os.mkdir(self.name, 0o700, dir_fd=self._root_fd)
                 try:
                     self.fd = _open_until(undo, self.name, DIRECTORY, dir_fd=self._root_fd)
-                    self._lock_fd = _make_marker(self.fd)
+                    self._lock_fd = _make_marker(self.fd, undo)
                     # Before any data: after a power loss the marker must tell whose the files are.
                     _sync(self.fd, self._root_fd)
                 except OSError:
@@ -142,9 +142,10 @@ def usage_errors(root: Path) -> Iterator[None]:
         ) from error
 
 
-def _make_marker(run_fd: int) -> int:
+def _make_marker(run_fd: int, undo: contextlib.ExitStack) -> int:
     """Write and lock the marker before it gets its name, so that no other run sees it unlocked."""
     fd = os.open(MARKER + ".new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=run_fd)
+    undo.callback(os.close, fd)
     with contextlib.suppress(OSError):
         # Without flock (some network file systems) cleaning finds no lock to take either and leaves us alone.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,17 +155,24 @@ def _make_marker(run_fd: int) -> int:
     return fd
 
 
+_NOT_WRITTEN = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENXIO, errno.ENODEV, errno.ESTALE)
+"""Answers of a sync that tell of a write that failed, not of a file system that syncs no such thing."""
+
+
 def _sync(*fds: int) -> None:
     for fd in fds:
-        # Some network file systems sync no directory; they keep names by themselves.
-        with contextlib.suppress(OSError):
+        try:
             os.fsync(fd)
+        except OSError as error:
+            # Some network file systems sync no directory; they keep names by themselves.
+            if error.errno in _NOT_WRITTEN:
+                raise OSError(error.errno, f"its marker could not be synced ({error.strerror})") from error
 
 
 def _take_back(root_fd: int, name: str) -> None:
-    """Remove a directory whose marker could not be made, as on a full disk."""
-    with contextlib.suppress(OSError):
-        os.unlink(f"{name}/{MARKER}.new", dir_fd=root_fd)
+    """Remove a directory whose marker could not be made or synced, as on a full disk."""
+    for marker in (MARKER, MARKER + ".new"):
+        _tried(name, os.unlink, f"{name}/{marker}", root_fd)
     _tried(name, os.rmdir, name, root_fd)
 
 

@@ -1,5 +1,6 @@
 """Run directories without a whole marker: never removed by themselves, offered by clean, removed if asked."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.cli.main import main
+from kvspill.errors import UsageError
 from kvspill.storage.leftovers import leftovers, remove_leftover
 from kvspill.storage.rundir import MARKER, MARKER_TEXT, RunDir, clean
 
@@ -137,3 +139,31 @@ def test_the_marker_is_on_the_device_before_the_run_begins(
     run = RunDir(tmp_path)
     assert synced == [os.stat(path).st_ino for path in (run.path / MARKER, run.path, tmp_path)]
     run.remove()
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3], ids=["the marker", "its directory", "the root"])
+def test_a_run_whose_marker_may_be_lost_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    calls = []
+
+    def fsync(fd: int) -> None:
+        calls.append(fd)
+        if len(calls) == failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    said = r"its marker could not be synced \(Input/output error\); .*--cache-dir"
+    with pytest.raises(UsageError, match=said):
+        RunDir(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_that_syncs_no_directory_is_good_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(_fd: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert RunDir(tmp_path).remove() == []
