@@ -8,7 +8,15 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
 from kvspill.report.parts import duration
 from kvspill.result.answer import Status, answer, in_memory, promise_of, standstill
-from kvspill.result.cautions import MEMORY_DIRECTORY, NO_VERDICT, NOT_JUDGED, SIMULATED
+from kvspill.result.bottleneck import others_used_device
+from kvspill.result.cautions import (
+    AUTOSCALING_INCONCLUSIVE,
+    DEVICE_EXCESS,
+    NO_VERDICT,
+    NOT_JUDGED,
+    SIMULATED,
+    UNUSED_SETTING,
+)
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import Reply, replays
 from kvspill.storage.profiles import Calibrated
@@ -20,7 +28,7 @@ _LATENCIES = {
     "queue-wait": "the wait in the queue",
     "storage-ttft": "queue wait and the cache's work before the first token",
 }
-_SAID = (SIMULATED.code, MEMORY_DIRECTORY.code, "autoscaling_inconclusive", NO_VERDICT.code)
+_SAID = (SIMULATED.code, DEVICE_EXCESS.code, AUTOSCALING_INCONCLUSIVE.code, NO_VERDICT.code)
 """Warnings that the text itself says, in words of its own."""
 
 
@@ -37,12 +45,15 @@ def lines(reply: Reply) -> Iterator[str]:
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
         speeds = f"read {reply.probe.read_gib_per_sec:.2f}, write {reply.probe.write_gib_per_sec:.2f} GiB/s"
-        yield f"The directory, idle: {speeds}, by {reply.probe.source}."
+        yield f"The directory before the load: {speeds}, by {reply.probe.source}."
     if reply.calibrated is not None:
         yield _calibrated(reply, reply.calibrated)
     for item in answer(reply.result).grave:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
+    for item in reply.result.warnings:
+        if item.code == UNUSED_SETTING.code:
+            yield f"- {item.message} {item.remedy}"
 
 
 def answered(reply: Reply) -> Result:
@@ -88,7 +99,7 @@ def _sentence(reply: Reply) -> str:
 
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
-    yield from filter(None, (_limit(reply), _evidence(reply)))
+    yield from filter(None, (others_used_device(reply.result), _limit(reply), _evidence(reply)))
     for name, requests in not_judged(reply).items():
         yield f"{name}: {counted(requests, 'request')}, not judged (a verdict needs {MIN_COMPLETIONS})."
 
@@ -142,6 +153,8 @@ def _limit(reply: Reply) -> str:
     if status is not Status.NO:
         return ""
     kind = "simulated" if reply.result.simulated else "measured"
+    if others_used_device(reply.result) is not None:
+        kind += " beside the others"
     memory = in_memory(reply.result) or reply.config.storage_tier == "off"
     what = "This memory" if memory else "This storage"
     if found.passed is not None:

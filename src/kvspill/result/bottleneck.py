@@ -7,6 +7,7 @@ from kvspill.result.cautions import (
     CAPACITY_BOUND,
     CLIENT_BOUND,
     CROWDED,
+    DEVICE_EXCESS,
     MEMORY_DIRECTORY,
     OVERLOAD,
     STORAGE_STALLED,
@@ -22,6 +23,7 @@ PARTS = {
 }
 _DOMINATES = 0.5
 _NOTABLE_OTHER = 0.05
+_WITH_OTHERS = {"device": "time at the device", "queue": "queueing at the depth of the device"}
 _TIERS = {"gpu": "GPU memory", "cpu": "DRAM", "storage": "storage"}
 
 
@@ -99,6 +101,9 @@ def bottleneck(result: Result) -> Bottleneck:
         return Bottleneck(Binds.NOTHING, text, "Nothing needs help.", ("None stands out.",))
     apart = _without_generation(result)
     judged_ms = served_ms - (parts["generation"] if apart else 0.0)
+    if wait_ms + judged_ms <= 0:
+        text = "Queue and storage add no measurable time to generation."
+        return Bottleneck(Binds.NOTHING, text, "Nothing needs help.", ("None stands out.",))
     waits = wait_ms > _DOMINATES * (wait_ms + judged_ms)
     if apart and not waits:
         service = _service(result, {**parts, "generation": 0.0}, judged_ms, "what is added to generation")
@@ -212,6 +217,10 @@ def _device(result: Result, what: str) -> _Service:
     parts_ms = {part: _busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
     largest = max(parts_ms, key=lambda part: parts_ms[part])
     share = parts_ms[largest] / (sum(parts_ms.values()) or 1.0)
+    if largest != "host" and others_used_device(result) is not None:
+        text = f"{what}, and {share:.0%} of that is {_WITH_OTHERS[largest]}, which other programs used too"
+        helps = "Stop the other programs that use the device, and run it again: alone it may be fast enough."
+        return _Service(Binds.DEVICE if largest == "device" else Binds.DEPTH, text, helps)
     if largest == "queue":
         slots = result.config.get("io_threads")
         text = f"{what}, and {share:.0%} of that is queueing at the device's depth ({slots} I/O slots)"
@@ -223,6 +232,11 @@ def _device(result: Result, what: str) -> _Service:
     text = f"{what}, and {share:.0%} of that is the device's own time"
     more = "more DRAM in front of it (--cpu-mem-gb)" if _may_take_dram(result) else "smaller entries"
     return _Service(Binds.DEVICE, text, f"Use a faster device, {more}, or {less(result.config)}.")
+
+
+def others_used_device(result: Result) -> str | None:
+    """That the device moved more than was asked of it, as its warning says it."""
+    return next((item.message for item in result.warnings if item.code == DEVICE_EXCESS.code), None)
 
 
 def _may_take_dram(result: Result) -> bool:

@@ -103,9 +103,9 @@ NOT_WRITTEN = _not_the_device(
 )
 DEVICE_EXCESS = _not_the_device(
     "device_excess",
-    "The device's bytes {verb} were {excess:.2f} times what was asked for: something else shared the "
-    "device, or it was given more to do than was asked, and its figures are of both.",
-    "Stop other users of the device, or account for RAID and file system amplification.",
+    "Other programs used the device during the measurement, or RAID or the file system multiplied its "
+    "traffic: it {did} times what was asked of it, and the figures are of both.",
+    "Stop the other programs and run it again, or account for RAID and file system amplification.",
     "the device moved more than was asked of it: others used it, or it amplifies traffic",
 )
 CLIENT_BOUND = Kind(

@@ -41,7 +41,7 @@ def cautions(
         _kind_of_run(measured),
         _failures(measured, honesty),
         _capacity(measured),
-        _device(honesty),
+        _device(honesty, any(item.code == kinds.MEMORY_DIRECTORY.code for item in found)),
         _store(measured),
         _client(honesty, measured.settings.less),
         _standstills(honesty, measured),
@@ -106,8 +106,9 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
         yield kinds.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
 
 
-def _device(honesty: Honesty) -> Iterator[Caution]:
-    if honesty.direct_io is False and honesty.files_opened is not None:
+def _device(honesty: Honesty, in_memory: bool) -> Iterator[Caution]:
+    # A directory in memory has a warning of its own, and no O_DIRECT would make it a drive.
+    if honesty.direct_io is False and honesty.files_opened is not None and not in_memory:
         yield kinds.NOT_DIRECT.of(openings=counted(honesty.files_opened.buffered, "opening"))
     seen = honesty.bytes
     share = seen.page_cache_read_share
@@ -116,12 +117,16 @@ def _device(honesty: Honesty) -> Iterator[Caution]:
     reached = seen.device_to_asked_written
     if reached is not None and reached < DEVICE_SHORTFALL and _enough(seen.asked_written_bytes):
         yield kinds.NOT_WRITTEN.of(reached=reached)
-    for verb, excess, asked_bytes in (
-        ("read", seen.device_to_asked_read, seen.asked_read_bytes),
-        ("written", seen.device_to_asked_written, seen.asked_written_bytes),
-    ):
-        if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes):
-            yield kinds.DEVICE_EXCESS.of(verb=verb, excess=excess)
+    over = [
+        f"{did} {excess:.2f}"
+        for did, excess, asked_bytes in (
+            ("read", seen.device_to_asked_read, seen.asked_read_bytes),
+            ("wrote", seen.device_to_asked_written, seen.asked_written_bytes),
+        )
+        if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes)
+    ]
+    if over:
+        yield kinds.DEVICE_EXCESS.of(did=" and ".join(over))
     service = honesty.nfs
     done = [] if service is None else [part for part in (service.read, service.write) if part is not None]
     again = sum(part.retransmissions or 0 for part in done)

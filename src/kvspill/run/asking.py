@@ -15,7 +15,7 @@ from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.records import GIB, Tier
 from kvspill.result.answer import Status, standstill
-from kvspill.result.bottleneck import Binds, bottleneck
+from kvspill.result.bottleneck import Binds, bottleneck, others_used_device
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.plan import Plan
@@ -123,7 +123,7 @@ def ask(plan: Plan, progress: Progress) -> Reply:
 
 
 def _ask_device(plan: Plan, progress: Progress) -> Reply:
-    """Look at the idle device, or take its calibration, model the limit, and search near to it for real."""
+    """Look at the device before the load or take its calibration, model the limit, search near it."""
     config, users = plan.config, plan.config.num_users
     known, probe, profile = load_calibration(config.device_profile), None, None
     if known is not None and config.device_profile is not None:
@@ -191,8 +191,8 @@ def _kind(device: str) -> str:
 
 
 def _device_binds(result: Result) -> bool:
-    """Whether a faster device would be felt at all."""
-    return bottleneck(result).binds in (Binds.DEVICE, Binds.DEPTH)
+    """Whether a faster device would be felt at all, and it was this device alone that was measured."""
+    return others_used_device(result) is None and bottleneck(result).binds in (Binds.DEVICE, Binds.DEPTH)
 
 
 def _virtual_seconds(config: Config) -> float:

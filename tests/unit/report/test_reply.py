@@ -1,17 +1,30 @@
 """What `kvspill can` answered stands in its result, and every view of that result says the same."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvspill.cli.main import main
-from kvspill.report.html.facts import Labelled
-from kvspill.report.html.page import page_of
+from kvspill.config import Config
+from kvspill.records import GIB, Tier
+from kvspill.report.html import page as page_module
+from kvspill.report.html.page import build_page
+from kvspill.report.reply import lines
 from kvspill.report.short import short_summary
+from kvspill.result.answer import Status
+from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
+from kvspill.run.asking import Bracket, Reply
+from kvspill.run.bandwidth import Bandwidth
+from kvspill.run.search.controller import Levels
+from unit.result.sample import built, facts, tier
 
 FEW = ("--model", "tiny-1b", "--users", "5", "--simulate", "--quiet", "--json")
 
@@ -24,9 +37,16 @@ def asked(
     return code, json.loads(capsys.readouterr().out), load_result(path)
 
 
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without their plots, which take seconds to make."""
+    monkeypatch.setattr(page_module, "_library", lambda: "")
+    monkeypatch.setattr(page_module, "_compiled", lambda spec: spec)
+
+
 def first_words(result: Result) -> tuple[str, str]:
     """The console's first line, and the page from its verdict on."""
-    page = page_of([Labelled("answer", result)])
+    page = build_page([("answer", result)])
     return str(next(iter(short_summary(result)))), page[page.index("<main>") :]
 
 
@@ -60,3 +80,81 @@ def test_a_class_without_requests_is_named_as_not_judged_s11(
     assert "interactive 50.00 ms (not judged)" in text
     _line, page = first_words(result)
     assert "interactive: 0 requests, not judged" in page
+
+
+def replied(result: Result) -> list[str]:
+    """The text of a no that rests on this result."""
+    probe = Bandwidth(2.36, 1.2, "a probe")
+    return list(lines(Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), probe, None, None)))
+
+
+def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive() -> None:
+    moved = {"devices": ["vda"], "read_bytes": 20 * GIB, "written_bytes": 45 * GIB}
+    result = built(probes={"block_device": moved})
+    text = replied(result)
+    assert text[1] == (
+        "Other programs used the device during the measurement, or RAID or the file system multiplied its "
+        "traffic: it read 5.00 and wrote 15.00 times what was asked of it, and the figures are of both."
+    )
+    whole = " ".join(text)
+    assert "What would help: Stop the other programs that use the device, and run it again" in whole
+    assert "faster device" not in whole
+    assert "device's own time" not in whole
+    assert "idle" not in whole
+    assert "The directory before the load: read 2.36" in whole
+    assert [item.code for item in result.warnings].count("device_excess") == 1
+    assert "device_excess" not in whole
+
+
+def test_a_directory_in_memory_is_named_and_not_advised_to_use_o_direct() -> None:
+    buffered = facts(
+        tiers=(tier(Tier.STORAGE, direct_io=False, files_opened_direct=0, files_opened_buffered=9),)
+    )
+    result = built(run=buffered, warnings=[MEMORY_DIRECTORY.of(path="/dev/shm/x")])
+    whole = " ".join(replied(result))
+    assert "! memory_directory (serious): --cache-dir /dev/shm/x lies in memory" in whole
+    assert "not_direct" not in whole
+    assert "not_direct" in {item.code for item in built(run=buffered).warnings}
+
+
+def test_one_user_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--users", "1", "--slo-target-ms", "0.5", "--cache-dir", str(tmp_path))
+    code, found, _result = asked(tmp_path, capsys, *words)
+    assert code == 3
+    assert "1 user of tiny-1b does not keep the latency target" in found["text"][0]
+    assert "--users" in found["helps"]
+    assert "--num-users" not in found["helps"]
+    assert f"- --cache-dir {tmp_path} has no effect: --simulate writes nothing." in " ".join(found["text"])
+
+
+def test_a_device_that_takes_no_time_leaves_nothing_to_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _code, found, _result = asked(tmp_path, capsys, "--device-profile", "null")
+    assert found["because"] == "Queue and storage add no measurable time to generation."
+
+
+def test_a_reader_that_has_seen_enough_changes_no_exit_status(tmp_path: Path) -> None:
+    words = ["can", "--model", "tiny-1b", "--users", "3", "--simulate", "--quiet", "--slo-target-ms", "1"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "kvspill.cli.main", *words, "--output", str(tmp_path / "r.json")]
+    with os.fdopen(write_end, "w") as closed:
+        assert subprocess.run(command, stdout=closed, check=False).returncode == 3
+
+
+def test_the_help_shows_no_default_for_what_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["can", "--help"]) == 0
+    users = capsys.readouterr().out.partition("--num-users N, --users N")[2].partition("--duration")[0]
+    assert users.split() == ["simulated", "users"]
+
+
+def test_the_progress_of_a_stage_never_passes_its_own_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Levels, "_say", lambda _levels, _level, text: said.append(text))
+    asked(tmp_path, capsys, "--users", "2", "--seed", "1")
+    counts = [found for text in said if (found := re.match(r"measured (\d+) of (\d+)-(\d+) ", text))]
+    assert any(int(found[1]) > 24 for found in counts), "no stage was held for longer than usual"
+    assert all(int(found[1]) <= int(found[3]) for found in counts)
