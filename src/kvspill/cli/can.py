@@ -5,6 +5,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
@@ -43,7 +44,7 @@ FIXED = (
 )
 YES, NO, NO_VERDICT = 0, 3, 1
 _MORE_SECONDS = 40
-"""The look at the idle storage, the model, filling memory and removing files."""
+"""The look at the storage before the load, the model, filling memory and removing files."""
 _WIDTH = 80
 
 
@@ -67,7 +68,8 @@ def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
 
 def _parser(prog: str, full: bool) -> Parser:
     fixed = [name for name in FIXED if name in Config.model_fields]
-    defaults = {**DEFAULTS, "duration": SECONDS}
+    # How many users is the question: it has no default.
+    defaults = {**DEFAULTS, "duration": SECONDS, "num_users": None}
     parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, full, defaults, shown=SHOWN)
     add = parser.add_argument_group("the question").add_argument
     add("--simulate", action="store_true", default=argparse.SUPPRESS, help="on --device-profile, not a drive")
@@ -77,14 +79,23 @@ def _parser(prog: str, full: bool) -> Parser:
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.cli.measuring import INTERRUPTED, keep_all, prepare, result_path
+    from kvspill.config.unused import by_hand
+    from kvspill.outputs import mute
     from kvspill.report.reply import answered, document, lines
     from kvspill.result.answer import Status
+    from kvspill.result.cautions import UNUSED_SETTING
     from kvspill.run.asking import ask, question
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
+    given = config.sources.get("cache_dir", "")
+    if simulated and by_hand(given):
+        said = f"{given} {', '.join(config.cache_dir or ())}"
+        reason, remedy = "--simulate writes nothing", "Leave --simulate out to ask that directory."
+        unused = UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
+        plan = replace(plan, warnings=[*plan.warnings, unused])
     progress, path = Progress(config.quiet), result_path(config)
     if not simulated:
         minutes = ((config.duration or 0.0) + _MORE_SECONDS) / 60
@@ -93,14 +104,18 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     with interrupts.handled():
         reply = ask(plan, progress)
         written, problems = keep_all(config, path, answered(reply))
-    if as_json:
-        print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
-    else:
-        for line in lines(reply):
-            print(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False))
-        for file in written:
-            print(f"All figures: {file}")
-    sys.stdout.flush()
+    try:
+        if as_json:
+            print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
+        else:
+            for line in lines(reply):
+                print(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False))
+            for file in written:
+                print(f"All figures: {file}")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # A reader such as `head` has seen enough: the exit status is still the answer's.
+        mute(sys.stdout)
     if problems:
         raise KvspillError("; ".join(problems))
     stopped = reply.result.incomplete and by_signal(str(reply.result.interrupted))

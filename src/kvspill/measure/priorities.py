@@ -7,6 +7,9 @@ from kvspill.records import QoS
 MIN_COMPLETIONS = 50
 """Requests of a class below which there is no verdict about it."""
 
+NOTABLE = 1.05
+"""How many times as long the class served first must wait: a smaller difference is chance."""
+
 
 def priority_inversions(mean_waits_ms: Mapping[QoS, float]) -> list[str]:
     """Pairs of classes where the one served first waited longer on average; nothing where all is right."""
@@ -15,5 +18,5 @@ def priority_inversions(mean_waits_ms: Mapping[QoS, float]) -> list[str]:
         f"{later.name.lower()} {mean_waits_ms[later]:,.3f} ms"
         for first in mean_waits_ms
         for later in mean_waits_ms
-        if first < later and mean_waits_ms[first] > mean_waits_ms[later]
+        if first < later and mean_waits_ms[first] > NOTABLE * mean_waits_ms[later]
     ]

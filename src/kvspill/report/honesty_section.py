@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kvspill.measure.steady import STEADY
 from kvspill.report.parts import NONE, Part, duration, number, pairs, share, title, volume
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import ByteCounts, CeilingShare, Honesty, LittlesLaw
@@ -9,7 +10,7 @@ from kvspill.texts import counted
 
 
 def honesty_section(result: Result) -> Iterator[Part]:
-    block, steady = result.honesty, result.steady_state
+    block = result.honesty
     yield title("HONESTY")
     nbytes, ceiling = block.bytes, block.ceiling
     lag, late = block.event_loop_lag_ms, block.arrival_lateness_ms
@@ -33,9 +34,18 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Peak resident memory", volume(block.peak_resident_bytes)),
             ("In flight at the end", _in_flight(result)),
             *((f"Little's law, {row.what}", _little(row)) for row in block.littles_law),
-            ("Steady state", NONE if steady is None else steady.verdict),
+            ("Steady state", steady_text(result)),
         )
     )
+
+
+def steady_text(result: Result) -> str:
+    """Whether the rates were steady; a queue may grow steadily, too."""
+    if result.steady_state is None:
+        return NONE
+    verdict = result.steady_state.verdict
+    grew = any(row.explained and row.mean_seconds_by_law is None for row in result.honesty.littles_law)
+    return f"{verdict} rates, but the number waiting grew" if grew and verdict == STEADY else verdict
 
 
 def _neighbours(nbytes: ByteCounts) -> Iterator[tuple[str, str]]:

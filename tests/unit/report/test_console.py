@@ -9,7 +9,9 @@ from kvspill.records import HitType, Lookup, Outcome, Purpose, Tier, Verb
 from kvspill.report.console import print_summary, render_summary
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.layers import layer_figures
+from kvspill.report.html.prose import checks
 from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import LittlesLaw
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
@@ -228,3 +230,16 @@ def test_the_layers_of_a_traced_run_name_the_application_and_fit_80_columns() ->
         ("a read call", "block layer"),
         ("a read call", "device"),
     ]
+
+
+def test_a_growing_queue_is_not_called_steady_without_a_word() -> None:
+    result = built()
+    assert result.steady_state is not None
+    steady = result.steady_state.model_copy(update={"verdict": "steady"})
+    law = LittlesLaw(what="requests", explained="their number grew: there is no balance")
+    honesty = result.honesty.model_copy(update={"littles_law": [law]})
+    grown = result.model_copy(update={"steady_state": steady, "honesty": honesty})
+    said = "steady rates, but the number waiting grew"
+    assert said in render_summary(grown)
+    assert dict(checks(grown))["Steady state"] == said
+    assert said not in render_summary(grown.model_copy(update={"honesty": result.honesty}))

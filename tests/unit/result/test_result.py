@@ -248,6 +248,8 @@ def test_an_inversion_of_priority_is_named_where_enough_waited() -> None:
     assert line == "interactive waited 2,000.000 ms on average, batch 1,000.000 ms"
     right = facts(unfinished_ages_ns=(ns(1),) * 50 + (ns(2),) * 50, unfinished_qos=classes)
     assert result(recorder, right)["summary"]["priority_inversions"] == []
+    chance = facts(unfinished_ages_ns=(ns(1.04),) * 50 + (ns(1),) * 50, unfinished_qos=classes)
+    assert result(recorder, chance)["summary"]["priority_inversions"] == []
 
 
 def test_prompts_seen_stand_beside_prompts_found() -> None:

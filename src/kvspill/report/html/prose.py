@@ -7,6 +7,7 @@ from typing import Any
 
 from kvspill.records import GIB
 from kvspill.report.columns import finite
+from kvspill.report.honesty_section import steady_text
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
@@ -169,7 +170,7 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Bound by the client", _yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
     yield "CPU seconds per GiB", number(honesty.cpu_seconds_per_gib, 3)
     yield "Peak resident memory", _gib(honesty.peak_resident_bytes)
-    yield "Steady state", NONE if result.steady_state is None else result.steady_state.verdict
+    yield "Steady state", steady_text(result)
     yield "Digest of the planned operations", str(result.digest)
 
 

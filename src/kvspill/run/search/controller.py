@@ -105,8 +105,8 @@ class Levels:
             if self._world.virtual and intervals < shortest:
                 continue  # Nobody looks at the live line.
             measure = self._monitor.measure(self._world.now_ns(), BATCHES)
-            self._say(level, f"measured {intervals} of {shortest}-{longest} intervals, {self.line(measure)}")
-            limit = longest * 3 if patient(measure) else longest
+            limit = longest * 3 if patient(measure) else max(longest, intervals)
+            self._say(level, f"measured {intervals} of {shortest}-{limit} intervals, {self.line(measure)}")
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
         self._load.close(self._world.now_ns())
