@@ -82,7 +82,7 @@ class Ours:
         plane = DataPlane(min(4 * MIB, value_bytes), max(connections, 8))
         self.backend = RedisBackend(Access(f"unix://{path}"), options, plane, 4 * HELD_BYTES)
         self._entry_bytes = VALUES_PER_ENTRY * value_bytes
-        count = max(connections, HELD_BYTES // self._entry_bytes)
+        count = connections * max(1, HELD_BYTES // self._entry_bytes // connections)
         self._streams = connections
         self._kept = [ObjectRef(f"kept{number}", 1, self._entry_bytes) for number in range(count)]
 
@@ -92,28 +92,29 @@ class Ours:
 
     async def measure(self, op: str, seconds: float) -> float:
         async def one(turn: int) -> None:
+            # As in the cache, an entry is written by one at a time.
             ref = self._kept[turn % len(self._kept)]
             await _check(self.backend.read([ref]) if op == "read" else self.backend.write([WriteItem(ref)]))
 
         return await self._drive(one, seconds)
 
     async def _drive(self, one: Callable[[int], Awaitable[None]], seconds: float) -> float:
-        until, taken, done = time.monotonic() + seconds, 0, 0
+        until, done = time.monotonic() + seconds, 0
 
-        async def stream() -> None:
-            nonlocal taken, done
+        async def stream(turn: int) -> None:
+            nonlocal done
             while time.monotonic() < until:
-                taken += 1
-                await one(taken)
+                await one(turn)
+                turn += self._streams
                 done += 1
 
         began = time.monotonic()
-        await asyncio.gather(*(stream() for _ in range(self._streams)))
+        await asyncio.gather(*(stream(index) for index in range(self._streams)))
         return done * self._entry_bytes / GIB / (time.monotonic() - began)
 
 
 async def _check(call: Awaitable[list[Completion]]) -> None:
-    errors = {completion.error for completion in await call} - {None}
+    errors = {f"{found.error}: {found.detail}" for found in await call if found.error is not None}
     if errors:
         raise RuntimeError(f"operations failed: {errors}")
 

@@ -221,12 +221,12 @@ class WriteJob(ValueJob):
     def end(self) -> None:
         self.source, store = None, self.store
         if self.error is None:
-            store.kept[self.name] = store.remains.pop(self.name)
+            store.kept[self.name] = store.value_count(self.span)
+            store.remains.pop(self.name, None)
             store.dropped.discard(self.name)
             return
         store.kept.pop(self.name, None)
-        count = store.remains[self.name]
-        keys = store.keys(self.name, count)
+        keys = store.keys(self.name, store.value_count(self.span))
         if not keys or not self.started_ns:
             return
 
