@@ -124,6 +124,36 @@ def test_a_server_that_is_full_and_drops_nothing_answers_enospc() -> None:
         assert keys(small) == []
 
 
+def test_a_server_that_is_full_before_the_load_is_said_to_be_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = ["run", "--model", "tiny-1b", "--duration", "1", "--cpu-mem-gb", "0", "--cache-dir"]
+    with redis_server() as small, small.client() as client:
+        client.config_set("maxmemory", "24mb")
+        assert main([*run, small.address]) == 2
+        said = capsys.readouterr().err
+        assert "of which a run takes 80 % at most, but the largest entry takes 192 MiB" in said
+        assert "raise the limit of the server (such as maxmemory)" in said
+        assert "--storage-capacity-gb" not in said
+        client.config_set("maxmemory", "100kb")
+        assert main([*run, small.address, "--storage-capacity-gb", "1"]) == 2
+        said = capsys.readouterr().err
+        assert f"--cache-dir {small.address}: the memory of the server is full (ENOSPC: " in said
+        assert "config set maxmemory" in said
+        assert "correct the address" not in said
+
+
+def test_two_writes_of_one_entry_at_a_time_both_succeed(server: RedisServer) -> None:
+    async def scenario(backend: RedisBackend) -> None:
+        (ref,) = REFS[:1]
+        assert errors(await backend.write(items([ref] * 8))) == [None] * 8
+        assert errors(await backend.read([ref])) == [None]
+
+    on(server.address, scenario)
+    assert keys(server) == []
+
+
 def test_a_server_that_was_started_anew_has_dropped_all_and_is_used_again() -> None:
     async def scenario(backend: RedisBackend) -> None:
         assert errors(await backend.write(items(REFS))) == [None] * len(REFS)

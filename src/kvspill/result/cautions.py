@@ -166,7 +166,7 @@ STORE_DROPPED = Kind(
     "store_dropped",
     "The store itself dropped {entries} that were asked for later ({restarts} of the server): {share:.1%} of "
     "all lookups were misses that the store caused, and what they missed was computed and written again.",
-    "Lower --storage-capacity-gb below what the server may hold, or raise its limit (maxmemory).",
+    "Raise the limit of the server (maxmemory), or give a --storage-capacity-gb below it.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.SUBMISSION,),
 )

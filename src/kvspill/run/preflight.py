@@ -194,6 +194,14 @@ def _room_at_addresses(config: Config) -> int:
     storage_bytes = int(min(known) * len(places) * FREE_SPACE_SHARE) // ranks
     if storage_bytes <= 0:
         raise UsageError(f"--cache-dir {' '.join(places)}: has no room left; free some, or raise its limit")
+    needed = stored_bytes(config.largest_entry_bytes)
+    if config.context_is_known and needed > storage_bytes:
+        tokens = config.largest_entry_tokens
+        raise UsageError(
+            f"--cache-dir {' '.join(places)}: has room for {size_text(min(known))}, of which a run takes "
+            f"80 % at most, but the largest entry takes {size_text(needed)} ({tokens:,} tokens of "
+            f"{config.model}); raise the limit of the server (such as maxmemory), or give a smaller --model"
+        )
     return storage_bytes
 
 

@@ -267,6 +267,11 @@ def refusals(shown: str) -> Iterator[None]:
     except ValueError as error:
         raise UsageError(f"--cache-dir {shown}: is no address ({error}); see docs/redis.md") from error
     except OSError as error:
+        if isinstance(error.__cause__, kinds.OutOfMemoryError):
+            raise UsageError(
+                f"--cache-dir {shown}: the memory of the server is full (ENOSPC: {error.strerror}); "
+                "raise its limit (redis-cli config set maxmemory 20gb), or remove what it holds"
+            ) from error
         if isinstance(error.__cause__, kinds.ResponseError):
             raise UsageError(
                 f"--cache-dir {shown}: the server refuses it ({error.strerror}); "
