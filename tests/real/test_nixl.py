@@ -76,6 +76,7 @@ class TestRuns:
         assert main(["run", "--cache-dir", f"{scheme}://{place}", "--duration", "1"]) == 2
         (said,) = (line for line in capfd.readouterr().err.splitlines() if "error: " in line)
         assert reason in said
+        assert f"{scheme}://{place}: " in said
 
 
 def test_parameters_are_read_from_names_and_values() -> None:

@@ -165,9 +165,8 @@ def test_what_cannot_begin_is_one_line(
     said = refused(capsys, "--cache-dir", "s3://nobucket/x", code=2)
     assert "--cache-dir s3://nobucket/x: GET" in said
     assert said.endswith("(no_bucket); make the bucket, or name another with --cache-dir")
-    quick = ("--s3-retries", "1", "--s3-retry-seconds", "0.2", "--cache-dir", ADDRESS)
-    said = refused(capsys, *quick, "--s3-endpoint", "http://127.0.0.1:1", code=1)
-    assert "ECONNREFUSED" in said
+    said = refused(capsys, "--cache-dir", ADDRESS, "--s3-endpoint", "http://127.0.0.1:1", code=1)
+    assert said.count("ECONNREFUSED") == 1
     assert said.endswith("check the endpoint (--s3-endpoint), the network and the server")
     said = refused(capsys, "--cache-dir", "s3://", code=2)
     assert "is no bucket with a prefix" in said
@@ -192,7 +191,7 @@ def test_a_store_that_stalls_before_the_load_is_one_line_in_time(
     proxy.trouble = "stall"
     quick = ("--s3-timeout", "0.3", "--s3-retries", "0", "--s3-retry-seconds", "0")
     said = refused(capsys, "--cache-dir", ADDRESS, "--s3-endpoint", proxy.endpoint, *quick, code=1)
-    assert said.endswith("(ETIMEDOUT); check the endpoint (--s3-endpoint), the network and the server")
+    assert said.endswith(": ETIMEDOUT; check the endpoint (--s3-endpoint), the network and the server")
 
 
 def test_the_doctor_asks_the_store_and_leaves_nothing_there(

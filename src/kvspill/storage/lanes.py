@@ -165,8 +165,8 @@ class Lanes:
             job.fail_os(error)
         except DeviceError as error:
             job.fail(error.kind, str(error))
-        except Exception as error:
-            # A defect must surface as a failed operation, not as a thread that silently died.
+        except BaseException as error:
+            # A defect, or a panic of a client, must surface as a failed operation, not as a thread that died.
             job.fail("internal", repr(error))
         if worker.moving is not None:
             worker.moving, worker.busy_since_ns = None, self._clock_ns()
@@ -195,7 +195,7 @@ class Lanes:
             job.end()
         except OSError as error:
             job.fail_os(error)
-        except Exception as error:
+        except BaseException as error:
             job.fail("internal", repr(error))
         job.answer = job.complete(self._clock_ns() if finished_ns is None else finished_ns)
         # Without a cycle what has ended is gone at once, and its memory is used again while it is hot.
@@ -252,8 +252,9 @@ async def on_thread(name: str, function: Callable[[], T]) -> T:
             return
         try:
             result = function()
-        except Exception as error:
-            caught = error
+        except BaseException as error:
+            # A panic of a client is no Exception, and would end the loop without a word.
+            caught = error if isinstance(error, Exception) else RuntimeError(repr(error))
             post(loop, lambda: settle(None, caught))
         else:
             post(loop, lambda: settle(result, None))

@@ -27,7 +27,7 @@ class Note(Job):
         self.seen = seen
         self.gate = gate
         self.helpers = 0
-        self.raises: Exception | None = None
+        self.raises: BaseException | None = None
 
     def begin(self) -> int:
         return self.helpers
@@ -286,3 +286,32 @@ def test_a_cancelled_request_answers_for_all_of_its_jobs(lanes: Lanes) -> None:
         return [completion.error for completion in await answer]
 
     assert asyncio.run(main())[1:] == ["cancelled", "cancelled"]
+
+
+class Panic(BaseException):
+    """As a client's panic: no Exception."""
+
+
+def test_a_panic_fails_its_job_and_ends_no_thread(lanes: Lanes) -> None:
+    seen: list[str] = []
+    job = Note("a", seen)
+    job.raises = Panic("unwrap")
+
+    async def main() -> None:
+        (done,) = await asyncio.wait_for(lanes.submit([job]), 10)
+        assert (done.error, done.detail) == ("internal", "Panic('unwrap')")
+        await asyncio.wait_for(lanes.submit([Note("b", seen)]), 10)
+
+    asyncio.run(main())
+    assert "b" in seen
+
+
+def test_a_panic_on_a_thread_of_its_own_reaches_who_waits() -> None:
+    def panics() -> None:
+        raise Panic("unwrap")
+
+    async def main() -> None:
+        await asyncio.wait_for(on_thread("test", panics), 10)
+
+    with pytest.raises(RuntimeError, match="unwrap"):
+        asyncio.run(main())

@@ -1,13 +1,16 @@
-"""Credentials in the endpoint of an object store are refused wherever it comes from, and never shown."""
+"""Endpoints of object stores: what cannot be used is refused, credentials are hidden, panics are said."""
 
 from pathlib import Path
 
 import pytest
 
 from kvspill.cli.main import main
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.storage.backends import s3
-from kvspill.storage.objects.stores import open_stores
+from kvspill.storage.objects.calls import GET, Calls, Tally
+from kvspill.storage.objects.failures import PANICKED, RequestError
+from kvspill.storage.objects.prefix import refused
+from kvspill.storage.objects.stores import BACKOFF_MIN_SECONDS, open_stores
 
 pytest.importorskip("boto3")
 pytest.importorskip("obstore")
@@ -58,3 +61,60 @@ def test_a_run_with_credentials_in_its_endpoint_ends_with_one_line(
     assert "http://***@127.0.0.1:1: an endpoint with credentials in it" in said.err
     assert "sesame" not in said.out + said.err
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"sesame" in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ["--s3-endpoint", "http://127.0.0.1:1", "--s3-addressing", "virtual"],
+            "--s3-addressing virtual: the name of a bucket cannot stand before an IP address "
+            "(http://127.0.0.1:1); give --s3-addressing path, or an endpoint with a host name",
+        ),
+        (
+            ["--s3-endpoint", "http://[::1]:1", "--s3-addressing", "virtual"],
+            "--s3-addressing virtual: the name of a bucket cannot stand before an IP address",
+        ),
+        (
+            ["--s3-endpoint", "127.0.0.1:1"],
+            "--s3-endpoint 127.0.0.1:1: has no scheme; write http://127.0.0.1:1 or https://127.0.0.1:1",
+        ),
+    ],
+)
+def test_an_endpoint_that_cannot_be_used_is_one_line_and_exit_2(
+    capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    for command in (["run", "--duration", "1", "--quiet", "--cache-dir"], ["clean"]):
+        assert main([*command, "s3://bucket/x", "--s3-allow-http", "true", *flags]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"kvspill: error: {said}")
+        assert err.count("\n") == 1
+    assert main(["doctor", "s3://bucket/x", "--s3-allow-http", "true", *flags]) == 1
+    assert said.partition(";")[0] in capsys.readouterr().out
+
+
+class PanicException(BaseException):
+    """What a panic of the client looks like; its class cannot be imported."""
+
+
+def test_a_panic_of_the_client_is_a_request_that_failed_and_is_said_once() -> None:
+    def panics(_store: object) -> None:
+        raise PanicException("called `unwrap()`\non an `Err` value")
+
+    stores = open_stores("s3://bucket/x", s3.PLUGIN.filled({"allow-http": True}))
+    with pytest.raises(RequestError) as caught:
+        Calls(stores, Tally()).ask(GET, panics)
+    assert caught.value.failure.kind == PANICKED
+    with (
+        pytest.raises(KvspillError, match=r"the client gave up \(called `unwrap\(\)` on an") as said,
+        refused(stores),
+    ):
+        raise caught.value
+    assert str(said.value).count(PANICKED) == 1
+
+
+def test_with_the_defaults_the_time_ends_repetitions_and_not_their_number() -> None:
+    """S13: a store that throttles for less than --s3-retry-seconds makes no operation fail."""
+    options = s3.PLUGIN.filled({})
+    assert options["retry-seconds"] == 30
+    assert options["retries"] * BACKOFF_MIN_SECONDS >= options["retry-seconds"]

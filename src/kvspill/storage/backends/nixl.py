@@ -26,7 +26,7 @@ def make(context: BackendContext) -> Backend:
     plugin = _PLUGINS.get(scheme, "POSIX")
     reason = why_missing(plugin)
     if reason is not None:
-        raise UsageError(f"--cache-dir {scheme}://: {reason}")
+        raise UsageError(f"--cache-dir {context.addresses[0] if context.addresses else ''}: {reason}")
     try:
         parameters = read_parameters(context.options["params"])
     except ValueError as error:

@@ -50,7 +50,7 @@ PLUGIN = Plugin(
         Option(
             "timeout", "seconds without a byte that end a request", 30.0, float, minimum=0.1, maximum=3600
         ),
-        Option("retries", "how often a request is repeated at most", 10, int, minimum=0, maximum=100),
+        Option("retries", "how often a request is repeated at most", 300, int, minimum=0, maximum=10_000),
         Option("retry-seconds", "seconds after which none is repeated", 30.0, float, minimum=0, maximum=3600),
         Option("price-put", "price of 1,000 writes and lists, for the cost", kind=float, minimum=0),
         Option("price-get", "price of 1,000 reads", kind=float, minimum=0),

@@ -1,19 +1,29 @@
 """Requests to an object store: made once and, where that may help, again; all of it counted."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kvspill.storage.objects.failures import THROTTLED, Failure, RequestError, failure_of
-from kvspill.storage.objects.stores import Stores
+from kvspill.storage.objects.failures import (
+    PANICKED,
+    SERVER_ERROR,
+    THROTTLED,
+    Failure,
+    RequestError,
+    failure_of,
+)
+from kvspill.storage.objects.stores import BACKOFF_MIN_SECONDS, Stores
 
 T = TypeVar("T")
 GET, PUT, PART, DELETE, LIST = "get", "put", "part", "delete", "list"
 _AROUND_PARTS = 2
 """An upload in parts begins and ends with a request of its own."""
 _GIB = 1 << 30
+_PANIC = "PanicException"
+"""What Rust's panics are called here; the class cannot be imported, and is no Exception."""
 
 
 @dataclass(slots=True)
@@ -73,6 +83,7 @@ class Calls:
         self.tally = tally
         self.over = False
         """Once True, nothing is asked a second time: the run has ended."""
+        self._answered = False
 
     def ask(self, verb: str, request: Callable[[Any], T]) -> T:
         """Make a request; raises RequestError where it fails for good.
@@ -82,23 +93,37 @@ class Calls:
         """
         try:
             answer = request(self._stores.strict)
-        except Exception as error:
+        except BaseException as error:
             failure = _known(error)
             self.tally.asked(verb)
-            if not failure.may_pass or self.over:
+            self._answered |= failure.kind in (THROTTLED, SERVER_ERROR)
+            # Nobody waits long for a server that was never there.
+            if not failure.may_pass or self.over or not self._answered:
                 raise RequestError(failure) from error
             self.tally.repeats(failure.kind)
         else:
+            self._answered = True
             self.tally.asked(verb)
             return answer
-        try:
-            answer = request(self._stores.patient)
-        except Exception as error:
-            failure = _known(error)
-            self.tally.asked(verb, 1 + failure.retries)
-            raise RequestError(failure) from error
-        self.tally.asked(verb)
-        return answer
+        return self._ask_again(verb, request)
+
+    def _ask_again(self, verb: str, request: Callable[[Any], T]) -> T:
+        """In rounds, between which the end of the run is seen."""
+        left, until = self._stores.retries, time.monotonic() + self._stores.retry_seconds
+        while True:
+            try:
+                answer = request(self._stores.patient)
+            except BaseException as error:
+                failure = _known(error)
+                self.tally.asked(verb, 1 + failure.retries)
+                left -= failure.retries
+                if not failure.may_pass or self.over or left <= 0 or time.monotonic() >= until:
+                    raise RequestError(failure) from error
+            else:
+                self.tally.asked(verb)
+                return answer
+            left -= 1
+            time.sleep(BACKOFF_MIN_SECONDS)
 
     def ask_in_parts(self, parts: int, request: Callable[[Any], T]) -> T:
         """An upload in parts, made again as a whole where it fails."""
@@ -107,10 +132,12 @@ class Calls:
         return answer
 
 
-def _known(error: Exception) -> Failure:
+def _known(error: BaseException) -> Failure:
     """What the client raised; a defect of ours is raised again as it is."""
     from obstore.exceptions import BaseError
 
     if isinstance(error, BaseError | OSError):
         return failure_of(error)
+    if type(error).__name__ == _PANIC:
+        return Failure(PANICKED, f"the client gave up ({' '.join(str(error).split())})", may_pass=False)
     raise error

@@ -8,7 +8,9 @@ NOT_FOUND = "ENOENT"
 DENIED = "EACCES"
 FULL = "ENOSPC"
 THROTTLED = "throttled"
+SERVER_ERROR = "server_error"
 TIMED_OUT = "ETIMEDOUT"
+PANICKED = "client_panic"
 NO_RANGE = "non-partial response"
 """How the client complains of a store that sends all where a part was asked for."""
 
@@ -49,7 +51,8 @@ class Failure:
     """Why a request failed."""
 
     kind: str
-    """An errno name where one fits, else a word: throttled, server_error, no_bucket, request_failed."""
+    """An errno name where one fits, else a word: throttled, server_error, no_bucket, request_failed or
+    client_panic."""
     words: str
     """One line; a store's answers hold no credentials, and what is around them is left out."""
     may_pass: bool
@@ -90,7 +93,7 @@ def _kind(error: Exception, status: int, code: str, said: str, dump: str) -> tup
     if status in (429, 503) or "SlowDown" in said:
         return THROTTLED, True
     if status in (408, 500, 502, 504):
-        return "server_error", True
+        return SERVER_ERROR, True
     if not status:
         for words, kind in _BY_WORDS:
             if words in said or words in dump:

@@ -76,7 +76,8 @@ def refused(stores: Stores) -> Iterator[None]:
         kind = failed.failure.kind
         remedy = _REMEDIES.get(kind, _NO_ANSWER)
         problem = UsageError if kind in _REMEDIES else KvspillError
-        raise problem(f"--cache-dir {stores.location}: {failed} ({kind}); {remedy}") from failed
+        words = str(failed) if kind in str(failed) else f"{failed} ({kind})"
+        raise problem(f"--cache-dir {stores.location}: {words}; {remedy}") from failed
 
 
 def put(calls: Calls, path: str, data: Any) -> None:
@@ -127,7 +128,9 @@ def clean(stores: Stores, calls: Calls) -> Cleaned:
     for name in names:
         lease = _lease(calls, name)
         if lease is None:
-            kept.append(f"{name}/ (it has no lease; look whose it is)")
+            # A run that has just ended has removed its lease last.
+            if _page(calls, name, None):
+                kept.append(f"{name}/ (it has no lease; look whose it is)")
         elif not is_over(lease[0], (now - lease[1]).total_seconds()):
             running.append(name)
         else:

@@ -14,7 +14,11 @@ SCHEMES = ("s3", "az", "gs")
 PART_BYTES_MIN = 5 << 20
 """S3 takes no smaller part of an upload, but for the last."""
 _CONNECT_SECONDS = 5
+_RETRIES_AT_ONCE, _RETRY_SECONDS_AT_ONCE = 10, 3.0
+"""How long the client repeats by itself: it cannot be told that the run is over."""
+BACKOFF_MIN_SECONDS = 0.1
 _BACKOFF_MAX_SECONDS = 5
+"""Pauses before a request is repeated are drawn from a range that grows up to this."""
 _REQUEST_SECONDS_MAX = 600
 """A request that moves bytes may take so long; one that stalls ends after --s3-timeout."""
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
@@ -45,6 +49,9 @@ class Stores:
     location: Location
     strict: Any
     patient: Any
+    """Repeats a request for a short while; an upload in parts, each part by itself."""
+    retries: int
+    retry_seconds: float
     about: str
     """Endpoint and style, for the result."""
     uploads: "Uploads | None" = None
@@ -107,7 +114,10 @@ def missing_package() -> str | None:
 def open_stores(address: str, options: Mapping[str, Any]) -> Stores:
     """The store at an address. Nothing is asked of it yet."""
     location = parse(address)
-    check_endpoint(location, options["endpoint"])
+    given = options["endpoint"]
+    check_endpoint(location, given)
+    if given and "://" not in given:
+        raise UsageError(f"--s3-endpoint {given}: has no scheme; write http://{given} or https://{given}")
     opened: dict[str, Callable[[Location, Mapping[str, Any]], Stores]] = {
         "s3": _s3,
         "az": _azure,
@@ -149,6 +159,11 @@ def _s3(location: Location, options: Mapping[str, Any]) -> Stores:
     _check_scheme(location, endpoint, options)
     own = not (urlsplit(endpoint).hostname or "").endswith(_AMAZON)
     path_style = style == "path" or (style == "auto" and own)
+    if own and not path_style and _is_number(urlsplit(endpoint).hostname or ""):
+        raise UsageError(
+            f"--s3-addressing {style}: the name of a bucket cannot stand before an IP address ({endpoint}); "
+            "give --s3-addressing path, or an endpoint with a host name"
+        )
     given: dict[str, Any] = {
         "region": region,
         "credential_provider": Boto3CredentialProvider(session),
@@ -181,6 +196,11 @@ def _google(location: Location, options: Mapping[str, Any]) -> Stores:
     return Stores(location, *stores, "Google Cloud Storage")
 
 
+def _is_number(host: str) -> bool:
+    """Whether a host is an IP address; one whose last part is a number is read as one."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
+
+
 def check_endpoint(location: Location, given: str | None) -> None:
     """Refuse credentials in the endpoint that was given, or in the variables that the clients read else."""
     if given:
@@ -198,7 +218,10 @@ def _check_scheme(location: Location, endpoint: str, options: Mapping[str, Any])
         )
 
 
-def _pair(make: Callable[..., Any], location: Location, options: Mapping[str, Any]) -> tuple[Any, Any]:
+def _pair(
+    make: Callable[..., Any], location: Location, options: Mapping[str, Any]
+) -> tuple[Any, Any, int, float]:
+    """The client that fails at once, the one that repeats, and for how often and how long."""
     from obstore.exceptions import BaseError
 
     timeout = timedelta(seconds=options["timeout"])
@@ -209,15 +232,19 @@ def _pair(make: Callable[..., Any], location: Location, options: Mapping[str, An
         "timeout": timedelta(seconds=max(_REQUEST_SECONDS_MAX, options["timeout"])),
     }
     again = {
-        "max_retries": options["retries"],
-        "retry_timeout": timedelta(seconds=options["retry-seconds"]),
-        "backoff": {"max_backoff": timedelta(seconds=_BACKOFF_MAX_SECONDS)},
+        "max_retries": min(options["retries"], _RETRIES_AT_ONCE),
+        "retry_timeout": timedelta(seconds=min(options["retry-seconds"], _RETRY_SECONDS_AT_ONCE)),
+        "backoff": {
+            "init_backoff": timedelta(seconds=BACKOFF_MIN_SECONDS),
+            "max_backoff": timedelta(seconds=_BACKOFF_MAX_SECONDS),
+        },
     }
     shared = {"prefix": location.prefix or None, "client_options": client}
     try:
-        return make(**shared, retry_config={"max_retries": 0}), make(**shared, retry_config=again)
+        strict, patient = make(**shared, retry_config={"max_retries": 0}), make(**shared, retry_config=again)
     except (BaseError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(
             f"--cache-dir {location}: cannot be set up ({reason}); see docs/object-stores.md"
         ) from error
+    return strict, patient, options["retries"], options["retry-seconds"]
