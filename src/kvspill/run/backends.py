@@ -1,7 +1,7 @@
 """Which backend stands behind each tier: plug-ins by name, or by the scheme of the storage's address."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from kvspill.storage.base import Progress as Preparing
 from kvspill.world import World
 
 _MODEL = "modelled"
+_PATIENCE_SECONDS = 5.0
 _MEMORY: Mapping[Tier, str] = MappingProxyType({Tier.GPU: "gpu", Tier.CPU: "dram"})
 
 
@@ -85,10 +86,12 @@ def blamed(config: Config, tier: Tier, simulated: bool) -> Iterator[None]:
         yield
 
 
-async def prepare_storage(backend: Backend, preparing: Preparing, max_stall_seconds: float) -> None:
+async def prepare_storage(
+    backend: Backend, preparing: Preparing, say: Callable[[str], None], max_stall_seconds: float
+) -> None:
     """Let the storage get ready. Where nothing moves on for so long, its device hangs: nobody waits on."""
     clock = asyncio.get_running_loop().time
-    moved = clock()
+    began = moved = clock()
 
     def noted(what: str, done: int, total: int) -> None:
         nonlocal moved
@@ -97,6 +100,9 @@ async def prepare_storage(backend: Backend, preparing: Preparing, max_stall_seco
 
     getting_ready = asyncio.ensure_future(backend.prepare(noted))
     try:
+        await asyncio.wait([getting_ready], timeout=min(_PATIENCE_SECONDS, max_stall_seconds))
+        if not getting_ready.done() and moved == began:
+            say(f"the storage is not ready yet; it is given up after {max_stall_seconds:g} s (--max-stall)")
         while not getting_ready.done():
             left = moved + max_stall_seconds - clock()
             if left <= 0:

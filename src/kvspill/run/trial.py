@@ -111,7 +111,7 @@ class Trial:
         for tier, backend in reversed(backends.items()):
             with blamed(self._config, tier, plan.simulated):
                 if tier is Tier.STORAGE:
-                    await prepare_storage(backend, progress.preparing, self._config.max_stall)
+                    await prepare_storage(backend, progress.preparing, progress.say, self._config.max_stall)
                 else:
                     await backend.prepare(progress.preparing)
         fallen_back = backend_warnings(self.opened, progress)
