@@ -18,7 +18,7 @@ from kvspill.result.cautions import (
     UNUSED_SETTING,
 )
 from kvspill.result.schema import Question, Result
-from kvspill.run.asking import Reply, replays
+from kvspill.run.asking import FEW_DRAWN, Reply, replays
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted
 
@@ -28,6 +28,8 @@ _LATENCIES = {
     "queue-wait": "the wait in the queue",
     "storage-ttft": "queue wait and the cache's work before the first token",
 }
+NEAR = 2.0
+"""A p95 within this factor of its target, above or below, may come out otherwise with other users."""
 _SAID = (SIMULATED.code, DEVICE_EXCESS.code, AUTOSCALING_INCONCLUSIVE.code, NO_VERDICT.code)
 """Warnings that the text itself says, in words of its own."""
 
@@ -99,7 +101,8 @@ def _sentence(reply: Reply) -> str:
 
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
-    yield from filter(None, (others_used_device(reply.result), _limit(reply), _evidence(reply)))
+    others = others_used_device(reply.result)
+    yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply)))
     for name, requests in not_judged(reply).items():
         yield f"{name}: {counted(requests, 'request')}, not judged (a verdict needs {MIN_COMPLETIONS})."
 
@@ -175,6 +178,19 @@ def _limit(reply: Reply) -> str:
     return text
 
 
+def _seeds(reply: Reply) -> str:
+    """How far the answer hangs on the seed, which draws the users; with many of them it hardly does."""
+    others = reply.other_seeds
+    if not others:
+        near = 1 / NEAR < (_worst(reply) or (0.0,))[0] < NEAR
+        doubt = "The seed draws these few users and the target is near: another --seed may answer otherwise."
+        return doubt if near and reply.users < FEW_DRAWN else ""
+    each = ", ".join(f"{status.value} with seed {seed}" for seed, status in others.items())
+    if all(status is reply.status for status in others.values()):
+        return f"Other seeds draw other users and give the same answer: {each}."
+    return f"With so few users the answer hangs on the seed, which draws them: {each}."
+
+
 def _no_gain(reply: Reply) -> bool:
     """True where even an idle device of twice the speed is too slow for the next user's entries."""
     holds, at_twice = reply.bracket.passed, reply.modelled_users_at_twice
@@ -189,27 +205,29 @@ def _helps(reply: Reply) -> str:
 
 
 def _evidence(reply: Reply) -> str:
-    """The class that was furthest from its target, or nearest to it, in the stage that decided."""
-    step = _deciding(reply)
-    if step is None:
+    """What came of the class that decided, beside its target."""
+    found, step = _worst(reply), _deciding(reply)
+    if found is None or step is None:
         return ""
-    limits = targets_ms(reply.config)
-    if reply.config.slo_latency != "added":
-        return ""
-    found = {
-        name: block["added_ms"]["p95"] / limits[name]
+    share, name = found
+    limit_ms, users = targets_ms(reply.config)[name], counted(step["users"], "user")
+    return (
+        f"With {users}, queue and storage added {duration(share * limit_ms)} to {name} requests (p95); "
+        f"the target is {duration(limit_ms)}."
+    )
+
+
+def _worst(reply: Reply) -> tuple[float, str] | None:
+    """The class furthest from its target, or nearest to it, in the stage that decided: p95 by the target."""
+    step, limits = _deciding(reply), targets_ms(reply.config)
+    if step is None or reply.config.slo_latency != "added":
+        return None
+    shares = (
+        (block["added_ms"]["p95"] / limits[name], name)
         for name, block in step["qos"].items()
         if name in limits and block["added_ms"]
-    }
-    if not found:
-        return ""
-    worst = max(found, key=lambda name: found[name])
-    p95_ms = step["qos"][worst]["added_ms"]["p95"]
-    users = counted(step["users"], "user")
-    return (
-        f"With {users}, queue and storage added {duration(p95_ms)} to {worst} requests (p95); "
-        f"the target is {duration(limits[worst])}."
     )
+    return max(shares, default=None)
 
 
 def _deciding(reply: Reply) -> Mapping[str, Any] | None:
@@ -270,6 +288,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
             "classes_ms": targets_ms(reply.config),
         },
         "not_judged": not_judged(reply),
+        "other_seeds": {str(seed): status.value for seed, status in reply.other_seeds.items()},
         "holds_users": reply.bracket.about,
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,

@@ -3,8 +3,8 @@
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,10 @@ LEAST_FIRST = 20
 TWICE = 2.0
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
+FEW_DRAWN = 10
+"""With fewer users than this it is the seed's draw of them that decides near a limit."""
+LARGE_SEED = 1 << 62
+"""Beyond it the next seeds are looked for downwards: the largest has none above it."""
 USERS, SPEED = "users", "trace_speedup"
 """How the steps of a search call what it turns."""
 SERVERS_BY_DEFAULT = 500
@@ -90,6 +94,8 @@ class Reply:
     """More users than that were not simulated: it may hold more."""
     calibrated: Calibrated | None = None
     """What the model was fitted on, where that is a calibration."""
+    other_seeds: Mapping[int, Status] = field(default_factory=dict)
+    """What other seeds answer, where that was simulated."""
 
 
 def question(config: Config) -> Config:
@@ -171,7 +177,20 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
         at_twice = _at_twice(config, profile, known, most)
         bound = at_twice == most
     fitted = load_calibration(config.device_profile)
-    return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted)
+    few = users < FEW_DRAWN and status in (Status.YES, Status.NO)
+    seeds = _other_seeds(longer, users) if few else {}
+    return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
+
+
+def _other_seeds(config: Config, users: int) -> dict[int, Status]:
+    """What two other draws of the users answer; whoever does not wait gets the answer without them."""
+    found: dict[int, Status] = {}
+    step = 1 if config.seed < LARGE_SEED else -1
+    with suppress(KeyboardInterrupt):
+        for seed in (config.seed + step, config.seed + 2 * step):
+            result = simulate_aside(config.changed(seed=seed))
+            found[seed] = judge(result, read_bracket(result.autoscaling_stats), users)
+    return found
 
 
 def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:

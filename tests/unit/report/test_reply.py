@@ -78,14 +78,15 @@ def test_a_class_without_requests_is_named_as_not_judged_s11(
     text = " ".join(found["text"])
     assert "interactive: 0 requests, not judged (a verdict needs 50)." in text
     assert "interactive 50.00 ms (not judged)" in text
+    assert found["other_seeds"] == {"43": "no", "44": "yes"}
     _line, page = first_words(result)
     assert "interactive: 0 requests, not judged" in page
 
 
-def replied(result: Result) -> list[str]:
+def replied(result: Result, **more: Any) -> list[str]:
     """The text of a no that rests on this result."""
     probe = Bandwidth(2.36, 1.2, "a probe")
-    return list(lines(Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), probe, None, None)))
+    return list(lines(Reply(Status.NO, 5, Config(), result, Bracket(2, 3, True), probe, None, None, **more)))
 
 
 def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive() -> None:
@@ -158,3 +159,21 @@ def test_the_progress_of_a_stage_never_passes_its_own_bound(
     counts = [found for text in said if (found := re.match(r"measured (\d+) of (\d+)-(\d+) ", text))]
     assert any(int(found[1]) > 24 for found in counts), "no stage was held for longer than usual"
     assert all(int(found[1]) <= int(found[3]) for found in counts)
+
+
+def test_few_users_are_said_to_hang_on_the_seed() -> None:
+    mixed = replied(built(), other_seeds={43: Status.NO, 44: Status.YES})
+    said = "With so few users the answer hangs on the seed, which draws them"
+    assert mixed[1] == f"{said}: no with seed 43, yes with seed 44."
+    same = replied(built(), other_seeds={43: Status.NO, 44: Status.NO})
+    assert same[1].startswith("Other seeds draw other users and give the same answer: no with seed 43")
+
+
+@pytest.mark.parametrize(("p95_ms", "near"), [(60.0, True), (500.0, False)])
+def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: bool) -> None:
+    qos = {"interactive": {"requests": 60, "added_ms": {"p95": p95_ms}}}
+    step = {"users": 3, "passes": False, "clear": True, "enough": True, "qos": qos}
+    result = built().model_copy(update={"autoscaling_stats": [step, {**step, "concluded": True}]})
+    text = " ".join(replied(result))
+    assert ("another --seed may answer otherwise" in text) is near
+    assert f"added {p95_ms:.2f} ms to interactive requests (p95); the target is 50.00 ms." in text
