@@ -134,8 +134,7 @@ INCOMPLETE_TRIALS = Kind(
 )
 DIFFERENT_WORK = Kind(
     "different_work",
-    "The trials' digests differ: they did not plan the same operations, so their averages mix different "
-    "work.",
+    "The trials' digests differ: they planned different operations, so their averages mix different work.",
     "Use the same seed and the same --duration or --max-requests for every trial.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.COMPARISON,),
@@ -296,8 +295,7 @@ NOT_JUDGED = Kind(
 )
 STAGE_NOT_SETTLED = Kind(
     "stage_not_settled",
-    "Some stages were measured before a mean round of their users had passed, so they may still show the "
-    "stage before.",
+    "Some stages were measured before a mean round of their users had passed: they may show the one before.",
     "Give a longer --autoscaler-stage and --duration.",
 )
 PRIORITY_INVERSION = Kind(
