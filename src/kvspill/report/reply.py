@@ -81,13 +81,28 @@ def not_judged(reply: Reply) -> dict[str, int]:
     """Classes with a target that had fewer requests than a verdict needs (S11), with their requests."""
     if reply.status not in (Status.YES, Status.NO):
         return {}
-    promise, step = promise_of(reply.result), _deciding(reply)
+    promise, step, limits = promise_of(reply.result), _deciding(reply), targets_ms(reply.config)
     if reply.status is Status.YES and promise is not None:
         classes = promise["classes"]
     else:
         classes = {} if step is None else step["qos"]
-    counts = {name: int(classes[name]["requests"]) for name in targets_ms(reply.config) if name in classes}
-    return {name: count for name, count in counts.items() if count < MIN_COMPLETIONS}
+    counts = {name: int(classes[name]["requests"]) for name in limits if name in classes}
+    thin = {name: count for name, count in counts.items() if count < MIN_COMPLETIONS}
+    if reply.status is Status.NO and step is not None:
+        # A few requests that are all far too late are enough for a no.
+        return {name: count for name, count in thin.items() if not count or name not in _missed(reply, step)}
+    return thin
+
+
+def _missed(reply: Reply, step: Mapping[str, Any]) -> list[str]:
+    """Classes beyond their target in that stage; all that may be, where another latency is judged."""
+    limits = targets_ms(reply.config)
+    if reply.config.slo_latency != "added":
+        return list(limits)
+    blocks = {name: step["qos"].get(name) or {} for name in limits}
+    return [
+        name for name, block in blocks.items() if (block.get("added_ms") or {}).get("p95", 0) > limits[name]
+    ]
 
 
 def _thin(classes: Mapping[str, int]) -> Iterator[str]:

@@ -177,3 +177,21 @@ def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: 
     text = " ".join(replied(result))
     assert ("another --seed may answer otherwise" in text) is near
     assert f"added {p95_ms:.2f} ms to interactive requests (p95); the target is 50.00 ms." in text
+
+
+def test_the_few_requests_that_a_no_rests_on_were_judged() -> None:
+    qos = {
+        "interactive": {"requests": 0, "added_ms": None},
+        "responsive": {"requests": 9, "added_ms": {"p95": 1.0}},
+        "batch": {"requests": 3, "added_ms": {"p95": 9000.0}},
+    }
+    step = {"users": 3, "passes": False, "clear": True, "enough": False, "qos": qos}
+    result = built().model_copy(update={"autoscaling_stats": [step, {**step, "concluded": False}]})
+    text = replied(result)
+    assert (
+        "With 3 users, queue and storage added 9.00 s to batch requests (p95); the target is 1.00 s." in text
+    )
+    assert [line for line in text if "not judged (a" in line] == [
+        "interactive: 0 requests, not judged (a verdict needs 50).",
+        "responsive: 9 requests, not judged (a verdict needs 50).",
+    ]
