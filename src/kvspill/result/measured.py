@@ -40,6 +40,7 @@ class Settings:
     """What to give for a lighter load."""
     in_store: bool = False
     """Whether the storage tier is in a store, not in directories."""
+    direct: str = "auto"
     qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)
 
 

@@ -136,6 +136,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         device_bandwidth_gbps=config.device_bandwidth_gbps,
         less=less(config.model_dump(include={"trace", "use_burst_trace", "dataset_path", "request_rate"})),
         in_store=in_store(config.cache_dir),
+        direct=config.direct,
         qos_targets_ms={qos: (entry.p95_ms, entry.p99_ms) for qos, entry in classes.items()},
     )
 

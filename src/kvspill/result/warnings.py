@@ -37,11 +37,13 @@ def cautions(
 ) -> list[Caution]:
     """All warnings, the engine's own first; each code once per message."""
     found = list(given)
+    # It has a warning of its own: where O_DIRECT was not refused by hand, advice to use it would not help.
+    in_memory = any(item.code == kinds.MEMORY_DIRECTORY.code for item in found)
     for source in (
         _kind_of_run(measured),
         _failures(measured, honesty),
         _capacity(measured),
-        _device(honesty, any(item.code == kinds.MEMORY_DIRECTORY.code for item in found)),
+        _device(honesty, no_choice=in_memory and measured.settings.direct != "off"),
         _store(measured),
         _client(honesty, measured.settings.less),
         _standstills(honesty, measured),
@@ -106,9 +108,8 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
         yield kinds.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
 
 
-def _device(honesty: Honesty, in_memory: bool) -> Iterator[Caution]:
-    # A directory in memory has a warning of its own, and no O_DIRECT would make it a drive.
-    if honesty.direct_io is False and honesty.files_opened is not None and not in_memory:
+def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
+    if honesty.direct_io is False and honesty.files_opened is not None and not no_choice:
         yield kinds.NOT_DIRECT.of(openings=counted(honesty.files_opened.buffered, "opening"))
     seen = honesty.bytes
     share = seen.page_cache_read_share
