@@ -41,8 +41,8 @@ def test_a_signal_amid_the_imports_is_one_line_and_130(
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        # Under nohup a child would ignore SIGHUP, as it should.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        # A child of nohup or of a shell's background ignores a signal, as it should.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     assert process.stdout is not None
     try:
