@@ -9,7 +9,7 @@ import pytest
 from kvspill.records import GIB
 from kvspill.report.html.curves import DrawnCurve, curve_sections
 from kvspill.report.html.figure import Figure
-from unit.report.html.test_html_page import contrast
+from unit.report.html.test_contrast import contrast
 
 
 def points(*gib: float) -> list[dict[str, float]]:
