@@ -16,7 +16,7 @@
 #include "_span.h"
 
 /* Of these functions' arguments: what was built for others is not used. copies.py has the same. */
-#define VERSION 2
+#define VERSION 3
 #define HUGE_PAGE (2 << 20)
 /* To wake a thread costs who submits about as much as all else of it, so one or two look for the next entry a
  * little while before they sleep. */
@@ -217,6 +217,12 @@ static void forget(job_t *job)
     PyMem_RawFree(job);
 }
 
+static void forget_all(job_t *first)
+{
+    for (job_t *job = first, *next; job; job = next)
+        next = job->next, forget(job);
+}
+
 typedef struct {
     PyObject_HEAD pool_t *pool;
 } Pool;
@@ -275,16 +281,16 @@ static PyObject *Pool_fileno(Pool *self, PyObject *none)
     return PyLong_FromLong(self->pool->fd);
 }
 
-static PyObject *Pool_submit(Pool *self, PyObject *args)
+/* An entry as Python describes it; NULL with the reason set where its parts do not fit together. */
+static job_t *new_job(const pool_t *pool, PyObject *row)
 {
-    pool_t *pool = self->pool;
     Py_ssize_t offset;
     int write;
     job_t *job = PyMem_RawCalloc(1, sizeof *job);
     if (!job)
-        return PyErr_NoMemory();
+        return (job_t *)PyErr_NoMemory();
     span_t *s = &job->span;
-    if (!PyArg_ParseTuple(args, "Opnny*w*nnnKKi", &job->owner, &write, &offset, &job->samples, &job->pages,
+    if (!PyArg_ParseTuple(row, "Opnny*w*nnnKKi", &job->owner, &write, &offset, &job->samples, &job->pages,
                           &job->log, &job->lanes, &s->total_bytes, &s->checked_blocks, &s->key_hash,
                           &s->generation, &job->verify)) {
         PyMem_RawFree(job);
@@ -303,13 +309,36 @@ static PyObject *Pool_submit(Pool *self, PyObject *args)
         int64_t page = ((const int64_t *)job->pages.buf)[i];
         ok = page >= 0 && page < pool->arena.len / pool->page_bytes;
     }
-    if (!ok || job->lanes < 1 || pool->quit) {
-        forget(job);
-        PyErr_SetString(PyExc_ValueError, "pages, log and samples do not fit together");
-        return NULL;
+    if (ok && job->lanes > 0 && !pool->quit)
+        return job;
+    forget(job);
+    PyErr_SetString(PyExc_ValueError, "pages, log and samples do not fit together");
+    return NULL;
+}
+
+/* A batch is one turn with the lock, and wakes one thread at most: each thread wakes the next. */
+static PyObject *Pool_submit(Pool *self, PyObject *rows)
+{
+    pool_t *pool = self->pool;
+    if (!PyList_Check(rows))
+        return PyErr_Format(PyExc_TypeError, "a list of entries is needed, not %s", Py_TYPE(rows)->tp_name);
+    list_t batch = {NULL, NULL};
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); i++) {
+        job_t *job = new_job(pool, PyList_GET_ITEM(rows, i));
+        if (!job) {
+            forget_all(batch.first);
+            return NULL;
+        }
+        append(&batch, job);
     }
+    if (!batch.first)
+        Py_RETURN_NONE;
     pthread_mutex_lock(&pool->lock);
-    append(&pool->waiting, job);
+    if (pool->waiting.last)
+        pool->waiting.last->next = batch.first;
+    else
+        pool->waiting.first = batch.first;
+    pool->waiting.last = batch.last;
     int wakes = pool->idle && !pool->looking;
     pthread_mutex_unlock(&pool->lock);
     if (wakes)
@@ -382,8 +411,7 @@ static void Pool_dealloc(Pool *self)
     if (pool && !pool->alive) {
         PyBuffer_Release(&pool->arena);
         PyBuffer_Release(&pool->base);
-        for (job_t *job = pool->done.first, *next; job; job = next)
-            next = job->next, forget(job);
+        forget_all(pool->done.first);
         free(pool->landings);
         close(pool->fd);
         PyMem_RawFree(pool);
@@ -394,7 +422,7 @@ static void Pool_dealloc(Pool *self)
 
 static PyMethodDef methods[] = {
     {"fileno", (PyCFunction)Pool_fileno, METH_NOARGS, "A descriptor that is readable when something has ended."},
-    {"submit", (PyCFunction)Pool_submit, METH_VARARGS, "Copy an entry's pieces between arena and memory."},
+    {"submit", (PyCFunction)Pool_submit, METH_O, "Copy the pieces of a list of entries between arena and memory."},
     {"collect", (PyCFunction)Pool_collect, METH_NOARGS, "What has ended: (owner, started_ns, finished_ns, wrong)."},
     {"close", (PyCFunction)Pool_close, METH_VARARGS, "End the threads; returns how many did not in time."},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,9 @@
 from typing import Any
 
 Buffer = Any
+# Owner, written, offset of its sample, pieces of the sample, pages, log, lanes, bytes, checked blocks,
+# hash of the key, generation, verify.
+Entry = tuple[Any, bool, int, int, Buffer, Buffer, int, int, int, int, int, int]
 VERSION: int
 
 class Pool:
@@ -8,20 +11,6 @@ class Pool:
         self, threads: int, piece_bytes: int, page_bytes: int, arena: Buffer, base: Buffer
     ) -> None: ...
     def fileno(self) -> int: ...
-    def submit(
-        self,
-        owner: Any,
-        write: bool,
-        sample_offset: int,
-        samples: int,
-        pages: Buffer,
-        log: Buffer,
-        lanes: int,
-        total_bytes: int,
-        checked_blocks: int,
-        key_hash: int,
-        generation: int,
-        verify: int,
-    ) -> None: ...
+    def submit(self, entries: list[Entry]) -> None: ...
     def collect(self) -> list[tuple[Any, int, int, int]]: ...
     def close(self, seconds: float) -> int: ...

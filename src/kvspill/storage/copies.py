@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ try:
 except ImportError:
     _compiled = None  # type: ignore[assignment]
 
-_VERSION = 2
+_VERSION = 3
 if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
     # Built from other sources than these: a checkout that was updated and not installed again.
     _compiled = None  # type: ignore[assignment]
@@ -85,27 +86,32 @@ class CopyLanes(Lanes):
         return sorted((age_ns for age_ns in ages_ns if age_ns >= older_than_ns), reverse=True)
 
     def _enqueue(self, jobs: Sequence[Job]) -> None:
+        rows: list[tuple[Any, ...]] = []
         for job in jobs:
             if self._pool is None or not isinstance(job, CopyJob) or job.by_python():
                 super()._enqueue((job,))
-            else:
-                self._hand_over(job)
-
-    def _hand_over(self, job: CopyJob) -> None:
+            elif (row := self._row(job)) is not None:
+                rows.append(row)
+        if not rows:
+            return
         assert self._pool is not None
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
             loop.add_reader(self._pool.fileno(), self._collect)
+        self._pool.submit(rows)
+
+    def _row(self, job: CopyJob) -> tuple[Any, ...] | None:
+        """What the compiled threads need to know of an entry; None where it has failed already."""
         lanes = 1 + job.begin()
         if job.error is not None:
             job.started_ns = job.submitted_ns
             self._end(job)
-            return
+            return None
         assert job.pages is not None, "an entry without a fault has its pages"
         span, sample = job.span, job.sample()
         self._copied.add(job)
-        self._pool.submit(
+        return (
             job,
             sample is not None,
             0 if sample is None else sample.start,

@@ -114,9 +114,37 @@ def test_threads_take_nothing_that_lies_outside_their_memory(change: dict[str, A
     log = np.zeros((given["rows"], 3), dtype=np.int64)
     pages = np.array(given["pages"], dtype=np.int64)
     shape = given["lanes"], PAGE_BYTES, 512, 7, 1, 0
+    place = np.array([0], dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
+    good = ("good", True, 0, 1, *place, 1, *shape[1:])
     with pytest.raises(ValueError, match="fit together"):
-        pool.submit("owner", True, given["offset"], 1, pages, log, *shape)
+        pool.submit([good, ("owner", True, given["offset"], 1, pages, log, *shape)])
     assert pool.close(5.0) == 0
+    assert pool.collect() == [], "of a batch that is refused nothing is copied"
+
+
+def test_a_batch_is_handed_over_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[int] = []
+
+    class Counting:
+        def __init__(self, pool: Any):
+            self.pool = pool
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.pool, name)
+
+        def submit(self, rows: list[Any]) -> None:
+            handed.append(len(rows))
+            self.pool.submit(rows)
+
+    async def scenario(dram: DramBackend) -> None:
+        dram.plane.fill_some(1, lambda: 0)
+        monkeypatch.setattr(dram._lanes, "_pool", Counting(dram._lanes._pool))
+        await written(dram, refs(3))
+        answers = await dram.read([*refs(3), ObjectRef("none", 1, PAGE_BYTES)])
+        assert [answer.error for answer in answers] == [None, None, None, "ENOENT"]
+
+    run(scenario)
+    assert handed == [3, 3], "one turn with the lock and one thread to wake, however many blocks"
 
 
 def test_threads_that_were_built_from_other_sources_are_not_used(tmp_path: Path) -> None:
