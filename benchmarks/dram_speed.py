@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from kvspill.records import Completion
 from kvspill.run.interpreter import rarer_collections, switch_interval
+from kvspill.storage.arena import page_bytes_for
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.dram import DramBackend
@@ -84,7 +85,12 @@ class Tier:
     def __init__(self, shape: Shape, threads: int | None) -> None:
         self.shape = shape
         arena_bytes = 2 * shape.in_flight * shape.batch_bytes
-        self.backend = DramBackend(arena_bytes, plane=DataPlane(4 * MIB, 32), threads=threads)
+        self.backend = DramBackend(
+            arena_bytes,
+            plane=DataPlane(4 * MIB, 32),
+            threads=threads,
+            page_bytes=page_bytes_for(shape.entry_mib * MIB, 4 * MIB),
+        )
         self._kept = [shape.refs(f"kept{number}") for number in range(shape.in_flight)]
 
     async def prepare(self) -> None:

@@ -11,7 +11,9 @@ from kvspill.storage.buffers import HUGE_PAGE_BYTES, map_memory
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
 PAGE_BYTES = HUGE_PAGE_BYTES
-"""The largest page, and a piece of a copy: more at a time is no faster."""
+"""A piece of a copy: more at a time is no faster."""
+SMALL_PAGE_BYTES = 64 << 10
+"""Entries of any length waste half of one, and neighbours are still copied in one go."""
 _TOUCH_BYTES = 16 * PAGE_BYTES
 _PADDING_MAX = 0.02
 _BUFFERS_MAX = 1024
@@ -28,11 +30,11 @@ def padded(nbytes: int, page_bytes: int) -> int:
 
 
 def page_bytes_for(unit_bytes: int, io_size: int) -> int:
-    """The largest page that the usual object fills nearly to the end: a tier holds what it has memory for.
+    """A page that entries of any length, and blocks, fill nearly to the end: a tier holds what it has memory for.
 
     A piece of io_size that is written from pages far apart must remain one call.
     """
-    page_bytes, least = PAGE_BYTES, max(BLOCK_BYTES, io_size // _BUFFERS_MAX)
+    page_bytes, least = SMALL_PAGE_BYTES, max(BLOCK_BYTES, io_size // _BUFFERS_MAX)
     while page_bytes // 2 >= least and padded(unit_bytes, page_bytes) > (1 + _PADDING_MAX) * unit_bytes:
         page_bytes //= 2
     return page_bytes
