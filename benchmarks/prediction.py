@@ -9,17 +9,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kvspill.cli.options import config_parser, parse_config
 from kvspill.plan.checking import BARS as PROMISES
 from kvspill.plan.predict import figures as predicted_figures
-from kvspill.plan.simulations import Journal, Pool, Simulation
 from kvspill.result.reading import load_result
-from kvspill.storage.profiles import load_profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -92,7 +90,7 @@ class Case:
     raw: bool = False
     """On the bare disk, where runs differ from each other as well."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """What the prediction itself says of its uncertainty; filled in where it missed a bar."""
+    """What the prediction itself says of its uncertainty."""
 
     @property
     def device(self) -> str:
@@ -164,24 +162,24 @@ def flags_of(load: str, args: argparse.Namespace) -> list[str]:
     return flags if "--max-requests" in flags else [*flags, "--duration", f"{args.duration:g}"]
 
 
-def predict_all(cases: Sequence[Case], profile: Path, args: argparse.Namespace, folder: Path) -> None:
-    """Simulate every load once, on all processors."""
-    parser = config_parser("simulate", "", "", full=True)
-    configs = [parse_config(parser, flags_of(case.load, args), {}) for case in cases]
-    pool = Pool(Journal(folder / "journal"), os.cpu_count() or 1, folder, lambda _text: None)
-    found = pool.all([Simulation(config, load_profile(str(profile))) for config in configs], "simulating")
-    for case, facts in zip(cases, found, strict=True):
-        case.predicted = named(facts["figures"])
+def predict_all(cases: Sequence[Case], profile: Path, args: argparse.Namespace) -> None:
+    """What `simulate` says of every load, on all processors."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for case, found in zip(
+            cases, pool.map(lambda case: prediction(case, profile, args), cases), strict=True
+        ):
+            case.predicted = named({name: one["value"] for name, one in found.items()})
+            case.intervals = {NAMES[name]: (one["low"], one["high"]) for name, one in found.items()}
 
 
-def intervals(case: Case, profile: Path, args: argparse.Namespace) -> dict[str, tuple[float, float]]:
-    """What `simulate` says of this load: other seeds, and the device within its spread."""
+def prediction(case: Case, profile: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Value and interval of each figure."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
         flags = [*flags_of(case.load, args), "--device-profile", str(profile), "--output", str(output)]
         subprocess.run([KVSPILL, "simulate", *flags], capture_output=True, check=True)
-        found = json.loads(output.read_text())["prediction"]["intervals"]
-    return {NAMES[name]: (found[name]["low"], found[name]["high"]) for name in NAMES if name in found}
+        found: dict[str, dict[str, float]] = json.loads(output.read_text())["prediction"]["intervals"]
+    return {name: one for name, one in found.items() if name in NAMES}
 
 
 def run_case(case: Case, place: Place, args: argparse.Namespace, number: int) -> None:
@@ -291,14 +289,11 @@ def on_device(
         for load in LOADS
         if any(text in load for text in args.loads.split("|"))
     ]
-    predict_all(cases, profile, args, folder)
+    predict_all(cases, profile, args)
     found.cases += cases
     for number in range(args.rounds):
         for case in cases:
             run_case(case, place, args, number)
-    for case in cases:
-        if not all(case.within(name) for name in BARS):
-            case.intervals = intervals(case, profile, args)
     if args.json:
         args.json.write_text(json.dumps([as_data(case) for case in found.cases], indent=1))
 

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -65,6 +66,19 @@ def test_a_prediction_says_between_what_it_lies(tmp_path: Path, capsys: pytest.C
     assert bandwidth["low"] < bandwidth["value"] < bandwidth["high"]
     assert prediction["extrapolates"] == []
     assert "### PREDICTION ###" in capsys.readouterr().out
+
+
+def test_a_predicted_value_is_the_middle_of_like_simulations(tmp_path: Path) -> None:
+    """One simulation of a load whose users run into each other is one of many that could be."""
+    result = simulated(tmp_path, PROFILE)
+    plain = PROFILE.partition("calibration:")[0]
+    alike = [
+        simulated(tmp_path, plain.replace("0.4", f"{0.4 * (1 + 0.005 * share / 6):.12g}"))
+        for share in (-5, -3, -1, 1, 3, 5)
+    ]
+    for name in ("requests_per_second", "avg_throughput_tokens_per_sec"):
+        value = result["prediction"]["intervals"][name]["value"]
+        assert value == pytest.approx(median(one["summary"][name] for one in (result, *alike)))
 
 
 def test_settings_beyond_the_calibration_are_said_to_extrapolate(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from kvspill.config import Config
@@ -15,6 +16,10 @@ from kvspill.storage.profiles import Calibrated, Profile, load_calibration, load
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""
+NEAR = 6
+"""The same load on devices that differ by less than a calibration can tell. Where the order of events decides
+much, as behind a full DRAM tier, each ends differently, as every real run does: the middle says most."""
+_NEAR_SHARE = 0.005
 _SIZE_FACTOR = 4
 """Entries beyond the measured ones by more than this are extrapolation: larger ones only have more pieces."""
 _SLOWEST = 0.05
@@ -38,6 +43,7 @@ class Interval:
     """A predicted figure, and between what it may lie."""
 
     value: float
+    """The middle of the simulations on nearly the same device."""
     low: float
     high: float
 
@@ -56,16 +62,30 @@ def figures(result: Result) -> dict[str, float]:
 
 
 def predict(config: Config, result: Result, known: Calibrated) -> dict[str, Interval]:
-    """Intervals around a simulation's figures, from other seeds and from the calibration's spread (P2)."""
-    base = figures(result)
-    seeds = [_simulated(config.changed(seed=config.seed + number + 1)) for number in range(SEEDS)]
-    speeds = list(_at_speeds(config, known))
+    """What a simulation's figures are on nearly the same device, and how far they may be off (P2).
+
+    Off by other seeds, and by the calibration's spread.
+    """
+    assert config.device_profile is not None
+    profile, base = load_profile(config.device_profile), figures(result)
+    near = [_simulated_on(config, scaled(profile, share, share)) for share in _near_shares()]
+    seeds = [
+        figures(simulate_aside(config.changed(seed=config.seed + 1 + number))) for number in range(SEEDS)
+    ]
+    speeds = [_simulated_on(config, other) for _name, other in slower_and_faster(profile, known)]
     intervals = {}
-    for name, value in base.items():
-        off = [_reach(value, [other.get(name, value) for other in others]) for others in (seeds, speeds)]
+    for name, first in base.items():
+        value = median([first, *(other.get(name, first) for other in near)])
+        off = [
+            _reach(value, [other.get(name, value) for other in others]) for others in (seeds, speeds + near)
+        ]
         low, high = (sum(side**2 for side in sides) ** 0.5 for sides in zip(*off, strict=True))
         intervals[name] = Interval(value, max(0.0, value - low), value + high)
     return intervals
+
+
+def _near_shares() -> list[float]:
+    return [1 + _NEAR_SHARE * (2 * (number + 0.5) / NEAR - 1) for number in range(NEAR)]
 
 
 def _reach(value: float, others: list[float]) -> tuple[float, float]:
@@ -73,8 +93,9 @@ def _reach(value: float, others: list[float]) -> tuple[float, float]:
     return max(0.0, value - min(others)), max(0.0, max(others) - value)
 
 
-def _simulated(config: Config) -> dict[str, float]:
-    return figures(simulate_aside(config))
+def _simulated_on(config: Config, profile: Profile) -> dict[str, float]:
+    with profile_file(profile) as path:
+        return figures(simulate_aside(config.changed(device_profile=str(path))))
 
 
 def slower_and_faster(profile: Profile, known: Calibrated) -> Iterator[tuple[str, Profile]]:
@@ -82,13 +103,6 @@ def slower_and_faster(profile: Profile, known: Calibrated) -> Iterator[tuple[str
     spreads = known.read_spread, known.write_spread
     for name, sign in (("slower", -1), ("faster", 1)):
         yield name, scaled(profile, *(max(_SLOWEST, 1 + sign * spread) for spread in spreads))
-
-
-def _at_speeds(config: Config, known: Calibrated) -> Iterator[dict[str, float]]:
-    assert config.device_profile is not None
-    for _name, profile in slower_and_faster(load_profile(config.device_profile), known):
-        with profile_file(profile) as path:
-            yield _simulated(config.changed(device_profile=str(path)))
 
 
 def entry_sizes(result: Result) -> dict[str, float]:
@@ -119,7 +133,7 @@ def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
     known = load_calibration(config.device_profile)
     if known is None or config.enable_autoscaling or result.incomplete:
         return
-    say("simulating it again with other seeds, and on a slightly faster and slower device")
+    say(f"simulating it {NEAR + SEEDS + 2} times more: other seeds, slightly faster and slower devices")
     intervals = predict(config, result, known)
     beyond = list(dict.fromkeys(extrapolations(config, entry_sizes(result), known)))
     result.prediction = {
@@ -127,6 +141,7 @@ def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
         "calibrated": known.date,
         "spread": {"read": known.read_spread, "write": known.write_spread},
         "seeds": SEEDS + 1,
+        "near": NEAR + 1,
         "intervals": {
             name: {"value": one.value, "low": one.low, "high": one.high} for name, one in intervals.items()
         },
@@ -143,6 +158,9 @@ def lines(prediction: dict[str, Any]) -> Iterator[str]:
     """The intervals for a person."""
     yield "### PREDICTION ###"
     yield f"  Calibrated on {prediction['device']}, {prediction['calibrated']}"
+    if "near" in prediction:
+        alike = f"{prediction['near']} simulations on nearly the same device"
+        yield f"  The middle of {alike}, and how far it may be off"
     for name, one in prediction["intervals"].items():
         yield f"  {name:<36} {one['value']:>10.4g}   {one['low']:.4g} to {one['high']:.4g}{_end(one)}"
     for text in prediction["extrapolates"]:

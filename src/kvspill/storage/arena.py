@@ -30,7 +30,7 @@ def padded(nbytes: int, page_bytes: int) -> int:
 
 
 def page_bytes_for(unit_bytes: int, io_size: int) -> int:
-    """A page that entries of any length, and blocks, fill nearly to the end: a tier holds what it has memory for.
+    """A page that is filled nearly to the end by blocks and by entries: a tier holds what it has memory for.
 
     A piece of io_size that is written from pages far apart must remain one call.
     """
