@@ -109,6 +109,10 @@ class RunPool:
 
 def runs_of(pages: Pages) -> list[Run]:
     """The runs of neighbours among pages, in order."""
+    if len(pages) and not pages.flags.writeable:
+        # A part of the arena's own numbers, which are read-only: one run, nothing to look for.
+        first = int(pages[0])
+        return [(first, first + len(pages))]
     if len(pages) <= 1:
         return [(page, page + 1) for page in pages.tolist()]
     breaks = np.flatnonzero(np.diff(pages) != 1)

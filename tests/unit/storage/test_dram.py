@@ -13,7 +13,7 @@ import pytest
 from kvspill.errors import UsageError
 from kvspill.records import MIB
 from kvspill.storage import copies
-from kvspill.storage.arena import PAGE_BYTES, Arena, padded, page_bytes_for
+from kvspill.storage.arena import PAGE_BYTES, Arena, padded, page_bytes_for, runs_of
 from kvspill.storage.backends import dram as plugin
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import HUGE_PAGE_BYTES, DataPlane
@@ -114,6 +114,22 @@ def test_pages_are_small_enough_for_the_usual_object(unit_kib: int, io_mib: int,
     assert page_bytes_for(unit_kib << 10, io_mib * MIB) == page_kib << 10
     if io_mib == 4:
         assert padded(unit_kib << 10, page_kib << 10) <= 1.02 * (unit_kib << 10)
+
+
+def test_pages_that_lie_apart_are_found_however_they_are_cut() -> None:
+    arena = Arena(8, 64 << 10)
+    held = [arena.take(2) for _ in range(4)]
+    for number in (0, 2):
+        pages = held[number]
+        assert pages is not None
+        arena.give_back(pages)
+    scattered = arena.take(4)
+    assert scattered is not None
+    assert runs_of(scattered) == [(0, 2), (4, 6)]
+    assert runs_of(scattered[1:3]) == [(1, 2), (4, 5)]
+    assert held[1] is not None
+    assert runs_of(held[1]) == [(2, 4)]
+    assert runs_of(held[1][1:]) == [(3, 4)]
 
 
 def test_whole_entries_of_any_length_waste_next_to_nothing() -> None:
