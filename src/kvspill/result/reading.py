@@ -18,6 +18,8 @@ from kvspill.result.schema import SCHEMA_VERSION, MetricValue, Result, Summary, 
 from kvspill.result.schema_honesty import Fault, Faults, Honesty
 
 KV_CACHE_PY = "kv-cache.py"
+_NEVER_NEGATIVE = {name for metric in METRICS for name, _places in metric.expand()} - {"other_ms"}
+"""All but what is left of a difference."""
 
 
 def read_whole(path: Path, kind: Kind) -> bytes:
@@ -123,6 +125,8 @@ def our_result(document: dict[str, Any], path: Path) -> Result:
         ) from None
     if not result.config:
         raise UsageError(f"{path}: not a whole kvspill result (config: empty); run it again")
+    if (impossible := next(_impossible(document), None)) is not None:
+        raise UsageError(f"{path}: not a whole kvspill result ({impossible}); run it again")
     if "faulty" in document:
         # Counts in the file outweigh a word that denies them.
         if result.faults.any_found:
@@ -130,6 +134,24 @@ def our_result(document: dict[str, Any], path: Path) -> Result:
         return result if result.faulty else _with_faults(result)
     warnings = [noted(item.code, item.message, item.remedy) for item in result.warnings]
     return _with_faults(result.model_copy(update={"warnings": warnings}))
+
+
+def _impossible(document: dict[str, Any]) -> Iterator[str]:
+    """Figures that no run has: they would be drawn, compared and ranked like any other."""
+    summary = dict(document["summary"])
+    for block in (summary.pop("cache_stats"), summary, document.get("metrics", {})):
+        for name, value in block.items():
+            for number in _numbers(value):
+                if not math.isfinite(number) or (number < 0 and name in _NEVER_NEGATIVE):
+                    yield f"{name}: {number:g}"
+
+
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _numbers(inner)
 
 
 def _with_faults(result: Result) -> Result:

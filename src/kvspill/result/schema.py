@@ -161,7 +161,7 @@ class MetricValue(Part):
 class Timeline(Part):
     """Amounts per step of the window, by column."""
 
-    interval_seconds: Number
+    interval_seconds: Number = Field(gt=0)
     columns: Mapping[str, Sequence[Number | None]]
 
 

@@ -23,6 +23,7 @@ DEVICE_SHORTFALL = 0.9
 """Where less than this share of the written bytes came to the device, the times are not the device's."""
 MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
+MUCH_BYTES = 1 << 30
 FEW_TRIALS = 3
 UNDER_WAY_MAX = 0.2
 """Requests in service at the end, as a share of those done: beyond it chance decides which those are."""
@@ -124,7 +125,7 @@ def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
             ("read", seen.device_to_asked_read, seen.asked_read_bytes),
             ("wrote", seen.device_to_asked_written, seen.asked_written_bytes),
         )
-        if excess is not None and excess > DEVICE_EXCESS and _enough(asked_bytes)
+        if excess is not None and asked_bytes is not None and _is_excess(excess, asked_bytes)
     ]
     if over:
         yield kinds.DEVICE_EXCESS.of(did=" and ".join(over))
@@ -148,6 +149,12 @@ def _store(measured: Measured) -> Iterator[Caution]:
             if name.startswith("repeated_") and name != "repeated_requests"
         )
         yield kinds.REPEATED.of(count=counted(total, "request"), kinds=named)
+
+
+def _is_excess(excess: float, asked_bytes: int) -> bool:
+    """Who crowds a run out leaves it few bytes of its own: then what others moved must be a lot."""
+    others_bytes = (excess - 1) * asked_bytes
+    return excess > DEVICE_EXCESS and (_enough(asked_bytes) or others_bytes >= MUCH_BYTES)
 
 
 def _enough(nbytes: int | None) -> bool:

@@ -1,6 +1,8 @@
 """The typed result: its published schema, older files, and the command that does the same again."""
 
+import copy
 import json
+import math
 import shlex
 import subprocess
 from pathlib import Path
@@ -79,6 +81,24 @@ def test_a_result_of_kv_cache_py_is_a_result_with_what_it_says() -> None:
     assert read.config == {}
     assert kv_cache_py_result({"summary": {}}, Path("x.json")) is None
     assert kv_cache_py_result([], Path("x.json")) is None
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, -5.0])
+@pytest.mark.parametrize("block", ["summary", "cache_stats"])
+def test_a_figure_that_no_run_has_is_refused_by_its_name(figure: float, block: str) -> None:
+    document = copy.deepcopy(sample.result())
+    summary = document["summary"]
+    name = "requests_per_second" if block == "summary" else "storage_read_p95_ms"
+    (summary if block == "summary" else summary["cache_stats"])[name] = figure
+    with pytest.raises(UsageError, match=f"not a whole kvspill result .{name}: {figure:g}"):
+        our_result(document, Path("r.json"))
+
+
+def test_steps_of_no_length_are_refused() -> None:
+    document = copy.deepcopy(sample.result())
+    document["timeline"]["interval_seconds"] = 0
+    with pytest.raises(UsageError, match="interval_seconds: Input should be greater than 0"):
+        our_result(document, Path("r.json"))
 
 
 @pytest.mark.parametrize("place", ["window", "honesty", "metrics", "tiers"])
