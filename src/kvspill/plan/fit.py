@@ -95,16 +95,27 @@ def fit_memory(points: Sequence[Point], threads: int, pieces_per_lane: int, piec
         for verb in (Verb.READ, Verb.WRITE)
     )
     plain = DeviceModel(reads, writes)
-    names = [f"{word}_{name}" for word in ("read", "write") for name in _OF_MEMORY]
     kept = replace(
         plain,
-        **{name: getattr(model, name) for name in names},
+        **_of_memory(model, "read", reads, threads, piece_bytes),
+        **_of_memory(model, "write", writes, threads, piece_bytes),
         lanes=threads,
         lanes_per_entry=threads,
         pieces_per_lane=pieces_per_lane,
         piece_mib=piece_bytes / MIB,
     )
     return Fit(kept, fitted.read_spread, fitted.write_spread)
+
+
+def _of_memory(
+    model: DeviceModel, word: str, limit: float, threads: int, piece_bytes: int
+) -> dict[str, float]:
+    """What a copy takes: what is more than threads under full load spend on a piece, an entry pays once."""
+    open_us, piece_us, alone = (getattr(model, f"{word}_{name}") for name in _OF_MEMORY)
+    spent_us = (threads * piece_bytes / limit - piece_bytes / alone) / GIB * 1e6
+    once_us = max(0.0, piece_us - max(0.0, spent_us))
+    figures = (open_us + once_us, piece_us - once_us, alone)
+    return {f"{word}_{name}": _rounded(value) for name, value in zip(_OF_MEMORY, figures, strict=True)}
 
 
 def _rounded(value: float) -> float:
@@ -131,8 +142,8 @@ def _limits(points: Sequence[Point], verb: Verb) -> _Limits:
 
 
 def _alone(points: Sequence[Point], verb: Verb, limit: float) -> tuple[float, float]:
-    """Seconds and bytes per second of a piece that is alone in flight: a line through the paced cells."""
-    found = [(seen.nbytes, seen.median_seconds("device_ns")) for seen in _seen(points, PACED, verb)]
+    """Seconds and bytes per second of a piece that is alone in flight: a line through the sizes."""
+    found = [(seen.nbytes, seen.median_seconds("device_ns")) for seen in _one_by_one(points, verb)]
     if not found:
         return 0.0, math.inf
     sizes, seconds = (np.array(column, dtype=np.float64) for column in zip(*found, strict=True))
@@ -146,6 +157,20 @@ def _alone(points: Sequence[Point], verb: Verb, limit: float) -> tuple[float, fl
     return max(0.0, float(start)), speed if speed < _UNLIMITED_SHARE * limit else math.inf
 
 
+def _one_by_one(points: Sequence[Point], verb: Verb) -> list[Seen]:
+    """For each size what was seen of one entry in flight: after pauses, or at once where that is quicker.
+
+    A request reads its entries one after the other: only the first of them finds threads and device asleep.
+    """
+    alone = [point for point in points if point.cell.readers + point.cell.writers == 1]
+    quickest: dict[int, Seen] = {}
+    for seen in [seen for kind in (PACED, DEPTH) for seen in _seen(alone, kind, verb)]:
+        known = quickest.get(seen.nbytes)
+        if known is None or seen.median_seconds("device_ns") < known.median_seconds("device_ns"):
+            quickest[seen.nbytes] = seen
+    return [quickest[nbytes] for nbytes in sorted(quickest)]
+
+
 def _paced(points: Sequence[Point], verb: Verb) -> float:
     """The speed of one lane alone."""
     return max(
@@ -156,8 +181,7 @@ def _paced(points: Sequence[Point], verb: Verb) -> float:
 def _opening_seconds(points: Sequence[Point], verb: Verb) -> float:
     """What an entry takes besides its device time where no lane is busy, the waking of a thread included."""
     found = [
-        seen.median_seconds("host_ns") + seen.median_seconds("queue_ns")
-        for seen in _seen(points, PACED, verb)
+        seen.median_seconds("host_ns") + seen.median_seconds("queue_ns") for seen in _one_by_one(points, verb)
     ]
     return float(np.median(found)) if found else 0.0
 
