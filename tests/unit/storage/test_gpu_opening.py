@@ -34,13 +34,18 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def driver(monkeypatch: pytest.MonkeyPatch, failing: str = "") -> None:
-    """A driver of which one call fails, with as many empty values as it else answers."""
+def driver(monkeypatch: pytest.MonkeyPatch, failing: str = "") -> list[str]:
+    """A driver of which one call fails, with as many empty values as it else answers; the calls made."""
+    made: list[str] = []
 
     def answers(name: str, values: tuple[Any, ...]) -> Any:
-        if name == failing:
-            return lambda *_: (Status.CUDA_ERROR_OUT_OF_MEMORY, *(None for _ in values))
-        return lambda *_: (Status.CUDA_SUCCESS, *values)
+        def answer(*_: Any) -> tuple[Any, ...]:
+            made.append(name)
+            if name == failing:
+                return (Status.CUDA_ERROR_OUT_OF_MEMORY, *(None for _ in values))
+            return (Status.CUDA_SUCCESS, *values)
+
+        return answer
 
     package, bindings = ModuleType("cuda"), ModuleType("cuda.bindings")
     vars(bindings)["driver"] = SimpleNamespace(
@@ -48,6 +53,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, failing: str = "") -> None:
     )
     monkeypatch.setitem(sys.modules, "cuda", package)
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
+    return made
 
 
 def test_a_card_that_opens_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +66,12 @@ def test_a_card_that_opens_is_described(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_call_that_fails_is_said_with_its_name_and_the_remedy(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    driver(monkeypatch, failing=name)
+    made = driver(monkeypatch, failing=name)
     said = rf"^--gpu-tier: {name}: CUDA_ERROR_OUT_OF_MEMORY; .*use --gpu-tier modelled or off$"
     with pytest.raises(UsageError, match=said):
         look_at_card(0)
+    retained = "cuDevicePrimaryCtxRetain" in made and name != "cuDevicePrimaryCtxRetain"
+    assert made.count("cuDevicePrimaryCtxRelease") == int(retained)
 
 
 @pytest.mark.parametrize("name", ["cuDevicePrimaryCtxRetain", "cuMemGetInfo"])

@@ -22,7 +22,7 @@ from kvspill.storage.base import (
 )
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
-from kvspill.storage.gpu.cuda import Card, CudaCard, opening
+from kvspill.storage.gpu.cuda import Card, CudaCard, Pinned, opening
 from kvspill.storage.gpu.direct import DirectFiles, open_cufile
 from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
@@ -69,10 +69,16 @@ class GpuBackend(Backend):
         self.verify = Verify[verify.upper()]
         self.plane = plane or DataPlane(MOVE_BYTES, 2)
         self.clock_ns = clock_ns
-        with opening():
-            self._cards = [(open_card or CudaCard)(index) for index in devices]
-        for card in self._cards:
-            _check_free(card, self._blocks * BLOCK_BYTES, limit_bytes // len(devices))
+        self._cards: list[Card] = []
+        try:
+            for index in devices:
+                with opening():
+                    self._cards.append((open_card or CudaCard)(index))
+                _check_free(self._cards[-1], self._blocks * BLOCK_BYTES, limit_bytes // len(devices))
+        except UsageError:
+            self._close_cards()
+            raise
+        self._pinned = [Pinned(card) for card in self._cards]
         self._staged = staged
         self._host_memory = [self.plane.base, *host_memory]
         self._banks: list[Bank] = []
@@ -80,7 +86,7 @@ class GpuBackend(Backend):
         self._stopped = False
         self._closed = False
         self.hbm, self.inward, self._outward, self._loaded = (Traffic() for _ in range(4))
-        self._landing = GpuLanding(self._cards, self._loaded.count, open_files)
+        self._landing = GpuLanding(self._pinned, self._loaded.count, open_files)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -101,14 +107,13 @@ class GpuBackend(Backend):
         total = sum(memory.nbytes for memory in self._host_memory)
 
         def work() -> None:
-            for card in self._cards:
-                self._banks.append(Bank(card, self._blocks, self.clock_ns, self._outward, self.verify))
+            for pinned in self._pinned:
+                self._banks.append(Bank(pinned, self._blocks, self.clock_ns, self._outward, self.verify))
                 self._banks[-1].ferry.reserve(*self._staged)
             done = 0
-            self._cards[0].bind()
             with near_device(self._cards[0].facts.pci_address):
                 for memory in self._host_memory:
-                    self._cards[0].register(memory)
+                    self._pinned[0].add(memory)
                     done += memory.nbytes
                     post(loop, lambda done=done: progress("registered memory", done, total))  # type: ignore[misc]
             # Here, not at the first put: that is made on the event loop.
@@ -208,16 +213,17 @@ class GpuBackend(Backend):
         self._objects.clear()
 
     def _release(self) -> None:
-        steps = [self._landing.release, *(bank.release for bank in self._banks), self._unregister]
-        for step in (*steps, *(card.close for card in self._cards)):
+        with suppress(DeviceError):
+            self._landing.release()
+        for pinned in self._pinned:
+            pinned.release()
+        self._close_cards()
+
+    def _close_cards(self) -> None:
+        for card in self._cards:
             # A lost card takes nothing back, but the others do, and the process's end frees the rest.
             with suppress(DeviceError):
-                step()
-
-    def _unregister(self) -> None:
-        self._cards[0].bind()
-        for memory in self._host_memory if self._banks else ():
-            self._cards[0].unregister(memory)
+                card.close()
 
     def _forget(self, ref: ObjectRef) -> bool:
         found = self._objects.pop((ref.key, ref.generation), None)

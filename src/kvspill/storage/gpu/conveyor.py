@@ -10,7 +10,7 @@ import numpy as np
 
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED
-from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Table, registered
+from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Pinned, Table
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.lanes import post, start_thread
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
@@ -87,24 +87,28 @@ class Conveyor:
     """
 
     def __init__(
-        self, name: str, card: Card, clock_ns: Callable[[], int], target_bytes: int = 0, slots: int = SLOTS
+        self,
+        name: str,
+        pinned: Pinned,
+        clock_ns: Callable[[], int],
+        target_bytes: int = 0,
+        slots: int = SLOTS,
     ):
-        self.card = card
+        self.card = card = pinned.card
         self.stream = card.new_stream()
         self._clock_ns = clock_ns
         stamps_bytes = (HIT_BYTES if target_bytes else MOVE_BYTES) // BLOCK_BYTES * STAMP_OUT_BYTES
         table_bytes = ROWS_MAX * ROW_BYTES
         blank_bytes = target_bytes and HIT_BYTES // BLOCK_BYTES * STAMP_IN_BYTES
-        self.pinned = registered(card, slots * (stamps_bytes + table_bytes) + blank_bytes)
-        """Unregistered by the owner."""
-        self.blank = self.pinned[len(self.pinned) - blank_bytes :].ctypes.data
+        self._memory = pinned.new(slots * (stamps_bytes + table_bytes) + blank_bytes)
+        self.blank = self._memory[len(self._memory) - blank_bytes :].ctypes.data
         """Zeros for the stamps where a hit lands, so that older ones there are not taken for its own."""
         tables = card.allocate(slots * table_bytes)
         target = card.allocate(target_bytes) if target_bytes else 0
         self._free: deque[Slot] = deque()
         for index in range(slots):
             start = index * (stamps_bytes + table_bytes)
-            stamps, table = np.split(self.pinned[start:][: stamps_bytes + table_bytes], [stamps_bytes])
+            stamps, table = np.split(self._memory[start:][: stamps_bytes + table_bytes], [stamps_bytes])
             # One stream, so that moves may share it: they land one after another.
             landing = target + index % TARGETS * HIT_BYTES
             self._free.append(Slot(card, stamps, Table(table, tables + index * table_bytes), landing))

@@ -1,7 +1,7 @@
 """One GPU through its driver (cuda-bindings): memory, registered host memory, streams, events, copies."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -76,14 +76,38 @@ class Card(Calls, Protocol):
         """Give all device memory back."""
 
 
-def registered(card: Card, nbytes: int) -> Bytes:
-    """New host memory on the card's NUMA node, touched and registered with it."""
-    memory = map_memory(nbytes)
-    card.bind()
-    with near_device(card.facts.pci_address):
-        memory[::BLOCK_BYTES] = 0
-    card.register(memory)
-    return memory
+class Pinned:
+    """All host memory that is registered with one card, so that all of it is given back whatever fails."""
+
+    def __init__(self, card: Card):
+        self.card = card
+        self._memory: dict[int, Bytes] = {}
+
+    def new(self, nbytes: int) -> Bytes:
+        """New memory on the card's NUMA node, touched and registered."""
+        memory = map_memory(nbytes)
+        with near_device(self.card.facts.pci_address):
+            memory[::BLOCK_BYTES] = 0
+        self.add(memory)
+        return memory
+
+    def add(self, memory: Bytes) -> None:
+        """Register memory."""
+        self.card.bind()
+        self.card.register(memory)
+        self._memory[memory.ctypes.data] = memory
+
+    def give_up(self, memory: Bytes) -> None:
+        """Undo add."""
+        self.card.bind()
+        self.card.unregister(self._memory.pop(memory.ctypes.data))
+
+    def release(self) -> None:
+        """Unregister all memory; nothing is under way any more."""
+        for memory in tuple(self._memory.values()):
+            # A lost card takes nothing back; the process's end frees it.
+            with suppress(DeviceError):
+                self.give_up(memory)
 
 
 ROW_BYTES = 24
@@ -222,10 +246,19 @@ class CudaCard:
         call("cuInit", driver.cuInit(0))
         self._device = call("cuDeviceGet", driver.cuDeviceGet(index))
         self._context = call("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(self._device))
-        self.bind()
-        self.facts = self._describe(index)
         self._allocated: list[int] = []
         self._closed = False
+        try:
+            self._open(index)
+        except DeviceError:
+            with suppress(DeviceError):
+                self.close()
+            raise
+
+    def _open(self, index: int) -> None:
+        driver = self._driver
+        self.bind()
+        self.facts = self._describe(index)
         module = call("cuModuleLoadData", driver.cuModuleLoadData(_KERNEL))
         self._kernel = call("cuModuleGetFunction", driver.cuModuleGetFunction(module, b"copy_rows"))
         self._functions = np.zeros(len(Command), dtype=np.uint64)
@@ -333,9 +366,9 @@ class CudaCard:
         call("cuLaunchKernel", answer)
 
     def close(self) -> None:
-        self.bind()
         allocated, self._allocated = self._allocated, []
         try:
+            self.bind()
             for address in allocated:
                 call("cuMemFree", self._driver.cuMemFree(address))
         finally:

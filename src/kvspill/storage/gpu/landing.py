@@ -12,7 +12,7 @@ from kvspill.machine.gpu import DeviceError
 from kvspill.machine.kernel import opened_again
 from kvspill.storage.base import DirectError, Expected
 from kvspill.storage.fastio import check_at
-from kvspill.storage.gpu.cuda import Card, registered
+from kvspill.storage.gpu.cuda import Card, Pinned
 from kvspill.storage.gpu.direct import DirectFiles, open_cufile
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, blocks_of, check_stamps
@@ -164,11 +164,11 @@ class GpuLanding:
 
     def __init__(
         self,
-        cards: Sequence[Card],
+        pinned: Sequence[Pinned],
         count: Callable[[int, int], None],
         open_files: Callable[[str], DirectFiles] = open_cufile,
     ):
-        self._cards = cards
+        self._pinned = pinned
         self._open_files = open_files
         self.files: DirectFiles | None = None
         """Who reads and writes files directly, where that is done."""
@@ -181,7 +181,6 @@ class GpuLanding:
         self._piece_bytes = BLOCK_BYTES
         self._free: list[GpuBerth] = []
         self._berths: list[GpuBerth] = []
-        self._pinned: list[tuple[Card, Bytes]] = []
 
     def reserve(self, lanes: int, piece_bytes: int) -> None:
         self._piece_bytes = piece_bytes
@@ -196,7 +195,7 @@ class GpuLanding:
             self._free += reversed(made)
 
     def buffer(self, nbytes: int) -> Bytes:
-        return self._register(self._cards[0], nbytes)
+        return self._pinned[0].new(nbytes)
 
     def berth(self) -> GpuBerth:
         if not hasattr(self._local, "own"):
@@ -230,7 +229,7 @@ class GpuLanding:
 
     def open_file(self, fd: int, stays_open: bool) -> int:
         assert self.files is not None, "files are not opened directly"
-        self._cards[0].bind()
+        self._pinned[0].card.bind()
         if not stays_open:
             return self._open_own(self.files, fd)
         with self._lock:
@@ -259,26 +258,17 @@ class GpuLanding:
             self.close_file(self._stay_open.popitem()[1])
 
     def release(self) -> None:
-        """Unregister all memory; nothing is under way any more."""
+        """Nothing is under way any more."""
         if self.files is not None:
             self.files.close()
-        while self._pinned:
-            card, memory = self._pinned.pop()
-            card.bind()
-            card.unregister(memory)
 
     def _make(self) -> GpuBerth:
         size = self._piece_bytes
         with self._lock:
-            card = self._cards[len(self._berths) % len(self._cards)]
-            card.bind()
-            memory = self._register(card, SLOTS * size + blocks_of(size) * STAMP_IN_BYTES)
+            pinned = self._pinned[len(self._berths) % len(self._pinned)]
+            card = pinned.card
+            memory = pinned.new(SLOTS * size + blocks_of(size) * STAMP_IN_BYTES)
             target = card.allocate(SLOTS * size)
             slots = [(memory[at : at + size], target + at) for at in range(0, SLOTS * size, size)]
             self._berths.append(GpuBerth(card, slots, memory[SLOTS * size :], self._count))
             return self._berths[-1]
-
-    def _register(self, card: Card, nbytes: int) -> Bytes:
-        memory = registered(card, nbytes)
-        self._pinned.append((card, memory))
-        return memory

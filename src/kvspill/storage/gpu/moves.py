@@ -22,7 +22,7 @@ from kvspill.storage.gpu.conveyor import (
     Move,
     Slot,
 )
-from kvspill.storage.gpu.cuda import Card, Row, copy_rows
+from kvspill.storage.gpu.cuda import Pinned, Row, copy_rows
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.gpu.source import Ferry, Stretch, stretches
 from kvspill.storage.jobs import damage
@@ -49,26 +49,22 @@ class Traffic:
 class Bank:
     """One card with its share of the tier."""
 
-    def __init__(self, card: Card, blocks: int, clock_ns: Callable[[], int], out: Traffic, verify: Verify):
-        self.card = card
+    def __init__(
+        self, pinned: Pinned, blocks: int, clock_ns: Callable[[], int], out: Traffic, verify: Verify
+    ):
+        self.card = card = pinned.card
         self.pool = RunPool(blocks)
         card.bind()
         self.base = card.allocate(blocks * BLOCK_BYTES)
         index = card.facts.index
         slots = TARGETS if verify is Verify.FULL else SLOTS
-        self.hits = Conveyor(f"kvspill-gpu{index}-hits", card, clock_ns, TARGET_BYTES, slots)
-        self.puts = Conveyor(f"kvspill-gpu{index}-puts", card, clock_ns)
-        self.ferry = Ferry(card, out.count)
+        self.hits = Conveyor(f"kvspill-gpu{index}-hits", pinned, clock_ns, TARGET_BYTES, slots)
+        self.puts = Conveyor(f"kvspill-gpu{index}-puts", pinned, clock_ns)
+        self.ferry = Ferry(pinned, out.count)
 
     @property
     def conveyors(self) -> tuple[Conveyor, Conveyor]:
         return self.hits, self.puts
-
-    def release(self) -> None:
-        """Unregister the host memory that copies went through; nothing is under way any more."""
-        self.ferry.release()
-        for way in self.conveyors:
-            self.card.unregister(way.pinned)
 
 
 class Share(NamedTuple):

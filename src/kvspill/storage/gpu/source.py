@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from kvspill.storage.arena import Run
-from kvspill.storage.gpu.cuda import Card, registered
+from kvspill.storage.gpu.cuda import Pinned
 from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.program import Command
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
@@ -44,12 +44,12 @@ def part_of(whole: Sequence[Stretch], offset: int, nbytes: int) -> list[Stretch]
 class Ferry:
     """Copies out of one card for any thread: each has a stream of its own, so that copies overlap."""
 
-    def __init__(self, card: Card, count: Callable[[int, int], None]):
-        self._card = card
+    def __init__(self, pinned: Pinned, count: Callable[[int, int], None]):
+        self._pinned = pinned
+        self._card = pinned.card
         self._count = count
         self._local = threading.local()
         self._buffers: deque[Bytes] = deque()
-        self._pinned: dict[int, Bytes] = {}
 
     def demote(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> None:
         """Copy parts of an object out for the tier below."""
@@ -81,31 +81,17 @@ class Ferry:
         try:
             whole = self._buffers.popleft()
         except IndexError:
-            whole = self._new(nbytes)
+            whole = self._pinned.new(nbytes)
         if len(whole) < nbytes:
-            self._give_up(whole)
-            whole = self._new(nbytes)
+            self._pinned.give_up(whole)
+            whole = self._pinned.new(nbytes)
         lent = whole[:nbytes]
         weakref.finalize(lent, self._buffers.append, whole)
         return lent
 
     def reserve(self, count: int, nbytes: int) -> None:
         """Have so many buffers ready before the load."""
-        self._buffers += [self._new(nbytes) for _ in range(count)]
-
-    def _new(self, nbytes: int) -> Bytes:
-        memory = registered(self._card, nbytes)
-        self._pinned[memory.ctypes.data] = memory
-        return memory
-
-    def _give_up(self, memory: Bytes) -> None:
-        self._card.bind()
-        self._card.unregister(self._pinned.pop(memory.ctypes.data))
-
-    def release(self) -> None:
-        """Unregister every buffer; none is lent any more."""
-        for memory in tuple(self._pinned.values()):
-            self._give_up(memory)
+        self._buffers += [self._pinned.new(nbytes) for _ in range(count)]
 
     def bind(self) -> None:
         """Let the calling thread use the card."""
