@@ -107,9 +107,7 @@ def fit_memory(points: Sequence[Point], threads: int, pieces_per_lane: int, piec
     return Fit(kept, fitted.read_spread, fitted.write_spread)
 
 
-def _of_memory(
-    model: DeviceModel, word: str, limit: float, threads: int, piece_bytes: int
-) -> dict[str, Any]:
+def _of_memory(model: DeviceModel, word: str, limit: float, threads: int, piece_bytes: int) -> dict[str, Any]:
     """What a copy takes: what is more than threads under full load spend on a piece, an entry pays once."""
     open_us, piece_us, alone = (getattr(model, f"{word}_{name}") for name in _OF_MEMORY)
     spent_us = (threads * piece_bytes / limit - piece_bytes / alone) / GIB * 1e6
