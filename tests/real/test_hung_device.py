@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from real.faulting import compiler, shim
 from real.rig import Run, entries, left_over, start, wait_for_entries
 
 pytestmark = pytest.mark.real
@@ -68,4 +69,35 @@ def test_a_thread_that_hangs_too_long_ends_a_run_without_a_duration(tmp_path: Pa
     assert finished.code == 1
     assert finished.result["incomplete"] is True
     assert re.search(r"an I/O thread has hung for \d s, --max-stall is 1.5; check the device", finished.err)
+    assert left_over(cache_dir) == []
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults")
+@pytest.mark.parametrize("layout", ["files", pytest.param("tree", marks=pytest.mark.slow)])
+def test_a_device_of_which_nothing_comes_back_ends_no_later_and_costs_no_result(
+    tmp_path: Path, layout: str
+) -> None:
+    """Also what looks at the directory beside the load (S16): its mount, other runs, the removal."""
+    cache_dir, armed = tmp_path / "disk", tmp_path / "armed"
+    cache_dir.mkdir()
+    verbs = ("path", "open", "read", "write", "sync", "rename", "unlink", "allocate")
+    under = (
+        "env",
+        f"LD_PRELOAD={shim()}",
+        f"KVSPILL_SHIM={','.join(f'{verb}:hang:1' for verb in verbs)}",
+        f"KVSPILL_SHIM_UNDER={cache_dir}",
+        f"KVSPILL_SHIM_WHEN={armed}",
+    )
+    load = ("--duration", "1.5", *HOLDS, "--layout", layout)
+    run = start(tmp_path, cache_dir, *load, under=under)
+    wait_for_entries(cache_dir)
+    armed.touch()
+    began = time.monotonic()
+    finished = run.finish()
+    assert time.monotonic() - began < 1.5 + 5.5
+    assert finished.code == 1, finished.err
+    assert finished.result["faults"]["stuck_io"]["threads"] > 0
+    assert "did not return, the oldest for " in finished.err
+    (directory,) = finished.result["environment"]["directories"]
+    assert directory["filesystem"] is not None
     assert left_over(cache_dir) == []

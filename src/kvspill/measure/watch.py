@@ -1,6 +1,8 @@
 """What is watched beside a window: the machine's counters, other runs, and how late the event loop wakes."""
 
 import asyncio
+import contextlib
+import threading
 from typing import Any
 
 from kvspill.machine.probes import Probe, Snapshot
@@ -11,6 +13,7 @@ from kvspill.world import World
 
 LAG_INTERVAL_NS = 20_000_000
 _NEIGHBOURS_INTERVAL_NS = NS_PER_SEC // 2
+_LAST_LOOK_SECONDS_MAX = 0.3
 
 
 class LoopLag:
@@ -44,6 +47,7 @@ class WindowWatch:
         self._window_start_ns = window_start_ns
         self._lag = LoopLag(world)
         self._traffic = Traffic(probe.directories)
+        self._looking: threading.Thread | None = None
         self._before: Snapshot | None = None
 
     async def run(self) -> None:
@@ -54,14 +58,27 @@ class WindowWatch:
 
     async def _look_around(self) -> None:
         while True:
-            self._traffic.look()
+            self._look()
             await self._world.sleep_ns(_NEIGHBOURS_INTERVAL_NS)
+
+    def _look(self, wait_seconds: float = 0.0) -> None:
+        """On a thread of its own, for their directories may lie on a device that hangs."""
+        if self._looking is not None:
+            self._looking.join(wait_seconds)
+        if self._looking is None or not self._looking.is_alive():
+            looking = threading.Thread(target=self._traffic.look, name="kvspill-look", daemon=True)
+            # Where no further thread is to be had, the looks before must do.
+            with contextlib.suppress(RuntimeError):
+                looking.start()
+                self._looking = looking
 
     def finish(self) -> dict[str, Any] | None:
         """What happened since the window opened, or None where it never did."""
         if self._before is None:
             return None
         found = self._probe.difference(self._before, self._probe.snapshot())
-        self._traffic.look()
+        self._look(_LAST_LOOK_SECONDS_MAX)
+        if self._looking is not None:
+            self._looking.join(_LAST_LOOK_SECONDS_MAX)
         lag_ms = self._lag.statistics_ms()
         return {**found, "neighbours": self._traffic.moved(), "event_loop_lag_ms": lag_ms}

@@ -69,6 +69,8 @@ class Load:
         """After the run: what --trace-latency saw."""
         self.hangs = False
         """After the run: some system call never returned."""
+        # Before the load: a device that hangs later gives no answer any more.
+        self._environment = None if plan.simulated else environment(plan.cache_dirs)
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
         """What this rank measured, and the search that was held, if one was."""
@@ -250,7 +252,7 @@ class Load:
             servers=servers_for(users, config.servers),
             probes=stage.probes,
             ceiling=ceiling,
-            environment=None if simulated else environment(self.plan.cache_dirs),
+            environment=self._environment,
             device=(boot_id(), *((stage.probes or {}).get("block_device") or {}).get("devices", ())),
         )
 

@@ -229,28 +229,31 @@ class Traffic:
 
     def __init__(self, directories: Iterable[Path], kernel: Kernel | None = None):
         self._kernel = kernel or Kernel()
-        self._devices = {os.stat(path).st_dev for path in directories if path.exists()}
+        self._directories = tuple(directories)
+        self._devices: set[int] | None = None
         self._first: dict[int, Counters] = {}
         self._last: dict[int, Counters] = {}
         self._shares: dict[int, float] = {}
 
     def look(self) -> None:
         """Note how far every such run has come; call it every second or so, as runs come and go."""
-        for pid, share in self._there():
+        if self._devices is None:
+            self._devices = {os.stat(path).st_dev for path in self._directories if path.exists()}
+        for pid, share in self._there(self._devices):
             counters = process_io(pid, self._kernel)
             if counters is not None:
                 self._first.setdefault(pid, counters)
                 self._last[pid] = counters
                 self._shares[pid] = share
 
-    def _there(self) -> Iterator[tuple[int, float]]:
+    def _there(self, devices: set[int]) -> Iterator[tuple[int, float]]:
         """The other runs, each with the share of its directories that lie here."""
-        for pid, links in _runs(self._kernel) if self._devices else ():
+        for pid, links in _runs(self._kernel) if devices else ():
             found = []
             for link in links:
                 with contextlib.suppress(OSError):
                     found.append(os.stat(link).st_dev)
-            here = sum(device in self._devices for device in found)
+            here = sum(device in devices for device in found)
             if here:
                 yield pid, here / len(found)
 
@@ -266,7 +269,7 @@ class Traffic:
             totals[key] = round(
                 sum(
                     (self._last[pid][key] - self._first[pid][key]) * share
-                    for pid, share in self._shares.items()
+                    for pid, share in list(self._shares.items())
                 )
             )
         return totals

@@ -2,10 +2,13 @@
  *
  * KVSPILL_SHIM_UNDER  the directory
  * KVSPILL_SHIM_AFTER  seconds after the start of the process before which nothing happens
+ * KVSPILL_SHIM_WHEN   a file: nothing happens before it is there
  * KVSPILL_SHIM        verb:kind:share[:argument], several separated by commas; for example
- *                     read:fail:0.3:5 (EIO), write:delay:1:20 (milliseconds), read:hang:1, write:short:0.5
+ *                     read:fail:0.3:5 (EIO), write:delay:1:20 (milliseconds), read:hang:1, write:short:0.5;
+ *                     path:hang:1 are the calls that take a path: stat, open, mkdir, the list of a directory
  * KVSPILL_SHIM_COUNT  a file to which a byte is appended for each fault */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,18 +17,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, VERBS };
+enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, PATH, VERBS };
 enum kind { NONE, HANG, DELAY, FAIL, SHORT };
 
-static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate"};
+static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate", "path"};
 static const char *const kind_names[] = {"none", "hang", "delay", "fail", "short"};
 static struct { enum kind kind; double share; long argument; } rules[VERBS];
-static const char *under;
+static const char *under, *when;
 static size_t under_length;
 static double after_seconds;
 static struct timespec began;
@@ -66,6 +71,7 @@ __attribute__((constructor)) static void begin(void)
     setenv("KVSPILL_SHIM_TAKEN", "1", 1);
     clock_gettime(CLOCK_MONOTONIC, &began);
     under = getenv("KVSPILL_SHIM_UNDER");
+    when = getenv("KVSPILL_SHIM_WHEN");
     under_length = under ? strlen(under) : 0;
     after_seconds = after ? atof(after) : 0;
     if (count)
@@ -96,9 +102,9 @@ static int is_below(int fd)
 }
 
 /* What is to happen to this call; a delay has been waited out already, a hang never comes back. */
-static enum kind fate(enum verb verb, int fd)
+static enum kind fate_below(enum verb verb, int below)
 {
-    if (rules[verb].kind == NONE || !is_below(fd) || elapsed() < after_seconds || drawn() >= rules[verb].share)
+    if (!below || (when && euidaccess(when, F_OK)) || elapsed() < after_seconds || drawn() >= rules[verb].share)
         return NONE;
     if (count_fd >= 0 && write(count_fd, ".", 1) < 0)
         abort();
@@ -113,6 +119,24 @@ static enum kind fate(enum verb verb, int fd)
     if (rules[verb].kind == FAIL)
         errno = rules[verb].argument ? (int)rules[verb].argument : EIO;
     return rules[verb].kind;
+}
+
+static enum kind fate(enum verb verb, int fd)
+{
+    return rules[verb].kind == NONE ? NONE : fate_below(verb, is_below(fd));
+}
+
+static enum kind fate_of_path(int folder, const char *path)
+{
+    if (rules[PATH].kind == NONE || !path)
+        return NONE;
+    if (path[0] != '/' && folder != AT_FDCWD)
+        return fate_below(PATH, is_below(folder));
+    char whole[8192] = "";
+    if (path[0] != '/' && getcwd(whole, 4096))
+        strcat(whole, "/");
+    strncat(whole, path, 4095);
+    return fate_below(PATH, under_length && !strncmp(whole, under, under_length));
 }
 
 static size_t less(size_t nbytes)
@@ -178,7 +202,8 @@ static int fate_of_open(int folder, int flags)
         va_start(arguments, flags);                                         \
         mode_t mode = (flags & O_CREAT) ? va_arg(arguments, mode_t) : 0;    \
         va_end(arguments);                                                  \
-        return fate_of_open(folder, flags) == FAIL ? -1 : real(folder, path, flags, mode); \
+        return fate_of_open(folder, flags) == FAIL || fate_of_path(folder, path) == FAIL \
+            ? -1 : real(folder, path, flags, mode); \
     }
 
 OPENER(openat)
@@ -205,3 +230,65 @@ int unlinkat(int folder, const char *path, int flags)
 
 ALLOCATOR(fallocate)
 ALLOCATOR(fallocate64)
+
+#define PLAIN_OPENER(name)                                                  \
+    int name(const char *path, int flags, ...)                              \
+    {                                                                       \
+        REAL(name);                                                         \
+        va_list arguments;                                                  \
+        va_start(arguments, flags);                                         \
+        mode_t mode = (flags & O_CREAT) ? va_arg(arguments, mode_t) : 0;    \
+        va_end(arguments);                                                  \
+        return fate_of_path(AT_FDCWD, path) == FAIL ? -1 : real(path, flags, mode); \
+    }
+
+PLAIN_OPENER(open)
+PLAIN_OPENER(open64)
+
+#define LOOKER(name, type)                                              \
+    int name(const char *path, type *found)                             \
+    {                                                                   \
+        REAL(name);                                                     \
+        return fate_of_path(AT_FDCWD, path) == FAIL ? -1 : real(path, found); \
+    }
+
+LOOKER(stat, struct stat)
+LOOKER(stat64, struct stat64)
+LOOKER(lstat, struct stat)
+LOOKER(lstat64, struct stat64)
+LOOKER(statvfs, struct statvfs)
+LOOKER(statvfs64, struct statvfs64)
+
+#define LOOKER_AT(name, type)                                                   \
+    int name(int folder, const char *path, type *found, int flags)              \
+    {                                                                           \
+        REAL(name);                                                             \
+        return fate_of_path(folder, path) == FAIL ? -1 : real(folder, path, found, flags); \
+    }
+
+LOOKER_AT(fstatat, struct stat)
+LOOKER_AT(fstatat64, struct stat64)
+
+int mkdir(const char *path, mode_t mode)
+{
+    REAL(mkdir);
+    return fate_of_path(AT_FDCWD, path) == FAIL ? -1 : real(path, mode);
+}
+
+int access(const char *path, int mode)
+{
+    REAL(access);
+    return fate_of_path(AT_FDCWD, path) == FAIL ? -1 : real(path, mode);
+}
+
+DIR *opendir(const char *path)
+{
+    REAL(opendir);
+    return fate_of_path(AT_FDCWD, path) == FAIL ? NULL : real(path);
+}
+
+DIR *fdopendir(int fd)
+{
+    REAL(fdopendir);
+    return fate(PATH, fd) == FAIL ? NULL : real(fd);
+}
