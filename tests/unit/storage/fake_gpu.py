@@ -1,7 +1,11 @@
-"""A fake of the GPU driver's calls: a card whose memory is this process's."""
+"""Fakes of the GPU driver's calls: cards whose memory is this process's, without and with streams."""
 
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -121,3 +125,83 @@ class FakeCard:
 
     def close(self) -> None:
         self.closed = True
+
+
+class StreamCard(FakeCard):
+    """A card whose streams do nothing until an event is waited for, and then all that lies before it.
+
+    What it does takes a device time of its kind's own, so that sums of them tell what lay between two events.
+    """
+
+    TIMES_NS: ClassVar = {
+        "copy_in": 1_000,
+        "copy_out": 20_000,
+        "launch": 300_000,
+        "stamps_in": 4_000_000,
+        "stamps_out": 50_000_000,
+    }
+
+    def __init__(self, index: int = 0):
+        super().__init__(index)
+        self.ran: list[tuple[str, int]] = []
+        """What was done, and on which stream."""
+        self._queues: dict[int, deque[tuple[str, Callable[[], None]]]] = {}
+        self._clocks_ns: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+        """How often an event was recorded without having been reached."""
+        self._streams: dict[int, int] = {}
+        self._turn = threading.RLock()
+
+    def new_stream(self) -> int:
+        with self._turn:
+            stream = 1000 * (self.facts.index + 1) + len(self._queues)
+            self._queues[stream] = deque()
+            self._clocks_ns[stream] = 0
+            return stream
+
+    def _queue(self, stream: int, name: str, work: Callable[[], None]) -> None:
+        with self._turn:
+            assert stream in self._queues, f"{name} on stream {stream}, which was not made"
+            self._queues[stream].append((name, work))
+
+    def record(self, event: int, stream: int) -> None:
+        def reached() -> None:
+            self.events[event] = self._clocks_ns[stream]
+            self._pending[event] -= 1
+
+        with self._turn:
+            self._queue(stream, "record", reached)
+            self._pending[event] = self._pending.get(event, 0) + 1
+            self._streams[event] = stream
+
+    def wait(self, event: int) -> None:
+        super().wait(event)
+        with self._turn:
+            stream = self._streams[event]
+            while self._pending[event]:
+                name, work = self._queues[stream].popleft()
+                self._clocks_ns[stream] += self.TIMES_NS.get(name, 0)
+                work()
+                self.ran.append((name, stream))
+
+    def elapsed_ns(self, begin: int, end: int) -> int:
+        with self._turn:
+            if self._pending[begin] or self._pending[end]:
+                raise DeviceError("CUDA_ERROR_NOT_READY", "elapsed")
+            assert self._streams[begin] == self._streams[end], "each stream has its own clock"
+            return super().elapsed_ns(begin, end)
+
+    def copy_in(self, device: int, host: int, nbytes: int, stream: int) -> None:
+        self._queue(stream, "copy_in", partial(super().copy_in, device, host, nbytes, stream))
+
+    def copy_out(self, host: int, device: int, nbytes: int, stream: int) -> None:
+        self._queue(stream, "copy_out", partial(super().copy_out, host, device, nbytes, stream))
+
+    def launch(self, count: int, rows: int, stream: int) -> None:
+        self._queue(stream, "launch", partial(super().launch, count, rows, stream))
+
+    def stamps_in(self, device: int, host: int, blocks: int, stream: int) -> None:
+        self._queue(stream, "stamps_in", partial(super().stamps_in, device, host, blocks, stream))
+
+    def stamps_out(self, host: int, device: int, blocks: int, stream: int) -> None:
+        self._queue(stream, "stamps_out", partial(super().stamps_out, host, device, blocks, stream))
