@@ -173,10 +173,13 @@ class Plugin:
         """Make the thing; one of another package must have all that the wanted kind has."""
         with self.blamed(where):
             made = self.make(context)
-            names = [] if self.is_ours else [name for name in vars(wanted) if not name.startswith("_")]
-            for name in names:
-                if not hasattr(type(made), name) and not hasattr(made, name):
-                    raise TypeError(f"made a {type(made).__name__}, which has no {name}")
+        missing = [] if self.is_ours else lacking(made, wanted)
+        if missing:
+            raise KvspillError(
+                f"plug-in {self.name} of {self.origin} failed{where}: TypeError: made a "
+                f"{type(made).__name__}, which has no {', '.join(missing)}; docs/plugins.md says what "
+                "it must have: correct its package"
+            )
         return made
 
     @contextmanager
@@ -199,6 +202,12 @@ class Plugin:
         return MappingProxyType(
             {option.name: given.get(option.name, option.default) for option in self.options}
         )
+
+
+def lacking(made: object, wanted: type) -> list[str]:
+    """The names of what the wanted kind has and the thing made does not."""
+    names = [name for name in vars(wanted) if not name.startswith("_")]
+    return [name for name in names if not hasattr(type(made), name) and not hasattr(made, name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def test_help_lists_the_names_and_the_options(installed: Installed) -> None:
     text = " ".join(installed.kvspill("run", "--help-all").split())
     assert "|mystore" in text.split("--storage-backend ")[1].split(" ")[0]
     assert "|mru" in text.split("--eviction-policy ")[1].split(" ")[0]
+    assert "|read-twice" in text.split("--io-model ")[1].split(" ")[0]
     assert "simplecsv" in text.split("--trace FORMAT:PATH")[1][:200]
     assert f"Plug-in mystore, from {PACKAGE}: one log file with an index and checksums" in text
     assert "--mystore-threads N I/O threads [8]" in text
@@ -64,7 +65,8 @@ def test_help_lists_the_names_and_the_options(installed: Installed) -> None:
 def test_doctor_lists_them_with_their_package(installed: Installed) -> None:
     answer = json.loads(installed.kvspill("doctor", "--json", "--cache-dir", str(ROOT)))
     found = {check["name"]: check["finding"] for check in answer["checks"] if check["group"] == "plug-ins"}
-    for name in ("backend mystore", "eviction policy mru", "trace format simplecsv"):
+    names = ("backend mystore", "eviction policy mru", "trace format simplecsv", "I/O model read-twice")
+    for name in names:
         assert found[name].startswith(f"ready, from {PACKAGE}")
 
 
@@ -96,6 +98,16 @@ def test_a_policy_and_a_trace_format_work_and_are_named(installed: Installed) ->
         "kvspill.policies:mru": PACKAGE,
         "kvspill.traces:simplecsv": PACKAGE,
     }
+
+
+def test_an_i_o_model_works_as_its_page_has_it(installed: Installed) -> None:
+    capacity = ["--cpu-mem-gb", "0.1", "--storage-capacity-gb", "1"]
+    result = installed.result("simulate", "--io-model", "read-twice", *capacity)
+    assert result["config"]["packages"] == {"kvspill.io_models:read-twice": PACKAGE}
+    assert result["summary"]["requests_completed"] == 10
+    assert result["metrics"]["cache_hits"]["value"] == 20
+    _, code = (EXAMPLE / "src" / "kvspill_mystore" / "io_model.py").read_text().split("\n\n", 1)
+    assert code in (ROOT / "docs" / "plugins.md").read_text()
 
 
 def test_a_wrong_option_and_a_wrong_name_are_refused_with_the_remedy(installed: Installed) -> None:

@@ -8,8 +8,11 @@ import pytest
 
 from kvspill import plugins
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.doctor.plugins import plugin_checks
 from kvspill.errors import KvspillError, UsageError
+from kvspill.models.groups import KvSize
 from kvspill.plugins import Kind, Option, Plugin, find_all, find_plugins
+from kvspill.serving.io_models import IoOptions, make_io_model
 
 
 @pytest.fixture(autouse=True)
@@ -165,3 +168,41 @@ def test_a_wrong_value_of_an_option_is_refused_with_the_remedy(
 def test_options_that_were_not_given_have_their_defaults() -> None:
     plugin = Plugin("p", "", dict, options=(Option("a", "", 1, int), Option("b", "", "x")))
     assert dict(plugin.filled({"a": 5})) == {"a": 5, "b": "x"}
+
+
+NO_STORED_READS = """
+from kvspill.plugins import Plugin
+from kvspill.serving.io_models import InTheOpen
+class ReadTwice(InTheOpen):
+    def __init__(self, options): pass
+    def plan(self, request): return []
+    async def serve(self, service, cache): pass
+PLUGIN = Plugin("read-twice", "reads every entry twice", ReadTwice)
+"""
+
+
+def test_an_i_o_model_without_a_method_is_named_by_a_run_and_by_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, Kind.IO_MODEL, NO_STORED_READS)
+    lacks = "made a ReadTwice, which has no stored_reads"
+    with pytest.raises(KvspillError, match=f"{lacks}; docs/plugins.md says what it must have"):
+        make_io_model("read-twice", IoOptions(KvSize.even(512)))
+    (check,) = [check for check in plugin_checks(find_all()) if check.name == "I/O model read-twice"]
+    assert check.finding.startswith("not ready, from vendor-package 2.5: ")
+    assert lacks in check.finding
+    assert "docs/plugins.md" in check.remedy
+
+
+def test_doctor_names_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+from kvspill.plugins import Plugin
+from kvspill.storage.base import Backend
+class Half(Backend):
+    async def prepare(self, progress): pass
+PLUGIN = Plugin("half", "a store", Half)
+"""
+    install(tmp_path, monkeypatch, Kind.BACKEND, text)
+    (check,) = [check for check in plugin_checks(find_all()) if check.name == "backend half"]
+    assert "not ready" in check.finding
+    assert "Half has no cancel, capabilities, " in check.finding

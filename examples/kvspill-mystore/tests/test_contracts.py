@@ -5,9 +5,10 @@ from pathlib import Path
 
 from kvspill.storage.base import Backend, ObjectRef
 from kvspill.testing.backends import BackendSuite
+from kvspill.testing.io_models import IoModelSuite
 from kvspill.testing.policies import PolicySuite
 from kvspill.testing.traces import TraceSuite
-from kvspill_mystore import policy, trace
+from kvspill_mystore import io_model, policy, trace
 from kvspill_mystore.backend import PLUGIN, LogBackend
 
 
@@ -31,3 +32,7 @@ class TestMru(PolicySuite):
 
 class TestSimpleCsv(TraceSuite):
     plugin = trace.PLUGIN
+
+
+class TestReadTwice(IoModelSuite):
+    plugin = io_model.PLUGIN

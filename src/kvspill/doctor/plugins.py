@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.doctor.doctor import Check, ok, warning
+from kvspill.errors import KvspillError
+from kvspill.models.groups import KvSize
 from kvspill.plugins import Declared, Kind, Plugin
+from kvspill.records import MIB
+from kvspill.serving.io_models import IoModel, IoOptions
 
 GROUP = "plug-ins"
 _WORDS: Mapping[Kind, str] = MappingProxyType(
@@ -21,7 +26,9 @@ def plugin_checks(declared: Declared) -> list[Check]:
     """A line for all of ours that are ready, and one for each other plug-in."""
     checks = []
     for kind, found in declared.items():
-        ready = {name: plugin.why_not() for name, plugin in found.plugins.items()}
+        ready = {
+            name: plugin.why_not() or _incomplete(kind, plugin) for name, plugin in found.plugins.items()
+        }
         ours = [name for name, plugin in found.plugins.items() if plugin.is_ours and ready[name] is None]
         word = _WORDS[kind]
         if ours:
@@ -33,6 +40,27 @@ def plugin_checks(declared: Declared) -> list[Check]:
             text = f"{broken.origin} could not be loaded ({broken.reason})"
             checks.append(warning(GROUP, f"{word} {broken.name}", text, "correct or uninstall that package"))
     return checks
+
+
+def _incomplete(kind: Kind, plugin: Plugin) -> str | None:
+    """What another package's plug-in must have and has not, or why it cannot be made, and the remedy.
+
+    Policies and I/O models are made for it; backends and traces would need a place or a file.
+    """
+    if plugin.is_ours:
+        return None
+    missing = ", ".join(sorted(getattr(plugin.make, "__abstractmethods__", ())))
+    if missing:
+        return f"{plugin.make.__name__} has no {missing}; docs/plugins.md says what it must have"
+    options = plugin.filled({})
+    try:
+        if kind is Kind.POLICY:
+            plugin.start(PolicyContext(MIB, False, options), EvictionPolicy)
+        elif kind is Kind.IO_MODEL:
+            plugin.start(IoOptions(KvSize.even(512), own=options), IoModel)
+    except KvspillError as error:
+        return str(error)
+    return None
 
 
 def _line(word: str, plugin: Plugin, reason: str | None) -> Check:

@@ -25,7 +25,7 @@ from kvspill.config import Config
 from kvspill.records import MIB, NS_PER_SEC, Completion, Tier
 from kvspill.storage.base import VIRTUAL, Backend, BackendContext, Note, ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
-from kvspill.testing.declarations import DeclarationSuite
+from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.world import World, run_real, run_virtual
 
 SIZES = (1, 100, 4096, 5000, MIB, MIB + 1, 9 * MIB + 513)
@@ -125,6 +125,7 @@ class BackendSuite(DeclarationSuite):
         def go(scenario: Scenario) -> None:
             async def main(world: World) -> None:
                 backend = self.plugin.make(context(world))
+                check_complete(backend, Backend)
                 try:
                     await backend.prepare(lambda _what, _done, _total: None)
                     await scenario(backend)

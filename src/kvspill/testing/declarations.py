@@ -2,7 +2,7 @@
 
 import re
 
-from kvspill.plugins import Option, Plugin
+from kvspill.plugins import Option, Plugin, lacking
 
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _LINE_MAX = 100
@@ -31,6 +31,14 @@ class DeclarationSuite:
     def test_readiness_is_none_or_a_reason(self) -> None:
         reason = self.plugin.ready()
         assert reason is None or reason.strip()
+
+
+def check_complete(made: object, wanted: type) -> None:
+    """Fail with a sentence where a method that the kind must have is not there."""
+    missing = lacking(made, wanted)
+    assert not missing, (
+        f"{type(made).__name__} has no {', '.join(missing)}: docs/plugins.md says what a plug-in must have"
+    )
 
 
 def _check_help(text: str) -> None:

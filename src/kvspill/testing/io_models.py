@@ -37,7 +37,7 @@ from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, IoOptions
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.testing.declarations import DeclarationSuite
+from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.world import World, run_virtual
 
 TOKEN_BYTES = 512
@@ -132,6 +132,7 @@ class IoModelSuite(DeclarationSuite):
             **settings,
         )
         model: IoModel = self.plugin.make(options)
+        check_complete(model, IoModel)
         return model
 
     def serve(self, storage_bytes: int = AMPLE_BYTES, **settings: Any) -> Served:

@@ -16,7 +16,7 @@ import pytest
 
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.plugins import KEEPS_ALL, LEAF_FIRST
-from kvspill.testing.declarations import DeclarationSuite
+from kvspill.testing.declarations import DeclarationSuite, check_complete
 
 CAPACITY_BYTES = 10_000
 ENTRY_BYTES = 100
@@ -34,6 +34,7 @@ class PolicySuite(DeclarationSuite):
         """A fresh policy, as a tier gets it."""
         context = PolicyContext(CAPACITY_BYTES, leaf_first, self.plugin.filled(self.options))
         policy: EvictionPolicy = self.plugin.make(context)
+        check_complete(policy, EvictionPolicy)
         return policy
 
     @property

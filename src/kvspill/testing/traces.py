@@ -13,7 +13,7 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.plugins import LISTS_BLOCKS
 from kvspill.records import Request
-from kvspill.testing.declarations import DeclarationSuite
+from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.workload.base import Workload
 from kvspill.workload.rate import in_arrival_order
 from kvspill.workload.traces.format import TraceContext
@@ -40,6 +40,7 @@ class TraceSuite(DeclarationSuite):
         config = Config(trace=f"{self.plugin.name}:{path}", **{"num_users": 4, **settings})
         options = self.plugin.filled(self.options)
         workload: Workload = self.plugin.make(TraceContext(config, World(config.seed), path, FLAG, options))
+        check_complete(workload, Workload)
         return workload
 
     def requests(self, path: Path, **settings: Any) -> list[Request]:

@@ -1,1 +1,1 @@
-"""Plug-ins for kvspill: the backend mystore, the eviction policy mru and the trace format simplecsv."""
+"""Plug-ins for kvspill: backend mystore, policy mru, trace format simplecsv, I/O model read-twice."""
