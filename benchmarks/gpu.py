@@ -39,11 +39,13 @@ class Compared:
     wall_rate: float
     plain_rate: float
     bar: float | None
+    overlap: bool = False
+    """Whether the copies go on several streams: their device times overlap, and the wall says more."""
 
     @property
     def ratio(self) -> float:
-        """Copies on several streams share the link: their times overlap, and the wall says more."""
-        return max(self.device_rate, self.wall_rate) / self.plain_rate
+        reached = max(self.device_rate, self.wall_rate) if self.overlap else self.device_rate
+        return reached / self.plain_rate
 
     def row(self) -> tuple[str, ...]:
         verdict = "" if self.bar is None else "pass" if self.ratio >= self.bar else "MISS"
@@ -218,8 +220,10 @@ async def compare(args: argparse.Namespace) -> list[Compared]:
     await tier.prepare()
     rows: list[Compared] = []
 
-    def add(name: str, found: tuple[float, float], limit: float, bar: float | None) -> None:
-        rows.append(Compared(name, *found, limit, bar))
+    def add(
+        name: str, found: tuple[float, float], limit: float, bar: float | None, overlap: bool = False
+    ) -> None:
+        rows.append(Compared(name, *found, limit, bar, overlap))
         say("  ".join(rows[-1].row()))
 
     try:
@@ -233,7 +237,7 @@ async def compare(args: argparse.Namespace) -> list[Compared]:
             bar = 0.9 if mib >= 32 else None
             add(f"puts {mib} MiB x8", await tier.puts(mib * MIB, 8), limit, bar)
             limit = plain.outward(mib * MIB)
-            add(f"demotions {mib} MiB x8", await tier.demotions(mib * MIB, 8), limit, bar)
+            add(f"demotions {mib} MiB x8", await tier.demotions(mib * MIB, 8), limit, bar, True)
         limit = plain.both(32 * MIB)
         puts, demotions = await asyncio.gather(tier.puts(32 * MIB, 8), tier.demotions(32 * MIB, 8))
         add("both ways 32 MiB", (puts[1] + demotions[1], puts[1] + demotions[1]), limit, 0.85)
@@ -259,11 +263,12 @@ def main() -> int:
         "wall GB/s",
         "wall/plain",
         "plain GB/s",
-        "device/plain",
+        "reached/plain",
         "bar",
         "verdict",
     )
     print(table(heads, [row.row() for row in rows]))
+    print("reached: by device time; demotions go on several streams, so by wall time where that is shorter")
     return 3 if any(row.bar is not None and row.ratio < row.bar for row in rows) else 0
 
 
