@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -79,6 +80,35 @@ def test_a_signal_while_the_run_is_being_prepared_leaves_nothing(tmp_path: Path,
     assert finished.code == 130
     assert left_over(tmp_path) == []
     assert "Traceback" not in finished.err
+
+
+PROBED = """\
+import os, signal, sys
+import kvspill.cli.main as m
+import kvspill.run.asking as asking
+from kvspill.storage.files.backend import FilesBackend
+when = sys.argv.pop()
+where, name = (FilesBackend, "read") if when == "probe" else (asking, "measured_profile")
+real = getattr(where, name)
+def signalled(*args):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(*args)
+setattr(where, name, signalled)
+sys.exit(m.main())
+"""
+
+
+@pytest.mark.parametrize("when", ["probe", "model"])
+def test_a_signal_before_the_load_of_can_ends_it(tmp_path: Path, when: str) -> None:
+    """It was noted and forgotten: the search went on for minutes."""
+    asked = ("can", "--users", "10", "--cache-dir", ".", "--storage-capacity-gb", "1.2", when)
+    finished = subprocess.run(
+        [sys.executable, "-c", PROBED, *asked], capture_output=True, text=True, cwd=tmp_path, timeout=30
+    )
+    assert finished.returncode == 130
+    assert finished.stderr.endswith("\nkvspill: error: interrupted\n")
+    assert "holds at most" not in finished.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 FAILING = """\

@@ -17,6 +17,7 @@ from kvspill.plan.fit import BURST, LARGE, PACED, Fit, fit, fit_memory
 from kvspill.plan.schedule import Length, Schedule
 from kvspill.records import GIB, MIB, Tier, Verb
 from kvspill.run.backends import open_backends
+from kvspill.run.signals import cut_off
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
@@ -112,7 +113,8 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, say: Say)
     """Measure the devices behind the directories, and this machine's memory."""
     device, schedule = check_device(paths), schedule_of(config, length)
     budget = Budget(length.write_bytes_max)
-    seen = run_real(lambda world: _on_machine(world, config, paths, schedule, budget, say), config.seed)
+    with cut_off():
+        seen = run_real(lambda world: _on_machine(world, config, paths, schedule, budget, say), config.seed)
     stored = fit(seen.points, config.io_threads, config.write_threads, config.io_size)
     copied = fit_memory(seen.copies, seen.copy_threads, PAGES_PER_LANE, PAGE_BYTES)
     rows = [*_rows(Tier.STORAGE, seen.points, stored.model), *_rows(Tier.CPU, seen.copies, copied.model)]

@@ -21,6 +21,7 @@ from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials, simulate_aside
+from kvspill.run.signals import cut_off
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,
@@ -131,19 +132,12 @@ def ask(plan: Plan, progress: Progress) -> Reply:
 def _ask_device(plan: Plan, progress: Progress) -> Reply:
     """Look at the device before the load or take its calibration, model the limit, search near it."""
     config, users = plan.config, plan.config.num_users
-    known, probe, profile = load_calibration(config.device_profile), None, None
-    if known is not None and config.device_profile is not None:
-        refuse_other_device(config.device_profile, known, plan.cache_dirs)
-        progress.say(f"predicting by the calibration of {known.device}, {known.date}")
-        profile = load_profile(config.device_profile)
-    elif config.storage_tier == "on" and config.storage_backend == "files":
-        progress.say("measuring how fast the directory reads and writes")
-        probe = measure_bandwidth(plan.cache_dirs)
-        profile = measured_profile(probe, config)
-    # The model has the room that the directory has; without a directory nothing is modelled.
-    bounded = profile is not None and plan.storage_bytes
-    alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
-    modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
+    with cut_off():
+        known, probe, profile = _profiled(plan, progress)
+        # The model has the room that the directory has; without a directory nothing is modelled.
+        bounded = profile is not None and plan.storage_bytes
+        alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
+        modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
         held = "" if modelled is None else f"; a model of that holds about {modelled:,} of these users"
@@ -159,6 +153,21 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         faster = _at_twice(alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
     return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
+
+
+def _profiled(plan: Plan, progress: Progress) -> tuple[Calibrated | None, Bandwidth | None, Profile | None]:
+    """The calibration that the user names, or what is seen of the directory; and the profile of either."""
+    config = plan.config
+    known = load_calibration(config.device_profile)
+    if known is not None and config.device_profile is not None:
+        refuse_other_device(config.device_profile, known, plan.cache_dirs)
+        progress.say(f"predicting by the calibration of {known.device}, {known.date}")
+        return known, None, load_profile(config.device_profile)
+    if config.storage_tier == "on" and config.storage_backend == "files":
+        progress.say("measuring how fast the directory reads and writes")
+        probe = measure_bandwidth(plan.cache_dirs)
+        return known, probe, measured_profile(probe, config)
+    return known, None, None
 
 
 def _ask_model(plan: Plan, progress: Progress) -> Reply:

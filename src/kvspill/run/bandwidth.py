@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Tier
+from kvspill.run.signals import cut_off
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.profiles import Profile
 from kvspill.world import World, run_real
@@ -33,7 +34,8 @@ def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
 
 def measure_bandwidth(directories: tuple[Path, ...], seconds: float = READ_SECONDS) -> Bandwidth:
     """Write 256 MiB and read them back over and over for a moment, as a run would."""
-    return run_real(lambda world: _measure(world, directories, seconds), 0)
+    with cut_off():
+        return run_real(lambda world: _measure(world, directories, seconds), 0)
 
 
 async def _measure(world: World, directories: tuple[Path, ...], seconds: float) -> Bandwidth:

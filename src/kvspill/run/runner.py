@@ -25,7 +25,7 @@ from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.settle import counts_prompts, settled
-from kvspill.run.signals import Interrupts
+from kvspill.run.signals import Interrupts, cut_off
 from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
@@ -145,7 +145,8 @@ def run_trials(
 
 def simulate_aside(config: Config) -> Result:
     """Simulate on the way to something else: a signal ends that, too, and not the simulation alone."""
-    result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
+    with cut_off():
+        result = run_trials(make_plan(config, simulated=True), Progress(quiet=True))
     if result.incomplete:
         raise KeyboardInterrupt
     return result

@@ -31,8 +31,8 @@ class Interrupts:
     heedless_until: ClassVar[float] = 0.0
     """Until then (monotonic time) further signals change nothing: the program ends already."""
 
-    _commands: ClassVar[int] = 0
-    """How many handle signals, one within the other: what a trial was told holds for its command."""
+    _open: ClassVar[list["Interrupts"]] = []
+    """Those that handle signals, one within the other: a signal that came to one holds for all of them."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -49,17 +49,22 @@ class Interrupts:
         hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         heeded = [number for number in _SIGNALS if number != signal.SIGHUP or not hangup_ignored]
         before = [signal.signal(number, self._handle) for number in heeded]
-        Interrupts._commands += 1
+        around = Interrupts._open[-1] if Interrupts._open else None
+        if around is not None:
+            self.reason = self.reason or around.reason
+        Interrupts._open.append(self)
         try:
             yield
         finally:
-            Interrupts._commands -= 1
-            if not Interrupts._commands:
+            Interrupts._open.remove(self)
+            if around is None:
                 hurry(on=False)
             # The handlers before would cut off the end of the program.
             if time.monotonic() >= Interrupts.heedless_until:
                 for number, handler in zip(heeded, before, strict=True):
                     signal.signal(number, handler)
+            if around is not None:
+                around.reason = around.reason or self.reason
 
     @property
     def stopped_by(self) -> str | None:
@@ -112,3 +117,11 @@ class Interrupts:
             self._end_load(f"{_STOPPED_BY}{self.reason}")
         elif self._task is not None:
             self._task.cancel()
+
+
+@contextmanager
+def cut_off() -> Iterator[None]:
+    """For what is done on the way to a load, or after it: the first signal ends it, as KeyboardInterrupt."""
+    interrupts = Interrupts()
+    with interrupts.handled(), interrupts.computing():
+        yield

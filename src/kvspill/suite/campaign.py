@@ -21,7 +21,7 @@ from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
-from kvspill.run.signals import by_signal
+from kvspill.run.signals import Interrupts, by_signal, cut_off
 from kvspill.suite import backends
 from kvspill.suite.advice import advise
 from kvspill.suite.backends import BACKENDS
@@ -71,10 +71,13 @@ def run_rows(
             manifest = manifest.with_row(number, status=RowStatus.UNAVAILABLE, reason=reason)
             save(folder, manifest)
             continue
-        changes = _run_row(folder, row, where, manifest.simulated, progress, debug, ranks or Ranks())
-        manifest = manifest.with_row(number, **changes)
-        save(folder, manifest)
-        if changes["status"] is RowStatus.INTERRUPTED:
+        interrupts = Interrupts()
+        # A row whose load is over is kept, also where the signal comes then.
+        with interrupts.handled():
+            changes = _run_row(folder, row, where, manifest.simulated, progress, debug, ranks or Ranks())
+            manifest = manifest.with_row(number, **changes)
+            save(folder, manifest)
+        if changes["status"] is RowStatus.INTERRUPTED or interrupts.reason is not None:
             return manifest, True
     return manifest, False
 
@@ -123,7 +126,8 @@ def _measured(config: Config, simulated: bool, progress: Progress, ranks: Ranks)
     ranks.anew()
     row: Config | None = config
     ranks.agree(row, _first)
-    plan = plan_together(config, ranks, lambda own, company: make_plan(own, simulated, company))
+    with cut_off():
+        plan = plan_together(config, ranks, lambda own, company: make_plan(own, simulated, company))
     return run_trials(plan, progress, ranks=ranks)
 
 

@@ -104,3 +104,20 @@ def test_a_signal_that_a_computation_swallows_ends_it_all_the_same() -> None:
     with interrupts.handled(), pytest.raises(KeyboardInterrupt), interrupts.computing():  # noqa: SIM117
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_that_came_before_the_trials_of_a_command_holds_for_them(plan: Plan) -> None:
+    """The command had noted it, and its trials ran for minutes."""
+    command = Interrupts()
+    with command.handled():
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run_trials(plan, Progress(quiet=True))
+
+
+def test_a_signal_after_the_load_of_a_simulation_aside_ends_its_command(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
+    signal_after(monkeypatch, 1, "after")
+    with pytest.raises(KeyboardInterrupt):
+        runner.simulate_aside(plan.config.changed(trials=1))

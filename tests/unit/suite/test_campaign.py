@@ -1,6 +1,7 @@
 """The run of the rows: one row's trouble never costs the others, and only a signal stops the suite."""
 
 import io
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.result.schema import Result
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials
+from kvspill.run.trial import Trial
 from kvspill.suite import campaign
 from kvspill.suite.campaign import finish, run_rows
 from kvspill.suite.manifest import Manifest, RowStatus, load, locked, new_manifest, read_result, save
@@ -95,6 +97,22 @@ def test_a_signal_stops_the_suite_and_a_resume_runs_the_rest(
     manifest, stopped = run_rows(tmp_path, load(tmp_path), QUIET)
     assert states(manifest) == [RowStatus.DONE] * 3
     assert finish(tmp_path, manifest, stopped) == 0
+
+
+def test_a_signal_after_a_rows_load_keeps_the_row_and_runs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came while the trial removed its files, and the suite went on with the next row."""
+    close = Trial._close
+
+    async def signalled(self: Trial) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return await close(self)
+
+    monkeypatch.setattr(Trial, "_close", signalled)
+    manifest, stopped = run_rows(tmp_path, suite("a", "b"), QUIET)
+    assert stopped
+    assert states(manifest) == [RowStatus.DONE, RowStatus.PENDING]
 
 
 def test_a_row_that_this_machine_cannot_run_is_named_and_tried_again_on_resume(
