@@ -7,7 +7,7 @@ from kvspill.config import Config
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
 from kvspill.report.parts import duration
-from kvspill.result.answer import Status, answer, in_memory, promise_of, standstill
+from kvspill.result.answer import Status, answer, in_memory, standstill
 from kvspill.result.bottleneck import others_used_device
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
@@ -73,36 +73,30 @@ def answered(reply: Reply) -> Result:
         reasons=list(_reasons(reply)),
         helps=_helps(reply),
         not_judged=thin,
+        judged=_decided(reply),
     )
     return result.model_copy(update={"question": question, "warnings": warnings})
 
 
 def not_judged(reply: Reply) -> dict[str, int]:
-    """Classes with a target that had fewer requests than a verdict needs (S11), with their requests."""
-    if reply.status not in (Status.YES, Status.NO):
-        return {}
-    promise, step, limits = promise_of(reply.result), _deciding(reply), targets_ms(reply.config)
-    if reply.status is Status.YES and promise is not None:
-        classes = promise["classes"]
-    else:
-        classes = {} if step is None else step["qos"]
-    counts = {name: int(classes[name]["requests"]) for name in limits if name in classes}
-    thin = {name: count for name, count in counts.items() if count < MIN_COMPLETIONS}
-    if reply.status is Status.NO and step is not None:
-        # A few requests that are all far too late are enough for a no.
-        return {name: count for name, count in thin.items() if not count or name not in _missed(reply, step)}
-    return thin
+    """Classes with a target and too few requests to say that they keep it (S11), with their requests."""
+    return {
+        name: int(block["requests"])
+        for name, block in _classes(reply).items()
+        if block["verdict"] not in ("met", "missed")
+    }
 
 
-def _missed(reply: Reply, step: Mapping[str, Any]) -> list[str]:
-    """Classes beyond their target in that stage; all that may be, where another latency is judged."""
-    limits = targets_ms(reply.config)
-    if reply.config.slo_latency != "added":
-        return list(limits)
-    blocks = {name: step["qos"].get(name) or {} for name in limits}
-    return [
-        name for name, block in blocks.items() if (block.get("added_ms") or {}).get("p95", 0) > limits[name]
-    ]
+def _decided(reply: Reply) -> dict[str, Any] | None:
+    """The level that the answer rests on, as all its windows together judge it."""
+    level = {Status.NO: reply.bracket.failed, Status.YES: reply.bracket.passed}.get(reply.status)
+    last = reply.result.autoscaling_stats[-1] if reply.result.autoscaling_stats else {}
+    return next((entry for entry in last.get("levels", ()) if entry["level"] == level), None)
+
+
+def _classes(reply: Reply) -> Mapping[str, Any]:
+    found = _decided(reply)
+    return {} if found is None else found["classes"]
 
 
 def _thin(classes: Mapping[str, int]) -> Iterator[str]:
@@ -119,7 +113,11 @@ def _reasons(reply: Reply) -> Iterator[str]:
     others = others_used_device(reply.result)
     yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply)))
     for name, requests in not_judged(reply).items():
-        yield f"{name}: {counted(requests, 'request')}, not judged (a verdict needs {MIN_COMPLETIONS})."
+        if requests:
+            few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
+            yield f"{name}: {counted(requests, 'request')}, {few}."
+        else:
+            yield f"{name}: no requests{_with(reply)}, not judged."
 
 
 def _calibrated(reply: Reply, known: Calibrated) -> str:
@@ -221,37 +219,41 @@ def _helps(reply: Reply) -> str:
 
 def _evidence(reply: Reply) -> str:
     """What came of the class that decided, beside its target."""
-    found, step = _worst(reply), _deciding(reply)
-    if found is None or step is None:
+    found, classes = _worst(reply), _classes(reply)
+    if found is None:
         return ""
-    share, name = found
-    limit_ms, users = targets_ms(reply.config)[name], counted(step["users"], "user")
-    return (
-        f"With {users}, queue and storage added {duration(share * limit_ms)} to {name} requests (p95); "
-        f"the target is {duration(limit_ms)}."
-    )
+    name = found[1]
+    block, users = classes[name], _with(reply).strip().capitalize()
+    requests, actual_ms, limit_ms = block["requests"], block["actual_ms"], block["target_ms"]
+    target, rank = f"the target is {duration(limit_ms)}", f"p{reply.config.slo_percentile:g}"
+    is_late = reply.status is Status.NO
+    if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
+        allowed = f"{100 - reply.config.slo_percentile:g} % allowed"
+        late = f"{block['violations']:,} of {counted(requests, f'{name} request')} were late ({allowed})"
+        return f"{users}, {late}; {target}."
+    if reply.config.slo_latency == "added":
+        what = f"queue and storage added {duration(actual_ms)} to {name} requests"
+    else:
+        what = f"{name} requests took {duration(actual_ms)}, {_LATENCIES[reply.config.slo_latency]}"
+    return f"{users}, {what} ({rank} of {requests:,}); {target}."
+
+
+def _with(reply: Reply) -> str:
+    """The load that the answer rests on, as a clause."""
+    found = _decided(reply)
+    if found is None:
+        return ""
+    level = found["level"]
+    return f" at {level:g} times the speed" if replays(reply.config) else f" with {counted(level, 'user')}"
 
 
 def _worst(reply: Reply) -> tuple[float, str] | None:
-    """The class furthest from its target, or nearest to it, in the stage that decided: p95 by the target."""
-    step, limits = _deciding(reply), targets_ms(reply.config)
-    if step is None or reply.config.slo_latency != "added":
-        return None
-    shares = (
-        (block["added_ms"]["p95"] / limits[name], name)
-        for name, block in step["qos"].items()
-        if name in limits and block["added_ms"]
-    )
+    """The class furthest from its target, or nearest to it, where the answer rests: latency by the target."""
+    classes = {name: block for name, block in _classes(reply).items() if block["actual_ms"] is not None}
+    wanted = "missed" if reply.status is Status.NO else "met"
+    chosen = {name: block for name, block in classes.items() if block["verdict"] == wanted} or classes
+    shares = ((block["actual_ms"] / block["target_ms"], name) for name, block in chosen.items())
     return max(shares, default=None)
-
-
-def _deciding(reply: Reply) -> Mapping[str, Any] | None:
-    steps = reply.result.autoscaling_stats[:-1]
-    level = reply.bracket.failed if reply.status is Status.NO else reply.bracket.passed
-    held = [step for step in reversed(steps) if step["users"] == level]
-    # Of several windows near the limit one may have come out otherwise than all of them together.
-    agrees = (step for step in held if step["passes"] is not (reply.status is Status.NO))
-    return next(agrees, held[0] if held else None)
 
 
 def targets_ms(config: Config) -> dict[str, float]:

@@ -75,7 +75,12 @@ def in_memory(result: Result) -> bool:
 
 
 def promise_of(result: Result) -> dict[str, Any] | None:
-    """The latency that a search keeps, with what came of each class; None where it keeps another figure."""
+    """The latency that a search keeps, with what came of each class; None where it keeps another figure.
+
+    Of a question it is the load that the answer rests on.
+    """
+    if result.question is not None and result.question.judged is not None:
+        return result.question.judged
     last = result.autoscaling_stats[-1] if result.autoscaling_stats else {}
     found = last.get("slo")
     return found if isinstance(found, dict) and isinstance(found.get("classes"), dict) else None

@@ -241,6 +241,8 @@ class Question(Part):
     """What would help, as an instruction."""
     not_judged: dict[str, int] = {}
     """Classes that have a target and fewer requests than a verdict needs, with their requests."""
+    judged: dict[str, Any] | None = None
+    """The load that the answer rests on and what came of each class there, all windows together."""
 
 
 class RankRow(Part):

@@ -263,8 +263,12 @@ def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
         return Bracket(None, None, False)
     *held, last = steps
     lever = USERS if USERS in last else SPEED
-    failed = [step[lever] for step in held if not step["passes"] and (step["clear"] or step["enough"])]
-    passed = [step[lever] for step in held if step["passes"] and step["enough"]]
+    # All windows of a level judge it; a search that keeps another figure has its single ones.
+    levels = last.get("levels") or [{**step, "level": step[lever]} for step in held]
+    failed = [
+        found["level"] for found in levels if not found["passes"] and (found["clear"] or found["enough"])
+    ]
+    passed = [found["level"] for found in levels if found["passes"] and found["enough"]]
     if last.get("concluded") and last.get("passes") and last[lever] is not None:
         above = last.get("next_level_that_failed")
         return Bracket(last[lever], above, True)

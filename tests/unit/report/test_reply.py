@@ -17,7 +17,7 @@ from kvspill.report.html import page as page_module
 from kvspill.report.html.page import build_page
 from kvspill.report.reply import lines
 from kvspill.report.short import short_summary
-from kvspill.result.answer import Status
+from kvspill.result.answer import Status, promise_of
 from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
@@ -76,11 +76,11 @@ def test_a_class_without_requests_is_named_as_not_judged_s11(
     assert "not_judged" in found["warnings"]
     assert "keep the latency target of responsive and batch on" in found["text"][0]
     text = " ".join(found["text"])
-    assert "interactive: 0 requests, not judged (a verdict needs 50)." in text
+    assert "interactive: no requests with 5 users, not judged." in text
     assert "interactive 50.00 ms (not judged)" in text
     assert found["other_seeds"] == {"43": "no", "44": "yes"}
     _line, page = first_words(result)
-    assert "interactive: 0 requests, not judged" in page
+    assert "interactive: no requests with 5 users, not judged" in page
 
 
 def replied(result: Result, **more: Any) -> list[str]:
@@ -169,29 +169,55 @@ def test_few_users_are_said_to_hang_on_the_seed() -> None:
     assert same[1].startswith("Other seeds draw other users and give the same answer: no with seed 43")
 
 
+def of_level(users: int, **classes: tuple[int, int, float | None, str]) -> Result:
+    """A result whose search failed clearly at one level: requests, late ones, p95 and verdict by class."""
+    targets = {"interactive": 50.0, "responsive": 300.0, "batch": 1000.0}
+    judged = {
+        name: {
+            "requests": requests,
+            "violations": late,
+            "actual_ms": p95_ms,
+            "target_ms": targets[name],
+            "verdict": verdict,
+        }
+        for name, (requests, late, p95_ms, verdict) in classes.items()
+    }
+    facts = {"passes": False, "clear": True, "enough": False}
+    level = {**facts, "level": users, "latency": "added", "percentile": 95.0, "windows": 2, "classes": judged}
+    last = {**facts, "users": None, "concluded": False, "levels": [level]}
+    return built().model_copy(update={"autoscaling_stats": [{**facts, "users": users}, last]})
+
+
 @pytest.mark.parametrize(("p95_ms", "near"), [(60.0, True), (500.0, False)])
 def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: bool) -> None:
-    qos = {"interactive": {"requests": 60, "added_ms": {"p95": p95_ms}}}
-    step = {"users": 3, "passes": False, "clear": True, "enough": True, "qos": qos}
-    result = built().model_copy(update={"autoscaling_stats": [step, {**step, "concluded": True}]})
-    text = " ".join(replied(result))
+    text = " ".join(replied(of_level(3, interactive=(60, 9, p95_ms, "missed"))))
     assert ("another --seed may answer otherwise" in text) is near
-    assert f"added {p95_ms:.2f} ms to interactive requests (p95); the target is 50.00 ms." in text
+    assert f"added {p95_ms:.2f} ms to interactive requests (p95 of 60); the target is 50.00 ms." in text
 
 
-def test_the_few_requests_that_a_no_rests_on_were_judged() -> None:
-    qos = {
-        "interactive": {"requests": 0, "added_ms": None},
-        "responsive": {"requests": 9, "added_ms": {"p95": 1.0}},
-        "batch": {"requests": 3, "added_ms": {"p95": 9000.0}},
+def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
+    few = {
+        "interactive": (0, 0, None, "no verdict"),
+        "responsive": (15, 9, 683.0, "missed"),
+        "batch": (31, 1, 153.79, "no verdict"),
     }
-    step = {"users": 3, "passes": False, "clear": True, "enough": False, "qos": qos}
-    result = built().model_copy(update={"autoscaling_stats": [step, {**step, "concluded": False}]})
-    text = replied(result)
+    text = replied(of_level(3, **few))
     assert (
-        "With 3 users, queue and storage added 9.00 s to batch requests (p95); the target is 1.00 s." in text
+        "With 3 users, 9 of 15 responsive requests were late (5 % allowed); the target is 300.00 ms." in text
     )
-    assert [line for line in text if "not judged (a" in line] == [
-        "interactive: 0 requests, not judged (a verdict needs 50).",
-        "responsive: 9 requests, not judged (a verdict needs 50).",
-    ]
+    assert not [line for line in text if "p95 683" in line or "683.00 ms" in line]
+    assert "interactive: no requests with 3 users, not judged." in text
+    assert "batch: 31 requests, too few to say that it keeps its target (50)." in text
+
+
+def test_the_sentence_has_the_figure_that_was_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _code, found, result = asked(tmp_path, capsys)
+    assert result.question is not None
+    assert result.question.judged is not None
+    level, last = result.question.judged, result.autoscaling_stats[-1]
+    assert level["classes"] == last["slo"]["classes"] == promise_of(result)["classes"]  # type: ignore[index]
+    assert level["windows"] > 1, "the answer was judged by one window alone"
+    shown = [f"(p95 of {block['requests']:,})" for block in level["classes"].values()]
+    assert any(count in " ".join(found["text"]) for count in shown)

@@ -138,7 +138,7 @@ def _search_knee(
         unit,
         rates,
     )
-    latencies, targets, what = _latencies(held, promise_of(item.result), last.get(lever))
+    latencies, targets, what = _latencies(held, promise_of(item.result), last, lever)
     yield from _against(
         f"knee-{index}",
         f"Latency against {axis}{of}",
@@ -179,7 +179,7 @@ _WHAT = {
 
 
 def _latencies(
-    held: Mapping[float, Step], promise: Mapping[str, Any] | None, answer: float | None
+    held: Mapping[float, Step], promise: Mapping[str, Any] | None, last: Step, lever: str
 ) -> tuple[Points, dict[str, float], str]:
     """The latencies that a search judges by, per class, with the targets; else end to end."""
     found: Points = {}
@@ -190,14 +190,15 @@ def _latencies(
     is_shown = latency in _PARTS and stat in _STATS
     part, stat = (_PARTS[latency], stat) if is_shown else ("added_ms", "p95")
     kept = {} if promise is None else promise["classes"]
+    # All windows of a level judge it, not the last of them alone.
+    judged = {entry["level"]: entry["classes"] for entry in last.get("levels", ())} or {last.get(lever): kept}
     for level, step in held.items():
         for name, entry in (step.get("qos") or {}).items():
             own = entry.get("sla_target_p95_ms") if promise is None else kept.get(name, {}).get("target_ms")
             target = own if is_shown else None
             value = (entry.get(part) or {}).get(stat)
-            if is_shown and level == answer:
-                # All windows of the answer decided, not the last of them alone.
-                value = kept.get(name, {}).get("actual_ms", value)
+            if is_shown:
+                value = judged.get(level, {}).get(name, {}).get("actual_ms", value)
             _put(found, targets, str(name), level, value, target)
     if found:
         return found, targets, f"{stat} of {_WHAT[part]}, by service class."

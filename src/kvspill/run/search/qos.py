@@ -81,7 +81,7 @@ class QosMode:
         return Answer(held.level, held.measure, reason, facts=self._facts(held))
 
     def _evidence(self, held: Held) -> str:
-        number = self._search.windows_of_answer
+        number = self._search.windows(held.level)
         return held.judgement.text + (f" over its {number} windows" if number > 1 else "")
 
     def so_far(self) -> Answer:

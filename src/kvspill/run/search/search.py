@@ -62,7 +62,6 @@ class BracketSearch:
         self.held: dict[int, Held] = {}
         self._windows: dict[int, list[StageMeasure]] = {}
         self.confirmed: Held | None = None
-        self.windows_of_answer = 0
 
     @property
     def low(self) -> Held | None:
@@ -80,6 +79,10 @@ class BracketSearch:
         """The smallest level that fails."""
         found = [held for held in self.held.values() if not held.judgement.passes]
         return min(found, key=lambda held: held.level, default=None)
+
+    def windows(self, level: int) -> int:
+        """How many windows a level is judged by."""
+        return len(self._windows[level])
 
     async def run(self, levels: Levels) -> Held | None:
         """The confirmed answer, or None where not even the lowest level passes."""
@@ -121,7 +124,6 @@ class BracketSearch:
         together = self.held[low.level].judgement
         if together.passes:
             self.confirmed = Held(low.level, held.measure, together)
-            self.windows_of_answer = len(self._windows[low.level])
         return together.passes
 
     def _next(self) -> tuple[int, str, str] | None:

@@ -93,7 +93,7 @@ class SloMode:
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
-            number = self._search.windows_of_answer
+            number = self._search.windows(held.level)
             windows = f" over its {number} windows" if number > 1 else ""
             reason = f"Largest load with {target}, confirmed: {held.judgement.text}{windows}"
         # A class that has no users keeps nobody from concluding about the others.
@@ -102,7 +102,7 @@ class SloMode:
 
     def so_far(self) -> Answer:
         answer, low = self._search.answer_so_far(), self._search.low
-        return answer if low is None else replace(answer, facts=self._facts(low))
+        return replace(answer, facts={"levels": self._levels()} if low is None else self._facts(low))
 
     def line(self, measure: StageMeasure) -> str:
         return self.judge(measure).text
@@ -131,16 +131,9 @@ class SloMode:
         together = self._every_window(held)
         requests, tokens = self.goodput(together)
         return {
-            "slo": {
-                "latency": self._slo.latency,
-                "percentile": self._slo.percentile,
-                "measured_seconds": together.rows.seconds,
-                "classes": {
-                    qos.name.lower(): self._class(together, qos, limit_ms)
-                    for qos, limit_ms in self._slo.limits_ms.items()
-                },
-            },
-            "target_met": None if self._not_judged(together) else held.judgement.passes,
+            "slo": self._promise(held.level),
+            "levels": self._levels(),
+            "target_met": self._target_met(held),
             **self.judged(together),
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
@@ -149,14 +142,44 @@ class SloMode:
             "next_level_that_failed": self._search.next_failed(held),
         }
 
+    def _target_met(self, held: Held) -> bool | None:
+        """A clear miss is one, however few requests show it; that a target is kept needs enough of them."""
+        judgement = held.judgement
+        if judgement.clear and not judgement.passes:
+            return False
+        return None if self._not_judged(self._every_window(held)) else judgement.passes
+
+    def _levels(self) -> list[dict[str, Any]]:
+        """Every level as it was judged: by all its windows together."""
+        return [
+            {"level": self._options.value(level), **held.judgement.facts(), **self._promise(level)}
+            for level, held in sorted(self._search.held.items())
+        ]
+
+    def _promise(self, level: int) -> dict[str, Any]:
+        """What came of each class at a level, by all its windows together."""
+        together = self._search.held[level].measure
+        limits_ms = self._slo.limits_ms.items()
+        return {
+            "latency": self._slo.latency,
+            "percentile": self._slo.percentile,
+            "windows": self._search.windows(level),
+            "measured_seconds": together.rows.seconds,
+            "classes": {qos.name.lower(): self._class(together, qos, limit) for qos, limit in limits_ms},
+        }
+
     def _class(self, measure: StageMeasure, qos: QoS, limit_ms: float) -> dict[str, Any]:
         late, total = self._violations(measure, qos)
         values_ns = measure.rows.classes[qos].chosen_ns
-        enough = total >= MIN_COMPLETIONS
+        low, _high = share_interval(*self._late(measure, qos), measure.rows.batches)
+        if total >= MIN_COMPLETIONS:
+            verdict = "met" if late <= self._allowed * total else "missed"
+        else:
+            verdict = "missed" if low > self._allowed else "no verdict"
         return {
             "target_ms": limit_ms,
             "actual_ms": percentile(values_ns, self._slo.percentile) / NS_PER_MS if len(values_ns) else None,
             "requests": total,
             "violations": late,
-            "verdict": ("met" if late <= self._allowed * total else "missed") if enough else "no verdict",
+            "verdict": verdict,
         }
