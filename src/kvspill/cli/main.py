@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kvspill.errors import KvspillError
 from kvspill.imports import importing
 from kvspill.texts import one_line, put
+from kvspill.unheard import end_unheard, heard
 
 INTERRUPTED: Final = 130
 _STDOUT, _STDERR = 1, 2
@@ -130,6 +131,7 @@ _AGAIN_SECONDS = 0.5
 
 
 def _end(_number: int, frame: FrameType | None) -> None:
+    heard()
     if _guards and not importing(frame, since=guarded.__code__):
         # Raised in a callback of the interpreter, it would be swallowed: then it comes again.
         signal.signal(signal.SIGALRM, _end)
@@ -239,6 +241,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def as_program(call: Callable[[Sequence[str]], int]) -> int:
     """Run the command line of this process, which ends afterwards."""
     _open_closed_streams()
+    end_unheard()
     code = guarded(call, sys.argv[1:])
     # What a large load leaves is not looked through once more.
     gc.freeze()

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from kvspill.imports import importing
+from kvspill.unheard import heard
 from kvspill.waiting import hurry
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -92,6 +93,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        heard()
         if self._computing and self.reason is None and importing(frame):
             # Nothing may be raised there: it comes again in a moment.
             signal.signal(signal.SIGALRM, lambda _number, later: self._handle(number, later))
