@@ -123,6 +123,9 @@ class FakeCard:
         there = self.at(device, blocks * BLOCK_BYTES).reshape(blocks, BLOCK_BYTES)
         host_memory(host, blocks * STAMP_OUT_BYTES).reshape(blocks, -1)[:] = there[:, :STAMP_OUT_BYTES]
 
+    def synchronize(self) -> None:
+        self.hangs.wait()
+
     def close(self) -> None:
         self.closed = True
 

@@ -178,6 +178,7 @@ def test_stamps_are_copied_with_the_pitch_of_a_block_on_the_card(driver: Driver,
 
 CALLS: dict[str, Callable[[CudaCard], object]] = {
     "cuCtxSetCurrent": lambda card: card.bind(),
+    "cuCtxSynchronize": lambda card: card.synchronize(),
     "cuEventRecord": lambda card: card.record(1, 2),
     "cuEventSynchronize": lambda card: card.wait(1),
     "cuEventElapsedTime": lambda card: card.elapsed_ns(1, 2),

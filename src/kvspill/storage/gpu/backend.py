@@ -213,6 +213,10 @@ class GpuBackend(Backend):
         self._objects.clear()
 
     def _release(self) -> None:
+        for card in self._cards:
+            # A load or a demotion may still be under way; where the card hangs, this thread is left here.
+            with suppress(DeviceError):
+                card.synchronize()
         with suppress(DeviceError):
             self._landing.release()
         for pinned in self._pinned:

@@ -72,6 +72,9 @@ class Card(Calls, Protocol):
     def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
         """Add a launch that copies so many rows of a table in device memory."""
 
+    def synchronize(self) -> None:
+        """Wait for all that is under way on the card, from whichever thread it came."""
+
     def close(self) -> None:
         """Give all device memory back."""
 
@@ -364,6 +367,10 @@ class CudaCard:
         shape = _blocks(count), count, 1, _KERNEL_THREADS, 1, 1
         answer = self._driver.cuLaunchKernel(self._kernel, *shape, 0, stream, pointers.ctypes.data, 0)
         call("cuLaunchKernel", answer)
+
+    def synchronize(self) -> None:
+        self.bind()
+        call("cuCtxSynchronize", self._driver.cuCtxSynchronize())
 
     def close(self) -> None:
         allocated, self._allocated = self._allocated, []
