@@ -18,6 +18,9 @@ _BREAKS_WITHIN = re.compile(r"[\x0b\x0c\r\x85\u2028\u2029]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Characters with which a spreadsheet begins a formula, the wide ones of East Asian keyboards included."""
 
+MODELLED = "* modelled: times come from a device model, no byte moved on that tier."
+"""What a mark in a table means."""
+
 
 def one_line(text: object) -> str:
     """For a terminal: no escape sequence, nothing that turns the writing round, no line end."""

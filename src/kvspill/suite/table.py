@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 from kvspill.suite.advice_doubts import FEW_REQUESTS
 from kvspill.suite.facts import TIERS, Figures, time_text
 from kvspill.suite.manifest import Manifest, Row, RowStatus
-from kvspill.texts import make_console, one_line
+from kvspill.texts import MODELLED, make_console, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -160,7 +160,7 @@ def _legend(found: Mapping[str, Figures]) -> list[str]:
         "reads from: share of the bytes read; r/w: GiB/s read and written, demotions included.",
     ]
     if any(item.modelled for item in found.values()):
-        lines.append("* modelled: times come from a device model, no byte moved on that tier.")
+        lines.append(MODELLED)
     if any(item.completed < FEW_REQUESTS for item in found.values()):
         lines.append(f"~ fewer than {FEW_REQUESTS} requests: the percentile is rough; run longer.")
     return lines

@@ -12,7 +12,7 @@ from kvspill.report.columns import COLUMN, COLUMNS
 from kvspill.report.compare.deciding import PAIRED_SEEDS, deciding, power
 from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
-from kvspill.report.compare.run import KVSPILL, Run, seed_of, unranked
+from kvspill.report.compare.run import KVSPILL, Run, is_modelled, seed_of, unranked
 from kvspill.report.compare.statistics import (
     BETTER,
     CANNOT_TELL,
@@ -64,6 +64,8 @@ class Line:
     """Share of matched configurations in which the second side is better; None with one of them."""
     zeros: bool = False
     """Whether a run has nothing at all where more is better."""
+    modelled: str = ""
+    """The sides on which a device model gave the figure: A, B or AB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,11 @@ def _line(column: Figure, pairs: Pairs) -> Line | None:
         verdict=_judged(column, ratio, both),
         wins=_wins(column, both) if len(both) > 1 else None,
         zeros=column.better == "higher" and any(0.0 in side for pair in both for side in pair),
+        modelled="".join(
+            side
+            for at, side in enumerate("AB")
+            if is_modelled((run for pair in kept for run in pair[at]), name)
+        ),
     )
 
 

@@ -7,9 +7,10 @@ from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THR
 from kvspill.report.compare.comparison import Comparison, Line
 from kvspill.report.compare.groups import Average, Group, Ranking
 from kvspill.report.compare.render import Section, Table
+from kvspill.report.compare.run import is_modelled, labelled, modelled_tiers
 from kvspill.report.compare.statistics import BETTER, WORSE
 from kvspill.report.numbers import figure, percent, times
-from kvspill.texts import counted
+from kvspill.texts import MODELLED, counted
 
 _MORE = (
     IO_TIME,
@@ -42,7 +43,8 @@ def sections(found: Comparison) -> Iterator[Section]:
         yield Section("What differs in the set-up", table=Table(("setting", "A", "B"), rows))
     else:
         yield Section("What differs in the set-up", ("Nothing that the results record.",))
-    yield Section("Figures", tuple(_explanation(found)), _figures(found))
+    legend = [MODELLED] if any(line.modelled for line in found.lines) else []
+    yield Section("Figures", (*_explanation(found), *legend), _figures(found))
     if found.doubts:
         yield Section("How far to trust this", found.doubts)
 
@@ -95,8 +97,8 @@ def _figures(found: Comparison) -> Table:
             (
                 line.title,
                 line.better,
-                figure(line.first, digits),
-                figure(line.second, digits),
+                figure(line.first, digits) + "*" * ("A" in line.modelled),
+                figure(line.second, digits) + "*" * ("B" in line.modelled),
                 times(line.ratio.value if line.ratio else None),
                 _interval(line),
                 *wins,
@@ -133,6 +135,7 @@ def rows(found: Comparison) -> list[dict[str, Any]]:
             "win_rate": line.wins,
             "verdict": line.verdict,
             "decides": line.metric in found.primary,
+            "modelled": line.modelled,
         }
         for line in found.lines
     ]
@@ -146,7 +149,8 @@ def ranking_sections(found: Ranking) -> Iterator[Section]:
     yield Section("Trials", table=_trials(found))
     storage = [group for group in found.groups if group.metric == STORAGE_THROUGHPUT]
     if storage:
-        yield Section("Mean ± standard deviation of more figures", table=_more(storage))
+        legend = (MODELLED,) if any(modelled_tiers(group.runs) for group in storage) else ()
+        yield Section("Mean ± standard deviation of more figures", legend, _more(storage))
     yield Section("How far to trust this", found.doubts)
 
 
@@ -156,7 +160,7 @@ def _ranking(groups: Sequence[Group]) -> Table:
         whole = group.everything.count == (group.complete.count if group.complete else 0)
         table_rows.append(
             (
-                group.name,
+                labelled(group.name, modelled_tiers(group.runs)),
                 str(group.everything.count),
                 _plus_minus(group.everything, 0),
                 percent(group.everything.cv, 1),
@@ -178,7 +182,7 @@ def _trials(found: Ranking) -> Table:
         values = [run.values.get(name) for name in (IO_TIME, "total_tokens", "total_requests")]
         table_rows.append(
             (
-                run.name,
+                labelled(run.name, modelled_tiers([run])),
                 figure(values[0]),
                 figure(values[1], 0),
                 figure(values[2], 0),
@@ -196,11 +200,15 @@ def _more(groups: Sequence[Group]) -> Table:
     for name in _MORE:
         if any(name in group.metrics for group in groups):
             cells = [
-                _plus_minus(group.metrics[name], COLUMN[name].digits) if name in group.metrics else "-"
+                _plus_minus(group.metrics[name], COLUMN[name].digits) + "*" * is_modelled(group.runs, name)
+                if name in group.metrics
+                else "-"
                 for group in groups
             ]
             table_rows.append((COLUMN[name].title, *cells))
-    return Table(("figure", *(group.name for group in groups)), table_rows)
+    return Table(
+        ("figure", *(labelled(group.name, modelled_tiers(group.runs)) for group in groups)), table_rows
+    )
 
 
 def ranking_rows(found: Ranking) -> list[dict[str, Any]]:
@@ -217,6 +225,7 @@ def ranking_rows(found: Ranking) -> list[dict[str, Any]]:
             "complete_trials": group.complete.count if group.complete else 0,
             "complete_mean": group.complete.mean if group.complete else None,
             "complete_standard_deviation": group.complete.deviation if group.complete else None,
+            "modelled": modelled_tiers(group.runs),
         }
         for group in found.groups
     ]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from kvspill.report.compare.matching import Matching, Pairs
-from kvspill.report.compare.run import INFERENCE, Run, unranked
+from kvspill.report.compare.run import INFERENCE, Run, labelled, modelled_tiers, unranked
 from kvspill.report.settings import canonical
 from kvspill.result.cautions import FEW_TRIALS
 from kvspill.result.reading import KV_CACHE_PY
@@ -86,6 +86,18 @@ def kinds(first: Sequence[Run], second: Sequence[Run]) -> Iterator[str]:
     elif True in simulated[0]:
         both = "Both sides are simulated" if simulated == [{True}, {True}] else "Some runs are simulated"
         yield f"{both}: no byte moved."
+    yield from modelled_on(first, second)
+
+
+def modelled_on(first: Sequence[Run], second: Sequence[Run]) -> Iterator[str]:
+    """Which tiers a device model stood for, and where."""
+    ours, theirs = modelled_tiers(first), modelled_tiers(second)
+    if not ours and not theirs:
+        return
+    where = named(labelled(run.name, modelled_tiers([run])) for run in (*first, *second) if run.modelled)
+    unlike = bool(first and second) and ours != theirs
+    judged = "a ratio to others judges the model, not the device" if unlike else "no byte moved on that tier"
+    yield f"Times come from a device model in {where}: {judged}."
 
 
 def different_lengths(first: Sequence[Run], second: Sequence[Run]) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.doubts import no_ranks
+from kvspill.report.compare.doubts import modelled_on, no_ranks
 from kvspill.report.compare.matching import by_settings, settings_that, values_of
 from kvspill.report.compare.run import INFERENCE, Run, unranked
 
@@ -41,6 +41,7 @@ class Group:
     speedup: float | None
     """Over the slowest group of the same kind, all trials; None for a group without a rank."""
     metrics: dict[str, Average]
+    runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def _family_groups(family: str, metric: str, members: dict[str, list[Run]]) -> l
                 complete=_average(complete, metric),
                 speedup=None if name not in ranked else average.mean / slowest if slowest else 1.0,
                 metrics=every,
+                runs=tuple(trials),
             )
         )
     return groups
@@ -122,6 +124,7 @@ def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
         doubts.append(
             "Some runs are simulated: " + ", ".join(run.name for run in runs if run.simulated) + "."
         )
+    doubts += modelled_on([run for run in runs if not run.modelled], [run for run in runs if run.modelled])
     doubts += _unlike(runs)
     doubts.append(
         "± is the standard deviation of the trials shown (population), not an interval of the mean."

@@ -46,6 +46,8 @@ class Run:
     """What failed in the result that this run is from, in words."""
     result_name: str = ""
     """The result of several trials that this run is one of."""
+    modelled: tuple[str, ...] = ()
+    """Tiers of a measured run whose times come from a device model."""
 
     @property
     def no_rank(self) -> str | None:
@@ -62,6 +64,26 @@ def seed_of(run: Run) -> str | None:
 def unranked(runs: Iterable[Run]) -> dict[str, str]:
     """Results without a rank by name, and why."""
     return {run.result_name or run.name: reason for run in runs if (reason := run.no_rank) is not None}
+
+
+_TIER = {"gpu": "gpu", "cpu": "cpu", "nvme": "storage"}
+"""The tier whose own figures begin with a word."""
+
+
+def is_modelled(runs: Iterable[Run], figure: str) -> bool:
+    """Whether a figure is of a tier that is modelled in any of these runs."""
+    return any(_TIER.get(figure.split("_", 1)[0]) in run.modelled for run in runs)
+
+
+def modelled_tiers(runs: Iterable[Run]) -> str:
+    """The tiers that are modelled in any of these runs, such as GPU+CPU."""
+    found = dict.fromkeys(tier for run in runs for tier in run.modelled)
+    return "+".join(tier.upper() if tier != "storage" else tier for tier in found)
+
+
+def labelled(name: str, modelled: str) -> str:
+    """A name with what is modelled under it."""
+    return f"{name} ({modelled} modelled)" if modelled else name
 
 
 def group_of(name: str) -> str:

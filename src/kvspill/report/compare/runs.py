@@ -109,6 +109,7 @@ def _result_runs(path: Path, result: Result) -> Iterator[Run]:
         cautions=tuple(item.code for item in result.warnings),
         faults=faults_text(result),
         result_name=path.stem,
+        modelled=() if result.simulated else tuple(result.honesty.modelled_tiers),
     )
     rows = result.trials.rows if result.trials else []
     if len(rows) < 2:
