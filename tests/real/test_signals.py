@@ -88,7 +88,7 @@ import kvspill.cli.main as m
 import kvspill.run.asking as asking
 from kvspill.storage.files.backend import FilesBackend
 when = sys.argv.pop()
-where, name = (FilesBackend, "read") if when == "probe" else (asking, "measured_profile")
+where, name = (FilesBackend, "write") if when == "probe" else (asking, "measured_profile")
 real = getattr(where, name)
 def signalled(*args):
     os.kill(os.getpid(), signal.SIGTERM)
