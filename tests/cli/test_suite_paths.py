@@ -85,6 +85,8 @@ def test_entries_are_stored_where_the_command_line_says(
     assert main(resume) == 2
     assert f"which this command does not name; add --cache-dir {elsewhere}" in capsys.readouterr().err
     assert list(elsewhere.iterdir()) == []
+    assert main([*resume, "--dry-run"]) == 0, "a dry run stores nothing"
+    assert "left to run" in capsys.readouterr().out
     assert main([*resume, "--cache-dir", str(elsewhere), "--cache-dir", "."]) == 2
     assert main([*resume, "--cache-dir", str(elsewhere)]) == 0
     assert (folder / "01-one.json").exists()

@@ -332,12 +332,12 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
         )
     folder = Path(options.resume or options.output_dir or _latest())
     manifest = settle(folder, load(folder))
-    _refuse_unnamed(folder, directories(manifest), options.cache_dir or ())
     done = f"{sum(row.finished for row in manifest.rows)} of {counted(len(manifest.rows), 'scenario')} done"
     left = [row.scenario for row in manifest.rows if not row.finished]
     if options.dry_run:
         put(f"{folder}: {done}, {_what_is_left(left, manifest.simulated)}")
         return _dry_run(left, {})
+    _refuse_unnamed(folder, directories(manifest), options.cache_dir or ())
     progress = Progress(options.quiet)
     progress.say(f"continuing in {folder}: {done}")
     with exporting(None if manifest.simulated else options.prometheus, progress):
