@@ -225,3 +225,35 @@ def test_a_suite_never_writes_over_its_inputs(
     lost = f"its {name}: is one of the inputs and would be lost"
     assert ("holds a suite already" if name == "manifest.json" else lost) in capsys.readouterr().err
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["curve", "--trace", "mooncake:sample"],
+        ["plan", "--users", "3", "--option", "nvme-gen4"],
+        ["report", "r.json"],
+        ["validate", "lmcache"],
+    ],
+)
+def test_a_page_replaces_no_other_file(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """plan and validate made HTML of somebody's notes."""
+    notes = tmp_path / "pg.txt"
+    notes.write_text("my notes\n")
+    flag = "-o" if command[0] == "report" else "--page"
+    assert main([*command, flag, "pg.txt"]) == 2
+    assert f"exists and is no HTML page; choose another file with {flag}" in capsys.readouterr().err
+    assert notes.read_text() == "my notes\n"
+
+
+def test_a_plan_does_not_replace_the_result_that_it_learns_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RUN, "--output", "r.json"]) == 0
+    before = (tmp_path / "r.json").read_bytes()
+    plan = ["plan", "--learn", "r.json", "--users", "3", "--option", "nvme-gen4", "--quick"]
+    assert main([*plan, "--output", "r.json"]) == 2
+    assert "--output r.json: is one of the inputs and would be lost" in capsys.readouterr().err
+    assert (tmp_path / "r.json").read_bytes() == before

@@ -7,11 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
+from kvspill.cli.options import (
+    Parser,
+    asks_for_help,
+    check_outputs,
+    config_parser,
+    help_with,
+    parse_config,
+    prints_config,
+)
 from kvspill.config import Config
 from kvspill.config.config import gib_to_bytes
 from kvspill.errors import UsageError
-from kvspill.outputs import check_place, refuse_clashes, write_file
+from kvspill.outputs import write_file
 
 SUMMARY = """\
 Says what caches of every size would find of a load: LRU at all capacities from
@@ -44,18 +52,12 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
         print(help_with(parser, own), end="")
         return 0
     from kvspill.curve.view import text_of
-    from kvspill.result.reading import refuse_replacing
 
     options, rest = own.parse_known_args(list(argv))
     config = parse_config(parser, rest, defaults=DEFAULTS)
     if prints_config(rest, config):
         return 0
-    outputs = {f"--output {config.output}": config.output, f"--page {options.page}": options.page}
-    refuse_clashes(outputs, config.input_files)
-    for flag, path in outputs.items():
-        if path is not None:
-            check_place(path, flag)
-    refuse_replacing(options.page, "--page")
+    check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")
     curve = _curve(config, options)
     if not config.quiet:
         print(text_of(curve), end="")

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, asks_for_help
+from kvspill.cli.options import Parser, asks_for_help, check_outputs
 from kvspill.errors import UsageError
-from kvspill.outputs import check_place, refuse_clashes, write_file
+from kvspill.outputs import write_file
 
 EXAMPLES = """\
 examples:
@@ -59,8 +59,7 @@ def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
         return 0
     options = parser.parse_args(list(argv))
     source, output = Path(options.source), options.output
-    refuse_clashes({f"--output {output}": output}, [options.source])
-    check_place(output, f"--output {output}")
+    check_outputs({"--output": output}, [options.source])
     if options.kind == "trace":
         written = _trace(source, output, options.block_tokens)
     else:

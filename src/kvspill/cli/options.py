@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from kvspill.config.plugged import (
     usable_plugins,
 )
 from kvspill.errors import UsageError
-from kvspill.outputs import StrPath, refuse_clashes
+from kvspill.outputs import StrPath, check_place, refuse_clashes
 from kvspill.plugins import Declared, Option, Plugin
 from kvspill.texts import near
 
@@ -232,6 +232,23 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
             its = "" if path == given else f": its {path.name}"
             outputs[f"--log-ops {config.log_ops}{its}"] = path
     refuse_clashes(outputs, [config_file or None, *config.input_files])
+
+
+def check_outputs(
+    outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None], *, page: str | None = None
+) -> None:
+    """Refuse, before anything is done, files that could not be written, or would replace what is to be kept.
+
+    outputs: by flag. page: the flag that names a page, which replaces nothing but an older page.
+    """
+    named = {flag: path for flag, path in outputs.items() if path is not None}
+    refuse_clashes({f"{flag} {path}": path for flag, path in named.items()}, inputs)
+    for flag, path in named.items():
+        check_place(path, f"{flag} {path}")
+    if page is not None:
+        from kvspill.result.reading import refuse_replacing
+
+        refuse_replacing(outputs[page], page)
 
 
 def help_with(parser: Parser, own: argparse.ArgumentParser) -> str:

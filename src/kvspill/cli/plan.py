@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from kvspill.cli.can import DEFAULTS, FEW_USERS, NO_VERDICT, SECONDS, SECONDS_OF_FEW, YES
 from kvspill.cli.can import FIXED as FIXED_BY_CAN
 from kvspill.cli.can import NO as NOT_HELD
-from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
+from kvspill.cli.options import (
+    Parser,
+    asks_for_help,
+    check_outputs,
+    config_parser,
+    help_with,
+    parse_config,
+    prints_config,
+)
 from kvspill.config import Config
 from kvspill.config.fields import extra_of
 from kvspill.config.messages import shown
@@ -177,7 +185,6 @@ def _dram_sizes(text: str | None, config: Config) -> tuple[float, ...]:
 
 def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) -> int:
     from kvspill.machine.processors import usable_processors
-    from kvspill.outputs import check_place, refuse_clashes
     from kvspill.plan.checking import check_devices, check_places
     from kvspill.plan.planning import plan
     from kvspill.plan.simulations import Journal, Pool
@@ -193,12 +200,9 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     for choice in asked.choices if options.check and len(asked.choices) == 1 else ():
         check_devices(choice, options.check)
     output = Path(config.output) if config.output is not None else _default_output(asked)
-    outputs = {f"--output {output}": str(output), f"--page {options.page}": options.page}
-    refuse_clashes(outputs, [*config.input_files, *(option.split(",")[0] for option in options.option)])
+    inputs = [*config.input_files, options.learn, *(option.split(",")[0] for option in options.option)]
+    check_outputs({"--output": output, "--page": options.page}, inputs, page="--page")
     output.parent.mkdir(parents=True, exist_ok=True)
-    for flag, path in outputs.items():
-        if path is not None:
-            check_place(path, flag)
     progress = Progress(config.quiet)
     journal = Journal(output.with_name(f"{output.name}.part"))
     if journal.found:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, asks_for_help
+from kvspill.cli.options import Parser, asks_for_help, check_outputs
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -28,16 +28,14 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     options = parser.parse_args(list(argv))
     if options.run is None:
         raise UsageError(f"no run given; `{prog} --help` shows how to call it")
-    from kvspill.outputs import check_place, refuse_clashes, write_whole
+    from kvspill.outputs import write_whole
     from kvspill.result.result import unwritable
     from kvspill.suite.harness import read_run, run_files
     from kvspill.suite.judging import judge
 
     folder = Path(options.run)
     if options.output is not None:
-        label = f"-o {options.output}"
-        refuse_clashes({label: options.output}, run_files(folder))
-        check_place(options.output, label)
+        check_outputs({"-o": options.output}, run_files(folder))
     judged = judge(folder, read_run(folder))
     for line in judged.lines:
         put(one_line(line), sys.stdout)

@@ -5,9 +5,17 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, asks_for_help, config_parser, help_with, parse_config, prints_config
+from kvspill.cli.options import (
+    Parser,
+    asks_for_help,
+    check_outputs,
+    config_parser,
+    help_with,
+    parse_config,
+    prints_config,
+)
 from kvspill.errors import UsageError
-from kvspill.outputs import check_place, refuse_clashes, write_file
+from kvspill.outputs import write_file
 
 CRITERIA_MISSED = 3
 ROUNDS = 9
@@ -47,11 +55,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     config = parse_config(parser, rest, defaults=defaults)
     if prints_config(rest, config):
         return 0
-    outputs = {f"--output {config.output}": config.output, f"--page {options.page}": options.page}
-    refuse_clashes(outputs, config.input_files)
-    for flag, path in outputs.items():
-        if path is not None:
-            check_place(path, flag)
+    check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")
     from kvspill.plan.validate.validate import validate
     from kvspill.plan.validate.view import text_of
     from kvspill.run.preflight import cache_dirs

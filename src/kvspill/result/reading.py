@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from kvspill.errors import UsageError
 from kvspill.inputs import RESULT, Kind, TooMuch, parse_json, read_input
+from kvspill.outputs import StrPath
 from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import noted
 from kvspill.result.schema import SCHEMA_VERSION, MetricValue, Result, Summary, Timeline, Window
@@ -32,7 +33,7 @@ def read_whole(path: Path, kind: Kind) -> bytes:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); give a result file") from None
 
 
-def refuse_replacing(page: str | Path | None, flag: str) -> None:
+def refuse_replacing(page: StrPath | None, flag: str) -> None:
     """A page may replace an older page, and nothing else."""
     if page is None or not Path(page).is_file():
         return
