@@ -8,10 +8,11 @@ class TestMyModel(IoModelSuite):
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
@@ -25,6 +26,7 @@ from kvspill.records import (
     Lookup,
     OpRecord,
     Outcome,
+    PlannedOp,
     QoS,
     Request,
     RequestRecord,
@@ -34,11 +36,13 @@ from kvspill.records import (
 )
 from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
-from kvspill.serving.io_models import IoModel, IoOptions
+from kvspill.serving.io_models import IoModel, IoOptions, Service
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.world import World, run_virtual
+
+K = TypeVar("K")
 
 TOKEN_BYTES = 512
 BLOCK_TOKENS = 16
@@ -74,6 +78,26 @@ class Served:
 
     def cache_call(self, from_ns: int, to_ns: int) -> None:
         """Each request's record has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What one request did, served alone, beside what it had planned."""
+
+    request: Request
+    plan: Sequence[PlannedOp]
+    ops: Sequence[OpRecord]
+    lookups: Sequence[Lookup]
+    serve_ns: int
+    measured_ns: int
+    """The part of it inside service.prefill and service.decode."""
+
+    def planned(self, verb: Verb) -> Counter[str]:
+        """How often each key is to be read or written."""
+        return _count((op.key, op.repeat) for op in self.plan if op.verb is verb)
+
+    def done(self, verb: Verb) -> Counter[str]:
+        return _count((op.key, 1) for op in self.ops if op.verb is verb)
 
 
 class Conversations:
@@ -140,14 +164,8 @@ class IoModelSuite(DeclarationSuite):
         return run_virtual(lambda world: self._serve(world, storage_bytes, settings), 1)
 
     async def _serve(self, world: World, storage_bytes: int, settings: Mapping[str, Any]) -> Served:
-        served, in_blocks = Served(), IN_BLOCKS in self.plugin.can
-        policy = find_plugins(Kind.POLICY).get("lru", "--eviction-policy")
-        tiers = [
-            TierState(tier, backend, nbytes, nbytes, policy.make(PolicyContext(nbytes, in_blocks)))
-            for tier, nbytes in ((Tier.CPU, storage_bytes // 4), (Tier.STORAGE, storage_bytes))
-            for backend in [ModelledBackend("modelled", DEVICE, world.now_ns)]
-        ]
-        cache = Cache(tiers, served, world.now_ns, CacheOptions(in_blocks=in_blocks))
+        served = Served()
+        cache, tiers = self._cache(world, served, storage_bytes)
         engine = Engine(
             world,
             Conversations(),
@@ -164,6 +182,37 @@ class IoModelSuite(DeclarationSuite):
         served.pins = sum(entry.pins for tier in tiers for entry in tier.residents.values())
         return served
 
+    def _cache(self, world: World, served: Served, nbytes: int) -> tuple[Cache, list[TierState]]:
+        in_blocks = IN_BLOCKS in self.plugin.can
+        policy = find_plugins(Kind.POLICY).get("lru", "--eviction-policy")
+        tiers = [
+            TierState(tier, backend, room, room, policy.make(PolicyContext(room, in_blocks)))
+            for tier, room in ((Tier.CPU, nbytes // 4), (Tier.STORAGE, nbytes))
+            for backend in [ModelledBackend("modelled", DEVICE, world.now_ns)]
+        ]
+        return Cache(tiers, served, world.now_ns, CacheOptions(in_blocks=in_blocks)), tiers
+
+    def deeds(self) -> list[Deed]:
+        """What each request does where all that was stored is still there, one after the other."""
+        return run_virtual(self._serve_alone, 1)
+
+    async def _serve_alone(self, world: World) -> list[Deed]:
+        served, model, deeds = Served(), self.make(), []
+        cache, _tiers = self._cache(world, served, AMPLE_BYTES)
+        for request in self.some_requests():
+            ops, lookups, calls = len(served.ops), len(served.lookups), list[tuple[int, int]]()
+            service = Service(request, world.now_ns, lambda: False, lambda *call, to=calls: to.append(call))
+            plan, began_ns = model.plan(request), world.now_ns()
+            await model.serve(service, cache)
+            serve_ns = world.now_ns() - began_ns
+            await model.settle()
+            await cache.drain()
+            measured_ns = _covered_ns(calls)
+            deeds.append(
+                Deed(request, plan, served.ops[ops:], served.lookups[lookups:], serve_ns, measured_ns)
+            )
+        return deeds
+
     def some_requests(self) -> list[Request]:
         workload = Conversations()
         return [request for user in range(workload.users) for request in workload.session(user)]
@@ -174,6 +223,42 @@ class IoModelSuite(DeclarationSuite):
             plan = first.plan(request)
             assert plan == first.plan(request) == second.plan(request)
             assert all(op.nbytes > 0 and op.repeat > 0 for op in plan)
+
+    def test_something_is_planned(self) -> None:
+        assert any(map(self.make().plan, self.some_requests())), "plan() is empty for every request"
+
+    def test_what_is_read_and_written_was_planned_with_its_size(self) -> None:
+        """S9: equal digests mean equal work only where the plan holds all that is done."""
+        for deed in self.deeds():
+            sizes = {op.key: op.nbytes for op in deed.plan}
+            for op in deed.ops:
+                if op.verb is not Verb.DELETE:
+                    said = f"{deed.request.key}: serve() did a {op.verb} of {op.key} with {op.nbytes} bytes"
+                    assert op.key in sizes, f"{said}, and plan() does not have that key"
+                    assert op.nbytes == sizes[op.key], f"{said}; plan() has {sizes[op.key]}"
+
+    def test_what_is_planned_to_be_read_is_asked_for_as_often(self) -> None:
+        """Each planned read is a lookup, a hit or a miss; `cache.missed` tells what is not there."""
+        for deed in self.deeds():
+            planned = _count((op.purpose, op.repeat) for op in deed.plan if op.verb is Verb.READ)
+            asked = _count((lookup.purpose, lookup.times) for lookup in deed.lookups)
+            assert asked == planned, f"{deed.request.key}: lookups of serve(), and reads of plan()"
+            extra = deed.done(Verb.READ) - deed.planned(Verb.READ)
+            assert not extra, f"{deed.request.key}: serve() read more often than plan() says"
+
+    def test_what_is_planned_to_be_written_is_and_nothing_beside_what_was_missed(self) -> None:
+        for deed in self.deeds():
+            planned, done = deed.planned(Verb.WRITE), deed.done(Verb.WRITE)
+            assert not planned - done, f"{deed.request.key}: plan() has writes that serve() did not do"
+            missed = sum(lookup.times for lookup in deed.lookups if lookup.outcome is Outcome.MISS)
+            extra = (done - planned).total()
+            assert extra <= missed, f"{deed.request.key}: {extra} writes not planned after {missed} misses"
+
+    def test_serving_takes_no_time_that_is_not_measured(self) -> None:
+        for deed in self.deeds():
+            outside_ns = deed.serve_ns - deed.measured_ns
+            said = f"{deed.request.key}: serve() waited {outside_ns:,} ns"
+            assert outside_ns == 0, f"{said} outside service.prefill and service.decode"
 
     def test_every_request_is_served_and_the_parts_of_its_time_fit_into_it(self) -> None:
         served = self.serve()
@@ -226,3 +311,19 @@ class IoModelSuite(DeclarationSuite):
 
 def _bytes_of(ops: Sequence[OpRecord], verb: Verb, purpose: str | None = None) -> int:
     return sum(op.nbytes for op in ops if op.verb is verb and purpose in (None, op.purpose))
+
+
+def _count(pairs: Iterable[tuple[K, int]]) -> Counter[K]:
+    counts: Counter[K] = Counter()
+    for key, times in pairs:
+        counts[key] += times
+    return counts
+
+
+def _covered_ns(spans: Sequence[tuple[int, int]]) -> int:
+    """The time that lies in at least one of the spans."""
+    covered_ns, until_ns = 0, 0
+    for from_ns, to_ns in sorted(spans):
+        covered_ns += max(0, to_ns - max(from_ns, until_ns))
+        until_ns = max(until_ns, to_ns)
+    return covered_ns
