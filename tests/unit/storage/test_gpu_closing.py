@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kvspill.storage.base import ObjectRef
 from kvspill.storage.buffers import map_memory
 from kvspill.storage.gpu import backend as backend_module
 from kvspill.storage.gpu.backend import GpuBackend
+from kvspill.storage.gpu.conveyor import Conveyor
 from kvspill.storage.gpu.moves import Hit
 from kvspill.testing.backends import items, shared_plane, written
 from unit.storage.fake_gpu import FakeCard
@@ -135,3 +137,30 @@ def test_a_card_that_hangs_while_it_gives_memory_back_holds_nobody_up(
         assert took_seconds < 1
 
     asyncio.run(main())
+
+
+def test_all_cards_that_hang_are_waited_for_together(
+    cards: list[FakeCard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def join(_way: Conveyor, seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        return False
+
+    async def main() -> None:
+        backend = GpuBackend(
+            8 * PAGE_BYTES, (0, 1), plane=shared_plane(), open_card=lambda index: cards[index]
+        )
+        await backend.prepare(lambda *_: None)
+        with monkeypatch.context() as patch:
+            patch.setattr(backend_module, "_JOIN_SECONDS", 2.0)
+            patch.setattr(backend_module, "time", SimpleNamespace(monotonic=lambda: now))
+            patch.setattr(Conveyor, "join", join)
+            backend.close_now()
+        for bank in backend._banks:
+            assert all(way.join(5) for way in bank.conveyors)
+
+    asyncio.run(main())
+    assert 2.0 <= now < 2.5

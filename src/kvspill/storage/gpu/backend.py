@@ -31,6 +31,8 @@ from kvspill.storage.lanes import on_thread, post
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of
 
 _JOIN_SECONDS = 2.0
+"""For all cards together, and again to release their memory."""
+_JOIN_SECONDS_MIN = 0.05
 
 
 class Staged(NamedTuple):
@@ -205,7 +207,9 @@ class GpuBackend(Backend):
         if self._closed:
             return
         self._closed = True
-        ended = [way.join(_JOIN_SECONDS) for bank in self._banks for way in bank.conveyors]
+        until = time.monotonic() + _JOIN_SECONDS
+        ways = [way for bank in self._banks for way in bank.conveyors]
+        ended = [way.join(max(_JOIN_SECONDS_MIN, until - time.monotonic())) for way in ways]
         if all(ended):
             releasing = threading.Thread(target=self._release, name="kvspill-gpu-close", daemon=True)
             releasing.start()
