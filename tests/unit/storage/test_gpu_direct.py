@@ -36,7 +36,7 @@ class FakeCuFile:
         self.moved: list[tuple[str, int]] = []
         self.fails: dict[str, str] = {}
         self.short_by = 0
-        self.closed = False
+        self.opened = self.closed = False
         self._lock = threading.Lock()
 
     def register(self, fd: int) -> int:
@@ -89,6 +89,11 @@ def run(root: Path, scenario: Scenario, mode: str = DIRECT, fails: str = "", **o
     if fails:
         cufile.fails[fails] = "CU_FILE_INTERNAL_ERROR"
 
+    def open_files(wanted: str) -> FakeCuFile:
+        assert wanted == options.get("gpu_direct", "on")
+        cufile.opened = True
+        return cufile
+
     async def main() -> None:
         wanted = {"io_size": IO_SIZE, "io_threads": IO_THREADS, "gpu_direct": "on", **options}
         files = FilesBackend([root], FilesOptions(**wanted), plane=shared_plane())
@@ -96,7 +101,7 @@ def run(root: Path, scenario: Scenario, mode: str = DIRECT, fails: str = "", **o
             32 * PAGE_BYTES,
             plane=shared_plane(),
             open_card=lambda _index: card,
-            open_files=lambda _wanted: cufile,
+            open_files=open_files,
         )
         files.deliver_to(gpu.landing())
         try:
@@ -109,6 +114,7 @@ def run(root: Path, scenario: Scenario, mode: str = DIRECT, fails: str = "", **o
 
     asyncio.run(main())
     assert not cufile.handles, "files are given back before they are closed"
+    assert cufile.closed or not cufile.opened
     assert not card.registered
 
 

@@ -223,8 +223,9 @@ class GpuLanding:
             finally:
                 self.close_file(handle)
         except DeviceError as error:
-            self.files = None
-            raise DirectError(f"{error}{files.words()}") from error
+            self.files, words = None, files.words()
+            files.close()
+            raise DirectError(f"{error}{words}") from error
         return files.mode
 
     def open_file(self, fd: int, stays_open: bool) -> int:
