@@ -1,6 +1,7 @@
 """Wrong command lines: one line on stderr that names flag, value and remedy, and exit code 2."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,9 @@ ERRORS = [
 ]
 
 
+ONE_REQUEST = ("--num-users", "1", "--max-requests", "1", "--model", "tiny-1b")
+
+
 @pytest.mark.parametrize(("line", "message"), ERRORS)
 def test_a_wrong_command_line_gets_one_line_and_exit_code_2(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
@@ -113,3 +117,34 @@ def test_a_missing_dependency_is_named_with_its_interpreter(capsys: pytest.Captu
         f"kvspill: error: hdrh is not installed for {sys.executable}; "
         "install kvspill there with pip, or use the .venv that make made\n"
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", *ONE_REQUEST),
+        ("run", *ONE_REQUEST, "--cache-dir", "{elsewhere}", "--output", "{elsewhere}/r.json"),
+        ("simulate", *ONE_REQUEST),
+        ("quick",),
+        ("doctor",),
+        ("suite", "--quick"),
+        ("can", "--users", "1", "--model", "tiny-1b", "--cache-dir", "{elsewhere}"),
+        ("validate", "lmcache"),
+        ("compare", "a", "--", "b"),
+    ],
+    ids=lambda words: f"{words[0]}-{len(words)}",
+)
+def test_a_current_directory_that_is_gone_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    here.rmdir()
+    code = main([word.format(elsewhere=tmp_path) for word in command])
+    said = capsys.readouterr().err
+    assert code == 2, said
+    assert said == "kvspill: error: the current directory does not exist any more; cd to one that does\n"

@@ -170,6 +170,8 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             return _fail(
                 f"too many open files; raise the limit ({_files_allowed()} by `ulimit -n`)", 2, debug
             )
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            return _fail("the current directory does not exist any more; cd to one that does", 2, debug)
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             return _fail(_NO_MEMORY, 1, debug)
         refusal = _refusal_of_stdout() if isinstance(error, OSError) else None
@@ -180,6 +182,15 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
     finally:
         _guards -= 1
+
+
+def _is_nowhere() -> bool:
+    """Whether the current directory was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _files_allowed() -> int:
