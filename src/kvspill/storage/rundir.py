@@ -208,7 +208,10 @@ def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
     try:
         if os.fstat(run_fd).st_uid != os.getuid():
             return None
-        lock_fd = _lock_marker(run_fd)
+        try:
+            lock_fd = _lock_marker(run_fd)
+        except OSError as error:
+            return [_reason(MARKER, error)]
         if lock_fd is None:
             return None
         try:
@@ -219,30 +222,44 @@ def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
         os.close(run_fd)
 
 
+_NO_MARKER = (errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO)
+"""Answers where nothing, or nothing that a run makes, stands in the marker's place."""
+
+_ALIVE_OR_UNKNOWN = (errno.EWOULDBLOCK, errno.EINTR, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Answers to the wish for a lock where a run holds it, or where there are no locks."""
+
+
 def _open_marker(run_fd: int) -> int | None:
-    # A lock on a network file system needs write access; a read-only one gives none.
-    for access in (os.O_RDWR, os.O_RDONLY):
+    """Raises where a marker is there and cannot be opened."""
+    # A lock on a network file system needs write access; a read-only one and an immutable file give none.
+    for access in (os.O_RDWR, os.O_RDONLY | os.O_NONBLOCK):
         try:
             return os.open(MARKER, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
         except OSError as error:
-            if error.errno != errno.EROFS:
-                break
+            if error.errno in _NO_MARKER:
+                return None
+            if access != os.O_RDWR or error.errno not in (errno.EROFS, errno.EPERM, errno.EACCES):
+                raise
     return None
 
 
 def _lock_marker(run_fd: int) -> int | None:
+    """The marker of a killed run, locked; None where it is none. Raises where that cannot be told."""
     fd = _open_marker(run_fd)
     if fd is None:
         return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        ours = stat.S_ISREG(os.fstat(fd).st_mode) and os.read(fd, len(MARKER_TEXT) + 1) == MARKER_TEXT
-    except OSError:
-        ours = False
-    if not ours:
-        os.close(fd)
-        return None
-    return fd
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _ALIVE_OR_UNKNOWN:
+                return None
+            raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode) or os.read(fd, len(MARKER_TEXT) + 1) != MARKER_TEXT:
+            return None
+        undo.pop_all()
+        return fd
 
 
 def is_of_a_run(name: str, is_dir: bool, above: tuple[str, ...] = ()) -> bool:

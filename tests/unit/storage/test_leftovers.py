@@ -167,3 +167,41 @@ def test_a_file_system_that_syncs_no_directory_is_good_enough(
 
     monkeypatch.setattr(os, "fsync", fsync)
     assert RunDir(tmp_path).remove() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file immutable")
+def test_a_run_whose_marker_is_immutable_stays_is_named_and_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = left_by_a_crash(tmp_path, MARKER_TEXT)
+    if subprocess.run(["chattr", "+i", str(left / MARKER)], capture_output=True).returncode:
+        pytest.skip("this file system has no immutable files")
+    try:
+        assert main(["clean", str(tmp_path)]) == 1
+    finally:
+        subprocess.run(["chattr", "-i", str(left / MARKER)], check=True)
+    assert f"kept {left}/. (Operation not permitted)\n" in capsys.readouterr().out
+    assert os.listdir(left) == [MARKER], "the rest of it is removed"
+    assert main(["clean", str(tmp_path)]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+def test_a_run_whose_marker_cannot_be_opened_stays_is_named_and_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    left = left_by_a_crash(tmp_path, MARKER_TEXT)
+    real = os.open
+
+    def failing(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == MARKER:
+            raise OSError(code, os.strerror(code))
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", failing)
+        assert main(["clean", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert f"kept {left}/{MARKER} ({os.strerror(code)})\n" in printed.out
+    assert "1 files of killed runs stay" in printed.err
+    assert (left / "ab" / ENTRY).exists()
