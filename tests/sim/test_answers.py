@@ -93,7 +93,7 @@ def contradictions(result: Result) -> list[str]:
     for claim in ("A faster device would change little", "whatever the storage", "pace, not the device"):
         if of_storage and claim in everything:
             wrong.append(f"storage binds, yet: {claim}")
-    for claim in ("Use a faster device", "missed because storage", "the device's own time"):
+    for claim in ("Use a faster device", "missed because cache I/O", "the device's own time"):
         if not of_storage and claim in everything:
             wrong.append(f"{found.bottleneck.binds} binds, yet: {claim}")
     if ("Queue wait dominates" in verbose) != (" for a server" in found.because):

@@ -1,5 +1,7 @@
 """The answer to "can N users be served?" as text of one screen and as JSON."""
 
+import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,13 +14,14 @@ from kvspill.result.bottleneck import others_used_device
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
     DEVICE_EXCESS,
+    LIMIT_NOT_EXACT,
     NO_VERDICT,
     NOT_JUDGED,
     SIMULATED,
     UNUSED_SETTING,
 )
 from kvspill.result.schema import Question, Result
-from kvspill.run.asking import FEW_DRAWN, Reply, replays
+from kvspill.run.asking import FEW_DRAWN, SIMULATED_TIMES, Reply, replays
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted
 
@@ -28,9 +31,12 @@ _LATENCIES = {
     "queue-wait": "the wait in the queue",
     "storage-ttft": "queue wait and the cache's work before the first token",
 }
+_RESERVE = 1.25
+"""How much longer than by the estimate: another run has other stages."""
+_FEWER = re.compile(",? or (use )?fewer --users")
 NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
-_SAID = (SIMULATED.code, DEVICE_EXCESS.code, AUTOSCALING_INCONCLUSIVE.code, NO_VERDICT.code)
+_SAID = {kind.code for kind in (SIMULATED, DEVICE_EXCESS, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)}
 """Warnings that the text itself says, in words of its own."""
 
 
@@ -50,12 +56,22 @@ def lines(reply: Reply) -> Iterator[str]:
         yield f"The directory before the load: {speeds}, by {reply.probe.source}."
     if reply.calibrated is not None:
         yield _calibrated(reply, reply.calibrated)
-    for item in answer(reply.result).grave:
+    yield from _warnings(reply)
+
+
+def _warnings(reply: Reply) -> Iterator[str]:
+    """Grave warnings and settings without effect in full, the others counted; not what the text says."""
+    found = answer(answered(reply))
+    for item in found.grave:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
-    for item in reply.result.warnings:
+    notes = [item for item in found.notes if item.code not in _SAID]
+    for item in notes:
         if item.code == UNUSED_SETTING.code:
             yield f"- {item.message} {item.remedy}"
+    codes = [item.code for item in notes if item.code != UNUSED_SETTING.code]
+    if codes:
+        yield f"{counted(len(codes), 'note')}: {', '.join(dict.fromkeys(codes))}"
 
 
 def answered(reply: Reply) -> Result:
@@ -63,7 +79,10 @@ def answered(reply: Reply) -> Result:
     result, thin = reply.result, not_judged(reply)
     warnings = result.warnings
     if reply.status in (Status.YES, Status.NO):
-        warnings = [item for item in warnings if item.code != NO_VERDICT.code]
+        open_ends = [item for item in warnings if item.code == AUTOSCALING_INCONCLUSIVE.code]
+        replaced = (NO_VERDICT.code, AUTOSCALING_INCONCLUSIVE.code)
+        warnings = [item for item in warnings if item.code not in replaced]
+        warnings += [LIMIT_NOT_EXACT.of(reason=item.message, remedy=item.remedy) for item in open_ends]
         if thin:
             warnings.append(NOT_JUDGED.of(classes=", ".join(_thin(thin))))
     question = Question(
@@ -111,13 +130,19 @@ def _sentence(reply: Reply) -> str:
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
     others = others_used_device(reply.result)
-    yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply)))
+    yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply), _open(reply)))
     for name, requests in not_judged(reply).items():
         if requests:
             few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
             yield f"{name}: {counted(requests, 'request')}, {few}."
         else:
             yield f"{name}: no requests{_with(reply)}, not judged."
+
+
+def _open(reply: Reply) -> str:
+    """Where there is no verdict, what the search knows so far."""
+    steps = reply.result.autoscaling_stats
+    return str(steps[-1].get("reason", "")) if steps and reply.status is Status.UNDECIDED else ""
 
 
 def _calibrated(reply: Reply, known: Calibrated) -> str:
@@ -160,7 +185,20 @@ def headline(reply: Reply) -> str:
     still = standstill(reply.result)
     if still is not None:
         return f"{who} on {place(reply)}: {still}; run it again."
-    return f"{who} on {place(reply)}: the time was too short for a verdict; give a longer --duration."
+    seconds = _enough_seconds(reply)
+    return f"{who} on {place(reply)}: the time was too short for a verdict; give --duration {seconds:,}."
+
+
+def _enough_seconds(reply: Reply) -> int:
+    """A --duration in which the search should end and every class have its requests, by those it had."""
+    seconds, last = reply.config.duration or 1.0, (reply.result.autoscaling_stats or [{}])[-1]
+    missing = (last.get("missing_seconds") or 0.0) / (SIMULATED_TIMES if reply.result.simulated else 1)
+    levels: list[dict[str, Any]] = last.get("levels", [])
+    most = max((level["level"] for level in levels), default=None)
+    classes = [block for level in levels if level["level"] == most for block in level["classes"].values()]
+    counts = [block["requests"] for block in classes if block["requests"]]
+    times = max(1.0, MIN_COMPLETIONS / min(counts, default=MIN_COMPLETIONS))
+    return math.ceil(_RESERVE * max(seconds + missing, seconds * times) / 30) * 30
 
 
 def _limit(reply: Reply) -> str:
@@ -185,6 +223,8 @@ def _limit(reply: Reply) -> str:
     faster = reply.modelled_users_at_twice
     if _no_gain(reply):
         text += " Twice the speed would hold no more (modelled)."
+    elif faster == 0:
+        text += " Twice the speed would hold none either (modelled)."
     elif faster is not None:
         about = "at least" if reply.at_twice_is_a_bound else "about"
         text += f" Twice the speed would hold {about} {faster:,} (modelled)."
@@ -212,6 +252,9 @@ def _no_gain(reply: Reply) -> bool:
 
 def _helps(reply: Reply) -> str:
     text = answer(reply.result).helps.replace("--num-users", "--users")
+    if reply.bracket.about == 0:
+        # Fewer than one user is no advice.
+        text = _FEWER.sub("", text)
     if _no_gain(reply):
         return text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
     return text

@@ -11,7 +11,7 @@ from kvspill.report.parts import Part, duration, grid, indent, number, pairs, sh
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.bottleneck import link_sentence
+from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
@@ -42,7 +42,8 @@ def short_summary(result: Result) -> Iterator[Part]:
     if result.requests_completed:
         yield Text("")
         yield Text(f"What binds: {found.because}")
-        yield Text(f"What would help: {found.helps}")
+        if found.status is not Status.YES:
+            yield Text(f"What would help: {found.helps}")
     yield from layers_section(result)
     yield from validation_section(result)
     yield from _warnings(found)
@@ -129,6 +130,8 @@ def _judged_by(result: Result, health: StorageHealth) -> str:
         return ", the storage tier lies in memory"
     if health.overall_status not in (PASS, FAIL):
         return ""
+    if health.performance_profile == "latency" and health.overall_status == PASS and missed_classes(result):
+        return ", by device times alone, which have limits of their own"
     return ", by device times alone" if health.performance_profile == "latency" else ", by throughput"
 
 

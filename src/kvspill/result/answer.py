@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kvspill.records import QoS
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
@@ -185,7 +186,9 @@ def _classes(result: Result) -> tuple[Status, str]:
         kept = f"{_and(list(judged))} within the target"
         return Status.UNDECIDED, f"too few requests of {_and(unjudged)} for a verdict; {kept}."
     if judged:
-        return Status.YES, f"{who(result)} keep every latency target."
+        every = len(judged) == len(QoS)
+        kept = "every latency target" if every else f"the latency target of {_and(list(judged))}"
+        return Status.YES, f"{who(result)} keep {kept}."
     if any(item.code == OVERLOAD.code for item in result.warnings):
         load = result.honesty.offered_load.ratio or 0.0
         return (

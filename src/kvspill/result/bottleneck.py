@@ -12,7 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
-from kvspill.result.load import less
+from kvspill.result.load import fewer_at_once, less, server_each
 from kvspill.result.schema import Result
 
 PARTS = {
@@ -151,9 +151,12 @@ def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: st
         helps = f"Use a faster client, a larger --io-size or {less(result.config)}, and run it again."
         return _Service(Binds.CLIENT, what, helps)
     if share["storage I/O"] > share["generation"]:
-        return _storage(result, f"storage I/O takes {share['storage I/O']:.0%} of {whole}")
+        return _storage(result, f"cache I/O takes {share['storage I/O']:.0%} of {whole}")
     what = f"generation (simulated compute) takes {share['generation']:.0%} of {whole}"
-    helps = "A faster device would change little: more GPUs (a lower time per token, more --servers) would."
+    faster = "more GPUs (a lower time per token, more --servers)"
+    if server_each(result.config):
+        faster = "faster GPUs (a lower time per token)"
+    helps = f"A faster device would change little: {faster} would."
     return _Service(Binds.GENERATION, what, helps)
 
 
@@ -168,11 +171,12 @@ def _storage(result: Result, whole: str) -> _Service:
     if crowded is not None:
         return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
+        fewer = fewer_at_once(result.config)
         if result.config.get("max_concurrent_allocs") == 0:
             what = f"{whole}, most of it waiting for room that evictions make"
-            return _Service(Binds.ROOM, what, "Use a device that deletes faster, or fewer --servers.")
+            return _Service(Binds.ROOM, what, f"Use a device that deletes faster, or {fewer}.")
         what = f"{whole}, most of it waiting for an allocation slot or for room"
-        return _Service(Binds.ROOM, what, "Raise --max-concurrent-allocs, or use fewer --servers.")
+        return _Service(Binds.ROOM, what, f"Raise --max-concurrent-allocs, or use {fewer}.")
     slowest = max(busy_ms, key=lambda name: busy_ms[name])
     in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
     link = _link_share(result)
@@ -186,7 +190,7 @@ def _storage(result: Result, whole: str) -> _Service:
     if MEMORY_DIRECTORY.code in {item.code for item in result.warnings}:
         what = f"{whole}, {in_tier}, whose directory lies in memory"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
-    return _device(result, f"{whole}, {in_tier}")
+    return _device(result, whole, busy_ms[slowest] / inside_ms)
 
 
 def _link_seconds(result: Result) -> dict[str, float]:
@@ -212,24 +216,24 @@ def link_sentence(result: Result) -> str | None:
     return f"PCIe takes {link:.0%} of the GPU's own time ({ways})."
 
 
-def _device(result: Result, what: str) -> _Service:
+def _device(result: Result, what: str, in_storage: float) -> _Service:
     """The storage tier sets the pace: the device, the depth that it is given, or our own time."""
     parts_ms = {part: _busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
     largest = max(parts_ms, key=lambda part: parts_ms[part])
-    share = parts_ms[largest] / (sum(parts_ms.values()) or 1.0)
+    share = in_storage * parts_ms[largest] / (sum(parts_ms.values()) or 1.0)
     if largest != "host" and others_used_device(result) is not None:
-        text = f"{what}, and {share:.0%} of that is {_WITH_OTHERS[largest]}, which other programs used too"
+        text = f"{what}, {share:.0%} of it {_WITH_OTHERS[largest]}, which other programs used too"
         helps = "Stop the other programs that use the device, and run it again: alone it may be fast enough."
         return _Service(Binds.DEVICE if largest == "device" else Binds.DEPTH, text, helps)
     if largest == "queue":
         slots = result.config.get("io_threads")
-        text = f"{what}, and {share:.0%} of that is queueing at the device's depth ({slots} I/O slots)"
+        text = f"{what}, {share:.0%} of it queueing at the device's depth ({slots} I/O slots)"
         helps = f"Use a faster device or {less(result.config)}; more --io-threads if it has room for more."
         return _Service(Binds.DEPTH, text, helps)
     if largest == "host":
-        text = f"{what}, and {share:.0%} of that is this program's own time, not the device's"
+        text = f"{what}, {share:.0%} of it this program's own time, not the device's"
         return _Service(Binds.CLIENT, text, "Use a faster client or larger --io-size, and run it again.")
-    text = f"{what}, and {share:.0%} of that is the device's own time"
+    text = f"{what}, {share:.0%} of it the device's own time"
     more = "more DRAM in front of it (--cpu-mem-gb)" if _may_take_dram(result) else "smaller entries"
     return _Service(Binds.DEVICE, text, f"Use a faster device, {more}, or {less(result.config)}.")
 

@@ -121,7 +121,7 @@ CROWDED = Kind(
     "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity held "
     "requests back as fewer servers would have: latency includes that wait, and throughput is that of "
     "fewer requests at once.",
-    "Raise {flag}, or use fewer --servers.",
+    "Raise {flag}, or use {fewer}.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.RANK, Spoils.SUBMISSION),
     means="the entries in use did not fit in the last tier",
@@ -140,7 +140,7 @@ DIFFERENT_WORK = Kind(
     spoils=(Spoils.COMPARISON,),
 )
 AUTOSCALING_INCONCLUSIVE = Kind("autoscaling_inconclusive", "{reason}", "{remedy}", severity=Severity.SERIOUS)
-
+LIMIT_NOT_EXACT = Kind("limit_not_exact", "The exact limit is open. {reason}", "{remedy}", touches=NOTHING)
 STRAGGLERS = Kind(
     "stragglers",
     "Some ranks are slower than 0.8 of the median, operations of the same size compared, and the figures of "

@@ -6,6 +6,9 @@ from typing import Any
 from kvspill.result.schema import Result
 from kvspill.texts import counted
 
+_SERVERS_BY_DEFAULT = 500
+"""More users than this share their servers where nobody says otherwise (L1)."""
+
 
 def who(result: Result) -> str:
     """Who asked: "20 users of llama3.1-8b", or the requests of a recording."""
@@ -22,6 +25,18 @@ def less(config: Mapping[str, Any]) -> str:
     if _is_replayed(config):
         return "a lower --trace-speedup"
     return "a lower --request-rate" if config.get("request_rate") else "fewer --num-users"
+
+
+def fewer_at_once(config: Mapping[str, Any]) -> str:
+    """What to give for fewer requests at once: users who wait for their answers have a server each."""
+    return less(config) if server_each(config) else "fewer --servers"
+
+
+def server_each(config: Mapping[str, Any]) -> bool:
+    """Whether nobody waits for a server: closed arrivals, and a server for every user (L1)."""
+    users, servers = config.get("num_users") or 0, config.get("servers")
+    most = _SERVERS_BY_DEFAULT if servers is None else servers
+    return config.get("arrival") == "closed" and not _is_replayed(config) and bool(users <= most)
 
 
 def _is_replayed(config: Mapping[str, Any]) -> bool:

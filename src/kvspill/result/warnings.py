@@ -97,7 +97,10 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
     dropped = measured.recorder.evictions[last, None]
     flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
     if crowded:
-        yield kinds.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag)
+        settings = measured.settings
+        each = settings.arrival == "closed" and settings.num_users <= settings.servers
+        fewer = settings.less if each else "fewer --servers"
+        yield kinds.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag, fewer=fewer)
     if dropped:
         yield kinds.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
     counters = measured.facts.tiers[-1].counters

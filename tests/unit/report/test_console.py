@@ -3,13 +3,15 @@
 import io
 
 import pytest
+from rich.text import Text
 
 from kvspill.config import Config
-from kvspill.records import HitType, Lookup, Outcome, Purpose, Tier, Verb
+from kvspill.records import HitType, Lookup, Outcome, Purpose, QoS, Tier, Verb
 from kvspill.report.console import print_summary, render_summary
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.layers import layer_figures
 from kvspill.report.html.prose import checks
+from kvspill.report.short import _figures, short_summary
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import LittlesLaw
 from unit.measure.rows import ns, op, request
@@ -45,6 +47,18 @@ def test_no_line_is_wider_than_80_columns_or_ends_in_blanks() -> None:
             assert line == line.rstrip()
 
 
+def test_a_pass_of_the_device_below_a_no_says_that_its_limits_are_others_s10() -> None:
+    recorder = empty_recorder()
+    for number in range(60):
+        at = 11 + number / 10
+        recorder.request(request(at + 0.3, intended=at, storage=0.3, qos=QoS.INTERACTIVE, tokens=10))
+        recorder.op(op(at + 0.01, started=at, nbytes=1 << 20))
+    shown = "\n".join(str(part) for part in short_summary(built(recorder)) if isinstance(part, Text))
+    assert shown.startswith("NO: ")
+    lines = dict(_figures(built(recorder)))
+    assert lines["Storage assessment"] == "PASS, by device times alone, which have limits of their own"
+
+
 def test_figures_are_those_of_the_result() -> None:
     text = render_summary(built())
     assert "NVME Read P95: 2000.00 ms" in text
@@ -63,7 +77,7 @@ def test_figures_are_those_of_the_result() -> None:
 def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
     text = render_summary(overloaded())
     joined = " ".join(text.split())
-    assert "Requests wait 96.8 s for a server (96% of their time): storage I/O takes 50%" in joined
+    assert "Requests wait 96.8 s for a server (96% of their time): cache I/O takes 50%" in joined
     assert "Storage I/O dominates service" not in text
     recorder = empty_recorder()
     recorder.request(request(20, intended=10, started=19, storage=1))

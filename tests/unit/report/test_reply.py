@@ -15,10 +15,11 @@ from kvspill.config import Config
 from kvspill.records import GIB, Tier
 from kvspill.report.html import page as page_module
 from kvspill.report.html.page import build_page
-from kvspill.report.reply import lines
+from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
+from kvspill.report.reply import answered, lines
 from kvspill.report.short import short_summary
 from kvspill.result.answer import Status, promise_of
-from kvspill.result.cautions import MEMORY_DIRECTORY
+from kvspill.result.cautions import AUTOSCALING_INCONCLUSIVE, MEMORY_DIRECTORY, STAGE_NOT_SETTLED
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
 from kvspill.run.asking import Bracket, Reply
@@ -115,6 +116,9 @@ def test_a_directory_in_memory_is_named_and_not_advised_to_use_o_direct() -> Non
     whole = " ".join(replied(result))
     assert "! memory_directory (serious): --cache-dir /dev/shm/x lies in memory" in whole
     assert "not_direct" not in whole
+    shown = verdict_of(result)
+    assert shown.assessment.startswith("No storage assessment: the directory lies in memory")
+    assert not [row.name for row in shown.criteria if "NVMe" in row.name]
     assert "not_direct" in {item.code for item in built(run=buffered).warnings}
 
 
@@ -123,8 +127,9 @@ def test_one_user_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixt
     code, found, _result = asked(tmp_path, capsys, *words)
     assert code == 3
     assert "1 user of tiny-1b does not keep the latency target" in found["text"][0]
-    assert "--users" in found["helps"]
-    assert "--num-users" not in found["helps"]
+    assert "This storage does not hold a single user" in " ".join(found["text"])
+    assert "fewer" not in found["helps"]
+    assert "would hold about 0" not in " ".join(found["text"])
     assert f"- --cache-dir {tmp_path} has no effect: --simulate writes nothing." in " ".join(found["text"])
 
 
@@ -221,3 +226,39 @@ def test_the_sentence_has_the_figure_that_was_judged(
     assert level["windows"] > 1, "the answer was judged by one window alone"
     shown = [f"(p95 of {block['requests']:,})" for block in level["classes"].values()]
     assert any(count in " ".join(found["text"]) for count in shown)
+
+
+def test_a_question_with_an_answer_is_not_called_inconclusive_by_its_page() -> None:
+    search = of_level(10, responsive=(15, 9, 683.0, "missed"), batch=(31, 1, 153.79, "no verdict"))
+    doubt = AUTOSCALING_INCONCLUSIVE.of(reason="Not concluded.", remedy="Wait.")
+    config = {**search.config, "num_users": 20}
+    result = search.model_copy(update={"warnings": [doubt], "config": config})
+    reply = Reply(Status.NO, 100, Config(), result, Bracket(None, 10, False), None, None, None)
+    kept = answered(reply)
+    assert [item.code for item in kept.warnings] == ["limit_not_exact", "not_judged"]
+    assert {item.severity for item in kept.warnings} == {"note"}
+    page = build_page([("answer", kept)])
+    assert "the exact limit was not found" in page
+    assert "no answer yet" not in page
+    assert "(asked: 100)" in page
+    assert "Service classes: added, p95, with 10 users in 2 windows" in page
+    verdicts = {row.name: row.state for row in verdict_of(kept).classes}
+    assert verdicts == {"responsive": MISSED, "batch": OPEN}
+
+
+def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> None:
+    search = of_level(5, responsive=(25, 1, 10.0, "no verdict"))
+    last = {**search.autoscaling_stats[-1], "missing_seconds": 86.0, "reason": "At least 86 s more."}
+    result = search.model_copy(
+        update={
+            "autoscaling_stats": [search.autoscaling_stats[0], last],
+            "warnings": [AUTOSCALING_INCONCLUSIVE.of(reason="r", remedy="r"), STAGE_NOT_SETTLED.of()],
+        }
+    )
+    config = Config(duration=60)
+    text = list(
+        lines(Reply(Status.UNDECIDED, 5, config, result, Bracket(None, None, False), None, None, None))
+    )
+    assert text[0].endswith("the time was too short for a verdict; give --duration 210.")
+    assert "At least 86 s more." in text
+    assert text[-1] == "1 note: stage_not_settled"

@@ -56,6 +56,8 @@ def _users(result: Result) -> str:
         return ""
     present = asked if result.window.users is None else result.window.users
     users = f"{present} user" if present == 1 else f"{present} users"
+    if result.question is not None:
+        return users if present == result.question.users else f"{users} (asked: {result.question.users:,})"
     return users if present == asked else f"{users} (given: {asked})"
 
 
@@ -70,7 +72,8 @@ def search_sentence(result: Result) -> str:
         return "The figures are of the last stage of the search."
     text = f"The figures are of the stage with {_level(stage)} {'user' if stage == 1 else 'users'}"
     if not last.get("concluded", True):
-        return f"{text}; the search has no answer yet."
+        answered = result.question is not None and result.question.answer in ("yes", "no")
+        return f"{text}; {'the exact limit was not found' if answered else 'the search has no answer yet'}."
     return text + ("." if stage == last[lever] else f", not of the answer ({_level(last[lever])}).")
 
 

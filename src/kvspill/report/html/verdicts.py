@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
-from kvspill.result.answer import Status, answer, promise_of
+from kvspill.result.answer import Status, answer, in_memory, promise_of
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.schema import Criterion, Result
 from kvspill.texts import counted
@@ -55,7 +55,8 @@ def verdict_of(result: Result) -> Verdict:
     lines = [("", search_sentence(result)), ("", trials_sentence(result))]
     if result.requests_completed:
         link = ("GPU link", link_sentence(result) or "")
-        lines = [("What binds", found.because), ("What would help", found.helps), link, *lines]
+        helps = "" if found.status is Status.YES else found.helps
+        lines = [("What binds", found.because), ("What would help", helps), link, *lines]
     if result.question is not None:
         lines = [*(("", reason) for reason in result.question.reasons), *lines]
     return Verdict(
@@ -74,12 +75,16 @@ def _assessment(result: Result) -> str:
     if health is None:
         return ""
     met = f"{health.passed_count} of {health.total_count} criteria met"
+    if in_memory(result):
+        return f"No storage assessment: the directory lies in memory, not on a drive ({met})"
     return f"Storage assessment: {health.overall_status} ({met}, {health.performance_profile} profile)"
 
 
 def _criteria(result: Result) -> Iterator[Judged]:
     health = result.summary.storage_health
     for item in () if health is None else health.criteria:
+        if in_memory(result) and item.metric.startswith("storage_"):
+            continue
         note = "modelled" if item.modelled and not result.simulated else ""
         yield Judged(
             item.name, _value(item, item.actual), _value(item, item.target), _state(item.passed), note
@@ -101,7 +106,11 @@ def _state(passed: bool | None) -> str:
 def _classes_title(result: Result) -> str:
     promise = promise_of(result)
     if promise is not None:
-        return f"Service classes: {promise['latency']}, p{promise['percentile']:g}, as the search keeps it"
+        what = f"Service classes: {promise['latency']}, p{promise['percentile']:g}"
+        windows = f" in {counted(promise['windows'], 'window')}" if "windows" in promise else ""
+        if isinstance(promise.get("level"), int):
+            return f"{what}, with {counted(promise['level'], 'user')}{windows}"
+        return f"{what}, as the search keeps it{windows}"
     beside = "; not what the search was for" if result.autoscaling_stats else ""
     return f"Service classes: what queue and storage add, p95{beside}"
 

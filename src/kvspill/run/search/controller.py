@@ -247,7 +247,7 @@ class Search:
             "time_seconds": last_seconds,
             self._lever.name: None if answer.level is None else self._lever.value(answer.level),
             "action": "stop",
-            "reason": answer.reason if answer.concluded else f"{answer.reason} {missing}",
+            "reason": answer.reason if answer.concluded else f"{answer.reason.rstrip('.')}. {missing}",
             "mode": self._options.mode,
             "concluded": answer.concluded,
             "missing_seconds": missing_seconds,
