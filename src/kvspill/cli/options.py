@@ -131,7 +131,7 @@ def add_options(parser: Parser, plugin: Plugin, options: Sequence[Option], hidde
         shown_default = "" if option.default is None or option.secret else f" [{option.default}]"
         kinds = {int: "N", float: "N", bool: "true|false"}
         section.add_argument(
-            option_flag(plugin, option),
+            option_flag(plugin.name, option.name),
             dest=option_key(plugin, option),
             action=_Note,
             default=argparse.SUPPRESS,

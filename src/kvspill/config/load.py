@@ -261,7 +261,7 @@ def _near(key: str, known: list[str]) -> str:
 
 def option_variable(plugin: Plugin, option: Option) -> str:
     """The environment variable that gives an option."""
-    return variable_of(option_flag(plugin, option))
+    return variable_of(option_flag(plugin.name, option.name))
 
 
 def _from_environment(environ: Mapping[str, str], declared: Declared) -> dict[str, Given]:

@@ -51,8 +51,8 @@ def option_key(plugin: Plugin, option: Option) -> str:
     return f"{PREFIX}{plugin.name}.{option.name}"
 
 
-def option_flag(plugin: Plugin, option: Option) -> str:
-    return f"--{plugin.name}-{option.name}".replace(".", "-").replace("_", "-")
+def option_flag(plugin: str, option: str) -> str:
+    return f"--{plugin}-{option}".replace(".", "-").replace("_", "-")
 
 
 def without_clashes(declared: Declared) -> Declared:
@@ -65,7 +65,7 @@ def without_clashes(declared: Declared) -> Declared:
     for kind, found in declared.items():
         plugins, broken = {}, list(found.broken)
         for name, plugin in found.plugins.items():
-            flags = [option_flag(plugin, option) for option in plugin.options]
+            flags = [option_flag(plugin.name, option.name) for option in plugin.options]
             clash = next((flag for flag in flags if flag in taken or flags.count(flag) > 1), None)
             if clash is None:
                 plugins[name] = plugin

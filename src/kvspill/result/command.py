@@ -2,50 +2,51 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import SecretStr
 
 from kvspill.config import Config
 from kvspill.config.fields import Listed, extra_of, flag_of, is_flag
+from kvspill.config.plugged import option_flag
 from kvspill.errors import UsageError
 
 _NOT_THE_RUN = "output"
 """Group of the settings that say where things go: repeated, they would overwrite what is there."""
 
 
-def command_of(config: Config, *, simulated: bool) -> str:
+def command_of(config: Config, *, simulated: bool, launcher: Sequence[str] = ()) -> str:
     """`kvspill run …` or `kvspill simulate …` with all that must be said to get this configuration.
 
-    Settings that only a file can give follow as one on the standard input.
+    Settings that only a file can give come by a pipe, on one line that every POSIX shell takes.
+    launcher: what starts the command, such as mpirun.
     """
     given = _needed(config)
-    words = ["kvspill", "simulate" if simulated else "run"]
+    words = [*launcher, "kvspill", "simulate" if simulated else "run"]
     file_keys = [name for name in given if not is_flag(Config.model_fields[name])]
     if "personas" in file_keys and "workload_preset" in given:
         file_keys.append("workload_preset")
     for name in given:
-        if name not in file_keys:
+        if name == "plugins":
+            words += _plugin_flags(config)
+        elif name not in file_keys:
             words += _flag(name, given[name])
-    if not file_keys:
+    values = json.dumps({name: given[name] for name in file_keys if name != "plugins"})
+    if values == "{}":
         return shlex.join(words)
-    values = json.dumps({name: _without_secrets(config, name, given[name]) for name in file_keys})
-    return f"{shlex.join([*words, '--config', '/dev/stdin'])} <<< {shlex.quote(values)}"
+    return f"printf %s {shlex.quote(values)} | {shlex.join([*words, '--config', '/dev/stdin'])}"
 
 
-def _without_secrets(config: Config, name: str, value: Any) -> Any:
-    """Secrets come from the environment again: a mask in their place would be taken for one."""
-    if name != "plugins":
-        return value
-    return {
-        plugin: {option: shown for option, shown in value[plugin].items() if not _is_secret(given[option])}
-        for plugin, given in config.plugins.items()
-    }
-
-
-def _is_secret(value: Any) -> bool:
-    return isinstance(value, SecretStr)
+def _plugin_flags(config: Config) -> list[str]:
+    """The options of plug-ins. Secrets come from the environment again: a mask would be taken for one."""
+    words: list[str] = []
+    for plugin, options in config.plugins.items():
+        for option, value in options.items():
+            if not isinstance(value, SecretStr):
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                words += _said(option_flag(plugin, option), text)
+    return words
 
 
 def _flag(name: str, value: Any) -> list[str]:
@@ -58,9 +59,13 @@ def _flag(name: str, value: Any) -> list[str]:
         texts = [",".join(texts)]
     words: list[str] = []
     for text in texts:
-        # A value that begins with a dash would be taken for a flag.
-        words += [f"{flag_of(name)}={text}"] if text.startswith("-") else [flag_of(name), text]
+        words += _said(flag_of(name), text)
     return words
+
+
+def _said(flag: str, text: str) -> list[str]:
+    """A value that begins with a dash would be taken for a flag."""
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 
 
 def _needed(config: Config) -> dict[str, Any]:

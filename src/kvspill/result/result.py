@@ -90,7 +90,7 @@ def build_result(
         interrupted=facts.interrupted,
         faulty=faults.any_found,
         faults=faults,
-        command=_launched(ranks) + command_of(config, simulated=facts.simulated),
+        command=command_of(config, simulated=facts.simulated, launcher=_launcher(ranks)),
         created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         digest=facts.digest,
@@ -117,8 +117,8 @@ def build_result(
     )
 
 
-def _launched(ranks: RankTable | None) -> str:
-    return "" if ranks is None else f"mpirun -n {ranks.size} "
+def _launcher(ranks: RankTable | None) -> Sequence[str]:
+    return () if ranks is None else ("mpirun", "-n", str(ranks.size))
 
 
 def settings_of(config: Config, users: int | None = None, servers: int | None = None) -> Settings:

@@ -1,7 +1,10 @@
 """The command in a result says lists as their flags take them, and never shows or invents a secret."""
 
+import shlex
+
 from pydantic import SecretStr
 
+from kvspill.cli.options import config_parser, parse_config
 from kvspill.config import Config
 from kvspill.result.command import command_of
 
@@ -20,6 +23,19 @@ def test_a_list_of_words_is_one_flag_and_directories_are_one_each() -> None:
 
 def test_a_secret_is_left_out_instead_of_masked() -> None:
     config = Config(plugins={"shelf": {"threads": 16, "token": SecretStr("x")}})
-    assert command_of(config, simulated=False) == (
-        """kvspill run --config /dev/stdin <<< '{"plugins": {"shelf": {"threads": 16}}}'"""
-    )
+    assert command_of(config, simulated=False) == "kvspill run --shelf-threads 16"
+
+
+def test_options_of_plug_ins_are_their_flags() -> None:
+    config = Config(plugins={"s3": {"allow-http": True, "endpoint": "-a b", "region": "x"}}, seed=3)
+    command = command_of(config, simulated=False)
+    assert command == "kvspill run --seed 3 --s3-allow-http true '--s3-endpoint=-a b' --s3-region x"
+    words = shlex.split(command)[2:]
+    assert parse_config(config_parser("kvspill run", "", ""), words, environ={}).plugins == config.plugins
+
+
+def test_a_launcher_starts_the_command_and_not_the_settings_before_it() -> None:
+    config = Config.model_validate({"qos": {"batch": {"p95_ms": 77.0}}})
+    command = command_of(config, simulated=True, launcher=("mpirun", "-n", "2"))
+    assert command.startswith("printf %s ")
+    assert " | mpirun -n 2 kvspill simulate --config " in command
