@@ -394,3 +394,5 @@ class RunFacts:
     """Failed operations of the whole load by kind, those outside the window included."""
     stuck_ages_ns: tuple[int, ...] = ()
     """Age of each system call that had not returned when the run could wait no longer (S16)."""
+    stuck_in: tuple[str, ...] = ()
+    """Where they hang, where that is no storage, such as GPU 0 (hit)."""

@@ -34,7 +34,7 @@ from kvspill.run.progress import Progress
 from kvspill.run.ranks import LeaderLost, Ranks, join
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
-from kvspill.storage.addresses import in_store, suspects
+from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
 from kvspill.waiting import within
@@ -219,7 +219,8 @@ def whats_wrong(result: Result) -> str | None:
     if result.faulty:
         nothing = "" if result.requests_completed else "no request was completed, and "
         of_device = result.faults.operations or result.faults.stuck_io.threads
-        check = suspects(in_store(result.config.get("cache_dir")))
+        cards = result.faults.stuck_io.stuck_in
+        check = GPU_SUSPECTS if cards else suspects(in_store(result.config.get("cache_dir")))
         remedy = f"check {check}" if of_device else "see its warnings"
         return f"{nothing}the result is faulty and is not ranked: {faults_text(result)}; {remedy}"
     lost = next((item for item in result.warnings if item.code == OP_LOG.code), None)

@@ -198,7 +198,9 @@ def _errors_outside(measured: Measured) -> list[Fault]:
 def _stuck_io(measured: Measured) -> StuckIo:
     """I/O threads that hung when the load ended."""
     ages_ns = measured.facts.stuck_ages_ns
-    return StuckIo(threads=len(ages_ns), oldest_seconds=ages_ns[0] / NS_PER_SEC if ages_ns else None)
+    oldest_seconds = ages_ns[0] / NS_PER_SEC if ages_ns else None
+    where = list(measured.facts.stuck_in)
+    return StuckIo(threads=len(ages_ns), oldest_seconds=oldest_seconds, stuck_in=where)
 
 
 def _lateness(measured: Measured) -> dict[str, float] | None:

@@ -141,6 +141,7 @@ def _facts(parts: Sequence[RunFacts], digest: Digest) -> RunFacts:
         workload=_same_reading([facts.workload for facts in parts]),
         errors=dict(errors),
         stuck_ages_ns=tuple(sorted(_chained(facts.stuck_ages_ns for facts in parts), reverse=True)),
+        stuck_in=tuple(dict.fromkeys(_chained(facts.stuck_in for facts in parts))),
     )
 
 

@@ -9,7 +9,7 @@ from kvspill.measure.recorder import Recorder
 from kvspill.result.caution import Spoils
 from kvspill.result.cautions import KINDS, that_spoil
 from kvspill.result.schema import Result
-from kvspill.result.schema_honesty import Faults
+from kvspill.result.schema_honesty import Faults, StuckIo
 from kvspill.storage.addresses import in_store
 from kvspill.texts import counted
 
@@ -31,14 +31,20 @@ def faults_text(result: Result) -> str | None:
     if found.failed_requests and len(ranks) != 1:
         parts.append(counted(found.failed_requests, "failed request"))
     if found.stuck_io.threads:
-        stored = in_store(result.config.get("cache_dir"))
-        calls = counted(found.stuck_io.threads, "store request" if stored else "system call")
+        calls = stuck_calls(found.stuck_io, in_store(result.config.get("cache_dir")))
         parts.append(f"{calls} did not return, the oldest for {found.stuck_io.oldest_seconds:.1f} s")
     for row in result.trials.rows if result.trials else ():
         counts = {"failed operation": row.failed_operations, "failed request": row.failed_requests}
         in_trial = ", ".join(counted(count, what) for what, count in counts.items() if count)
         parts += [f"trial {row.trial}: {in_trial}"] if in_trial else []
     return "; ".join(parts) or "a trial failed"
+
+
+def stuck_calls(stuck: StuckIo, stored: bool) -> str:
+    """How many calls hang, and of what."""
+    if stuck.stuck_in:
+        return f"{counted(stuck.threads, 'call')} of {' and '.join(stuck.stuck_in)}"
+    return counted(stuck.threads, "store request" if stored else "system call")
 
 
 def _of_ranks(result: Result) -> Iterator[str]:

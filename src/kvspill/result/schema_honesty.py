@@ -31,6 +31,8 @@ class StuckIo(Part):
 
     threads: int = 0
     oldest_seconds: Number | None = None
+    stuck_in: list[str] = []
+    """Where they hang, where that is no storage, such as GPU 0 (hit)."""
 
 
 class Faults(Part):

@@ -7,10 +7,11 @@ from kvspill.records import Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.measured import Measured
+from kvspill.result.ranking import stuck_calls
 from kvspill.result.schema import SteadyState
 from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
-from kvspill.storage.addresses import suspects
+from kvspill.storage.addresses import GPU_SUSPECTS, suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 from kvspill.texts import counted
 
@@ -84,8 +85,8 @@ def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
         yield kinds.ERRORS_OUTSIDE_WINDOW.of(operations=operations, place=place, suspects=check)
     stuck = honesty.stuck_io
     if stuck.threads:
-        calls = counted(stuck.threads, "store request" if stored else "system call")
-        check = check if stored else "the device and the kernel log"
+        calls = stuck_calls(stuck, stored)
+        check = GPU_SUSPECTS if stuck.stuck_in else check if stored else "the device and the kernel log"
         yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds, suspects=check)
 
 

@@ -7,7 +7,7 @@ from kvspill.cache.cache import Cache
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Tier, Verb
-from kvspill.storage.addresses import in_store, suspects
+from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.world import World
 
 _INTERVAL_NS = NS_PER_SEC // 4
@@ -57,7 +57,10 @@ class Health:
         if not ages_ns or ages_ns[0] < self._max_stall_ns:
             return None
         thread, check = "an I/O thread", "the device and the kernel log"
-        if self._in_store:
+        cards = self.hanging(_SLOW_NS)
+        if cards:
+            thread, check = f"a call of {' and '.join(cards)}", GPU_SUSPECTS
+        elif self._in_store:
             thread, check = "a store request", suspects(True)
         return (
             f"{thread} has hung for {ages_ns[0] / NS_PER_SEC:.0f} s, --max-stall is "
@@ -69,6 +72,12 @@ class Health:
         now_ns = self._world.now_ns()
         ages = (age for tier in self._cache.tiers for age in tier.backend.stuck(now_ns, older_than_ns))
         return tuple(sorted(ages, reverse=True))
+
+    def hanging(self, older_than_ns: int = HANGS_NS - _LOOK_NS) -> tuple[str, ...]:
+        """What hangs, where that is no storage."""
+        now_ns = self._world.now_ns()
+        names = (name for tier in self._cache.tiers for name in tier.backend.hanging(now_ns, older_than_ns))
+        return tuple(names)
 
     async def stuck_ages_ns(self, ended_ns: int, patient: bool) -> tuple[int, ...]:
         """Ages of what hangs: began before the end of the load and has not returned in time (S16).

@@ -135,6 +135,7 @@ class Load:
         self.hangs = bool(stuck_ages_ns)
         health.count_unanswered(stages.answer.recorder)
         facts = replace(facts, errors=health.errors, stuck_ages_ns=stuck_ages_ns)
+        facts = replace(facts, stuck_in=health.hanging() if stuck_ages_ns else ())
         part = await self._part(stages.answer, facts, engine, monitor is not None)
         lost += log_cautions(trace, "--io-trace-log", None if trace is None else trace.path)
         part.cautions = [*self.plan.warnings, *lost, *skipped_rows(facts.workload)]

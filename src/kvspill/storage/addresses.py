@@ -39,6 +39,10 @@ def in_store(addresses: object) -> bool:
     return any(plugin is None or Need.DIRECTORY not in plugin.needs for plugin in plugins)
 
 
+GPU_SUSPECTS = "the GPU by nvidia-smi, and the kernel log"
+"""What to check where a GPU does not answer."""
+
+
 def suspects(stored: bool) -> str:
     """What to check where a storage tier fails; stored: it is in a store."""
     return (

@@ -272,6 +272,10 @@ class Backend(ABC):
         """Ages of the system calls that have not returned for at least older_than_ns, oldest first."""
         return []
 
+    def hanging(self, now_ns: int, older_than_ns: int) -> list[str]:  # noqa: ARG002 - storage needs no name
+        """Where the calls of `stuck` hang, where that is no storage, such as GPU 0 (hit)."""
+        return []
+
     def facts(self) -> Mapping[str, int | float | str]:
         """Counters of its own for the result, by name with the unit: requests, retries, bytes sent."""
         return {}

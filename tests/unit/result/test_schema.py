@@ -15,6 +15,7 @@ from kvspill.cli.options import config_parser, parse_config
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import Verb
+from kvspill.result.bottleneck import bottleneck
 from kvspill.result.command import command_of
 from kvspill.result.ranking import faults_text
 from kvspill.result.reading import kv_cache_py_result, load_result, our_result
@@ -137,6 +138,16 @@ def test_what_hangs_is_named_by_where_the_storage_tier_lies(place: str, calls: s
     assert item.message.startswith(f"{calls} had not returned")
     assert item.remedy.startswith(check)
     assert f"{calls} did not return" in str(faults_text(found))
+
+
+def test_a_gpu_that_hangs_is_named_in_every_text() -> None:
+    run = sample.facts(stuck_ages_ns=(5_000_000_000,), stuck_in=("GPU 1 (demotion)",))
+    found = sample.built(run=run)
+    (item,) = [item for item in found.warnings if item.code == "stuck_io"]
+    assert item.message.startswith("1 call of GPU 1 (demotion) had not returned")
+    assert item.remedy.startswith("Check the GPU by nvidia-smi, and the kernel log; ")
+    assert "1 call of GPU 1 (demotion) did not return" in str(faults_text(found))
+    assert "GPU 1 (demotion) hangs" in bottleneck(found).sentence
 
 
 @pytest.mark.parametrize(

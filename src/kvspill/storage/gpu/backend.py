@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -193,9 +193,20 @@ class GpuBackend(Backend):
                 conveyor.stop()
 
     def stuck(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[int]:
-        ages = [age for bank in self._banks for way in bank.conveyors for age in way.ages_ns(now_ns)]
-        ages += self._landing.ages_ns(now_ns)
+        ages = (age for _, age in self._under_way(now_ns))
         return sorted((age for age in ages if age >= older_than_ns), reverse=True)
+
+    def hanging(self, now_ns: int, older_than_ns: int = NS_PER_SEC) -> list[str]:
+        return sorted({name for name, age in self._under_way(now_ns) if age >= older_than_ns})
+
+    def _under_way(self, now_ns: int) -> Iterator[tuple[str, int]]:
+        """The card and the way of each copy, and its age."""
+        for bank in self._banks:
+            for name, way in (("hit", bank.hits), ("put", bank.puts), ("demotion", bank.ferry)):
+                for age in way.ages_ns(now_ns):
+                    yield f"GPU {bank.card.facts.index} ({name})", age
+        for index, age in self._landing.ages_ns(now_ns):
+            yield f"GPU {index} (load)", age
 
     async def close(self) -> None:
         self.cancel()

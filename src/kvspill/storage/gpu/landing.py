@@ -24,14 +24,13 @@ SLOTS = 2
 class _Slot:
     """A buffer, its place on the card, and what is on its way between them."""
 
-    __slots__ = ("begin", "buffer", "end", "expected", "last", "nbytes", "sent_ns", "target")
+    __slots__ = ("begin", "buffer", "end", "expected", "last", "nbytes", "target")
 
     def __init__(self, card: Card, buffer: Bytes, target: int):
         self.begin, self.end, self.last = (card.new_event() for _ in range(3))
         self.buffer = buffer
         self.target = target
         self.nbytes = 0
-        self.sent_ns = 0
         self.expected: Expected | None = None
 
 
@@ -43,11 +42,13 @@ class GpuBerth:
     ):
         card.bind()
         self._card = card
+        self.index = card.facts.index
         self._stream = card.new_stream()
         self._slots = [_Slot(card, buffer, target) for buffer, target in slots]
         self._blank = blank.ctypes.data
         """Zeros for the stamps where a piece lands, so that older ones there are not taken for its own."""
         self._turn = 0
+        self._asked_ns = 0
         self._count = count
         self._failures: list[str] = []
         self.files: DirectFiles | None = None
@@ -73,7 +74,7 @@ class GpuBerth:
         program.add(Command.RECORD, slot.last, self._stream)
         # The buffer that is needed next was sent before this one: in one go with it, waiting costs nothing.
         self._await(self._slots[self._turn], program)
-        slot.nbytes, slot.sent_ns, slot.expected = memory.nbytes, time.monotonic_ns(), expected
+        slot.nbytes, slot.expected = memory.nbytes, expected
 
     def arrive(self) -> list[str]:
         try:
@@ -98,12 +99,20 @@ class GpuBerth:
         program.add(Command.RECORD, slot.last, self._stream)
         program.add(Command.WAIT, slot.last)
         check = self._look(program, slot, expected)
-        self._card.run(program)
+        self._run(program)
         return self._verdict(program, slot, expected, check)
 
     def ages_ns(self, now_ns: int) -> list[int]:
-        """How long each copy has been under way."""
-        return [now_ns - slot.sent_ns for slot in self._slots if slot.nbytes]
+        """How long the thread has been in the driver's calls; a disk that it waits for is not the card's."""
+        asked_ns = self._asked_ns
+        return [now_ns - asked_ns] if asked_ns else []
+
+    def _run(self, program: Program) -> None:
+        self._asked_ns = time.monotonic_ns()
+        try:
+            self._card.run(program)
+        finally:
+            self._asked_ns = 0
 
     def _clear(self, program: Program, slot: _Slot, expected: Expected) -> None:
         blocks = blocks_of(expected.nbytes)
@@ -148,7 +157,7 @@ class GpuBerth:
             elapsed = program.add(Command.ELAPSED, slot.begin, slot.end)
             check = self._look(program, slot, expected) if expected is not None else 0
         try:
-            self._card.run(program)
+            self._run(program)
         finally:
             # What failed is not waited for again: the next piece would fail for it.
             slot.nbytes, slot.expected = 0, None
@@ -206,8 +215,9 @@ class GpuLanding:
         found.files = self.files
         return found
 
-    def ages_ns(self, now_ns: int) -> list[int]:
-        return [age for berth in tuple(self._berths) for age in berth.ages_ns(now_ns)]
+    def ages_ns(self, now_ns: int) -> list[tuple[int, int]]:
+        """The card and the age of each copy that is under way."""
+        return [(berth.index, age) for berth in tuple(self._berths) for age in berth.ages_ns(now_ns)]
 
     @property
     def direct(self) -> bool:

@@ -1,6 +1,7 @@
 """An object in device memory lent for a write below: copied out straight to where it is needed."""
 
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -50,10 +51,20 @@ class Ferry:
         self._count = count
         self._local = threading.local()
         self._buffers: deque[Bytes] = deque()
+        self._began_ns: dict[int, int] = {}
+        """When the demotion of a thread began."""
 
     def demote(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> None:
         """Copy parts of an object out for the tier below."""
-        self._count(*self.copy_out(parts, targets))
+        self._began_ns[threading.get_ident()] = time.monotonic_ns()
+        try:
+            self._count(*self.copy_out(parts, targets))
+        finally:
+            del self._began_ns[threading.get_ident()]
+
+    def ages_ns(self, now_ns: int) -> list[int]:
+        """How long each demotion has been under way."""
+        return [now_ns - began_ns for began_ns in tuple(self._began_ns.values())]
 
     def copy_out(self, parts: Sequence[Stretch], targets: Sequence[Bytes]) -> tuple[int, int]:
         """Copy device memory into host memory, one part behind the other; returns bytes and device time."""
