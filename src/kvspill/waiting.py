@@ -22,6 +22,11 @@ def hurry(*, on: bool) -> None:
     _hurry_since = time.monotonic() if on else None
 
 
+def hurried_for() -> float:
+    """Seconds since the signal that ends the command; 0 where none came."""
+    return 0.0 if _hurry_since is None else time.monotonic() - _hurry_since
+
+
 def within(seconds: float, work: Callable[[], T]) -> T:
     """What work returns or raises, or a TimeoutError after so many seconds: it is left to itself then.
 
@@ -44,24 +49,30 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         # No further thread is to be had.
         return work()
     try:
-        waited = _wait(over, seconds)
+        waited = wait_for(over.wait, seconds)
     except KeyboardInterrupt:
         over.wait(_INTERRUPTED_SECONDS)
         raise
     if failures:
         raise failures[0]
-    if not answers:
+    if waited is not None and not answers:
         raise TimeoutError(errno.ETIMEDOUT, f"nothing came back within {waited:.3g} s")
     return answers[0]
 
 
-def _wait(over: threading.Event, seconds: float) -> float:
-    """Wait for the end, and return for how long at most."""
+def wait_for(
+    over: Callable[[float], bool], seconds: float, hurried: float = _HURRIED_SECONDS
+) -> float | None:
+    """Wait until something is over, or so many seconds; returns the latter where it is not, else None.
+
+    over: waits itself for a while, and says whether it is. hurried: seconds left where a signal comes.
+    """
     began = time.monotonic()
-    while not over.wait(min(_LOOK_SECONDS, seconds)):
+    while not over(min(_LOOK_SECONDS, seconds)):
         waited = time.monotonic() - began
         if _hurry_since is not None:
-            seconds = min(seconds, max(_hurry_since - began + _HURRIED_SECONDS, _HURRIED_SECONDS_MIN))
+            left = max(_hurry_since - began + hurried, min(hurried, _HURRIED_SECONDS_MIN))
+            seconds = min(seconds, left)
         if waited >= seconds:
-            break
-    return seconds
+            return seconds
+    return None

@@ -30,9 +30,14 @@ END_SECONDS_MAX = 3.0
 
 @contextmanager
 def started(
-    where: Path, command: Sequence[str], *, seconds: float, output: str = "o/r.json"
+    where: Path,
+    command: Sequence[str],
+    *,
+    seconds: float,
+    output: str = "o/r.json",
+    verbs: Sequence[str] = ("sync",),
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A command under whose output every sync hangs; writing is given up after so many seconds."""
+    """A command under whose output such calls hang; writing is given up after so many seconds."""
     for name in ("o", "tmp"):
         (where / name).mkdir()
     process = subprocess.Popen(
@@ -48,7 +53,7 @@ def started(
         env={
             **os.environ,
             "LD_PRELOAD": str(shim()),
-            "KVSPILL_SHIM": "sync:hang:1",
+            "KVSPILL_SHIM": ",".join(f"{verb}:hang:1" for verb in verbs),
             "KVSPILL_SHIM_UNDER": str(where / "o"),
             "KVSPILL_SHIM_COUNT": str(where / "count"),
             "TMPDIR": str(where / "tmp"),
@@ -134,3 +139,24 @@ def test_a_trace_whose_disk_hangs_costs_no_result(tmp_path: Path) -> None:
     assert "nothing came back within 0.5" in err
     assert json.loads((tmp_path / "r.json").read_text())["requests_completed"] == 3
     assert os.listdir(tmp_path / "o") == []
+
+
+def test_a_signal_ends_a_run_whose_log_hangs_and_says_that_rows_are_missing(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "load.yaml").write_text(SMALL_LOAD)
+    cache_dir = tmp_path / "disk"
+    cache_dir.mkdir()
+    command = ("run", "--config", "load.yaml", "--cache-dir", "disk", "--duration", "60", "--quiet")
+    log = ("--log-ops", "o/ops.parquet")
+    with started(tmp_path, (*command, *log), seconds=60, output="r.json", verbs=("write",)) as process:
+        wait_for_entries(cache_dir)
+        wait_until(lambda: hangs(tmp_path))
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < END_SECONDS_MAX
+    assert process.returncode == 130
+    assert re.search(r"warning: --log-ops o/ops.parquet: rows are missing \(nothing could be written", err), (
+        err
+    )
+    assert json.loads((tmp_path / "r.json").read_text())["requests_completed"] > 0

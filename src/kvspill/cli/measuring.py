@@ -157,14 +157,17 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
                 from kvspill.plan.predict import lines
 
                 put("\n" + "\n".join(lines(result.prediction)))
+    lost = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == OP_LOG.code]
     if problems:
-        raise KvspillError("; ".join(problems))
+        raise KvspillError("; ".join([*problems, *lost]))
     if cut_off or interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):
+        for text in lost:
+            progress.insist(f"warning: {text}")
         return INTERRUPTED
     wrong = whats_wrong(result)
     left = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == LEFT_BEHIND.code]
     if wrong is not None or left:
-        raise KvspillError("; ".join([*filter(None, [wrong]), *left]))
+        raise KvspillError("; ".join(dict.fromkeys([*filter(None, [wrong]), *lost, *left])))
     return 0
 
 

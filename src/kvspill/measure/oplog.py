@@ -2,18 +2,21 @@
 
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from kvspill.errors import UsageError
 from kvspill.records import Eviction, Lookup, OpRecord, Request, RequestRecord
+from kvspill.waiting import wait_for
 
 _ROWS_PER_GROUP = 20_000
 _NAMES_PER_ROW = 8
 """Names of blocks that take as much memory as a row."""
 _GROUPS_WAITING_MAX = 8
 _STALL_SECONDS_MAX = 2.0
-_STALLED = f"nothing could be written for {_STALL_SECONDS_MAX:g} s"
+_HURRIED_SECONDS = 0.8
+"""After a signal: what else is waited for has the rest of the 3 s in which a command ends."""
 _OP_COLUMNS = (
     ("tier", "string"),
     ("verb", "string"),
@@ -159,11 +162,11 @@ class OpLog:
         for table in self._tables:
             self._hand_over(table)
         self._put(None)
-        while self.failure is None and self._writer.is_alive():
-            before = self._written
-            self._writer.join(_STALL_SECONDS_MAX)
-            if self._writer.is_alive() and self._written == before:
-                self.failure = _STALLED
+        self._wait_for(self._ended)
+
+    def _ended(self, seconds: float) -> bool:
+        self._writer.join(seconds)
+        return not self._writer.is_alive()
 
     def _add(self, table: "_Table", row: tuple[Any, ...], weight: int = 1) -> None:
         if self.failure is not None:
@@ -179,14 +182,24 @@ class OpLog:
 
     def _put(self, group: "tuple[_Table, list[tuple[Any, ...]]] | None") -> None:
         """Wait for room as long as the writer moves on: a disk that hangs must not hold up the run."""
+
+        def taken(seconds: float) -> bool:
+            try:
+                self._groups.put(group, timeout=seconds)
+            except queue.Full:
+                return False
+            return True
+
+        self._wait_for(taken)
+
+    def _wait_for(self, over: Callable[[float], bool]) -> None:
         while self.failure is None:
             before = self._written
-            try:
-                self._groups.put(group, timeout=_STALL_SECONDS_MAX)
+            waited = wait_for(over, _STALL_SECONDS_MAX, _HURRIED_SECONDS)
+            if waited is None:
                 return
-            except queue.Full:
-                if self._written == before:
-                    self.failure = _STALLED
+            if self._written == before:
+                self.failure = self.failure or f"nothing could be written for {waited:.3g} s"
 
     def _write(self) -> None:
         try:

@@ -22,12 +22,16 @@ from kvspill.run.remarks import backend_warnings
 from kvspill.run.signals import Interrupts
 from kvspill.run.whole import whole_result
 from kvspill.storage.base import Backend
+from kvspill.waiting import hurried_for
 from kvspill.world import World, run_real, run_virtual
 
 if TYPE_CHECKING:
     from kvspill.run.search.controller import Search
 
 _INTERRUPTED_CLOSING_SECONDS = 1.5
+_CLOSED_AFTER_SIGNAL_SECONDS = 1.8
+_CLOSING_SECONDS_MIN = 0.4
+"""Where a log that hangs took its time before: a command ends within 3 s of the first signal."""
 _HANGING_CLOSING_SECONDS = 0.1
 """Threads that hang are not waited for once more: another process removes the files."""
 
@@ -127,7 +131,8 @@ class Trial:
             seconds = _HANGING_CLOSING_SECONDS
         elif self._interrupts.reason:
             # A launcher that ends its ranks kills them a second later: another process removes their files.
-            seconds = _INTERRUPTED_CLOSING_SECONDS if self._ranks.size == 1 else 0.0
+            left = max(_CLOSING_SECONDS_MIN, _CLOSED_AFTER_SIGNAL_SECONDS - hurried_for())
+            seconds = min(_INTERRUPTED_CLOSING_SECONDS, left) if self._ranks.size == 1 else 0.0
         remote = self._config if plan.at_addresses else None
         return await close_within(seconds, self.opened, plan.cache_dirs, self._progress, hangs, remote)
 

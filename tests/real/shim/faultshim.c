@@ -161,6 +161,16 @@ MOVER(pread64, READ, void *)
 MOVER(pwrite, WRITE, const void *)
 MOVER(pwrite64, WRITE, const void *)
 
+/* Logs and results are written from where the file stands. */
+ssize_t write(int fd, const void *memory, size_t nbytes)
+{
+    REAL(write);
+    enum kind kind = fate(WRITE, fd);
+    if (kind == FAIL)
+        return -1;
+    return real(fd, memory, kind == SHORT ? less(nbytes) : nbytes);
+}
+
 #define VECTOR(name, verb)                                                       \
     ssize_t name(int fd, const struct iovec *vectors, int count, off_t offset)   \
     {                                                                            \
