@@ -1,6 +1,7 @@
 """The typed result: its published schema, older files, and the command that does the same again."""
 
 import copy
+import gzip
 import json
 import math
 import shlex
@@ -73,6 +74,27 @@ def test_a_result_of_the_first_version_is_still_read() -> None:
     assert read.faulty
     assert read.faults == faulty().faults
     assert read.command is None
+
+
+def test_a_file_that_the_first_version_wrote_is_read_shown_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is of `simulate --model tiny-1b --num-users 4 --max-requests 12 --seed 7 --cpu-mem-gb 0.05
+    --storage-capacity-gb 1`, as that version left it but for the name of its output."""
+    path = tmp_path / "first.json"
+    path.write_bytes(gzip.decompress(Path(__file__).with_name("first_version.json.gz").read_bytes()))
+    document = json.loads(path.read_text())
+    assert document["schema_version"] == 1
+    read = load_result(path)
+    assert (read.simulated, read.faulty, read.command) == (True, False, None)
+    assert read.digest == document["digest"]
+    written = {name: entry["value"] for name, entry in document["metrics"].items()}
+    assert written["storage_read_ops"] == 16
+    assert {name: read.value(name) for name in written} == written
+    assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 0
+    assert "tiny-1b" in (tmp_path / "page.html").read_text()
+    assert main(["compare", str(path)]) == 0
+    assert "5,332" in capsys.readouterr().out
 
 
 def test_a_result_of_kv_cache_py_is_a_result_with_what_it_says() -> None:
