@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kvspill.cli.main import main
 from kvspill.errors import KvspillError
 from kvspill.measure.iotrace import IoTrace
 from kvspill.run.runner import run_trials
+from real.rig import file_system
 
 RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode", "none", "--quiet"]
 
@@ -170,14 +172,15 @@ def test_a_result_that_no_place_takes_is_printed_at_least(
     def full(*_: object, **__: object) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("kvspill.result.result.write_whole", full)
+    for module in ("result.result", "spare"):
+        monkeypatch.setattr(f"kvspill.{module}.write_whole", full)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     run = [word for word in RUN if word != "--quiet"]
     assert main([*run, "--output", str(tmp_path / "r.json")]) == 1
     captured = capsys.readouterr()
-    assert "no other place takes the result either" in captured.err
+    assert "no other place takes the result of this run either" in captured.err
     assert "tok/s" in captured.out
     assert list(tmp_path.iterdir()) == []
 
@@ -211,3 +214,77 @@ def test_every_trial_keeps_its_own_log_of_operations(
     lost = ["--trace", "mooncake:x-trial2.parquet", "--log-ops", "x.parquet"]
     assert main([*RUN, "--trials", "2", *lost]) == 2
     assert "--log-ops x.parquet: its x-trial2.parquet: is one of the inputs" in capsys.readouterr().err
+
+
+ROW = """\
+scenarios:
+  - name: one
+    config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none,
+      storage_capacity_gb: 1}
+"""
+
+
+@pytest.fixture
+def spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The first place where a result is kept that its own does not take."""
+    place = tmp_path / "spare"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.chdir(tmp_path)
+    return place
+
+
+def test_a_suites_row_that_its_directory_does_not_take_is_kept_elsewhere(
+    tmp_path: Path, spare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(ROW)
+    (tmp_path / "out" / "01-one.json" / "in the way").mkdir(parents=True)
+    assert main(["suite", "mine.yaml", "--simulate", "--output-dir", "out"]) == 1
+    (kept,) = spare.rglob("01-one.json")
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"choose a writable place with --output-dir; the result is in {kept}" in said
+    assert json.loads(kept.read_text())["requests_completed"] == 3
+
+
+@pytest.mark.usefixtures("spare")
+def test_a_suite_without_room_for_its_summary_prints_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(ROW)
+    (tmp_path / "out" / "summary.json" / "in the way").mkdir(parents=True)
+    assert main(["suite", "mine.yaml", "--simulate", "--output-dir", "out"]) == 1
+    captured = capsys.readouterr()
+    assert "### THROUGHPUT AND LATENCY ###" in captured.out
+    assert "cannot write out/summary.json" in captured.err
+
+
+PLAN = "plan --users 3 --model tiny-1b --duration 8 --option nvme-gen4 --quick --quiet --generation-mode fast"
+
+
+def test_a_plan_whose_output_is_full_prints_its_answer_and_keeps_it_elsewhere(
+    tmp_path: Path, spare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("plan.json", "page.html"):
+        (tmp_path / name).symlink_to("/dev/full")
+    assert main([*PLAN.split(), "--output", "plan.json", "--page", "page.html"]) == 1
+    captured = capsys.readouterr()
+    (kept,), (page,) = spare.rglob("plan.json"), spare.rglob("page.html")
+    assert f"plan.json: cannot be written (No space left on device); name another file; it is in {kept}" in (
+        captured.err
+    )
+    assert f"All figures: {kept}\nPage: {page}\n" in captured.out
+    assert json.loads(kept.read_text())["asked"] == 3
+
+
+@pytest.mark.real
+def test_a_plan_goes_on_where_it_cannot_keep_its_simulations(
+    tmp_path: Path, spare: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with file_system(tmp_path, "tmpfs", 1 << 16) as full:
+        with suppress(OSError), (full / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        assert main([*PLAN.split(), "--output", str(full / "plan.json")]) == 1
+        assert sorted(path.name for path in full.iterdir()) in (["filler"], ["filler", "plan.json.part"])
+    assert len(list(spare.rglob("plan.json"))) == 1
+    assert "tiny-1b" in capsys.readouterr().out

@@ -1,11 +1,15 @@
 """Calibrating this machine's disk: a profile that simulate reads, and nothing left behind."""
 
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from kvspill.cli.main import main
 from kvspill.config import Config
+from kvspill.plan import schedule
 from kvspill.plan.calibrate import calibrate, document
 from kvspill.plan.schedule import Length
 from kvspill.records import GIB, MIB, Tier
@@ -34,3 +38,20 @@ def test_a_calibration_writes_a_profile_and_leaves_nothing_behind(tmp_path: Path
     assert profile[Tier.STORAGE].read_gib_per_sec > 0
     assert profile[Tier.CPU].read_gib_per_sec > profile[Tier.STORAGE].read_gib_per_sec / 100
     assert {row.tier for row in found.rows} == {Tier.STORAGE, Tier.CPU}
+
+
+def test_a_profile_that_its_place_does_not_take_is_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(schedule, "QUICK", replace(SHORT, total_seconds=2))
+    (tmp_path / "drive.yaml").symlink_to("/dev/full")
+    (tmp_path / "drive").mkdir()
+    words = ["calibrate", "--quick", "--cache-dir", str(tmp_path / "drive"), "--io-threads", "8"]
+    assert main([*words, "--output", str(tmp_path / "drive.yaml")]) == 1
+    captured = capsys.readouterr()
+    (kept,) = tmp_path.glob("kvspill-*/drive.yaml")
+    lost = "cannot be written (No space left on device); name another file; the profile is in"
+    assert f"{lost} {kept}" in captured.err
+    assert f"Files written:\n  {kept}\n" in captured.out
+    assert load_calibration(str(kept)) is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config.load import flag_fields
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 
 if TYPE_CHECKING:
     from kvspill.plan.calibrate import Calibration
@@ -46,11 +46,12 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     if config.output is None:
         raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
     from kvspill.config.checks import size_text
-    from kvspill.outputs import check_place, write_file
+    from kvspill.outputs import check_place
     from kvspill.plan.calibrate import calibrate, check_device, document, schedule_of
     from kvspill.plan.schedule import FULL, QUICK
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
+    from kvspill.spare import write_or_spare
 
     check_place(config.output, f"--output {config.output}")
     paths = cache_dirs(config, Path.cwd())
@@ -68,9 +69,11 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         f"{', '.join(map(str, paths))}, writes at most {size_text(length.write_bytes_max)}, removes it."
     )
     found = calibrate(config, paths, length, progress.say_often)
-    write_file(config.output, _text(document(found)), "--output")
+    written, problem = write_or_spare(config.output, _text(document(found)), "--output", "the profile")
     if not config.quiet:
-        print_calibration(found, config.output)
+        print_calibration(found, written)
+    if problem is not None:
+        raise KvspillError(problem)
     return 0
 
 
@@ -80,7 +83,7 @@ def _text(document: dict[str, object]) -> str:
     return yaml.safe_dump(document, sort_keys=False, width=110)
 
 
-def print_calibration(found: "Calibration", output: str) -> None:
+def print_calibration(found: "Calibration", written: Path | None) -> None:
     """The fitted curve beside the points, the spread and the doubts."""
     from rich.table import Table
 
@@ -113,7 +116,8 @@ def print_calibration(found: "Calibration", output: str) -> None:
         f"Honesty       O_DIRECT, every block verified ({found.config.verify}), "
         f"{found.written_bytes / GIB:.1f} GiB written and removed, {found.seconds:.0f} s"
     )
-    console.print(f"\nFiles written:\n  {output}")
+    if written is not None:
+        console.print(f"\nFiles written:\n  {written}")
 
 
 def _lines(warnings: Iterable[str]) -> Iterable[str]:

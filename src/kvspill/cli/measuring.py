@@ -3,12 +3,10 @@
 import contextlib
 import importlib.util
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from kvspill.config.origins import naming_variables
 from kvspill.errors import KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
-from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, write_new
+from kvspill.outputs import check_place, file_name, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
@@ -34,10 +32,10 @@ from kvspill.run.progress import Progress
 from kvspill.run.ranks import LeaderLost, Ranks, join
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
+from kvspill.spare import kept_in, spare_copy
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
-from kvspill.waiting import within
 
 INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
@@ -190,9 +188,8 @@ def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], li
             write_result(path, result) if config.output is not None else write_new_result(path, result)
         )
     except KvspillError as error:
-        spare = spare_copy(path.name, result)
-        where = f"the result of this run is in {spare}" if spare else "no other place takes the result either"
-        problems.append(f"{error}; {where}")
+        spare = spare_copy(path.name, result_text(result))
+        problems.append(f"{error}; {kept_in(spare, 'the result of this run')}")
         written += [] if spare is None else [spare]
     if config.xlsx_output is not None:
         try:
@@ -245,22 +242,6 @@ def write_new_result(path: Path, result: Result) -> Path:
         return write_new(chain([path], names), result_text(result))
     except OSError as error:
         raise unwritable(path, error) from error
-
-
-def spare_copy(name: str, result: Result) -> Path | None:
-    """A result whose own place has become unwritable, in the first other place that takes it."""
-    for place in (tempfile.gettempdir, Path.home, Path.cwd, lambda: "/var/tmp", lambda: "/dev/shm"):
-        with contextlib.suppress(OSError, RuntimeError):
-            folder = within(WRITING_SECONDS_MAX, partial(_new_folder, place))
-            try:
-                return write_result(folder / f"{file_name(Path(name).stem)}.json", result)
-            except KvspillError:
-                within(WRITING_SECONDS_MAX, folder.rmdir)
-    return None
-
-
-def _new_folder(place: Callable[[], str | Path]) -> Path:
-    return Path(tempfile.mkdtemp(prefix="kvspill-", dir=place()))
 
 
 def result_path(config: Config) -> Path:

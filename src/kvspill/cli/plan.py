@@ -215,14 +215,18 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
             raise
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
-    files = [str(output), *([options.page] if options.page else [])]
-    _keep(data, output, options)
+    files, problems = _keep(data, output, options)
     journal.remove()
     if options.check and found.chosen.holds:
-        data["check"], kept = _checked(asked, found.chosen, options.check, check_seconds, output, progress)
-        files.append(kept)
-        _keep(data, output, options)
+        data["check"], kept, lost = _checked(
+            asked, found.chosen, options.check, check_seconds, output, progress
+        )
+        files, problems = _keep(data, output, options)
+        files += kept
+        problems += lost
     _print(data, options, files)
+    if problems:
+        raise KvspillError("; ".join(problems))
     if data["check"] is not None and not data["check"]["kept"]:
         return NOT_HELD
     if found.holds is None:
@@ -232,14 +236,14 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
 
 def _checked(
     asked: "Asked", chosen: "Row", places: Sequence[str], seconds: float, output: Path, progress: "Progress"
-) -> tuple[dict[str, Any], str]:
-    """The chosen point for real: what became of it, and the file of its result."""
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The chosen point for real: what became of it, the file of its result, and what went wrong with that."""
     from kvspill.plan.checking import check, check_devices
-    from kvspill.result.result import write_result
+    from kvspill.result.result import result_text
 
     check_devices(chosen.choice, places)
     found, result = check(asked, chosen, places, seconds, progress)
-    return found, str(write_result(output.with_name(f"{output.stem}-check.json"), result))
+    return found, *_written({output.with_name(f"{output.stem}-check.json"): result_text(result)})
 
 
 def _default_output(asked: "Asked") -> Path:
@@ -250,21 +254,23 @@ def _default_output(asked: "Asked") -> Path:
     return Path("kvspill-results") / f"plan-{file_name(asked.config.model)}-{digest(asked)}.json"
 
 
-def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) -> None:
-    from kvspill.outputs import write_whole
-
-    texts = {str(output): json.dumps(data, indent=1) + "\n"}
+def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Write the plan and its page; returns the files, and what went wrong."""
+    texts: dict[str | Path, str] = {output: json.dumps(data, indent=1) + "\n"}
     if options.page is not None:
         from kvspill.plan.view import tables_of
         from kvspill.report.html.plans import page_of
 
         texts[options.page] = page_of(data, tables_of(data))
-    for path, text in texts.items():
-        try:
-            write_whole(path, text)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise KvspillError(f"{path}: cannot be written ({reason}); name another file") from error
+    return _written(texts)
+
+
+def _written(texts: Mapping[str | Path, str]) -> tuple[list[str], list[str]]:
+    from kvspill.spare import write_or_spare
+
+    done = [write_or_spare(path, text, "", "it") for path, text in texts.items()]
+    files = [str(path) for path, _problem in done if path is not None]
+    return files, [problem.strip() for _path, problem in done if problem is not None]
 
 
 def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:
@@ -280,6 +286,7 @@ def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence
     put("\n" + text_of(data))
     if data["check"] is not None:
         put(check_text(data["check"]) + "\n")
+    page = Path(options.page).suffix if options.page else None
     for file in files:
-        put(f"{'Page' if file == options.page else 'All figures'}: {file}")
+        put(f"{'Page' if Path(file).suffix == page else 'All figures'}: {file}")
     sys.stdout.flush()

@@ -1,6 +1,7 @@
 """Runs many simulations on several processes, and keeps what each found so that a plan can be resumed."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ from kvspill.storage.profiles import Profile, profile_document
 Facts = dict[str, Any]
 Say = Callable[[str], None]
 _JOURNAL = Kind("what an interrupted plan left", 64 << 20)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NOT_THE_LOAD = ("sources", "packages", "ignored_keys", "device_profile", "output", "quiet", "debug")
 
 
@@ -74,6 +76,8 @@ class Journal:
         except FileNotFoundError:
             raise
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise
             raise self._refused(error.strerror or str(error)) from error
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
@@ -85,11 +89,14 @@ class Journal:
         return UsageError(f"{self._path}: {why}; remove it, or name another --output")
 
     def keep(self, key: str, facts: Facts) -> None:
+        """Where the disk is full, it is known to this plan alone."""
         self.found[key] = facts
         try:
             with open(self._open(os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a") as file:
                 file.write(json.dumps({"key": key, "facts": facts}) + "\n")
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                return
             raise KvspillError(
                 f"{self._path}: cannot be written ({error.strerror or error}); name another --output"
             ) from error

@@ -229,9 +229,9 @@ def write_result(path: str | os.PathLike[str], result: Result, *, named: bool = 
         raise unwritable(path, error) from error
 
 
-def unwritable(path: str | os.PathLike[str], error: OSError) -> KvspillError:
+def unwritable(path: str | os.PathLike[str], error: OSError, flag: str = "--output") -> KvspillError:
     """The error of a result that its place does not take."""
     reason = error.strerror or str(error)
     return KvspillError(
-        f"cannot write the result to {os.fspath(path)}: {reason}; choose a writable place with --output"
+        f"cannot write the result to {os.fspath(path)}: {reason}; choose a writable place with {flag}"
     )

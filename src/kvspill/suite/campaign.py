@@ -12,16 +12,17 @@ from typing import IO, Any
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
-from kvspill.outputs import mute, refuse_clashes
+from kvspill.outputs import mute, refuse_clashes, write_whole
 from kvspill.result.cautions import LEFT_BEHIND
 from kvspill.result.ranking import RANK_FAILED, faults_text
-from kvspill.result.result import write_result
+from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
 from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal, cut_off
+from kvspill.spare import kept_in, spare_copy
 from kvspill.suite import backends
 from kvspill.suite.advice import advise
 from kvspill.suite.backends import BACKENDS
@@ -98,12 +99,12 @@ def _run_row(
         progress.say(f"{where}: {describe(config)}")
         result = _measured(config, simulated, progress, ranks)
         if result.incomplete:
-            write_result(folder / _partial(row.file), result, named=False)
+            _keep(folder / _partial(row.file), result)
             reason = result.interrupted or RANK_FAILED
             if not by_signal(reason):
                 raise KvspillError(f"ended early: {reason}")
             return {"status": RowStatus.INTERRUPTED, "reason": reason}
-        write_result(folder / row.file, result, named=False)
+        _keep(folder / row.file, result)
     except KeyboardInterrupt:
         return {"status": RowStatus.INTERRUPTED, "reason": "stopped before the load began"}
     except UsageError as error:
@@ -119,6 +120,16 @@ def _run_row(
         progress.say(f"{where}: internal error: {type(error).__name__}: {error}")
         return {"status": RowStatus.FAILED, "reason": f"internal error: {type(error).__name__}: {error}"}
     return {"status": RowStatus.DONE, "reason": "", "seconds": round(time.monotonic() - started, 1)}
+
+
+def _keep(path: Path, result: Result) -> None:
+    """Write a row's result; where its directory does not take it, a copy elsewhere, which the error names."""
+    text = result_text(result)
+    try:
+        write_whole(path, text, named=False)
+    except OSError as error:
+        refused = unwritable(path, error, "--output-dir")
+        raise KvspillError(f"{refused}; {kept_in(spare_copy(path.name, text))}") from error
 
 
 def _measured(config: Config, simulated: bool, progress: Progress, ranks: Ranks) -> Result:
@@ -177,7 +188,12 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
     """Keep the comparison beside the results and print it; returns the exit code."""
     found = collect(folder, manifest)
     advice = advise(found, manifest.facts.get(PROBE))
-    write_summary(folder, manifest, found, advice)
+    problem: KvspillError | None = None
+    try:
+        write_summary(folder, manifest, found, advice)
+    except KvspillError as error:
+        # What was measured is printed all the same.
+        problem = error
     unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
     failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
     failed = failed or any(item.faults is not None for item in found.values())
@@ -190,9 +206,12 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
             put("No scenario was measured: the reason of each stands above.", sys.stderr)
 
     failed = failed or not found
-    return _close(
+    code = _close(
         resume_command(folder, manifest), show, interrupted or unfinished, failed, stream or sys.stdout
     )
+    if problem is not None and code != INTERRUPTED:
+        raise problem
+    return code
 
 
 def finish_submission(

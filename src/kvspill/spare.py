@@ -1,0 +1,42 @@
+"""A result whose own place has become unwritable is kept in another one, and the error says where."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from kvspill.errors import KvspillError
+from kvspill.outputs import WRITING_SECONDS_MAX, StrPath, file_name, write_file, write_whole
+from kvspill.waiting import within
+
+
+def spare_copy(name: str, text: str, suffix: str = ".json") -> Path | None:
+    """Write it to a new directory in the first other place that takes it."""
+    for place in (tempfile.gettempdir, Path.home, Path.cwd, lambda: "/var/tmp", lambda: "/dev/shm"):
+        with contextlib.suppress(OSError, RuntimeError):
+            folder = within(WRITING_SECONDS_MAX, partial(_new_folder, place))
+            try:
+                return write_whole(folder / f"{file_name(Path(name).stem)}{suffix}", text)
+            except OSError:
+                within(WRITING_SECONDS_MAX, folder.rmdir)
+    return None
+
+
+def _new_folder(place: Callable[[], str | Path]) -> Path:
+    return Path(tempfile.mkdtemp(prefix="kvspill-", dir=place()))
+
+
+def kept_in(spare: Path | None, what: str = "the result") -> str:
+    """Where it is now, as the end of an error."""
+    return f"{what} is in {spare}" if spare else f"no other place takes {what} either"
+
+
+def write_or_spare(path: StrPath, text: str, flag: str, what: str) -> tuple[Path | None, str | None]:
+    """Write what a flag names, or a copy elsewhere; returns where it is, and what went wrong."""
+    try:
+        write_file(path, text, flag)
+    except KvspillError as error:
+        spare = spare_copy(Path(path).name, text, Path(path).suffix)
+        return spare, f"{error}; {kept_in(spare, what)}"
+    return Path(path), None
