@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.doctor.plugins import plugin_checks
 from kvspill.errors import KvspillError, UsageError
 from kvspill.models.groups import KvSize
-from kvspill.plugins import Kind, Option, Plugin, find_all, find_plugins
+from kvspill.plugins import Found, Kind, Option, Plugin, find_all, find_plugins
 from kvspill.serving.io_models import IoOptions, make_io_model
+from kvspill.storage.backends import gpu
 
 
 @pytest.fixture(autouse=True)
@@ -206,3 +208,11 @@ PLUGIN = Plugin("half", "a store", Half)
     (check,) = [check for check in plugin_checks(find_all()) if check.name == "backend half"]
     assert "not ready" in check.finding
     assert "Half has no cancel, capabilities, " in check.finding
+
+
+def test_the_gpu_backend_is_wanted_only_where_there_is_a_card() -> None:
+    plugin = replace(gpu.PLUGIN, ready=lambda: "no package; pip install it")
+    declared = {Kind.BACKEND: Found(Kind.BACKEND, {"gpu": plugin})}
+    (without,), (beside,) = (plugin_checks(declared, has_gpu=has_gpu) for has_gpu in (False, True))
+    assert (without.finding, without.remedy) == ("not needed without a card", "")
+    assert beside.remedy == "pip install it"

@@ -84,7 +84,7 @@ def examine(
     hardware = detect(directories, kernel)
     # Without a choice by the user, only the directory that a run would take matters.
     places = hardware.places if directories else () if stores else hardware.places[:1]
-    checks = [*system_checks(hardware, kernel), *plugin_checks(declared), *stores]
+    checks = [*system_checks(hardware, kernel), *plugin_checks(declared, bool(hardware.gpus)), *stores]
     for place in places:
         checks += storage_checks(place, kernel)
     judged = replace(hardware, places=places)

@@ -22,7 +22,7 @@ _WORDS: Mapping[Kind, str] = MappingProxyType(
 )
 
 
-def plugin_checks(declared: Declared) -> list[Check]:
+def plugin_checks(declared: Declared, has_gpu: bool = False) -> list[Check]:
     """A line for all of ours that are ready, and one for each other plug-in."""
     checks = []
     for kind, found in declared.items():
@@ -34,7 +34,9 @@ def plugin_checks(declared: Declared) -> list[Check]:
         if ours:
             checks.append(ok(GROUP, f"{word} of kvspill", f"{', '.join(ours)}: ready"))
         for name, plugin in found.plugins.items():
-            if name not in ours:
+            if plugin.is_ours and name == "gpu" and name not in ours and not has_gpu:
+                checks.append(ok(GROUP, f"{word} {name}", "not needed without a card"))
+            elif name not in ours:
                 checks.append(_line(word, plugin, ready[name]))
         for broken in found.broken:
             text = f"{broken.origin} could not be loaded ({broken.reason})"
