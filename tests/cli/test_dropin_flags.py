@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from kvspill.cli import simulate
 from kvspill.cli.main import main
 from kvspill.cli.options import config_parser, parse_config
 from kvspill.config import Config
@@ -45,6 +46,26 @@ def test_the_gpu_tier_is_that_of_all_gpus() -> None:
 
 def test_gpus_without_a_tier_are_warned_of(tmp_path: Path) -> None:
     assert "unused_setting" in codes(result_of(tmp_path, "simulate", "--num-gpus 8"))
+
+
+@pytest.mark.parametrize("flags", ["--gpu-device 5", "--gpu-device 5 --gpu-mem-gb 2", "--load-to gpu"])
+def test_a_setting_of_a_gpu_that_is_not_used_is_warned_of_with_what_helps(tmp_path: Path, flags: str) -> None:
+    result = result_of(tmp_path, "simulate", flags)
+    (item,) = [item for item in result["warnings"] if item["code"] == "unused_setting"]
+    assert "--gpu-tier real" not in item["remedy"]
+    assert "use kvspill run where a GPU can be used" in item["remedy"]
+
+
+def test_two_modelled_gpus_are_a_larger_tier_and_no_setting_in_vain(tmp_path: Path) -> None:
+    result = result_of(tmp_path, "simulate", "--gpu-device 0,1 --gpu-mem-gb 2")
+    assert "unused_setting" not in codes(result)
+
+
+def test_a_simulation_does_not_pass_for_a_run_on_a_real_gpu() -> None:
+    with pytest.raises(
+        UsageError, match=r"^--gpu-tier real: a simulation uses no GPU; give --gpu-tier modelled"
+    ):
+        simulate.main(["--gpu-tier", "real"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from kvspill.cli.run import measured
+from kvspill.config import Config
+from kvspill.errors import UsageError
 
 SUMMARY = "Runs the same load in virtual time on modelled devices; nothing is read or written but the result."
 EXAMPLES = """\
@@ -18,4 +20,12 @@ examples:
 
 def main(argv: Sequence[str], prog: str = "kvspill simulate") -> int:
     """Simulate; returns the exit code."""
-    return measured(argv, prog, SUMMARY, EXAMPLES, simulated=True)
+    return measured(argv, prog, SUMMARY, EXAMPLES, simulated=True, settled=_without_gpu)
+
+
+def _without_gpu(config: Config) -> Config:
+    if config.gpu_tier == "real":
+        raise UsageError(
+            "--gpu-tier real: a simulation uses no GPU; give --gpu-tier modelled, or use kvspill run"
+        )
+    return config

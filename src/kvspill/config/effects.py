@@ -104,8 +104,20 @@ NOT_PRECONDITIONED: Final = _needs(
     "--precondition", "nothing is preconditioned", lambda config: not config.precondition
 )
 NO_GPU_TIER: Final = _needs("--gpu-mem-gb GIB", "there is no GPU tier", lambda config: not config.gpu_bytes)
-NO_REAL_GPU: Final = _needs(
-    "--gpu-tier real", "no GPU moves a byte", lambda config: config.gpu_tier != "real"
+NO_REAL_GPU: Final = _beside(
+    "no GPU moves a byte",
+    lambda config: config.gpu_tier != "real",
+    "Leave it out, or use kvspill run where a GPU can be used.",
+)
+NO_GPU_CHOSEN: Final = _beside(
+    "no GPU is used",
+    # Several modelled GPUs make a larger tier; --num-gpus has a rule of its own.
+    lambda config: (
+        config.gpu_tier != "real"
+        and config.num_gpus is None
+        and (len(config.gpu_device) == 1 or not config.gpu_bytes)
+    ),
+    NO_REAL_GPU.remedy,
 )
 NOT_TO_GPU: Final = _needs(
     "--load-to gpu", "reads end in host memory", lambda config: config.load_to == "host"

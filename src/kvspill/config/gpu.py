@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from kvspill.config.effects import NO_REAL_GPU, NOT_TO_GPU
+from kvspill.config.effects import NO_GPU_CHOSEN, NO_REAL_GPU, NOT_TO_GPU
 from kvspill.config.fields import Gb, Group, OnOff, opt, rare
 
 
@@ -31,6 +31,7 @@ class GpuFields(Group):
         group="tiers",
         metavar="N",
         min_length=1,
+        no_effect=(NO_GPU_CHOSEN,),
     )
     load_to: Literal["auto", "gpu", "host"] = rare(
         "auto",
