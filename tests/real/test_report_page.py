@@ -216,6 +216,19 @@ def test_every_kind_of_page_is_whole_and_fits(
         assert visit.value("document.documentElement.scrollWidth") <= width
 
 
+def test_the_table_of_a_suite_is_not_cut_however_many_badges_it_has(
+    browser: Any, kinds: dict[str, Path]
+) -> None:
+    with Visit(browser, kinds["suite"], 1280, "light") as visit:
+        visit.value(
+            "document.querySelectorAll('table.crowd td').forEach(cell => { const badge = document"
+            ".querySelector('.doubt').cloneNode(true); badge.textContent = 'autoscaling inconclusive'; "
+            "cell.append(badge); })"
+        )
+        table = "document.querySelector('table.crowd').parentElement"
+        assert visit.value(f"{table}.scrollWidth") <= visit.value(f"{table}.clientWidth")
+
+
 def test_the_knee_of_a_search_has_its_target_lines(browser: Any, kinds: dict[str, Path]) -> None:
     with Visit(browser, kinds["search"], 1280, "light") as visit:
         texts = visit.value(
