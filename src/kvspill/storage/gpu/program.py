@@ -24,7 +24,7 @@ COLUMNS = 7
 STAMP_IN_BYTES = 16
 """What a put writes into each block: key hash, generation and index. The base block's number is there."""
 STAMP_OUT_BYTES = 24
-"""What verification looks at in each block."""
+"""What is brought back of each block: all of its stamp, of which the first two words are compared."""
 _MASK = (1 << 64) - 1
 
 
