@@ -247,6 +247,9 @@ def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) 
         (["producton"], "did you mean production"),
         (["--users", "0"], "not a whole number from 1 to 1,000,000"),
         (["--tier-seconds", "-3"], "not a number above 0"),
+        (["--tier-seconds", "9" * 26], "is not a number above 0 and below 1,000,000,000"),
+        (["--seed", "9" * 26, "--dry-run"], "is not a whole number from -9,223,372,036,854,775,808 to"),
+        (["--trials", "5000", "--dry-run"], "is not a whole number from 1 to 1,000;"),
         (["--model", "nope"], "unknown model"),
         (["--set", "nope=1"], "is not NAME=VALUE"),
         (["--show", "nope"], "no built-in scenario"),
@@ -356,3 +359,23 @@ def test_a_real_row_measures_and_labels_the_gpu_as_modelled(
     if not os.path.exists("/dev/nvidia0"):
         assert "gpu-cpu-storage (GPU modelled)" in text
         assert "modelled: times come from a device model" in text
+
+
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (".inf", "duration inf: not a finite number"),
+        ("1e400", "duration 1e400: not a finite number"),
+        ("9" * 20, "out of range; give more than 0, at most 604,800"),
+        ("2024-01-01", "duration 2024-01-01: not a number"),
+    ],
+)
+def test_a_duration_that_no_run_takes_is_refused_with_quick_too(
+    tmp_path: Path, given: str, says: str, quick: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--quick made 75 s of it."""
+    rows = tmp_path / "mine.yaml"
+    rows.write_text(f"scenarios:\n  - name: a\n    config: {{model: tiny-1b, duration: {given}}}\n")
+    assert main(["suite", str(rows), "--simulate", "--dry-run", *quick]) == 2
+    assert says in capsys.readouterr().err

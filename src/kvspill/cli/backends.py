@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from kvspill.cli.options import Parser, add_options
-from kvspill.cli.suite import amount, count, new_folder, on_all_ranks
+from kvspill.cli.suite import amount, count, new_folder, on_all_ranks, seed, trials
 from kvspill.config.plugged import PREFIX, usable_plugins
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind
@@ -81,9 +81,9 @@ def _parser(prog: str) -> Parser:
     add("--max-requests", type=count, metavar="N", default=48, help="requests of the load [48]")
     add("--trace", metavar="FORMAT:PATH", help="replay this recording instead of the users")
     add("--quick", action="store_true", help="a small model and a third of the requests")
-    add("--trials", type=count, metavar="N", default=1, help="repeat the load N times on each target [1]")
+    add("--trials", type=trials, metavar="N", default=1, help="repeat the load N times on each target [1]")
     add("--storage-capacity-gb", type=amount, metavar="GIB", help="room on each target [as a run has it]")
-    add("--seed", type=int, metavar="N", default=42, help="seed of the load [42]")
+    add("--seed", type=seed, metavar="N", default=42, help="seed of the load [42]")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="another setting for every target")
     add("--output-dir", metavar="DIR", help="directory of the results [a new one in kvspill-results]")
     add("--quiet", action="store_true", help="print the comparison and errors only")

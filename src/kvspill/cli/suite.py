@@ -40,6 +40,7 @@ examples:
 """
 RESULTS = Path("kvspill-results")
 RAG_DOCS = 10
+AMOUNT_BELOW = 1_000_000_000
 DEFAULT_MODEL = "llama3.1-8b"
 _DERIVED = {
     "--users": {"users", "users_start", "users_high", "users_room"},
@@ -94,9 +95,24 @@ def on_all_ranks(lead: "Callable[[Ranks], int]", *, simulated: bool) -> int:
 
 def count(text: str) -> int:
     """A whole number from 1 to a million: no list of rows or users is longer."""
-    known = text.isascii() and text.isdigit() and len(text) <= 7
-    if not known or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text[:40]} is not a whole number from 1 to 1,000,000")
+    return _whole(text, 1, 1_000_000)
+
+
+def trials(text: str) -> int:
+    """As many as a run takes."""
+    return _whole(text, 1, 1000)
+
+
+def seed(text: str) -> int:
+    """As a run takes it."""
+    return _whole(text, -(2**63), 2**63 - 1)
+
+
+def _whole(text: str, low: int, high: int) -> int:
+    digits = text.removeprefix("-")
+    known = digits.isascii() and digits.isdigit() and len(digits) <= len(str(high))
+    if not known or not low <= int(text) <= high:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is not a whole number from {low:,} to {high:,}")
     return int(text)
 
 
@@ -106,8 +122,8 @@ def amount(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    if not 0 < value < AMOUNT_BELOW:
+        raise argparse.ArgumentTypeError(f"{text[:40]} is not a number above 0 and below {AMOUNT_BELOW:,}")
     return value
 
 
@@ -126,8 +142,8 @@ def _parser(prog: str) -> Parser:
     for name, seconds in (("tier", 120), ("saturation", 180), ("production", 180), ("autoscale", 300)):
         text = f"duration of those scenarios [{seconds}]"
         add(f"--{name}-seconds", type=amount, metavar="S", help=text)
-    add("--trials", type=count, metavar="N", help="repeat every scenario N times [1]")
-    add("--seed", type=int, metavar="N", help="seed of every scenario [42]")
+    add("--trials", type=trials, metavar="N", help="repeat every scenario N times [1]")
+    add("--seed", type=seed, metavar="N", help="seed of every scenario [42]")
     add("--rag", action="store_true", help="add retrieval to the nine scenarios")
     add("--rag-num-docs", type=count, metavar="N", help="documents that rows with retrieval ingest [10]")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="set a setting in every scenario")

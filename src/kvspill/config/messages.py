@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -18,6 +19,8 @@ Location = tuple[int | str, ...]
 def shown(value: object) -> str:
     """A value for an error message: short and on one line."""
     text = value if isinstance(value, str) else repr(value)
+    if isinstance(value, date):
+        text = str(value)
     if isinstance(value, bool):
         text = text.lower()
     if not text or not text.isprintable():

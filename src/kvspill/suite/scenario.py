@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.config import WEEK_SECONDS
 from kvspill.config.fields import extra_of
 from kvspill.config.groups import Rag
 from kvspill.config.load import load_config, option_variable
@@ -184,7 +185,8 @@ def fill(scenario: Scenario, sizes: Sizes, extra: Mapping[str, Any], *, fit: boo
     for name, value in scenario.settings.items():
         where = f"{scenario.origin}: {scenario.name}: {name}"
         filled = _filled(value, sizes.values, where)
-        if name == "duration" and sizes.quick and filled == value and isinstance(value, int | float):
+        timed = name == "duration" and isinstance(value, int | float) and 0 < value <= WEEK_SECONDS
+        if timed and sizes.quick and filled == value:
             filled = quick_seconds(float(value))
             if filled != value:
                 notes.append(f"duration {value:g} -> {filled:g} s (--quick)")
