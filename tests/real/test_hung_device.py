@@ -101,3 +101,28 @@ def test_a_device_of_which_nothing_comes_back_ends_no_later_and_costs_no_result(
     (directory,) = finished.result["environment"]["directories"]
     assert directory["filesystem"] is not None
     assert left_over(cache_dir) == []
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults")
+def test_a_second_trial_that_cannot_begin_costs_the_first_nothing(tmp_path: Path) -> None:
+    cache_dir, armed = tmp_path / "disk", tmp_path / "armed"
+    cache_dir.mkdir()
+    run = start(
+        tmp_path,
+        cache_dir,
+        *("--duration", "1", "--trials", "2", "--max-errors", "10000000", *HOLDS),
+        under=(
+            "env",
+            f"LD_PRELOAD={shim()}",
+            "KVSPILL_SHIM=path:fail:1:5",
+            f"KVSPILL_SHIM_UNDER={cache_dir}",
+            f"KVSPILL_SHIM_WHEN={armed}",
+        ),
+    )
+    wait_for_entries(cache_dir)
+    armed.touch()
+    finished = run.finish()
+    assert finished.code == 1, finished.err
+    assert finished.result["incomplete"] is True
+    assert "the run ended early: trial 2 of 2: " in finished.err
+    assert "Input/output error" in finished.err

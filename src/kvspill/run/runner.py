@@ -155,8 +155,9 @@ def simulate_aside(config: Config) -> Result:
 def _run_trials(
     plan: Plan, progress: Progress, closing_seconds_max: float | None, ranks: Ranks | None
 ) -> Result:
-    """An interrupted trial ends them and is set aside, those before it are kept."""
+    """A trial that is interrupted or fails ends them and is set aside, those before it are kept."""
     results: list[Result] = []
+    failure: str | None = None
     interrupts, trials = Interrupts(), plan.config.trials
     with interrupts.handled():
         for number in range(trials):
@@ -172,6 +173,11 @@ def _run_trials(
                 if not results:
                     raise
                 break
+            except KvspillError as error:
+                if not results or (ranks is not None and ranks.size > 1):
+                    raise
+                failure = f"trial {number + 1} of {trials}: {error}"
+                break
             if results[-1].incomplete or interrupts.reason is not None:
                 break
     if trials == 1:
@@ -180,7 +186,7 @@ def _run_trials(
     if len(results) < trials:
         whole.incomplete = True
     if whole.incomplete:
-        whole.interrupted = whole.interrupted or results[-1].interrupted or interrupts.stopped_by
+        whole.interrupted = whole.interrupted or results[-1].interrupted or interrupts.stopped_by or failure
     return whole
 
 
