@@ -106,8 +106,10 @@ def bottleneck(result: Result) -> Bottleneck:
         text = "Queue and storage add no measurable time to generation."
         return Bottleneck(Binds.NOTHING, text, "Nothing needs help.", ("None stands out.",))
     waits = wait_ms > _DOMINATES * (wait_ms + judged_ms)
-    if apart and not waits:
-        service = _service(result, {**parts, "generation": 0.0}, judged_ms, "what is added to generation")
+    # Users who have a server each wait for none because of generation.
+    if apart and (not waits or (judged_ms > 0 and server_each(result.config))):
+        whole_of = "what service adds to generation" if waits else "what is added to generation"
+        service = _service(result, {**parts, "generation": 0.0}, judged_ms, whole_of)
     else:
         service = _service(result, parts, served_ms, "a request's service time")
     lines = tuple(_lines(result, parts, served_ms, wait_ms if waits else None, service))

@@ -69,6 +69,21 @@ def test_more_servers_help_only_users_who_wait_for_one_l1(given: dict[str, Any],
     assert "a lower time per token" in found.helps
 
 
+def test_a_missed_target_is_not_laid_to_generation_where_each_has_a_server_s11() -> None:
+    recorder = empty_recorder()
+    for number in range(60):
+        at = 11 + number / 10
+        recorder.request(
+            request(at + 0.9, intended=at, started=at + 0.3, storage=0.1, generation=0.5, qos=QoS.INTERACTIVE)
+        )
+        recorder.op(op(at + 0.4, started=at + 0.3, nbytes=1 << 20))
+        recorder.cache_call(ns(at + 0.3), ns(at + 0.4))
+    found = answer(built(recorder, config=Config(num_users=10, arrival="closed")))
+    assert found.status is Status.NO
+    assert "cache I/O takes 100% of what service adds to generation" in found.because
+    assert found.helps.startswith("Use a faster device")
+
+
 def test_too_few_requests_have_no_verdict_s11() -> None:
     found = answer(many(count=49))
     assert found.status is Status.UNDECIDED
