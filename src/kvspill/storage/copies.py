@@ -8,20 +8,13 @@ import numpy as np
 
 from kvspill.storage.arena import PAGE_BYTES, Arena, Pages
 from kvspill.storage.buffers import DataPlane
+from kvspill.storage.compiled import compiled
 from kvspill.storage.fastio import Span
 from kvspill.storage.jobs import Job, SpanJob
 from kvspill.storage.lanes import ClockNs, Lanes
 from kvspill.storage.stamps import Verify
 
-try:
-    from kvspill.storage import _copies as _compiled
-except ImportError:
-    _compiled = None  # type: ignore[assignment]
-
-_VERSION = 3
-if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
-    # Built from other sources than these: a checkout that was updated and not installed again.
-    _compiled = None  # type: ignore[assignment]
+_compiled = compiled("_copies", version=3)
 
 COMPILED = _compiled is not None
 

@@ -12,17 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kvspill.storage.base import Source
+from kvspill.storage.compiled import compiled
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, blocks_of, check, stamp
 
-try:
-    from kvspill.storage import _fastio as _compiled
-except ImportError:
-    _compiled = None  # type: ignore[assignment]
-
-_VERSION = 2
-if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
-    # Built from other sources than these: a checkout that was updated and not installed again.
-    _compiled = None  # type: ignore[assignment]
+_compiled = compiled("_fastio", version=2)
 
 COMPILED = _compiled is not None
 """False where the time after a system call includes the wait for the GIL (E1)."""
@@ -136,7 +129,7 @@ def transfer(
     """Move pieces between memory and the file until none is left, one fails or max_pieces are done."""
     if _compiled is None:
         return _transfer_in_python(fd, write, memory, span, verify, base, max_pieces)
-    return _compiled.transfer(
+    answer: Answer = _compiled.transfer(
         fd,
         write,
         memory,
@@ -151,6 +144,7 @@ def transfer(
         base if verify is Verify.FULL else NOTHING,
         max_pieces,
     )
+    return answer
 
 
 def _transfer_in_python(
@@ -302,7 +296,8 @@ def check_at(
 def pwritev_timed(fd: int, buffers: Sequence[Any], offset: int) -> tuple[int, int, int]:
     """Write buffers at offset: (bytes or negative errno, start_ns, end_ns)."""
     if _compiled is not None:
-        return _compiled.pwritev_timed(fd, buffers, offset)
+        timed: tuple[int, int, int] = _compiled.pwritev_timed(fd, buffers, offset)
+        return timed
     start_ns = time.monotonic_ns()
     try:
         moved = os.pwritev(fd, buffers, offset)

@@ -8,17 +8,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kvspill.storage.compiled import compiled
 from kvspill.storage.stamps import Bytes, Words
 
-try:
-    from kvspill.storage import _cudarun as _compiled
-except ImportError:
-    _compiled = None  # type: ignore[assignment]
-
-_VERSION = 1
-if _compiled is not None and getattr(_compiled, "VERSION", 0) != _VERSION:
-    # Built from other sources than these: a checkout that was updated and not installed again.
-    _compiled = None  # type: ignore[assignment]
+_compiled = compiled("_cudarun", version=1)
 
 COLUMNS = 7
 STAMP_IN_BYTES = 16
@@ -95,7 +88,8 @@ class Program:
         if _compiled is None:
             return None
         self._done = np.array(self.rows, dtype=np.uint64)
-        return _compiled.run(functions, self._done)
+        ended: tuple[int, int] = _compiled.run(functions, self._done)
+        return ended
 
     def run_in_python(self, calls: Calls) -> None:
         """Make the calls one by one; an error ends it."""
