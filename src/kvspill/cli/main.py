@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from kvspill.errors import KvspillError
 from kvspill.imports import importing
+from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import one_line, put
-from kvspill.unheard import end_unheard, heard
 
 INTERRUPTED: Final = 130
 _STDOUT, _STDERR = 1, 2

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from kvspill.imports import importing
-from kvspill.unheard import heard
+from kvspill.machine.unheard import heard
 from kvspill.waiting import hurry
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
