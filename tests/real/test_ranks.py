@@ -34,7 +34,7 @@ def test_the_same_work_and_one_result_whatever_the_number_of_ranks_r1_r3(tmp_pat
     assert sum(row["users"] for row in table["rows"]) == 6
     assert table["start_skew_ms"] < 100
     assert two["histograms"]["storage_read_total"] == union_of(tmp_path, "2-rank0", "2-rank1")
-    assert two["command"].startswith("mpirun -n 2 kvspill run ")
+    assert "mpirun -n 2 kvspill run " in two["command"]
 
 
 def union_of(folder: Path, *names: str) -> dict[str, Any] | None:
