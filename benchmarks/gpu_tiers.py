@@ -147,8 +147,8 @@ Moved = Sequence[dict[str, float]]
 def furthest(real: Moved, modelled: Moved, allowed: float) -> tuple[float, bool]:
     """How far the bytes of any way are off those of a modelled GPU, by medians, and whether all are the same.
 
-    How far runs of one kind are apart is said beside it: it explains a miss and excuses none. A way that moved
-    nothing was not compared.
+    How far runs of one kind are apart is said beside it: it explains a miss and excuses none. A way that
+    moved nothing was not compared.
     """
     most, same = 0.0, True
     for name in real[0]:
