@@ -192,7 +192,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
 
 
 def _other_seeds(config: Config, users: int) -> dict[int, Status]:
-    """What two other draws of the users answer; whoever does not wait gets the answer without them."""
+    """What two other draws of the users answer; a signal ends the wait for them."""
     found: dict[int, Status] = {}
     step = 1 if config.seed < LARGE_SEED else -1
     with suppress(KeyboardInterrupt):
@@ -278,7 +278,7 @@ def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
 
 
 def _at_twice(config: Config, profile: Profile, limit: int, most: int) -> int | None:
-    """The limit of a device of twice the speed; whoever does not wait for it gets the answer without it."""
+    """The limit of a device of twice the speed; a signal ends the wait for it."""
     try:
         return _limit(config, _faster(profile), most, round(TWICE * limit))
     except KeyboardInterrupt:

@@ -133,7 +133,7 @@ class SloMode:
         return {
             "slo": self._promise(held.level),
             "levels": self._levels(),
-            "target_met": self._target_met(held),
+            "target_met": None if self._not_judged(together) else held.judgement.passes,
             **self.judged(together),
             "goodput_requests_per_sec": requests.mean,
             "goodput_requests_per_sec_ci95": [requests.low, requests.high],
@@ -141,13 +141,6 @@ class SloMode:
             "goodput_tokens_per_sec_ci95": [tokens.low, tokens.high],
             "next_level_that_failed": self._search.next_failed(held),
         }
-
-    def _target_met(self, held: Held) -> bool | None:
-        """A clear miss is one, however few requests show it; that a target is kept needs enough of them."""
-        judgement = held.judgement
-        if judgement.clear and not judgement.passes:
-            return False
-        return None if self._not_judged(self._every_window(held)) else judgement.passes
 
     def _levels(self) -> list[dict[str, Any]]:
         """Every level as it was judged: by all its windows together."""
@@ -171,15 +164,11 @@ class SloMode:
     def _class(self, measure: StageMeasure, qos: QoS, limit_ms: float) -> dict[str, Any]:
         late, total = self._violations(measure, qos)
         values_ns = measure.rows.classes[qos].chosen_ns
-        low, _high = share_interval(*self._late(measure, qos), measure.rows.batches)
-        if total >= MIN_COMPLETIONS:
-            verdict = "met" if late <= self._allowed * total else "missed"
-        else:
-            verdict = "missed" if low > self._allowed else "no verdict"
+        enough = total >= MIN_COMPLETIONS
         return {
             "target_ms": limit_ms,
             "actual_ms": percentile(values_ns, self._slo.percentile) / NS_PER_MS if len(values_ns) else None,
             "requests": total,
             "violations": late,
-            "verdict": verdict,
+            "verdict": ("met" if late <= self._allowed * total else "missed") if enough else "no verdict",
         }
