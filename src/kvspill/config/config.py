@@ -58,7 +58,8 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     )
     warmup: Annotated[float, Field(ge=0, le=WEEK_SECONDS)] | None = rare(
         None,
-        "seconds at the start that are not measured (default: 10 % of --duration, at most 30)",
+        "seconds at the start that are not measured (default: 10 % of --duration, at most 30; with "
+        "--max-requests none)",
         group="load",
     )
     precondition: bool = rare(
@@ -322,10 +323,12 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
 
     @property
     def warmup_seconds(self) -> float:
-        """Seconds that are not measured (S3); none by default where there is no duration."""
+        """Seconds that are not measured (S3); by default none of fixed work, however long it may take."""
         if self.warmup is not None:
             return self.warmup
-        return 0.0 if self.duration is None else warmup_of(self.duration)
+        if self.duration is None or self.max_requests is not None:
+            return 0.0
+        return warmup_of(self.duration)
 
     @property
     def gpu_bytes(self) -> int:

@@ -32,6 +32,11 @@ def test_warmup_is_a_tenth_of_the_duration_and_at_most_30_s_as_s3_says(
     assert Config(duration=duration).warmup_seconds == warmup
 
 
+def test_fixed_work_is_measured_whole_whatever_time_it_is_given_unless_a_warmup_is_asked_for() -> None:
+    assert Config(duration=300, max_requests=80).warmup_seconds == 0
+    assert Config(duration=300, max_requests=80, warmup=5).warmup_seconds == 5
+
+
 def test_max_requests_takes_the_default_duration_away_as_l4_says() -> None:
     assert Config(max_requests=200).duration is None
     assert Config(max_requests=200, duration=10).duration == 10
