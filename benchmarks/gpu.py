@@ -184,6 +184,21 @@ class Tier:
         await checked(self.backend.delete(refs))
         return found
 
+    async def waits(self, nbytes: int, in_flight: int) -> float:
+        """The median time of a hit from asking to answer, in milliseconds."""
+        refs = [ObjectRef(f"w{stream}", 1, nbytes) for stream in range(in_flight)]
+        await checked(self.backend.write([WriteItem(ref) for ref in refs]))
+        times = []
+
+        async def one(stream: int, _turn: int) -> list[Completion]:
+            answer = await checked(self.backend.read([refs[stream]]))
+            times.append((answer[0].finished_ns - answer[0].submitted_ns) / 1e6)
+            return answer
+
+        await self._drive(one, in_flight, "hbm_read")
+        await checked(self.backend.delete(refs))
+        return median(times)
+
     async def _drive(
         self, one: Callable[[int, int], Awaitable[list[Completion]]], in_flight: int, way: str
     ) -> tuple[float, float]:
@@ -241,6 +256,13 @@ async def compare(args: argparse.Namespace) -> list[Compared]:
         limit = plain.both(32 * MIB)
         puts, demotions = await asyncio.gather(tier.puts(32 * MIB, 8), tier.demotions(32 * MIB, 8))
         add("both ways 32 MiB", (puts[1] + demotions[1], puts[1] + demotions[1]), limit, 0.85)
+        alone = await tier.waits(32 * MIB, 2)
+        beside, *_ = await asyncio.gather(
+            tier.waits(32 * MIB, 2), tier.puts(32 * MIB, 8), tier.demotions(32 * MIB, 8)
+        )
+        say(
+            f"a hit of 32 MiB takes {alone:.3f} ms alone, {beside:.3f} ms beside puts and demotions (medians)"
+        )
     finally:
         await tier.close()
     return rows

@@ -9,8 +9,9 @@
 #include <time.h>
 
 /* Of the commands below: what was built for others is not used. program.py has the same, in this order. */
-#define VERSION 1
-#define COLUMNS 7
+#define VERSION 2
+#define COLUMNS 11
+#define ARGUMENTS 5
 #define BLOCK 4096
 
 enum {
@@ -75,11 +76,13 @@ static int stamps_out(copy_2d_fn copy, const uint64_t *c)
     return copy(&two, pointer(c[5]));
 }
 
-static int launch(launch_t start, const uint64_t *c)
+/* A kernel takes as many of the arguments as it has. */
+static int launch(launch_t start, uint64_t *c)
 {
-    uint64_t rows = c[5];
-    void *arguments[] = {&rows};
-    return start(pointer(c[1]), (unsigned)c[2], (unsigned)c[3], 1, (unsigned)c[4], 1, 1, 0, pointer(c[6]),
+    void *arguments[ARGUMENTS];
+    for (int i = 0; i < ARGUMENTS; i++)
+        arguments[i] = c + COLUMNS - ARGUMENTS + i;
+    return start(pointer(c[1]), (unsigned)c[2], (unsigned)c[3], 1, (unsigned)c[4], 1, 1, 0, pointer(c[5]),
                  arguments, NULL);
 }
 

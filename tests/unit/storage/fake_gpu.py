@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -12,8 +12,9 @@ import numpy as np
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import GIB
 from kvspill.storage.buffers import map_memory
-from kvspill.storage.gpu.cuda import ROW_BYTES, CardFacts
-from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program, host_memory
+from kvspill.storage.gpu.cuda import CardFacts
+from kvspill.storage.gpu.kernels import ROW_BYTES, Kernel
+from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Program, host_memory
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
 
@@ -99,14 +100,34 @@ class FakeCard:
         self._called("copy_out")
         host_memory(host, nbytes)[:] = self.at(device, nbytes)
 
-    def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
-        program.add(Command.LAUNCH, 0, 0, count, 0, rows, stream)
+    def mapped(self, memory: Bytes) -> int:
+        assert memory.ctypes.data in self.registered, "a card knows registered memory alone"
+        return memory.ctypes.data
 
-    def launch(self, count: int, rows: int, stream: int) -> None:
+    def function(self, kernel: Kernel) -> int:
+        return int(kernel)
+
+    def launch(self, function: int, shape: Sequence[int], stream: int, arguments: Sequence[int]) -> None:
         del stream
-        self._called("launch")
-        if "launch" in self.idle:
+        kernel, threads = Kernel(function), shape[0] * shape[2]
+        self._called(kernel.name.lower())
+        if kernel.name.lower() in self.idle:
             return
+        match kernel:
+            case Kernel.COPY_ROWS:
+                self._copy_rows(shape[1], arguments[0])
+            case Kernel.MAKE_READY:
+                mapped, table, words, target, blocks = arguments
+                assert threads >= max(words, blocks), "a thread for each"
+                self.at(table, words * 8)[:] = host_memory(mapped, words * 8)
+                there = self.at(target, blocks * BLOCK_BYTES).reshape(blocks, BLOCK_BYTES)
+                there[:, :STAMP_IN_BYTES] = 0
+            case Kernel.TAKE_STAMPS:
+                mapped, target, words = arguments[:3]
+                assert threads >= words, "a thread for each"
+                self._bring(mapped, target, words * 8 // STAMP_OUT_BYTES)
+
+    def _copy_rows(self, count: int, rows: int) -> None:
         table = self.at(rows, count * ROW_BYTES).view(np.uint64).reshape(count, 3)
         for source, target, nbytes in table.tolist():
             self.at(target, nbytes)[:] = self.at(source, nbytes)
@@ -120,6 +141,9 @@ class FakeCard:
     def stamps_out(self, host: int, device: int, blocks: int, stream: int) -> None:
         del stream
         self._called("stamps_out")
+        self._bring(host, device, blocks)
+
+    def _bring(self, host: int, device: int, blocks: int) -> None:
         there = self.at(device, blocks * BLOCK_BYTES).reshape(blocks, BLOCK_BYTES)
         host_memory(host, blocks * STAMP_OUT_BYTES).reshape(blocks, -1)[:] = there[:, :STAMP_OUT_BYTES]
 
@@ -139,9 +163,11 @@ class StreamCard(FakeCard):
     TIMES_NS: ClassVar = {
         "copy_in": 1_000,
         "copy_out": 20_000,
-        "launch": 300_000,
+        "copy_rows": 300_000,
         "stamps_in": 4_000_000,
         "stamps_out": 50_000_000,
+        "make_ready": 600_000_000,
+        "take_stamps": 7_000_000_000,
     }
 
     def __init__(self, index: int = 0):
@@ -200,8 +226,9 @@ class StreamCard(FakeCard):
     def copy_out(self, host: int, device: int, nbytes: int, stream: int) -> None:
         self._queue(stream, "copy_out", partial(super().copy_out, host, device, nbytes, stream))
 
-    def launch(self, count: int, rows: int, stream: int) -> None:
-        self._queue(stream, "launch", partial(super().launch, count, rows, stream))
+    def launch(self, function: int, shape: Sequence[int], stream: int, arguments: Sequence[int]) -> None:
+        work = partial(super().launch, function, shape, stream, arguments)
+        self._queue(stream, Kernel(function).name.lower(), work)
 
     def stamps_in(self, device: int, host: int, blocks: int, stream: int) -> None:
         self._queue(stream, "stamps_in", partial(super().stamps_in, device, host, blocks, stream))

@@ -13,12 +13,15 @@ import pytest
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import GIB
 from kvspill.storage.gpu import program as program_module
-from kvspill.storage.gpu.cuda import CudaCard, Row, Table, copy_rows
+from kvspill.storage.gpu.cuda import CudaCard
+from kvspill.storage.gpu.kernels import Row, Table, copy_rows, take_stamps
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command
 from kvspill.storage.stamps import BLOCK_BYTES
 
-CONTEXT, KERNEL, STREAM, EVENT = 7, 8, 9, 10
-PORTABLE, NON_BLOCKING, BLOCKING_SYNC = 101, 102, 103
+CONTEXT, STREAM, EVENT, KERNEL = 7, 9, 10, 20
+KERNELS = [b"copy_rows", b"make_ready", b"take_stamps"]
+PORTABLE, DEVICEMAP, NON_BLOCKING, BLOCKING_SYNC = 1, 2, 102, 103
+MAPPED = 1 << 50
 
 
 class Status(IntEnum):
@@ -35,7 +38,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetName": (b"Stub\0",),
     "cuDeviceGetPCIBusId": (b"0000:00:06.0\0",),
     "cuModuleLoadData": (1,),
-    "cuModuleGetFunction": (KERNEL,),
+    "cuMemHostGetDevicePointer": (MAPPED,),
     "cuStreamCreate": (STREAM,),
     "cuEventCreate": (EVENT,),
     "cuEventElapsedTime": (1.5,),
@@ -47,6 +50,7 @@ class Driver:
 
     CUresult = Status
     CU_MEMHOSTREGISTER_PORTABLE = PORTABLE
+    CU_MEMHOSTREGISTER_DEVICEMAP = DEVICEMAP
     CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=NON_BLOCKING)
     CUevent_flags = SimpleNamespace(CU_EVENT_BLOCKING_SYNC=BLOCKING_SYNC)
     CUmemorytype = SimpleNamespace(CU_MEMORYTYPE_HOST=1, CU_MEMORYTYPE_DEVICE=2)
@@ -71,6 +75,8 @@ class Driver:
         match name:
             case "cuMemAlloc":
                 return ([call[0] for call in self.called].count(name) << 40,)
+            case "cuModuleGetFunction":
+                return (KERNELS.index(given[1]) + KERNEL,)
             case "cuGetProcAddress":
                 return self.proc_addresses.get(given[0], 1), 0
             case _:
@@ -124,11 +130,13 @@ def test_events_wait_without_spinning_streams_do_not_wait_for_others_and_memory_
     memory = np.zeros(4096, dtype=np.uint8)
     assert (card.new_event(), card.new_stream()) == (EVENT, STREAM)
     card.register(memory)
+    assert card.mapped(memory) == MAPPED
     card.unregister(memory)
     assert driver.called == [
         ("cuEventCreate", BLOCKING_SYNC),
         ("cuStreamCreate", NON_BLOCKING),
-        ("cuMemHostRegister", memory.ctypes.data, 4096, PORTABLE),
+        ("cuMemHostRegister", memory.ctypes.data, 4096, PORTABLE | DEVICEMAP),
+        ("cuMemHostGetDevicePointer", memory.ctypes.data, 0),
         ("cuMemHostUnregister", memory.ctypes.data),
     ]
 
@@ -137,31 +145,45 @@ def test_events_wait_without_spinning_streams_do_not_wait_for_others_and_memory_
 def test_a_launch_has_a_line_of_blocks_for_each_row_and_enough_of_them_in_all(
     driver: Driver, card: CudaCard, monkeypatch: pytest.MonkeyPatch, rows: int, wide: int
 ) -> None:
-    program = card.begin()
-    table = Table(np.zeros(rows * 24, dtype=np.uint8), 1 << 40)
-    copy_rows(card, program, [Row(index, index + 1, 16) for index in range(rows)], table, EVENT, STREAM)
-    launch = (Command.LAUNCH, KERNEL, wide, rows, 256, 1 << 40, STREAM)
-    here, nbytes = table.host.ctypes.data, table.host.nbytes
-    assert program.rows == [
-        (Command.BIND, CONTEXT, 0, 0, 0, 0, 0),
-        (Command.COPY_IN, 1 << 40, here, nbytes, STREAM, 0, 0),
-        (Command.RECORD, EVENT, STREAM, 0, 0, 0, 0),
-        launch,
+    program, blank = card.begin(), 700
+    table = Table(np.zeros(rows * 24, dtype=np.uint8), MAPPED, 1 << 40)
+    parts = [Row(index, index + 1, 16) for index in range(rows)]
+    copy_rows(card, program, parts, table, blank, EVENT, STREAM)
+    take_stamps(card, program, MAPPED + 3, 1 << 41, blank, STREAM)
+    ready = -(-max(3 * rows, blank) // 256), 1, 256, STREAM, MAPPED, 1 << 40, 3 * rows, 1, blank
+    launches = [
+        (Command.LAUNCH, KERNEL + 1, *ready),
+        (Command.LAUNCH, KERNEL, wide, rows, 256, STREAM, 1 << 40, 0, 0, 0, 0),
+        (Command.LAUNCH, KERNEL + 2, 9, 1, 256, STREAM, MAPPED + 3, 1 << 41, 2100, 0, 0),
     ]
+    assert [row for row in program.rows if row[0] == Command.LAUNCH] == launches
+    # The copies alone lie behind the event that marks their begin.
+    assert program.rows[2][:3] == (Command.RECORD, EVENT, STREAM)
     assert table.host.view(np.uint64).tolist() == [
         number for index in range(rows) for number in (index, index + 1, 16)
     ]
     # Without the compiled helper the same calls are made one by one.
     monkeypatch.setattr(program_module, "_compiled", None)
     card.run(program)
-    *before, (name, kernel, *shape, shared_bytes, stream, _, extra) = driver.called
-    assert before == [
-        ("cuCtxSetCurrent", CONTEXT),
-        ("cuMemcpyHtoDAsync", 1 << 40, here, nbytes, STREAM),
-        ("cuEventRecord", EVENT, STREAM),
-    ]
-    assert (name, kernel, shape) == ("cuLaunchKernel", KERNEL, [wide, rows, 1, 256, 1, 1])
-    assert (shared_bytes, stream, extra) == (0, STREAM, 0)
+    assert driver.called[:1] == [("cuCtxSetCurrent", CONTEXT)]
+    assert driver.called[2] == ("cuEventRecord", EVENT, STREAM)
+    made = [call for call in driver.called if call[0] == "cuLaunchKernel"]
+    for call, (_, kernel, width, lines, threads, stream, *_) in zip(made, launches, strict=True):
+        assert call[1:10] == (kernel, width, lines, 1, threads, 1, 1, 0, stream)
+
+
+def test_a_kernel_is_given_its_arguments_by_their_addresses(driver: Driver, card: CudaCard) -> None:
+    given: list[int] = []
+
+    def launch(*call: Any) -> tuple[Status]:
+        # They are valid during the call alone.
+        pointers = (ctypes.POINTER(ctypes.c_uint64) * 3).from_address(call[9])
+        given.extend(pointer[0] for pointer in pointers)
+        return (Status.CUDA_SUCCESS,)
+
+    vars(driver)["cuLaunchKernel"] = launch
+    card.launch(KERNEL, (1, 1, 256), STREAM, (1 << 63, 5, 6))
+    assert given == [1 << 63, 5, 6]
 
 
 def test_stamps_are_copied_with_the_pitch_of_a_block_on_the_card(driver: Driver, card: CudaCard) -> None:
@@ -184,7 +206,7 @@ CALLS: dict[str, Callable[[CudaCard], object]] = {
     "cuEventElapsedTime": lambda card: card.elapsed_ns(1, 2),
     "cuMemcpyHtoDAsync": lambda card: card.copy_in(1, 2, 3, 4),
     "cuMemcpyDtoHAsync": lambda card: card.copy_out(1, 2, 3, 4),
-    "cuLaunchKernel": lambda card: card.launch(1, 2, 3),
+    "cuLaunchKernel": lambda card: card.launch(1, (1, 1, 1), 2, (3,)),
     "cuMemHostRegister": lambda card: card.register(np.zeros(1, dtype=np.uint8)),
     "cuMemHostUnregister": lambda card: card.unregister(np.zeros(1, dtype=np.uint8)),
     "cuStreamCreate": lambda card: card.new_stream(),

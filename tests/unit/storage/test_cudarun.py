@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
+from kvspill.storage.gpu.program import COLUMNS, STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.stamps import BLOCK_BYTES
 
 _cudarun = pytest.importorskip("kvspill.storage._cudarun", reason="the compiled helper was not built")
@@ -72,7 +72,7 @@ class Driver:
 
     def _launch(self, *given: Any) -> tuple[Any, ...]:
         # The arguments are valid during the call alone.
-        return (*given[:9], given[9][0][0], given[10])
+        return (*given[:9], *(given[9][place][0] for place in range(5)), given[10])
 
     def _elapsed(self, answer: Any, begin: int, end: int) -> tuple[int, int]:
         answer[0] = self.elapsed_ms
@@ -98,7 +98,7 @@ def test_every_call_is_made_in_order_with_its_arguments() -> None:
     program.add(Command.RECORD, 21, 33)
     program.add(Command.STAMPS_IN, high + 5, high + 6, STAMP_IN_BYTES, 70_000, 34)
     program.add(Command.STAMPS_OUT, high + 7, high + 8, STAMP_OUT_BYTES, 80_000, 35)
-    program.add(Command.LAUNCH, high + 9, 64, 512, 256, high + 10, 36)
+    program.add(Command.LAUNCH, high + 9, 64, 512, 256, 36, high + 10, 11, 12, 13, high + 14)
     program.add(Command.WAIT, 22)
     assert driver.run(program) == (0, len(program.rows) - 1)
     stamps_in = {"src_type": HOST, "src_host": high + 6, "src_pitch": STAMP_IN_BYTES, "dst_type": DEVICE}
@@ -113,7 +113,7 @@ def test_every_call_is_made_in_order_with_its_arguments() -> None:
         (Command.RECORD, 21, 33),
         (Command.STAMPS_IN, stamps_in, 34),
         (Command.STAMPS_OUT, stamps_out, 35),
-        (Command.LAUNCH, high + 9, 64, 512, 1, 256, 1, 1, 0, 36, high + 10, 0),
+        (Command.LAUNCH, high + 9, 64, 512, 1, 256, 1, 1, 0, 36, high + 10, 11, 12, 13, high + 14, 0),
         (Command.WAIT, 22),
     ]
 
@@ -164,7 +164,7 @@ def test_stamps_are_made_and_checked_as_python_does(width: int) -> None:
 
 def test_a_program_of_unknown_commands_or_of_a_broken_row_calls_nothing() -> None:
     driver = Driver()
-    good = [Command.WAIT, 1, 0, 0, 0, 0, 0]
+    good = [Command.WAIT, 1, *(0,) * (COLUMNS - 2)]
     for rows in ([good, [len(Command), *good[1:]]], [good[:-1]]):
         with pytest.raises(ValueError, match="not a program"):
             _cudarun.run(driver.functions(), np.array(rows, dtype=np.uint64))

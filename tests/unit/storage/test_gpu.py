@@ -132,7 +132,7 @@ def test_a_batch_of_blocks_is_one_launch() -> None:
         await written(backend, refs[1::2])
         CARDS[0].calls.clear()
         answers = await ok(backend.read(refs), 32)
-        assert CARDS[0].calls.count("launch") == 1
+        assert CARDS[0].calls.count("copy_rows") == 1
         assert {answer.device_ns for answer in answers} == {answers[0].device_ns}
 
     run(scenario)
@@ -223,13 +223,13 @@ def test_a_copy_that_moves_nothing_is_found_even_where_the_same_landed_before(ve
         await written(backend, [ref])
         for _ in range(SLOTS):
             await ok(backend.read([ref]), 1)
-        CARDS[0].idle.add("launch")
+        CARDS[0].idle.add("copy_rows")
         assert errors(await backend.read([ref])) == ["corrupt"]
 
     run(scenario, verify=verify)
 
 
-@pytest.mark.parametrize("name", ["launch", "stamps_out", "wait"])
+@pytest.mark.parametrize("name", ["make_ready", "copy_rows", "take_stamps", "wait"])
 def test_a_driver_error_fails_the_read_by_its_own_name(name: str) -> None:
     async def scenario(backend: GpuBackend) -> None:
         await written(backend, some_refs())

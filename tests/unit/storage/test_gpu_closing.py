@@ -61,7 +61,7 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeCard]]:
 
 @pytest.mark.parametrize("devices", [(0,), (0, 1)])
 @pytest.mark.parametrize(
-    ("work", "call"), [(hit, "launch"), (put, "copy_in"), (load, "copy_in"), (demote, "copy_out")]
+    ("work", "call"), [(hit, "copy_rows"), (put, "copy_in"), (load, "copy_in"), (demote, "copy_out")]
 )
 def test_what_a_card_that_hangs_still_uses_is_kept(
     cards: list[FakeCard], work: Work, call: str, devices: tuple[int, ...]

@@ -78,11 +78,12 @@ def test_puts_and_hits_are_counted_by_their_bytes_and_the_events_around_their_co
         cards[0].ran.clear()
         await ok(backend.read(refs), 3)
         # Neither the list of rows nor what verification copies is the time of a hit.
-        assert counted(backend) == {"pcie_in": put, "hbm_read": (padded, seconds(launch=1))}
+        assert counted(backend) == {"pcie_in": put, "hbm_read": (padded, seconds(copy_rows=1))}
         streams = {name: stream for name, stream in cards[0].ran if name != "record"}
         assert puts not in streams.values()
-        wanted = {"off": set(), "stamp": {"stamps_in", "stamps_out"}, "full": {"stamps_in", "copy_out"}}
-        assert streams.keys() == {"copy_in", "launch", *wanted[verify]}
+        # Nor is there a copy command that would wait behind those of the puts.
+        wanted = {"off": set(), "stamp": {"take_stamps"}, "full": {"copy_out"}}
+        assert streams.keys() == {"make_ready", "copy_rows", *wanted[verify]}
 
     run(scenario, verify=verify)
 
@@ -102,7 +103,7 @@ def test_a_wrong_block_is_found_in_what_landed(verify: str) -> None:
 def test_a_hit_ends_at_its_own_event_not_at_the_last_of_those_it_was_issued_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    over_ns = 5_000_000_000
+    over_ns = 50_000_000_000
     cards: list[StreamCard] = []
 
     def clock_ns() -> int:
@@ -115,9 +116,9 @@ def test_a_hit_ends_at_its_own_event_not_at_the_last_of_those_it_was_issued_with
         monkeypatch.setattr(program, "time", SimpleNamespace(monotonic_ns=lambda: over_ns))
         cards[0].ran.clear()
         answers = await asyncio.gather(ok(backend.read([first]), 1), ok(backend.read([second]), 1))
-        took_ns, verified_ns = TIMES_NS["launch"], TIMES_NS["stamps_out"]
-        # The second's blank stamps, its list of rows and its copy lie between.
-        between_ns = verified_ns + TIMES_NS["stamps_in"] + TIMES_NS["copy_in"] + took_ns
+        took_ns, verified_ns = TIMES_NS["copy_rows"], TIMES_NS["take_stamps"]
+        # The second's blank stamps and list of rows, and its copy, lie between.
+        between_ns = verified_ns + TIMES_NS["make_ready"] + took_ns
         for (answer,), ended_ns in zip(
             answers, (over_ns - verified_ns - between_ns, over_ns - verified_ns), strict=True
         ):
@@ -125,6 +126,27 @@ def test_a_hit_ends_at_its_own_event_not_at_the_last_of_those_it_was_issued_with
             assert answer.device_ns == took_ns
 
     run(scenario, clock_ns=clock_ns)
+
+
+@pytest.mark.parametrize("verify", ["off", "stamp"])
+def test_an_operation_ends_when_its_thread_has_seen_it_however_late_the_loop_is(
+    monkeypatch: pytest.MonkeyPatch, verify: str
+) -> None:
+    seen_ns, late_ns = 50_000_000_000, 99_000_000_000
+    now_ns = 0
+
+    async def scenario(backend: GpuBackend, _cards: list[StreamCard]) -> None:
+        nonlocal now_ns
+        monkeypatch.setattr(program, "time", SimpleNamespace(monotonic_ns=lambda: seen_ns))
+        refs = some()
+        for call in (written, lambda backend, refs: backend.read(refs)):
+            now_ns = 0
+            task = asyncio.ensure_future(call(backend, refs))
+            await asyncio.sleep(0)
+            now_ns = late_ns
+            assert {answer.finished_ns for answer in await task} == {seen_ns}
+
+    run(scenario, verify=verify, clock_ns=lambda: now_ns)
 
 
 def test_a_demotion_is_counted_by_its_bytes_and_its_copies_and_checked_below() -> None:

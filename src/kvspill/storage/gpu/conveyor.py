@@ -10,8 +10,9 @@ import numpy as np
 
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import CANCELLED
-from kvspill.storage.gpu.cuda import ROW_BYTES, Card, Pinned, Table
-from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
+from kvspill.storage.gpu.cuda import Card, Pinned
+from kvspill.storage.gpu.kernels import ROW_BYTES, Table
+from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.lanes import post, start_thread
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
 
@@ -34,11 +35,13 @@ TARGETS = TARGET_BYTES // HIT_BYTES
 class Slot:
     """What one move holds while it is under way."""
 
-    __slots__ = ("begin", "end", "last", "stamps", "table", "target")
+    __slots__ = ("begin", "end", "last", "mapped", "stamps", "table", "target")
 
-    def __init__(self, card: Card, stamps: Bytes, table: Table, target: int):
+    def __init__(self, card: Card, stamps: Bytes, mapped: int, table: Table, target: int):
         self.begin, self.end, self.last = (card.new_event() for _ in range(3))
         self.stamps = stamps
+        self.mapped = mapped
+        """The address of these as the card knows it."""
         self.table = table
         self.target = target
         """Device memory that a hit is copied into."""
@@ -47,12 +50,15 @@ class Slot:
 class Move:
     """Something to be copied; `land` runs on the waiting thread, `deliver` on the loop after it."""
 
-    __slots__ = ("detail", "device_ns", "error", "finished_ns", "issued_ns", "nbytes")
+    __slots__ = ("detail", "device_ns", "error", "finished_ns", "issued_ns", "landed_ns", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self.issued_ns = 0
         self.finished_ns = 0
+        """When the card had ended it."""
+        self.landed_ns = 0
+        """When what came back had been looked at: its end, whatever holds the loop."""
         self.device_ns = 0
         self.error: str | None = None
         self.detail = ""
@@ -61,7 +67,7 @@ class Move:
         """By the driver's name for it; anything else is a fault of the program."""
         self.error = error.kind if isinstance(error, DeviceError) else "internal"
         self.detail = str(error) if isinstance(error, DeviceError) else repr(error)
-        self.finished_ns = now_ns
+        self.finished_ns = self.landed_ns = now_ns
 
     def issue(self, program: Program, slot: Slot) -> None:
         """Add the copies, between the slot's two events."""
@@ -99,10 +105,8 @@ class Conveyor:
         self._clock_ns = clock_ns
         stamps_bytes = (HIT_BYTES if target_bytes else MOVE_BYTES) // BLOCK_BYTES * STAMP_OUT_BYTES
         table_bytes = ROWS_MAX * ROW_BYTES
-        blank_bytes = target_bytes and HIT_BYTES // BLOCK_BYTES * STAMP_IN_BYTES
-        self._memory = pinned.new(slots * (stamps_bytes + table_bytes) + blank_bytes)
-        self.blank = self._memory[len(self._memory) - blank_bytes :].ctypes.data
-        """Zeros for the stamps where a hit lands, so that older ones there are not taken for its own."""
+        self._memory = pinned.new(slots * (stamps_bytes + table_bytes))
+        mapped = card.mapped(self._memory)
         tables = card.allocate(slots * table_bytes)
         target = card.allocate(target_bytes) if target_bytes else 0
         self._free: deque[Slot] = deque()
@@ -111,7 +115,8 @@ class Conveyor:
             stamps, table = np.split(self._memory[start:][: stamps_bytes + table_bytes], [stamps_bytes])
             # One stream, so that moves may share it: they land one after another.
             landing = target + index % TARGETS * HIT_BYTES
-            self._free.append(Slot(card, stamps, Table(table, tables + index * table_bytes), landing))
+            rows = Table(table, mapped + start + stamps_bytes, tables + index * table_bytes)
+            self._free.append(Slot(card, stamps, mapped + start, rows, landing))
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._loading: list[_Loaded] = []
         self._issued: set[Move] = set()
@@ -214,10 +219,12 @@ class Conveyor:
                 took = program.add(Command.ELAPSED, slot.begin, slot.end)
                 times.append((took, program.add(Command.ELAPSED, slot.end, last.last)))
                 move.look(program, slot)
+            looked = program.add(Command.NOW)
             self.card.run(program)
             for (move, slot), (took, before) in zip(loaded, times, strict=True):
                 move.device_ns = program.answer(took)
                 move.finished_ns = program.answer(over) - program.answer(before)
+                move.landed_ns = program.answer(looked)
                 move.land(program, slot)
         except Exception as error:
             for move, _ in loaded:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,16 +11,9 @@ from kvspill.errors import UsageError
 from kvspill.machine.gpu import DeviceError, call
 from kvspill.machine.processors import near_device
 from kvspill.storage.buffers import map_memory
+from kvspill.storage.gpu.kernels import KERNELS, Kernel, Launcher
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Calls, Command, Program
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes
-
-
-class Row(NamedTuple):
-    """A stretch of device memory to copy."""
-
-    source: int
-    target: int
-    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +28,7 @@ class CardFacts:
     pci_address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Memory for the rows of one launch, on both sides."""
-
-    host: Bytes
-    device: int
-
-
-class Card(Calls, Protocol):
+class Card(Calls, Launcher, Protocol):
     """What the GPU tier needs of one card."""
 
     facts: CardFacts
@@ -57,6 +42,9 @@ class Card(Calls, Protocol):
     def unregister(self, memory: Bytes) -> None:
         """Undo register."""
 
+    def mapped(self, memory: Bytes) -> int:
+        """The address by which the card knows registered memory."""
+
     def new_stream(self) -> int:
         """A stream of its own."""
 
@@ -68,9 +56,6 @@ class Card(Calls, Protocol):
 
     def run(self, program: Program) -> None:
         """Carry a program out; the first call that fails ends it."""
-
-    def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
-        """Add a launch that copies so many rows of a table in device memory."""
 
     def synchronize(self) -> None:
         """Wait for all that is under way on the card, from whichever thread it came."""
@@ -111,97 +96,6 @@ class Pinned:
             # A lost card takes nothing back; the process's end frees it.
             with suppress(DeviceError):
                 self.give_up(memory)
-
-
-ROW_BYTES = 24
-
-
-def copy_rows(
-    card: Card, program: Program, rows: Sequence[Row], table: Table, begin: int, stream: int
-) -> None:
-    """Add copies inside device memory; the event `begin` marks when they begin."""
-    host = table.host[: len(rows) * ROW_BYTES]
-    host.view(np.uint64).reshape(-1, 3)[:] = rows
-    # Bringing the list there is our own doing, not the card's time for the copy. While it is under way the
-    # launch is queued behind it, so that the stream does not stand idle after its event.
-    program.add(Command.COPY_IN, table.device, host.ctypes.data, host.nbytes, stream)
-    program.add(Command.RECORD, begin, stream)
-    card.launch_rows(program, len(rows), table.device, stream)
-
-
-_KERNEL_THREADS = 256
-_KERNEL_BLOCKS = 64
-"""Thread blocks on each row: with eight rounds of 16 bytes each they copy 2 MiB."""
-_KERNEL_BLOCKS_IN_ALL = 1024
-"""At least so many, where the rows are few: enough to keep every processor of a large card busy."""
-
-# The driver compiles this for its card, so that no toolkit is needed. One launch copies any number of
-# scattered parts, where a copy command for each would cost a launch each.
-_KERNEL = b"""
-.version 7.0
-.target sm_52
-.address_size 64
-
-.visible .entry copy_rows(.param .u64 rows)
-{
-    .reg .pred  %past;
-    .reg .b32   %a<4>, %b<4>, %c<4>, %d<4>, %n<8>;
-    .reg .b64   %row, %source, %target, %size, %at, %step, %step3, %step4, %last, %from, %to;
-
-    ld.param.u64        %row, [rows];
-    mov.u32             %n0, %ctaid.y;
-    mad.wide.u32        %row, %n0, 24, %row;
-    ld.global.u64       %source, [%row];
-    ld.global.u64       %target, [%row+8];
-    ld.global.u64       %size, [%row+16];
-    mov.u32             %n1, %ctaid.x;
-    mov.u32             %n2, %ntid.x;
-    mov.u32             %n3, %tid.x;
-    mad.lo.u32          %n4, %n1, %n2, %n3;
-    mul.wide.u32        %at, %n4, 16;
-    mov.u32             %n5, %nctaid.x;
-    mul.lo.u32          %n6, %n5, %n2;
-    mul.wide.u32        %step, %n6, 16;
-    mul.lo.u64          %step3, %step, 3;
-    shl.b64             %step4, %step, 2;
-
-FOUR:
-    add.u64             %last, %at, %step3;
-    setp.ge.u64         %past, %last, %size;
-    @%past bra          ONE;
-    add.u64             %from, %source, %at;
-    ld.global.v4.u32    {%a0, %a1, %a2, %a3}, [%from];
-    add.u64             %from, %from, %step;
-    ld.global.v4.u32    {%b0, %b1, %b2, %b3}, [%from];
-    add.u64             %from, %from, %step;
-    ld.global.v4.u32    {%c0, %c1, %c2, %c3}, [%from];
-    add.u64             %from, %from, %step;
-    ld.global.v4.u32    {%d0, %d1, %d2, %d3}, [%from];
-    add.u64             %to, %target, %at;
-    st.global.v4.u32    [%to], {%a0, %a1, %a2, %a3};
-    add.u64             %to, %to, %step;
-    st.global.v4.u32    [%to], {%b0, %b1, %b2, %b3};
-    add.u64             %to, %to, %step;
-    st.global.v4.u32    [%to], {%c0, %c1, %c2, %c3};
-    add.u64             %to, %to, %step;
-    st.global.v4.u32    [%to], {%d0, %d1, %d2, %d3};
-    add.u64             %at, %at, %step4;
-    bra                 FOUR;
-
-ONE:
-    setp.ge.u64         %past, %at, %size;
-    @%past bra          DONE;
-    add.u64             %from, %source, %at;
-    add.u64             %to, %target, %at;
-    ld.global.v4.u32    {%a0, %a1, %a2, %a3}, [%from];
-    st.global.v4.u32    [%to], {%a0, %a1, %a2, %a3};
-    add.u64             %at, %at, %step;
-    bra                 ONE;
-
-DONE:
-    ret;
-}
-"""
 
 
 _FUNCTIONS = {
@@ -262,8 +156,13 @@ class CudaCard:
         driver = self._driver
         self.bind()
         self.facts = self._describe(index)
-        module = call("cuModuleLoadData", driver.cuModuleLoadData(_KERNEL))
-        self._kernel = call("cuModuleGetFunction", driver.cuModuleGetFunction(module, b"copy_rows"))
+        module = call("cuModuleLoadData", driver.cuModuleLoadData(KERNELS))
+        self._kernels = {
+            kernel: call(
+                "cuModuleGetFunction", driver.cuModuleGetFunction(module, kernel.name.lower().encode())
+            )
+            for kernel in Kernel
+        }
         self._functions = np.zeros(len(Command), dtype=np.uint64)
         for command, name in _FUNCTIONS.items():
             found = driver.cuGetProcAddress(name, _API_VERSION, 0)
@@ -292,12 +191,16 @@ class CudaCard:
         return address
 
     def register(self, memory: Bytes) -> None:
-        portable = self._driver.CU_MEMHOSTREGISTER_PORTABLE
-        answer = self._driver.cuMemHostRegister(memory.ctypes.data, memory.nbytes, portable)
+        flags = self._driver.CU_MEMHOSTREGISTER_PORTABLE | self._driver.CU_MEMHOSTREGISTER_DEVICEMAP
+        answer = self._driver.cuMemHostRegister(memory.ctypes.data, memory.nbytes, flags)
         call("cuMemHostRegister", answer)
 
     def unregister(self, memory: Bytes) -> None:
         call("cuMemHostUnregister", self._driver.cuMemHostUnregister(memory.ctypes.data))
+
+    def mapped(self, memory: Bytes) -> int:
+        answer = self._driver.cuMemHostGetDevicePointer(memory.ctypes.data, 0)
+        return int(call("cuMemHostGetDevicePointer", answer))
 
     def new_stream(self) -> int:
         flags = self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING
@@ -322,9 +225,8 @@ class CudaCard:
             name = _FUNCTIONS[Command(program.rows[row][0])].decode()
             call(name, (self._driver.CUresult(status),))
 
-    def launch_rows(self, program: Program, count: int, rows: int, stream: int) -> None:
-        shape = _blocks(count), count, _KERNEL_THREADS
-        program.add(Command.LAUNCH, int(self._kernel), *shape, rows, stream)
+    def function(self, kernel: Kernel) -> int:
+        return int(self._kernels[kernel])
 
     def bind(self) -> None:
         call("cuCtxSetCurrent", self._driver.cuCtxSetCurrent(self._context))
@@ -361,11 +263,12 @@ class CudaCard:
         copy.WidthInBytes, copy.Height = STAMP_OUT_BYTES, blocks
         call("cuMemcpy2DAsync", self._driver.cuMemcpy2DAsync(copy, stream))
 
-    def launch(self, count: int, rows: int, stream: int) -> None:
-        arguments = np.array([rows], dtype=np.uint64)
-        pointers = np.array([arguments.ctypes.data], dtype=np.uint64)
-        shape = _blocks(count), count, 1, _KERNEL_THREADS, 1, 1
-        answer = self._driver.cuLaunchKernel(self._kernel, *shape, 0, stream, pointers.ctypes.data, 0)
+    def launch(self, function: int, shape: Sequence[int], stream: int, arguments: Sequence[int]) -> None:
+        values = np.array(arguments, dtype=np.uint64)
+        pointers = values.ctypes.data + np.arange(len(values), dtype=np.uint64) * values.itemsize
+        wide, lines, threads = shape
+        grid = wide, lines, 1, threads, 1, 1
+        answer = self._driver.cuLaunchKernel(function, *grid, 0, stream, pointers.ctypes.data, 0)
         call("cuLaunchKernel", answer)
 
     def synchronize(self) -> None:
@@ -383,10 +286,6 @@ class CudaCard:
                 self._closed = True
                 released = self._driver.cuDevicePrimaryCtxRelease(self._device)
                 call("cuDevicePrimaryCtxRelease", released)
-
-
-def _blocks(rows: int) -> int:
-    return max(_KERNEL_BLOCKS, _KERNEL_BLOCKS_IN_ALL // rows)
 
 
 def _text(name: bytes) -> str:

@@ -22,7 +22,8 @@ from kvspill.storage.gpu.conveyor import (
     Move,
     Slot,
 )
-from kvspill.storage.gpu.cuda import Pinned, Row, copy_rows
+from kvspill.storage.gpu.cuda import Pinned
+from kvspill.storage.gpu.kernels import Row, copy_rows, take_stamps
 from kvspill.storage.gpu.program import STAMP_IN_BYTES, STAMP_OUT_BYTES, Command, Program
 from kvspill.storage.gpu.source import Ferry, Stretch, stretches
 from kvspill.storage.jobs import damage
@@ -109,7 +110,7 @@ class Stored(NamedTuple):
 class Item:
     """One object of a batch on its way."""
 
-    __slots__ = ("detail", "error", "failures", "parts", "pieces", "ref", "source", "stored")
+    __slots__ = ("detail", "error", "failures", "landed_ns", "parts", "pieces", "ref", "source", "stored")
 
     def __init__(self, ref: ObjectRef, source: Source | None = None):
         self.ref = ref
@@ -118,10 +119,13 @@ class Item:
         self.parts = 0
         self.pieces: list[tuple[int, int, int]] = []
         self.failures: list[str] = []
+        self.landed_ns = 0
+        """When the last of its parts was over."""
         self.error: str | None = None
         self.detail = ""
 
-    def completion(self, submitted_ns: int, finished_ns: int) -> Completion:
+    def completion(self, submitted_ns: int, now_ns: int) -> Completion:
+        finished_ns = self.landed_ns or now_ns
         verdict = damage(self.failures, self.parts)
         if verdict is not None and self.error is None:
             self.error = verdict
@@ -221,6 +225,7 @@ class Carry(Move):
     def deliver(self) -> None:
         start_ns = max(self.call.submitted_ns, self.finished_ns - self.device_ns)
         for item, _, stretch in self.parts:
+            item.landed_ns = max(item.landed_ns, self.landed_ns)
             if self.error is None:
                 item.pieces.append((start_ns, self.finished_ns, stretch.nbytes))
             elif item.error is None:
@@ -235,19 +240,17 @@ class Hit(Carry):
     bytes_max = HIT_BYTES
 
     def issue(self, program: Program, slot: Slot) -> None:
-        way, verify, target = self.bank.hits, self.call.backend.verify, slot.target
-        blocks = self.nbytes // BLOCK_BYTES
+        card, stream, verify = self.bank.card, self.bank.hits.stream, self.call.backend.verify
+        blocks, target = self.nbytes // BLOCK_BYTES, slot.target
         rows = []
         for _, _, stretch in self.parts:
             rows.append(Row(stretch.address, target, stretch.nbytes))
             target += stretch.nbytes
-        if verify is not Verify.OFF:
-            program.add(Command.STAMPS_IN, slot.target, way.blank, STAMP_IN_BYTES, blocks, way.stream)
-        copy_rows(self.bank.card, program, rows, slot.table, slot.begin, way.stream)
-        program.add(Command.RECORD, slot.end, way.stream)
+        blank = 0 if verify is Verify.OFF else blocks
+        copy_rows(card, program, rows, slot.table, blank, slot.begin, stream)
+        program.add(Command.RECORD, slot.end, stream)
         if verify is Verify.STAMP:
-            here = slot.stamps.ctypes.data
-            program.add(Command.STAMPS_OUT, here, slot.target, STAMP_OUT_BYTES, blocks, way.stream)
+            take_stamps(card, program, slot.mapped, slot.target, blocks, stream)
 
     def look(self, program: Program, slot: Slot) -> None:
         self.checks: list[int] = []
@@ -266,6 +269,7 @@ class Hit(Carry):
         backend.hbm.count(self.nbytes, self.device_ns)
         if backend.verify is Verify.FULL:
             self._look_at_all(slot)
+            self.landed_ns = backend.clock_ns()
             return
         for check, (item, stored, stretch) in zip(self.checks, self.parts, strict=bool(self.checks)):
             nbytes = stretch.nbytes // BLOCK_BYTES * STAMP_OUT_BYTES

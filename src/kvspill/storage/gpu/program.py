@@ -2,6 +2,7 @@
 
 import ctypes
 import time
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -11,9 +12,9 @@ import numpy.typing as npt
 from kvspill.storage.compiled import compiled
 from kvspill.storage.stamps import Bytes, Words
 
-_compiled = compiled("_cudarun", version=1)
+_compiled = compiled("_cudarun", version=2)
 
-COLUMNS = 7
+COLUMNS = 11
 STAMP_IN_BYTES = 16
 """What a put writes into each block: key hash, generation and index. The base block's number is there."""
 STAMP_OUT_BYTES = 24
@@ -57,7 +58,7 @@ class Calls(Protocol):
 
     def stamps_out(self, host: int, device: int, blocks: int, stream: int) -> None: ...
 
-    def launch(self, count: int, rows: int, stream: int) -> None: ...
+    def launch(self, function: int, shape: Sequence[int], stream: int, arguments: Sequence[int]) -> None: ...
 
 
 class Program:
@@ -122,7 +123,7 @@ def _call(calls: Calls, command: Command, v: tuple[int, ...]) -> int | None:
         case Command.STAMPS_OUT:
             calls.stamps_out(v[0], v[1], v[3], v[4])
         case Command.LAUNCH:
-            calls.launch(v[2], v[4], v[5])
+            calls.launch(v[0], v[1:4], v[4], v[5:])
         case Command.ELAPSED:
             return calls.elapsed_ns(v[0], v[1])
         case Command.NOW:
