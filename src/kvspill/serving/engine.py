@@ -141,7 +141,8 @@ class Engine:
         """Drive the load to its end; on_end is called the moment it is over, before anything settles."""
         loop = asyncio.get_running_loop()
         self._servers = ServerPool(self._serve_next)
-        self._servers.resize(self._servers_for(self._workload_users))
+        users = self._options.share.of(self._workload_users)
+        self._servers.resize(servers_for(users, self._options.servers))
         works = (self._watch(), self._servers.failure(), self._arrivals())
         tasks = [loop.create_task(work) for work in works]
         try:
@@ -239,11 +240,12 @@ class Engine:
     def set_users(self, count: int) -> None:
         """Users come or leave while the load goes on, and with them their servers."""
         self._population.set_users(count)
-        if self._servers is not None:
-            self._servers.resize(self._servers_for(count))
+        self._resize_servers()
 
-    def _servers_for(self, users: int) -> int:
-        return servers_for(self._options.share.of(users), self._options.servers)
+    def _resize_servers(self) -> None:
+        """Who leaves keeps a server until its last answer: it takes none from those who stay."""
+        if self._servers is not None:
+            self._servers.resize(servers_for(self.own_users + self.leaving, self._options.servers))
 
     def send_away(self) -> int:
         """Dismiss waiting requests and hold back new ones until `let_in`: a new load must not
@@ -308,6 +310,8 @@ class Engine:
         del self._in_service[request]
         self._queue.done(request, generated_ns)
         self._population.answered(request)
+        if self._options.closed and request.user >= self.users:
+            self._resize_servers()
         self._check_finished()
         # A device that answers at once must not keep the loop from anything else.
         await asyncio.sleep(0)

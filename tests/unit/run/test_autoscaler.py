@@ -1,6 +1,7 @@
 """The limit finder as a whole, in virtual time: what it changes, what it reports, and what it admits."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.trial import run_trial
+from kvspill.serving.engine import Engine
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
@@ -201,53 +203,88 @@ def test_open_arrivals_do_not_inherit_the_backlog_of_the_stage_before(tmp_path: 
     assert any(step.get("sent_away") for step in steps), "an overload leaves a backlog that is sent away"
 
 
-@pytest.mark.parametrize("arrival", ["open", "closed"])
-def test_users_really_come_and_go_and_take_their_servers_with_them(arrival: str) -> None:
-    config = sweep_config("tiny-1b", num_users=6, arrival=arrival, duration=60.0)
-    seen: dict[str, set[int]] = {}
+class Requests:
+    """An observer that hands on the requests alone."""
 
-    class Rows:
-        phase = "first"
-        since_ns = 0
+    def __init__(self, request: Callable[[Any], None]):
+        self.request = request
 
-        def op(self, record: Any) -> None: ...
+    def op(self, record: Any) -> None: ...
 
-        def lookup(self, lookup: Any) -> None: ...
+    def lookup(self, lookup: Any) -> None: ...
 
-        def eviction(self, eviction: Eviction) -> None: ...
+    def eviction(self, eviction: Eviction) -> None: ...
 
-        def cache_call(self, from_ns: int, to_ns: int) -> None: ...
+    def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 
-        def request(self, record: Any) -> None:
-            assert record.failure is None
-            if record.intended_ns >= self.since_ns:
-                seen.setdefault(self.phase, set()).add(record.request.user)
+
+def run_with(
+    config: Config,
+    gib_per_sec: float,
+    request: Callable[[Any], None],
+    change: Callable[[World, Engine], Coroutine[Any, Any, None]],
+) -> None:
+    """Run a load on a modelled device while something changes it."""
 
     async def main(world: World) -> None:
-        rows = Rows()
+        rows = Requests(request)
         limits = {Tier.STORAGE: UNLIMITED_BYTES}
-        backend = ModelledBackend("modelled", DeviceModel(4.0, 4.0), world.now_ns)
+        backend = ModelledBackend("modelled", DeviceModel(gib_per_sec, gib_per_sec), world.now_ns)
         cache = build_cache(config, world, rows, {Tier.STORAGE: backend}, limits)
         engine = build_engine(config, world, rows, cache, 0, build_workload(config, world, limits))
-
-        async def change() -> None:
-            for phase, users in (("first", None), ("more", 12), ("fewer", 3), ("again", 8)):
-                if users is not None:
-                    engine.set_users(users)
-                    assert engine.users == users
-                rows.phase, rows.since_ns = phase, world.now_ns()
-                await world.sleep_ns(14 * NS_PER_SEC)
-
-        changing = asyncio.ensure_future(change())
+        changing = asyncio.ensure_future(change(world, engine))
         await engine.run(lambda: None)
         changing.cancel()
         assert engine.failed == 0
 
     run_virtual(main, config.seed)
+
+
+@pytest.mark.parametrize("arrival", ["open", "closed"])
+def test_users_really_come_and_go_and_take_their_servers_with_them(arrival: str) -> None:
+    config = sweep_config("tiny-1b", num_users=6, arrival=arrival, duration=60.0)
+    seen: dict[str, set[int]] = {}
+    phase, since_ns = "first", 0
+
+    def request(record: Any) -> None:
+        assert record.failure is None
+        if record.intended_ns >= since_ns:
+            seen.setdefault(phase, set()).add(record.request.user)
+
+    async def change(world: World, engine: Engine) -> None:
+        nonlocal phase, since_ns
+        for name, users in (("first", None), ("more", 12), ("fewer", 3), ("again", 8)):
+            if users is not None:
+                engine.set_users(users)
+                assert engine.users == users
+            phase, since_ns = name, world.now_ns()
+            await world.sleep_ns(14 * NS_PER_SEC)
+
+    run_with(config, 4.0, request, change)
     assert seen["first"] == set(range(6))
     assert seen["more"] == set(range(12))
     assert seen["fewer"] == set(range(3))
     assert seen["again"] == set(range(8))
+
+
+def test_closed_users_who_leave_take_no_server_from_those_who_stay() -> None:
+    config = sweep_config("tiny-1b", num_users=40, arrival="closed", duration=60.0)
+    waits: dict[bool, list[int]] = {False: [], True: []}
+    fewer = False
+
+    def request(record: Any) -> None:
+        waits[fewer].append(record.started_ns - record.intended_ns)
+
+    async def change(world: World, engine: Engine) -> None:
+        nonlocal fewer
+        await world.sleep_ns(20 * NS_PER_SEC)
+        engine.set_users(8)
+        assert engine.leaving > 8, "their last answers take long on this device"
+        fewer = True
+
+    run_with(config, 0.05, request, change)
+    assert len(waits[True]) > 20
+    assert max(waits[True]) == max(waits[False]) == 0
 
 
 def test_a_trace_is_searched_by_its_speed() -> None:
