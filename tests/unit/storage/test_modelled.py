@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Tier, Verb
-from kvspill.storage.backends.modelled import ModelledBackend
-from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.backends.modelled import ModelledBackend, make
+from kvspill.storage.base import BackendContext, ObjectRef, WriteItem
 from kvspill.storage.profiles import DeviceModel, load_profile
 from kvspill.world import World, run_virtual
 
@@ -177,3 +178,31 @@ def test_an_object_store_has_a_tail_and_a_limit_of_requests() -> None:
     fast = replace(model, lanes=1024, write_latency_us=0.0, write_alone_gib_per_sec=math.inf)
     done = finish_times(fast, [4096] * 7000)
     assert max(completion.finished_ns for completion in done) >= 2 * NS_PER_SEC - NS_PER_SEC // 1000
+
+
+@pytest.mark.parametrize(
+    ("tier", "lanes", "lends"), [("cpu", 2, True), ("cpu", 0, False), ("storage", 2, False)]
+)
+def test_measured_memory_lends_its_objects_as_the_real_tier_does_e5(
+    tmp_path: Path, tier: str, lanes: int, lends: bool
+) -> None:
+    profile = tmp_path / "device.yaml"
+    memory = f"{{read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: {lanes}}}"
+    profile.write_text(f"storage: {memory}\ncpu: {memory}\n")
+    settings = Config(device_profile=str(profile)).model_dump()
+
+    async def main(world: World) -> None:
+        backend = make(BackendContext(Tier(tier), world.now_ns, GIB, GIB, MIB, settings))
+        ref = ObjectRef("k", 1, MIB)
+        assert backend.lend(ref) is None
+        await backend.write([WriteItem(ref)])
+        source = backend.lend(ref)
+        assert (source is not None) == lends
+        began_ns = world.now_ns()
+        (below,) = await make(BackendContext(Tier.STORAGE, world.now_ns, GIB, GIB, MIB, settings)).write(
+            [WriteItem(ref, source)]
+        )
+        assert below.error is None
+        assert world.now_ns() - began_ns >= NS_PER_SEC // 1024
+
+    run_virtual(main, seed=1)

@@ -16,11 +16,13 @@ from kvspill.storage.base import (
     Capabilities,
     ObjectRef,
     Progress,
+    Source,
     WriteItem,
 )
 from kvspill.storage.laned_device import LanedDevice
 from kvspill.storage.profiles import DEFAULT_PRESET, NULL, DeviceModel, load_profile
 from kvspill.storage.shared_device import SharedDevice
+from kvspill.storage.stamps import Bytes
 from kvspill.storage.transfers import Batch, Transfer
 
 _Key = tuple[str, int]
@@ -39,11 +41,16 @@ class ModelledBackend(Backend):
         seed: int = 0,
         alone: Collection[Verb] = (),
         in_turn: Collection[Verb] = (),
+        lends: bool = False,
     ):
-        """The verbs by which an entry has one lane alone, and by which those of a batch move in turn."""
+        """The verbs by which an entry has one lane alone, and by which those of a batch move in turn.
+
+        Lends: whether it is memory from which a tier below writes, so that a demotion reads nothing (E5).
+        """
         self._name = name
         self._alone = alone
         self._in_turn = in_turn
+        self._lends = lends
         self._model = model
         self._clock_ns = clock_ns
         self._align = align
@@ -156,6 +163,9 @@ class ModelledBackend(Backend):
         self._removed_ns = max(now_ns, self._removed_ns) + count * latency_ns / _REMOVAL_LANES
         return max(latency_ns, self._removed_ns - now_ns)
 
+    def lend(self, ref: ObjectRef) -> Source | None:
+        return _LENT if self._lends and (ref.key, ref.generation) in self._objects else None
+
     def cancel(self) -> None:
         self._cancelled = True
         self._device.cancel()
@@ -163,6 +173,21 @@ class ModelledBackend(Backend):
     def close_now(self) -> None:
         self.cancel()
         self._objects.clear()
+
+
+class _Lent:
+    """What modelled memory lends to a modelled tier below: no byte moves."""
+
+    pieces_at_once = 1
+
+    def buffers(self, offset: int, nbytes: int) -> Sequence[Bytes]:  # noqa: ARG002 - there are none
+        return ()
+
+    def copy(self, offset: int, targets: Sequence[Bytes]) -> None:
+        """There is nothing to copy."""
+
+
+_LENT = _Lent()
 
 
 def _taken_apart(sizes: Sequence[int], completions: list[Completion]) -> list[Completion]:
@@ -218,6 +243,8 @@ def make(context: BackendContext) -> Backend:
         seed=settings["seed"],
         alone=frozenset(verb for verb, job in jobs.items() if stored and job != "piece"),
         in_turn=frozenset(verb for verb, job in jobs.items() if stored and job == "request"),
+        # Measured memory lends as the real tier does; the presets stay what they were.
+        lends=context.tier is Tier.CPU and bool(model.lanes),
     )
 
 
