@@ -132,6 +132,9 @@ def _reasons(reply: Reply) -> Iterator[str]:
     others = others_used_device(reply.result)
     yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply), _open(reply)))
     for name, requests in not_judged(reply).items():
+        if reply.status is Status.NO and name == (_worst(reply) or (0.0, ""))[1]:
+            # Its late requests are the evidence, and are said to be few there.
+            continue
         if requests:
             few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
             yield f"{name}: {counted(requests, 'request')}, {few}."
@@ -272,6 +275,8 @@ def _evidence(reply: Reply) -> str:
     is_late = reply.status is Status.NO
     if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
         allowed = f"{100 - reply.config.slo_percentile:g} % allowed"
+        if is_late and requests < MIN_COMPLETIONS:
+            allowed += "; too few for a verdict on the class, enough to say that this load is too high"
         late = f"{block['violations']:,} of {counted(requests, f'{name} request')} were late ({allowed})"
         return f"{users}, {late}; {target}."
     if reply.config.slo_latency == "added":
