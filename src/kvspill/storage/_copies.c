@@ -18,11 +18,6 @@
 /* Of these functions' arguments: what was built for others is not used. copies.py has the same. */
 #define VERSION 3
 #define HUGE_PAGE (2 << 20)
-/* To wake a thread costs who submits about as much as all else of it, so one or two look for the next entry a
- * little while before they sleep. */
-#define LOOKING_MAX 2
-#define LOOKING_NS 50000
-
 /* An entry under way. Of what Python owns, everything is held until it was collected. */
 typedef struct job {
     struct job *next;
@@ -44,7 +39,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t work, ended;
     list_t waiting, done; /* waiting: pieces may be left to take, the oldest entry first */
-    int fd, idle, looking, alive, quit, started;
+    int fd, idle, alive, quit, started;
     char *landings; /* what is read lands here: each thread has its own piece of it */
     Py_ssize_t piece_bytes, page_bytes; /* a piece is one or more pages */
     Py_buffer arena, base;
@@ -143,18 +138,6 @@ static void carry(const pool_t *pool, job_t *job, char *landing)
     }
 }
 
-/* Without the lock: until there is an entry or some time has passed. */
-static void look(pool_t *pool)
-{
-    pool->looking++;
-    pthread_mutex_unlock(&pool->lock);
-    const int64_t until = now_ns() + LOOKING_NS;
-    while (!__atomic_load_n(&pool->waiting.first, __ATOMIC_RELAXED) && now_ns() < until)
-        ;
-    pthread_mutex_lock(&pool->lock);
-    pool->looking--;
-}
-
 static void *work(void *given)
 {
     pool_t *pool = given;
@@ -164,16 +147,10 @@ static void *work(void *given)
     /* Touched here: it lies near this thread then, and no copy waits for it. */
     memset(landing, 0, pool->piece_bytes);
     pthread_mutex_lock(&pool->lock);
-    for (int looked = 1;;) {
+    for (;;) {
         job_t *job = takeable(pool);
         if (!job && pool->quit)
             break;
-        if (!job && !looked && pool->looking < LOOKING_MAX) {
-            look(pool);
-            looked = 1;
-            continue;
-        }
-        looked = 0;
         if (!job) {
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->lock);
@@ -182,9 +159,8 @@ static void *work(void *given)
         }
         if (job->active++ == 0 && !job->started)
             job->started = now_ns();
-        /* Each thread wakes the next one, so that who submits pays for one only; where plenty are idle, also one
-         * that looks for the entry to come. */
-        if (pool->idle && !pool->looking && (pool->idle > LOOKING_MAX || takeable(pool)))
+        /* Each thread wakes the next one, so that who submits pays for one only. */
+        if (pool->idle && takeable(pool))
             pthread_cond_signal(&pool->work);
         pthread_mutex_unlock(&pool->lock);
         carry(pool, job, landing);
@@ -339,7 +315,7 @@ static PyObject *Pool_submit(Pool *self, PyObject *rows)
     else
         pool->waiting.first = batch.first;
     pool->waiting.last = batch.last;
-    int wakes = pool->idle && !pool->looking;
+    int wakes = pool->idle;
     pthread_mutex_unlock(&pool->lock);
     if (wakes)
         pthread_cond_signal(&pool->work);

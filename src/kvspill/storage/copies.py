@@ -17,6 +17,8 @@ from kvspill.storage.stamps import Verify
 _compiled = compiled("_copies", version=3)
 
 COMPILED = _compiled is not None
+_TOGETHER = 4
+"""Entries of one turn of the loop that are handed over in one go: each time a thread may have to be woken."""
 
 
 class CopyJob(SpanJob):
@@ -56,6 +58,10 @@ class CopyLanes(Lanes):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._copied: set[CopyJob] = set()
         """Entries that the compiled threads have."""
+        self._rows: list[tuple[Any, ...]] = []
+        """Entries that are handed over together, at the end of this turn of the loop at the latest."""
+        self._handed_over = False
+        """Whether one was in this turn."""
 
     def join(self, until_ns: int) -> int:
         self.cancel()
@@ -70,6 +76,7 @@ class CopyLanes(Lanes):
             assert self._pool is not None
             self._loop.remove_reader(self._pool.fileno())
             self._loop = None
+            self._end_turn()
             self._collect()
 
     def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
@@ -79,20 +86,41 @@ class CopyLanes(Lanes):
         return sorted((age_ns for age_ns in ages_ns if age_ns >= older_than_ns), reverse=True)
 
     def _enqueue(self, jobs: Sequence[Job]) -> None:
-        rows: list[tuple[Any, ...]] = []
         for job in jobs:
             if self._pool is None or not isinstance(job, CopyJob) or job.by_python():
                 super()._enqueue((job,))
             elif (row := self._row(job)) is not None:
-                rows.append(row)
-        if not rows:
+                self._rows.append(row)
+        if not self._rows:
             return
         assert self._pool is not None
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
             loop.add_reader(self._pool.fileno(), self._collect)
-        self._pool.submit(rows)
+        if not self._handed_over:
+            # The first goes at once: where it is the only one, nothing waits.
+            self._handed_over = True
+            loop.call_soon(self._end_turn)
+            self._hand_over()
+        elif len(self._rows) >= _TOGETHER:
+            self._hand_over()
+
+    def _end_turn(self) -> None:
+        self._handed_over = False
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows and not self._stopping:
+            assert self._pool is not None
+            self._pool.submit(rows)
+            return
+        for job, *_ in rows:
+            self._copied.discard(job)
+            job.stop()
+            job.started_ns = job.submitted_ns
+            self._end(job)
 
     def _row(self, job: CopyJob) -> tuple[Any, ...] | None:
         """What the compiled threads need to know of an entry; None where it has failed already."""

@@ -17,6 +17,7 @@ from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.dram import DramBackend, _ReadJob
+from kvspill.testing.backends import ok
 
 pytestmark = [
     pytest.mark.real,
@@ -122,7 +123,8 @@ def test_threads_take_nothing_that_lies_outside_their_memory(change: dict[str, A
     assert pool.collect() == [], "of a batch that is refused nothing is copied"
 
 
-def test_a_batch_is_handed_over_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def counting(dram: DramBackend, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries are handed over at a time from now on."""
     handed: list[int] = []
 
     class Counting:
@@ -136,15 +138,50 @@ def test_a_batch_is_handed_over_whole(monkeypatch: pytest.MonkeyPatch) -> None:
             handed.append(len(rows))
             self.pool.submit(rows)
 
+    monkeypatch.setattr(dram._lanes, "_pool", Counting(dram._lanes._pool))
+    return handed
+
+
+def test_a_batch_is_handed_over_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(dram: DramBackend) -> None:
         dram.plane.fill_some(1, lambda: 0)
-        monkeypatch.setattr(dram._lanes, "_pool", Counting(dram._lanes._pool))
+        handed = counting(dram, monkeypatch)
         await written(dram, refs(3))
         answers = await dram.read([*refs(3), ObjectRef("none", 1, PAGE_BYTES)])
         assert [answer.error for answer in answers] == [None, None, None, "ENOENT"]
+        assert handed == [3, 3], "one turn with the lock and one thread to wake, however many blocks"
 
     run(scenario)
-    assert handed == [3, 3], "one turn with the lock and one thread to wake, however many blocks"
+
+
+def test_entries_that_are_asked_for_in_one_turn_are_handed_over_by_a_few_the_first_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(dram: DramBackend) -> None:
+        dram.plane.fill_some(1, lambda: 0)
+        await written(dram, refs(8))
+        handed = counting(dram, monkeypatch)
+        await asyncio.gather(*(ok(dram.read([ref]), 1) for ref in refs(8)))
+        assert handed == [1, 4, 3]
+        await ok(dram.read(refs(1)), 1)
+        assert handed == [1, 4, 3, 1]
+
+    run(scenario)
+
+
+def test_what_was_not_handed_over_when_the_tier_stops_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(dram: DramBackend) -> None:
+        dram.plane.fill_some(1, lambda: 0)
+        await written(dram, refs(3))
+        handed = counting(dram, monkeypatch)
+        reads = [asyncio.ensure_future(dram.read([ref])) for ref in refs(3)]
+        # On the loop between the turn in which they are asked for and the next.
+        asyncio.get_running_loop().call_soon(dram.cancel)
+        answers = await asyncio.gather(*reads)
+        assert handed == [1]
+        assert [answer.error for (answer,) in answers[1:]] == ["cancelled", "cancelled"]
+
+    run(scenario)
 
 
 def test_threads_that_were_built_from_other_sources_are_not_used(tmp_path: Path) -> None:
