@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvspill.plugins import Plugin
 from kvspill.records import MIB, NS_PER_SEC, Completion, Tier, Verb
@@ -22,8 +22,10 @@ from kvspill.storage.base import (
 from kvspill.storage.laned_device import LanedDevice
 from kvspill.storage.profiles import DEFAULT_PRESET, NULL, DeviceModel, load_profile
 from kvspill.storage.shared_device import SharedDevice
-from kvspill.storage.stamps import Bytes
 from kvspill.storage.transfers import Batch, Transfer
+
+if TYPE_CHECKING:
+    from kvspill.storage.stamps import Bytes
 
 _Key = tuple[str, int]
 _REMOVAL_LANES = 4
@@ -180,10 +182,10 @@ class _Lent:
 
     pieces_at_once = 1
 
-    def buffers(self, offset: int, nbytes: int) -> Sequence[Bytes]:  # noqa: ARG002 - there are none
+    def buffers(self, offset: int, nbytes: int) -> "Sequence[Bytes]":  # noqa: ARG002 - there are none
         return ()
 
-    def copy(self, offset: int, targets: Sequence[Bytes]) -> None:
+    def copy(self, offset: int, targets: "Sequence[Bytes]") -> None:
         """There is nothing to copy."""
 
 
