@@ -42,8 +42,11 @@ def tiers(gpu: int, cpu: int, storage: int) -> tuple[str, ...]:
     return (*sizes, "--storage-capacity-gb", str(storage))
 
 
-FIXED_WORK = (*tiers(4, 4, 20), "--arrival", "open", "--request-rate", "1000000")
-"""Tiers so small that a few requests go through all of them, each way."""
+FIXED_WORK = {
+    1: (*tiers(4, 4, 20), "--arrival", "open", "--request-rate", "1000000", "--max-requests", "150"),
+    SERVERS: (*tiers(*BUDGETS_GIB.values()), "--arrival", "open", "--max-requests", "400"),
+}
+"""By the number of servers. One has tiers so small that a few requests go through all of them, each way."""
 PIECE_BYTES = 4 * MIB
 STORAGE_THREADS = 32
 FILE_BYTES = 192 * MIB
@@ -162,9 +165,9 @@ def furthest(real: Moved, modelled: Moved, allowed: float) -> tuple[float, bool]
     return most, same
 
 
-def same_work(directory: Path, requests: int, servers: int, rounds: int) -> tuple[Moved, Moved]:
+def same_work(directory: Path, servers: int, rounds: int) -> tuple[Moved, Moved]:
     """The bytes of the same requests with a real and a modelled GPU, in turn."""
-    flags = *FIXED_WORK, "--max-requests", str(requests), "--servers", str(servers)
+    flags = *FIXED_WORK[servers], "--servers", str(servers)
     real, modelled = [], []
     for _ in range(rounds):
         real.append(moved(kvspill(directory, *flags, "--gpu-tier", "real")))
@@ -177,7 +180,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path, help="a directory on the drive, with 40 GB free")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=45.0, help="of the load [%(default)s]")
-    parser.add_argument("--requests", type=int, default=150, help="of the fixed work [%(default)s]")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of several servers [%(default)s]")
     args = parser.parse_args()
     reason = why_unusable()
     if reason is not None:
@@ -191,8 +194,8 @@ def main() -> int:
     print(f"\nresident {resident / GIB:.2f} of {most / GIB:.0f} GiB: {'pass' if fits else 'MISS'}")
     print(f"{honesty['cpu_seconds_per_gib']:.3f} CPU seconds per GiB")
     passed = [fits]
-    for servers, rounds, allowed in ((1, 1, 0.0), (SERVERS, ROUNDS, SAME_SHARE)):
-        off, same = furthest(*same_work(args.directory, args.requests, servers, rounds), allowed)
+    for servers, rounds, allowed in ((1, 1, 0.0), (SERVERS, args.rounds, SAME_SHARE)):
+        off, same = furthest(*same_work(args.directory, servers, rounds), allowed)
         passed.append(same)
         verdict = "pass" if same else "MISS"
         print(f"bytes beside a modelled GPU, --servers {servers}: at most {off:.2%} off: {verdict}")
