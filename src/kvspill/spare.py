@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -40,3 +40,10 @@ def write_or_spare(path: StrPath, text: str, flag: str, what: str) -> tuple[Path
         spare = spare_copy(Path(path).name, text, Path(path).suffix)
         return spare, f"{error}; {kept_in(spare, what)}"
     return Path(path), None
+
+
+def write_all_or_spare(texts: Mapping[Path, str], what: str = "it") -> tuple[list[Path], list[str]]:
+    """Write several files, or copies of them elsewhere; returns where they are, and what went wrong."""
+    done = [write_or_spare(path, text, "", what) for path, text in texts.items()]
+    problems = [problem.strip() for _path, problem in done if problem is not None]
+    return [path for path, _problem in done if path is not None], problems

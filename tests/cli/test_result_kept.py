@@ -288,3 +288,20 @@ def test_a_plan_goes_on_where_it_cannot_keep_its_simulations(
         assert sorted(path.name for path in full.iterdir()) in (["filler"], ["filler", "plan.json.part"])
     assert len(list(spare.rglob("plan.json"))) == 1
     assert "tiny-1b" in capsys.readouterr().out
+
+
+def test_a_validation_whose_output_is_full_is_printed_and_kept_elsewhere(
+    tmp_path: Path, spare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The engine itself takes gigabytes to install; what is tested begins where its rounds are over.
+    monkeypatch.setattr("kvspill.plan.validate.validate.validate", lambda *_: {"passed": True})
+    monkeypatch.setattr("kvspill.plan.validate.view.text_of", lambda _found: "all rows are equal\n")
+    (tmp_path / "found.json").symlink_to("/dev/full")
+    assert main(["validate", "lmcache", "--cache-dir", ".", "--output", "found.json"]) == 1
+    captured = capsys.readouterr()
+    (kept,) = spare.rglob("found.json")
+    assert captured.out == "all rows are equal\n"
+    assert f"found.json: cannot be written (No space left on device); name another file; it is in {kept}" in (
+        captured.err
+    )
+    assert json.loads(kept.read_text()) == {"passed": True}

@@ -240,10 +240,12 @@ def _checked(
     """The chosen point for real: what became of it, the file of its result, and what went wrong with that."""
     from kvspill.plan.checking import check, check_devices
     from kvspill.result.result import result_text
+    from kvspill.spare import write_all_or_spare
 
     check_devices(chosen.choice, places)
     found, result = check(asked, chosen, places, seconds, progress)
-    return found, *_written({output.with_name(f"{output.stem}-check.json"): result_text(result)})
+    files, problems = write_all_or_spare({output.with_name(f"{output.stem}-check.json"): result_text(result)})
+    return found, [str(file) for file in files], problems
 
 
 def _default_output(asked: "Asked") -> Path:
@@ -256,21 +258,16 @@ def _default_output(asked: "Asked") -> Path:
 
 def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Write the plan and its page; returns the files, and what went wrong."""
-    texts: dict[str | Path, str] = {output: json.dumps(data, indent=1) + "\n"}
+    from kvspill.spare import write_all_or_spare
+
+    texts = {output: json.dumps(data, indent=1) + "\n"}
     if options.page is not None:
         from kvspill.plan.view import tables_of
         from kvspill.report.html.plans import page_of
 
-        texts[options.page] = page_of(data, tables_of(data))
-    return _written(texts)
-
-
-def _written(texts: Mapping[str | Path, str]) -> tuple[list[str], list[str]]:
-    from kvspill.spare import write_or_spare
-
-    done = [write_or_spare(path, text, "", "it") for path, text in texts.items()]
-    files = [str(path) for path, _problem in done if path is not None]
-    return files, [problem.strip() for _path, problem in done if problem is not None]
+        texts[Path(options.page)] = page_of(data, tables_of(data))
+    files, problems = write_all_or_spare(texts)
+    return [str(file) for file in files], problems
 
 
 def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:

@@ -14,8 +14,7 @@ from kvspill.cli.options import (
     parse_config,
     prints_config,
 )
-from kvspill.errors import UsageError
-from kvspill.outputs import write_file
+from kvspill.errors import KvspillError, UsageError
 
 CRITERIA_MISSED = 3
 ROUNDS = 9
@@ -60,6 +59,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     from kvspill.plan.validate.view import text_of
     from kvspill.run.preflight import cache_dirs
     from kvspill.run.progress import Progress
+    from kvspill.spare import write_all_or_spare
 
     roots = cache_dirs(config, Path.cwd())
     if len(roots) > 1:
@@ -70,12 +70,16 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     text = text_of(found)
     if not config.quiet:
         print(text, end="")
+    texts: dict[Path, str] = {}
     if config.output is not None:
-        write_file(config.output, json.dumps(found, indent=1) + "\n", "--output")
+        texts[Path(config.output)] = json.dumps(found, indent=1) + "\n"
     if options.page is not None:
         from kvspill.report.html.validated import page_of
 
-        write_file(options.page, page_of(found, text), "--page")
+        texts[Path(options.page)] = page_of(found, text)
+    _, problems = write_all_or_spare(texts)
+    if problems:
+        raise KvspillError("; ".join(problems))
     return 0 if found["passed"] else CRITERIA_MISSED
 
 

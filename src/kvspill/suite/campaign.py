@@ -70,17 +70,25 @@ def run_rows(
         if reason is not None:
             progress.say(f"{where}: {reason}")
             manifest = manifest.with_row(number, status=RowStatus.UNAVAILABLE, reason=reason)
-            save(folder, manifest)
+            _save_if_possible(folder, manifest, where, progress)
             continue
         interrupts = Interrupts()
         # A row whose load is over is kept, also where the signal comes then.
         with interrupts.handled():
             changes = _run_row(folder, row, where, manifest.simulated, progress, debug, ranks or Ranks())
             manifest = manifest.with_row(number, **changes)
-            save(folder, manifest)
+            _save_if_possible(folder, manifest, where, progress)
         if changes["status"] is RowStatus.INTERRUPTED or interrupts.reason is not None:
             return manifest, True
     return manifest, False
+
+
+def _save_if_possible(folder: Path, manifest: Manifest, where: str, progress: Progress) -> None:
+    """Between two rows; the rows to come are worth more than the state, which is saved again after each."""
+    try:
+        save(folder, manifest)
+    except KvspillError as error:
+        progress.say(f"{where}: the suite goes on, but its state was not kept: {error}")
 
 
 def _run_row(
@@ -318,6 +326,7 @@ def run_folder(
     with locked(folder):
         save(folder, manifest)
         manifest, interrupted = run_rows(folder, manifest, progress, debug, ranks)
+        save(folder, manifest)
         closings = {SUBMISSION: finish_submission, BACKENDS: finish_backends}
         return closings.get(manifest.facts.get("kind", ""), finish)(folder, manifest, interrupted)
 

@@ -1,5 +1,6 @@
 """The run of the rows: one row's trouble never costs the others, and only a signal stops the suite."""
 
+import errno
 import io
 import signal
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 import pytest
 
 from kvspill.errors import KvspillError, UsageError
+from kvspill.outputs import write_whole
 from kvspill.result.schema import Result
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials
 from kvspill.run.trial import Trial
 from kvspill.suite import campaign
-from kvspill.suite.campaign import finish, run_rows
-from kvspill.suite.manifest import Manifest, RowStatus, load, locked, new_manifest, read_result, save
+from kvspill.suite import manifest as manifest_module
+from kvspill.suite.campaign import finish, run_folder, run_rows
+from kvspill.suite.manifest import NAME, Manifest, RowStatus, load, locked, new_manifest, read_result, save
 from kvspill.suite.scenario import Scenario
 
 QUIET = Progress(quiet=True)
@@ -79,6 +82,24 @@ def test_one_rows_trouble_does_not_cost_the_others(
     assert manifest.rows[1].reason
     assert states(load(tmp_path)) == states(manifest)
     assert finish(tmp_path, manifest, stopped) == (0 if status is RowStatus.SKIPPED else 1)
+
+
+def test_a_state_that_cannot_be_kept_between_two_rows_does_not_cost_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, full = write_whole, iter([False, True, True])
+
+    def write(path: Path, text: str, **more: Any) -> Path:
+        if path.name == NAME and next(full, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, text, **more)
+
+    monkeypatch.setattr(manifest_module, "write_whole", write)
+    assert run_folder(tmp_path, suite("a", "b", "c"), Progress(quiet=False)) == 0
+    assert states(load(tmp_path)) == [RowStatus.DONE] * 3
+    said = [line for line in capsys.readouterr().err.splitlines() if "its state was not kept" in line]
+    assert len(said) == 2
+    assert all("No space left on device" in line for line in said)
 
 
 @pytest.mark.parametrize(
