@@ -2,6 +2,9 @@
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +188,27 @@ def test_a_backend_without_a_directory_is_asked_too(
     words = "--model tiny-1b --generation-mode none --users 3 --slo-target-ms 60000 --duration 8 --quiet"
     assert can("--config", str(settings), *words.split(), "--output", str(tmp_path / "r.json")) == 0
     assert capsys.readouterr().out.startswith("YES")
+
+
+def test_the_command_in_the_result_asks_the_same_question_again(tmp_path: Path) -> None:
+    first, second, settings = tmp_path / "1.json", tmp_path / "2.json", tmp_path / "f.yaml"
+    settings.write_text("qos: {batch: {p95_ms: 7000}}\narrival: open")
+    words = ("--model", "tiny-1b", "--users", "12", "--duration", "20", "--simulate", "--quiet")
+    code = can(*words, "--config", str(settings), "--output", str(first))
+    found = json.loads(first.read_text())
+    assert (
+        " | kvspill can --simulate --num-users 12 --duration 20 --model tiny-1b --config" in found["command"]
+    )
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    again = f"{found['command']} --quiet --output {shlex.quote(str(second))}"
+    assert subprocess.run(again, shell=True, env=environ, check=False, capture_output=True).returncode == code
+    repeated = json.loads(second.read_text())
+    for key in ("command", "question", "digest", "summary"):
+        assert repeated[key] == found[key]
+
+
+def test_the_command_leaves_out_what_can_chooses_itself(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    assert can("--model", "tiny-1b", "--users", "3", "--simulate", "--quiet", "--output", str(path)) == 0
+    command = json.loads(path.read_text())["command"]
+    assert command == "kvspill can --simulate --num-users 3 --model tiny-1b"

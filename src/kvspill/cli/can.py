@@ -4,8 +4,9 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
@@ -57,14 +58,20 @@ def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
         print(parser.format_help(), end="")
         return 0
     switches = {"--json", "--simulate"}
-    config = parse_config(parser, [word for word in argv if word not in switches], defaults=DEFAULTS)
-    if "num_users" not in config.model_fields_set:
-        raise UsageError("--users: missing; say how many users, as in --users 100")
-    if "duration" not in config.model_fields_set:
-        config = config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
+    words = [word for word in argv if word not in switches]
+    config = _settled(parse_config(parser, words, defaults=DEFAULTS))
     if prints_config(argv, config):
         return 0
     return _answer(config, simulated="--simulate" in argv, as_json="--json" in argv)
+
+
+def _settled(config: Config) -> Config:
+    """The configuration with the time that so many users take."""
+    if "num_users" not in config.model_fields_set:
+        raise UsageError("--users: missing; say how many users, as in --users 100")
+    if "duration" in config.model_fields_set:
+        return config
+    return config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
 
 
 def _parser(prog: str, full: bool) -> Parser:
@@ -104,7 +111,8 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     interrupts = Interrupts()
     with interrupts.handled():
         reply = ask(plan, progress)
-        written, problems = keep_all(config, path, answered(reply))
+        result = answered(reply).model_copy(update={"command": _command(config, simulated=simulated)})
+        written, problems = keep_all(config, path, result)
     try:
         if as_json:
             print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
@@ -123,3 +131,15 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     if interrupts.reason is not None or stopped:
         return INTERRUPTED
     return {Status.YES: YES, Status.NO: NO}.get(reply.status, NO_VERDICT)
+
+
+def _command(config: Config, *, simulated: bool) -> str:
+    """The command that asks the same question again; config is what `question` made of it."""
+    from kvspill.result.command import command_line
+    from kvspill.run.asking import question
+
+    def resolve(given: Mapping[str, Any]) -> Config:
+        return question(_settled(Config.model_validate({**DEFAULTS, **given})))
+
+    words = ["kvspill", "can", *(["--simulate"] if simulated else [])]
+    return command_line(words, config, resolve, without_flag=FIXED)

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import SecretStr
@@ -15,16 +15,31 @@ from kvspill.errors import UsageError
 _NOT_THE_RUN = "output"
 """Group of the settings that say where things go: repeated, they would overwrite what is there."""
 
+Resolve = Callable[[Mapping[str, Any]], Config]
+"""From the values given to a command to what it runs."""
+
 
 def command_of(config: Config, *, simulated: bool, launcher: Sequence[str] = ()) -> str:
     """`kvspill run …` or `kvspill simulate …` with all that must be said to get this configuration.
 
-    Settings that only a file can give come by a pipe, on one line that every POSIX shell takes.
     launcher: what starts the command, such as mpirun.
     """
-    given = _needed(config)
-    words = [*launcher, "kvspill", "simulate" if simulated else "run"]
-    file_keys = [name for name in given if not is_flag(Config.model_fields[name])]
+    return command_line([*launcher, "kvspill", "simulate" if simulated else "run"], config)
+
+
+def command_line(
+    command: Sequence[str],
+    config: Config,
+    resolve: Resolve = Config.model_validate,
+    without_flag: Collection[str] = (),
+) -> str:
+    """The command with all that must be said to get this configuration.
+
+    Settings that only a file can give come by a pipe, on one line that every POSIX shell takes.
+    resolve: how the command makes its configuration. without_flag: settings for which it has no flag.
+    """
+    given, words = _needed(config, resolve), list(command)
+    file_keys = [name for name in given if not is_flag(Config.model_fields[name]) or name in without_flag]
     if "personas" in file_keys and "workload_preset" in given:
         file_keys.append("workload_preset")
     for name in given:
@@ -68,7 +83,7 @@ def _said(flag: str, text: str) -> list[str]:
     return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 
 
-def _needed(config: Config) -> dict[str, Any]:
+def _needed(config: Config, resolve: Resolve) -> dict[str, Any]:
     """The fewest values from which the same configuration comes: some follow from others."""
     wanted = {
         name: value
@@ -78,19 +93,19 @@ def _needed(config: Config) -> dict[str, Any]:
     usual = Config().model_dump(mode="json")
     given = {name: value for name, value in wanted.items() if value != usual[name]}
     # With an engine, a trace or a number of requests even a default must be said: they have their own.
-    given |= {name: wanted[name] for name in _differing(config, given) if name in wanted}
+    given |= {name: wanted[name] for name in _differing(config, given, resolve) if name in wanted}
     for name in sorted(given):
         without = {other: value for other, value in given.items() if other != name}
-        if not _differing(config, without):
+        if not _differing(config, without, resolve):
             given = without
     return {name: given[name] for name in Config.model_fields if name in given}
 
 
-def _differing(config: Config, given: Mapping[str, Any]) -> list[str]:
+def _differing(config: Config, given: Mapping[str, Any], resolve: Resolve) -> list[str]:
     """Settings that would not come out the same; all of them where the values given are refused."""
     names = [name for name in Config.model_fields if not _is_internal(name)]
     try:
-        other = Config.model_validate(dict(given))
+        other = resolve(given)
     except (ValueError, UsageError):
         return names
     return [name for name in names if getattr(other, name) != getattr(config, name)]
