@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,6 +76,8 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
         status = os.fstat(fd)
         if status.st_uid != os.getuid():
             return Leftover(root / name, None, "it belongs to another user, who can remove it")
+        if _has_odd_marker(fd):
+            return Leftover(root / name, None, f"its {MARKER} is not a file")
         if _is_marked(fd):
             return None
         sizes: list[int] = []
@@ -86,10 +89,20 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
         os.close(fd)
 
 
+def _has_odd_marker(run_fd: int) -> bool:
+    """True where a link, a pipe or a directory stands in the marker's place: no run makes that."""
+    try:
+        return not stat.S_ISREG(os.stat(MARKER, dir_fd=run_fd, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
 def _is_marked(run_fd: int) -> bool:
     """True where the marker is whole, another's, or locked: then it is not for us to judge."""
     try:
-        fd = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
+        # A pipe that took the file's place since would be waited for.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(MARKER, flags, dir_fd=run_fd)
     except FileNotFoundError:
         return False
     except OSError:

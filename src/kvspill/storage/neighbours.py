@@ -209,7 +209,8 @@ def _locked_below(root: Path) -> Iterator[Path]:
 
 def _is_locked(root_fd: int, name: str) -> bool:
     try:
-        fd = os.open(f"{name}/{MARKER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(f"{name}/{MARKER}", flags, dir_fd=root_fd)
     except OSError:
         return False
     try:

@@ -232,9 +232,10 @@ _ALIVE_OR_UNKNOWN = (errno.EWOULDBLOCK, errno.EINTR, errno.ENOLCK, errno.ENOSYS,
 def _open_marker(run_fd: int) -> int | None:
     """Raises where a marker is there and cannot be opened."""
     # A lock on a network file system needs write access; a read-only one and an immutable file give none.
-    for access in (os.O_RDWR, os.O_RDONLY | os.O_NONBLOCK):
+    for access in (os.O_RDWR, os.O_RDONLY):
         try:
-            return os.open(MARKER, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=run_fd)
+            flags = access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(MARKER, flags, dir_fd=run_fd)
         except OSError as error:
             if error.errno in _NO_MARKER:
                 return None

@@ -11,6 +11,7 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.errors import UsageError
 from kvspill.storage.leftovers import leftovers, remove_leftover
+from kvspill.storage.neighbours import neighbours
 from kvspill.storage.rundir import MARKER, MARKER_TEXT, RunDir, clean
 
 ENTRY = "ab" * 16 + "-1"
@@ -204,4 +205,19 @@ def test_a_run_whose_marker_cannot_be_opened_stays_is_named_and_is_an_error(
     printed = capsys.readouterr()
     assert f"kept {left}/{MARKER} ({os.strerror(code)})\n" in printed.out
     assert "1 files of killed runs stay" in printed.err
+    assert (left / "ab" / ENTRY).exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
+def test_what_stands_in_a_markers_place_is_named_left_alone_and_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    left = left_by_a_crash(tmp_path)
+    make = {"pipe": os.mkfifo, "link": lambda path: os.symlink("/etc/passwd", path), "directory": os.mkdir}
+    make[kind](left / MARKER)
+    assert clean(tmp_path) == []
+    assert neighbours([tmp_path]) == []
+    for words in (["clean"], ["clean", "--yes"]):
+        main([*words, str(tmp_path)])
+        assert f"left alone {left}: its {MARKER} is not a file" in capsys.readouterr().out
     assert (left / "ab" / ENTRY).exists()
