@@ -330,6 +330,11 @@ def _model(path: Path, tier: str, figures: Any) -> DeviceModel:
     return DeviceModel(**{**figures, **{name: int(figures[name]) for name in _COUNTS if name in figures}})
 
 
+_FIGURE_MAX = {"latency_sigma": 5, "lanes": 100_000, "write_lanes": 100_000, "concurrency": 1_000_000}
+_FIGURE_MAX_ELSE = 1_000_000_000
+"""Beyond any device, and what is computed from it is still a number. Speeds may also be endless."""
+
+
 def _problem(name: str, value: Any) -> str | None:
     """What is wrong with a figure: what to give instead."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
@@ -339,4 +344,6 @@ def _problem(name: str, value: Any) -> str | None:
     counts_from_1 = name in ("lanes_per_entry", "pieces_per_lane", "piece_mib")
     if value < 0 or (value == 0 and (name.endswith("gib_per_sec") or counts_from_1)):
         return "give a positive number"
-    return None
+    most = _FIGURE_MAX.get(name, _FIGURE_MAX_ELSE)
+    endless = name.endswith("gib_per_sec") and math.isinf(value)
+    return None if value <= most or endless else f"give at most {most:,g}"

@@ -205,12 +205,15 @@ def settle(folder: Path, manifest: Manifest) -> Manifest:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One suite at a time writes into a directory."""
-    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+    with contextlib.ExitStack() as undo:
         try:
+            fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            undo.callback(os.close, fd)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"{folder}: another suite is running in it; wait or name another") from None
+        except OSError as error:
+            raise UsageError(
+                f"{folder / _LOCK}: cannot be locked ({error.strerror}); name another --output-dir"
+            ) from error
         yield
-    finally:
-        os.close(fd)

@@ -206,3 +206,23 @@ def test_measured_memory_lends_its_objects_as_the_real_tier_does_e5(
         assert world.now_ns() - began_ns >= NS_PER_SEC // 1024
 
     run_virtual(main, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "most"),
+    [
+        ("read_gib_per_sec", "1.0e+308", "1e+09"),
+        ("lanes", ".inf", "100,000"),
+        ("latency_sigma", "1.0e+308", "5"),
+        ("read_latency_us", ".inf", "1e+09"),
+    ],
+)
+def test_figures_beyond_any_device_are_refused_in_one_line(
+    tmp_path: Path, name: str, value: str, most: str
+) -> None:
+    path = tmp_path / "device.yaml"
+    figures = {"read_gib_per_sec": ".inf", "write_gib_per_sec": "1", name: value}
+    path.write_text("storage:\n" + "".join(f"  {key}: {text}\n" for key, text in figures.items()))
+    with pytest.raises(UsageError, match=rf"storage\.{name} is .*; give at most ") as caught:
+        load_profile(str(path))
+    assert str(caught.value).endswith(most)

@@ -162,6 +162,17 @@ def test_a_manifest_cannot_point_outside_its_directory(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["directory", "link"])
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / ".lock"
+    if kind == "directory":
+        place.mkdir()
+    else:
+        place.symlink_to("elsewhere")
+    with pytest.raises(UsageError, match=r"/\.lock: cannot be locked \(.*\); name another --output-dir$"):
+        run_folder(tmp_path, suite("a"), QUIET)
+
+
 def test_two_suites_cannot_write_into_one_directory(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(UsageError, match="another suite is running"), locked(tmp_path):
         pass
