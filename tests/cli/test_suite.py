@@ -100,7 +100,10 @@ def test_compare_names_the_rows_of_a_suite_that_it_lacks(
     state["rows"].append({**state["rows"][1], "file": "03-extra.json"})
     (folder / "manifest.json").write_text(json.dumps(state))
     assert main(["compare", "out"]) == 2
-    assert "out/02-storage-only.json: lost or damaged, but its row is done" in capsys.readouterr().err
+    assert (
+        "out/02-storage-only.json: lost or damaged, but its row is marked as finished"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_result_written_just_before_the_kill_is_not_run_again(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_plain_policy_of_another_package_is_refused_by_name_where_blocks_need_
     declared = {**ours, Kind.POLICY: policies}
     wanted = {"eviction_policy": ("--eviction-policy", "plain")}
     assert load_config(wanted, declared=declared).eviction_policy == "plain"
-    with pytest.raises(UsageError, match="--eviction-policy plain: cannot keep the beginning of a chain"):
+    with pytest.raises(UsageError, match="--eviction-policy plain: cannot evict the end of a chain"):
         load_config(wanted | {"io_model": ("--io-model", "prefix")}, declared=declared)
 
 

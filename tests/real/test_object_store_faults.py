@@ -169,7 +169,7 @@ def test_what_cannot_begin_is_one_line(
     assert said.count("ECONNREFUSED") == 1
     assert said.endswith("check the endpoint (--s3-endpoint), the network and the server")
     said = refused(capsys, "--cache-dir", "s3://", code=2)
-    assert "is no bucket with a prefix" in said
+    assert "is not a bucket address" in said
     said = refused(capsys, "--cache-dir", ADDRESS, "--s3-allow-http", "false", code=2)
     assert f"its endpoint {server.endpoint} is not encrypted; add --s3-allow-http true" in said
     said = refused(capsys, "--cache-dir", "s3://key:a-secret@bucket/x", code=2)

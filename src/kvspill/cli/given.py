@@ -31,7 +31,7 @@ def with_rows(words: Sequence[str]) -> list[str]:
             for row, marked in zip(manifest.rows, load(folder, flag="").rows, strict=True):
                 if marked.finished and not row.finished:
                     raise UsageError(
-                        f"{folder / row.file}: lost or damaged, but its row is done; run "
+                        f"{folder / row.file}: lost or damaged, but its row is marked as finished; run "
                         f"`kvspill suite --resume {word}`, or name the results one by one"
                     )
                 if not row.finished:

@@ -53,7 +53,7 @@ def _check_names(config: "Config") -> None:
     kv = config.kv  # unknown models and uneven splits are refused here
     if config.io_model == "prefix" and not kv.grows:
         raise UsageError(
-            f"--io-model prefix: no layer of {config.model} keeps every token, so that there are no blocks; "
+            f"--io-model prefix: no layer of {config.model} keeps every token, so there are no blocks; "
             "use --io-model mlperf, or for a curve another model"
         )
     if not any(persona.weight > 0 for persona in config.personas.values()):
@@ -90,7 +90,7 @@ def _check_workload(config: "Config") -> None:
         )
     if config.request_rate is not None and config.request_rate > RATE_MAX and config.max_requests is None:
         raise UsageError(
-            f"--request-rate {config.request_rate:g}: no machine plans so many requests; give at most "
+            f"--request-rate {config.request_rate:g}: too many to plan; give at most "
             f"{RATE_MAX:,.0f} per second, or --max-requests N for so many at once"
         )
     flags = [

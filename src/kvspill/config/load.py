@@ -134,8 +134,8 @@ def _check_addresses(given: dict[str, Given], declared: Declared) -> None:
         if password is not None:
             if key is None:
                 raise UsageError(
-                    f"{said}{shown(address)}: was given with a password, which has no use there; give "
-                    "credentials by the environment or the files that the backend's page names"
+                    f"{said}{shown(address)}: was given with a password, which this backend does not take; "
+                    "give credentials by the environment or the files that the backend's page names"
                 )
             given[key] = Given(password, place.source, place.label)
         wrong = None if plugin is None else plugin.check(address)

@@ -126,7 +126,7 @@ def check_blocks(config: Config, declared: Declared) -> None:
     ):
         if name is not None and name not in able:
             raise UsageError(
-                f"{flag} {name}: cannot keep the beginning of a chain of blocks before its end; "
+                f"{flag} {name}: cannot evict the end of a chain before its beginning; "
                 f"use {either(able)} with --io-model {config.io_model}"
             )
 

@@ -31,7 +31,7 @@ class YamlFile:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping, and a document that is larger than it looks.
+    """Refuses a key that appears twice in one mapping, and a document that is larger than it looks.
 
     The plain loader would take the last of the keys silently, and repeat what an alias or a merge stands for.
     """
@@ -80,7 +80,7 @@ class _StrictLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    _refuse(f"key {key.value!r} stands twice", key)
+                    _refuse(f"key {key.value!r} appears twice", key)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 

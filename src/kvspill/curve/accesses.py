@@ -140,7 +140,7 @@ def collect(config: Config) -> Accesses:
     """The blocks of a trace or of synthetic users, as engines cut contexts (--io-model prefix)."""
     if not config.kv.grows:
         raise UsageError(
-            f"curve: no layer of {config.model} keeps every token, so that there are no blocks to find; "
+            f"curve: no layer of {config.model} keeps every token, so there are no blocks to find; "
             "choose another --model"
         )
     names, counts, contexts, units, times_ns = array("q"), array("q"), array("q"), array("q"), array("q")
@@ -158,7 +158,7 @@ def collect(config: Config) -> Accesses:
         times_ns.append(request.intended_ns)
     if not len(names):
         raise UsageError(
-            "curve: no request has a whole block, so that there is nothing to find; "
+            "curve: no request has a whole block, so there is nothing to find; "
             "give fewer --block-tokens, or more requests"
         )
     numbers = _numbered(np.frombuffer(names, np.int64))

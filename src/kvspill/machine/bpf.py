@@ -103,7 +103,7 @@ class BlockTracer:
                 said = " ".join(self._output.read_text(errors="replace").split())[-300:]
                 self.stop()
                 raise KvspillError(
-                    f"{FLAG}: bpftrace does not watch ({said}); leave it out, or look into that"
+                    f"{FLAG}: bpftrace did not start tracing ({said}); leave it out, or look into that"
                 )
             time.sleep(0.05)
 

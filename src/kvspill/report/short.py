@@ -121,7 +121,7 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     health = result.summary.storage_health
     if health is not None:
         failed = [criterion.name for criterion in health.criteria if criterion.passed is False]
-        why = f": not {', not '.join(failed)}" if failed else ""
+        why = f"; missed: {', '.join(failed)}" if failed else ""
         yield "Storage assessment", f"{health.overall_status}{_judged_by(result, health)}{why}"
 
 

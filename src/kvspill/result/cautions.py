@@ -150,7 +150,7 @@ STRAGGLERS = Kind(
 )
 START_SKEW = Kind(
     "start_skew",
-    "The ranks began {skew_ms:.1f} ms apart: for so long the load was not whole.",
+    "The ranks began {skew_ms:.1f} ms apart: until then the load was incomplete.",
     "Leave processors free for every rank, and look for other load on the machines.",
     touches=(Area.LOAD,),
 )

@@ -47,7 +47,7 @@ class Source(Protocol):
 
     @property
     def pieces_at_once(self) -> int:
-        """How many pieces a lane had best copy in one go."""
+        """How many pieces a lane should copy in one go."""
         ...
 
 

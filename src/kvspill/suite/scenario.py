@@ -115,7 +115,7 @@ def select(words: Iterable[str]) -> list[Scenario]:
     names = [row.name for row in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"{shown(twice)}: stands twice in this suite; give each scenario its own name")
+        raise UsageError(f"{shown(twice)}: appears twice in this suite; give each scenario its own name")
     return found
 
 

@@ -22,7 +22,7 @@ class DeclarationSuite:
 
     def test_options_are_named_explained_and_accept_their_own_defaults(self) -> None:
         names = [option.name for option in self.plugin.options]
-        assert len(set(names)) == len(names), "an option stands twice"
+        assert len(set(names)) == len(names), "an option appears twice"
         for option in self.plugin.options:
             assert _NAME.fullmatch(option.name), f"{option.name!r}: lower-case words joined by '-'"
             _check_help(option.help)

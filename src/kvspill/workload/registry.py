@@ -32,7 +32,7 @@ def recording(config: Config) -> Recording | None:
     path = Path(text)
     if text == SAMPLE and not path.exists():
         if plugin.sample is None:
-            raise UsageError(f"{flag} {kind}:sample: the format {kind} comes without one; name a file")
+            raise UsageError(f"{flag} {kind}:sample: the format {kind} has no sample; name a file")
         path = plugin.sample
     return Recording(plugin, path, flag)
 

@@ -115,6 +115,6 @@ def test_a_wrong_model_beside_an_engine_is_refused_as_ever() -> None:
 def test_a_policy_that_knows_no_chains_is_refused_for_blocks() -> None:
     wanted = {"eviction_policy": ("--eviction-policy", "s3-fifo")}
     blocks = {"io_model": ("--io-model", "prefix")}
-    with pytest.raises(UsageError, match=r"s3-fifo: cannot keep .* use fifo, lfu, lru or none"):
+    with pytest.raises(UsageError, match=r"s3-fifo: cannot evict .* use fifo, lfu, lru or none"):
         load_config(wanted | blocks, declared=find_all())
     assert load_config(wanted, declared=find_all()).eviction_policy == "s3-fifo"

@@ -159,7 +159,7 @@ WRONG_FILES = [
         "a: 1\n b: 2\n",
         "--config c.yaml:2: broken YAML (mapping values are not allowed here); correct that line",
     ),
-    ("a: 1\na: 2\n", "--config c.yaml:2: broken YAML (key 'a' stands twice); correct that line"),
+    ("a: 1\na: 2\n", "--config c.yaml:2: broken YAML (key 'a' appears twice); correct that line"),
     ("- 1\n", "--config c.yaml: holds a list, not keys with values; write lines like num_users: 50"),
     (
         "qos:\n  interactiv: {share: 0.1}\n",

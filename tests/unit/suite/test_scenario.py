@@ -136,7 +136,7 @@ def test_the_shown_text_is_a_file_that_loads_again(tmp_path: Path) -> None:
         ("scenarios: [{name: a, config: {output: x}}]", "belongs to the whole suite"),
         ("scenarios: [{name: a, config: {io_trace_log: x}}]", "belongs to the whole suite"),
         ("scenarios: [{name: a, config: [1]}]", "config is not a mapping"),
-        ("scenarios: [{name: a}, {name: a}]", "stands twice"),
+        ("scenarios: [{name: a}, {name: a}]", "appears twice"),
         ("scenarios: [{name: a, config: {num_users: '${nope}'}}]", "nope.*unknown; use one of"),
         ("scenarios: [{name: a, config: {num_users: -1}}]", "a: num_users -1: out of range"),
     ],

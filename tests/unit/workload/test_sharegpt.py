@@ -127,8 +127,8 @@ def test_single_turns_are_the_first_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({"id": "x"}, "conversations is missing or no list"),
-        ({"conversations": "x"}, "conversations is missing or no list"),
+        ({"id": "x"}, "conversations is missing or not a list"),
+        ({"conversations": "x"}, "conversations is missing or not a list"),
         ({"conversations": ["a", "b"]}, "a message is not an object with keys"),
         (
             {"conversations": [{"from": "human", "value": 3}, {"from": "gpt", "value": "x"}]},

@@ -15,7 +15,7 @@ SECTION = "Beside each other"
 
 
 def crowd_figures(results: Sequence[Labelled]) -> list[Figure]:
-    """No lines: more colours than eight are told apart by nobody."""
+    """No lines: more than eight colours cannot be told apart."""
     return [
         *(figure for metric in HEADLINES for figure in _bars(metric, results)),
         *breakdown(results),

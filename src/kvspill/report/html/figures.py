@@ -13,7 +13,7 @@ from kvspill.report.html.more_figures import cache_figures, classes, ranking, vo
 from kvspill.report.html.over_time import over_time_figures
 
 LINES_MAX = 8
-"""One colour each; more would be told apart by nobody."""
+"""One colour each; more cannot be told apart."""
 
 
 def figures(results: Sequence[Labelled]) -> list[Figure]:

@@ -97,7 +97,7 @@ def parse(address: str) -> Location:
     parts = [part for part in prefix.split("/") if part]
     if not bucket or "@" in bucket or any(part in (".", "..") for part in parts):
         raise UsageError(
-            f"--cache-dir {address}: is no bucket with a prefix; write {scheme}://bucket/prefix, and give "
+            f"--cache-dir {address}: is not a bucket address; write {scheme}://bucket/prefix, and give "
             "credentials by the environment"
         )
     return Location(scheme.lower(), bucket, "/".join(parts))

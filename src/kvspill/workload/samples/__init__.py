@@ -1,1 +1,1 @@
-"""Small recordings of our own making, one per format, and the script that made them."""
+"""Small recordings made for kvspill, one per format, and the script that made them."""

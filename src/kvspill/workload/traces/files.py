@@ -256,7 +256,7 @@ def _number(record: Mapping[str, Any], name: str) -> int | float:
         except ValueError:
             raise RowError(f"{name} {value[:40]!r} is not a number") from None
     if isinstance(value, int) and abs(value) > _LARGEST_INT:
-        raise RowError(f"{name} {str(value)[:40]!r} is out of all bounds")
+        raise RowError(f"{name} {str(value)[:40]!r} is out of range")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise RowError(f"{name} {str(value)[:40]!r} is not a number")
     return value

@@ -13,7 +13,7 @@ from kvspill.workload.traces.replay import RowReader, TraceWorkload, row_source
 from kvspill.world import World
 
 SAMPLES = Path(__file__).parent.parent / "samples"
-"""Small recordings of our own making."""
+"""Small recordings made for kvspill."""
 
 
 @dataclass(frozen=True, slots=True)

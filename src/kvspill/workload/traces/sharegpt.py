@@ -92,7 +92,7 @@ class Conversations:
     def _turns(self, record: Mapping[str, Any]) -> Sequence[Turn]:
         messages = record.get("conversations")
         if not isinstance(messages, list):
-            raise RowError("conversations is missing or no list")
+            raise RowError("conversations is missing or not a list")
         turns = []
         for asked, answered in pairwise(messages):
             if _role(asked) in _HUMAN and _role(answered) in _MODEL:

@@ -124,7 +124,7 @@ def _session(record: Mapping[str, Any], number: int, file: Path, where: int, log
         raise RowError("block_size 0: blocks must hold tokens")
     entries = record.get("requests")
     if not isinstance(entries, list):
-        raise RowError("requests is missing or no list; is it a session of an agent trace?")
+        raise RowError("requests is missing or not a list; is it a session of an agent trace?")
     if not entries:
         log.empty += 1
     local = record.get("hash_id_scope", "local") != "global"
