@@ -9,6 +9,7 @@ import pytest
 
 from kvspill import plugins
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
+from kvspill.cli.main import main
 from kvspill.doctor.plugins import plugin_checks
 from kvspill.errors import KvspillError, UsageError
 from kvspill.models.groups import KvSize
@@ -216,3 +217,22 @@ def test_the_gpu_backend_is_wanted_only_where_there_is_a_card() -> None:
     (without,), (beside,) = (plugin_checks(declared, has_gpu=has_gpu) for has_gpu in (False, True))
     assert (without.finding, without.remedy) == ("not needed without a card", "")
     assert beside.remedy == "pip install it"
+
+
+def test_the_curve_gives_a_policy_the_defaults_of_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+from kvspill.cache.policies.lru import PLUGIN as LRU
+from kvspill.plugins import Option, Plugin
+
+def make(context):
+    assert context.options["depth"] == 7
+    return LRU.make(context)
+
+PLUGIN = Plugin("deep", "lru", make=make, options=(Option("depth", "how deep", kind=int, default=7),))
+"""
+    install(tmp_path, monkeypatch, Kind.POLICY, text, name="deep")
+    words = ["curve", "--trace", "mooncake:sample", "--model", "tiny-1b", "--policies", "lru,deep"]
+    assert main(words) == 0
+    assert "deep" in capsys.readouterr().out

@@ -117,11 +117,9 @@ class Replayer:
 
     def _replay(self, policy: str, capacity_bytes: int) -> NDArray[np.bool_]:
         """A cache that gives up what the policy says, block by block, and keeps every new block that fits."""
-        order = (
-            find_plugins(Kind.POLICY)
-            .get(policy, "--policies")
-            .start(PolicyContext(capacity_bytes), EvictionPolicy)
-        )
+        plugin = find_plugins(Kind.POLICY).get(policy, "--policies")
+        context = PolicyContext(capacity_bytes, options=plugin.filled({}))
+        order = plugin.start(context, EvictionPolicy)
         # Nothing is in use here, and `bool` says so of every name at the least cost.
         insert, remove, victim, touch = order.insert, order.remove, order.victim, order.touch
         listed = self.as_lists()

@@ -186,7 +186,9 @@ class IoModelSuite(DeclarationSuite):
         in_blocks = IN_BLOCKS in self.plugin.can
         policy = find_plugins(Kind.POLICY).get("lru", "--eviction-policy")
         tiers = [
-            TierState(tier, backend, room, room, policy.make(PolicyContext(room, in_blocks)))
+            TierState(
+                tier, backend, room, room, policy.make(PolicyContext(room, in_blocks, policy.filled({})))
+            )
             for tier, room in ((Tier.CPU, nbytes // 4), (Tier.STORAGE, nbytes))
             for backend in [ModelledBackend("modelled", DEVICE, world.now_ns)]
         ]
