@@ -44,7 +44,8 @@ def incomplete_reason(result: Result) -> str | None:
     if result.incomplete:
         return RANK_FAILED if result.interrupted is None else f"ended early ({result.interrupted})"
     asked, completed = result.config.get("max_requests"), result.requests_completed
-    if asked is not None and completed < asked:
+    # Failed requests make a result faulty, not incomplete: all that was asked for was tried.
+    if asked is not None and completed + result.faults.failed_requests < asked:
         return f"completed {completed} of {asked} requests"
     if not completed:
         return "completed no request"

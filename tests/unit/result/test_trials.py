@@ -79,6 +79,14 @@ def test_a_trial_with_fewer_requests_than_asked_for_is_incomplete() -> None:
     assert incomplete_reason(built(empty_recorder())) == "completed no request"
 
 
+def test_a_trial_whose_requests_failed_is_faulty_and_not_incomplete() -> None:
+    recorder = empty_recorder()
+    recorder.request(request(15))
+    recorder.request(request(16, failure="EIO"))
+    assert incomplete_reason(built(recorder, config=Config(max_requests=2))) is None
+    assert incomplete_reason(built(recorder, config=Config(max_requests=3))) == "completed 1 of 3 requests"
+
+
 def test_a_metric_that_a_trial_did_not_measure_has_no_statistics() -> None:
     missing = trial(100)
     missing.metrics["nvme_throughput"].value = None
