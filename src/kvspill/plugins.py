@@ -231,10 +231,14 @@ class Found:
         """The plug-in of that name; an unknown one is refused with the names that the flag takes."""
         if name in self.plugins:
             return self.plugins[name]
+        self.refuse_broken(name, f"{flag} {name}")
+        raise UsageError(f"{flag} {name}: unknown; choose from {', '.join((*self.plugins, *more))}")
+
+    def refuse_broken(self, name: str, said: str) -> None:
+        """Say why the plug-in of that name could not be loaded, where that is so."""
         for broken in self.broken:
             if broken.name == name:
-                raise UsageError(f"{flag} {name}: {broken.origin} could not be loaded ({broken.reason})")
-        raise UsageError(f"{flag} {name}: unknown; choose from {', '.join((*self.plugins, *more))}")
+                raise UsageError(f"{said}: {broken.origin} could not be loaded ({broken.reason})")
 
     def by_scheme(self, scheme: str) -> Plugin | None:
         """The plug-in that answers for addresses of that scheme."""

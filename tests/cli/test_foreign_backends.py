@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from kvspill.cli.main import main
+from kvspill.cli.quick import capped
+from kvspill.config import Config
 from kvspill.plugins import find_plugins
 
 SMALL = ["--model", "tiny-1b", "--num-users", "2", "--max-requests", "3", "--request-rate", "50"]
@@ -219,3 +221,24 @@ def test_another_process_cleans_an_address_once_this_one_has_ended(install: Inst
     while not (cleared.exists() and cleared.read_text()) and time.monotonic() < until:
         time.sleep(0.05)
     assert cleared.read_text() == "shelf://h/x {'door': 'left', 'password': 'sesame'}"
+
+
+def test_one_that_cannot_be_loaded_is_named_by_its_name_and_by_its_scheme(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("PLUGIN = ", "import no_such_driver; PLUGIN = ")
+    for flags in (("--storage-backend", "shelf"), ("--cache-dir", "shelf://h/x")):
+        said = refused(capsys, 2, *flags)
+        assert f"{' '.join(flags)}: shelf 1.0 could not be loaded (" in said
+        assert "no_such_driver" in said
+
+
+def test_quick_holds_no_more_at_an_address_than_on_a_disk(install: Install) -> None:
+    install()
+    for room, capacity_gb in (("", 4.0), ("room=lambda address, options: 20 << 30, ", 2.0)):
+        module = Path("site/shelf_package.py")
+        module.write_text(SHELF.replace('"a shelf", ', f'"a shelf", {room}'))
+        sys.modules.pop("shelf_package", None)
+        find_plugins.cache_clear()
+        config = Config(cache_dir=("shelf://h/x",), storage_backend="shelf", model="tiny-1b")
+        assert capped(config).storage_capacity_gb == capacity_gb

@@ -38,13 +38,26 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
 
 def capped(config: Config, here: Path | None = None) -> Config:
     """The configuration with a safe storage capacity, and a small model where the space is small."""
-    from kvspill.run.preflight import cache_dirs, free_bytes, needs_directories
+    from kvspill.run.preflight import (
+        FREE_SPACE_SHARE,
+        addresses,
+        cache_dirs,
+        free_bytes,
+        needs_directories,
+        room_at_addresses,
+    )
 
-    if config.storage_capacity_gb is not None or not needs_directories(config):
+    if config.storage_capacity_gb is not None or config.storage_tier == "off":
         return config
-
-    dirs = cache_dirs(config, here or Path.cwd())
-    capacity_gb = safe_capacity_gb(free_bytes(dirs))
+    places: Sequence[Path | str]
+    if needs_directories(config):
+        places = dirs = cache_dirs(config, here or Path.cwd())
+        free = free_bytes(dirs)
+    elif places := addresses(config):
+        free = int(room_at_addresses(config) / FREE_SPACE_SHARE)
+    else:
+        return config
+    capacity_gb = safe_capacity_gb(free)
     capacity_bytes = capacity_gb * GIB
     changes: dict[str, object] = {"storage_capacity_gb": capacity_gb}
     # Two of the largest entries are the least that lets anything be evicted.
@@ -53,8 +66,8 @@ def capped(config: Config, here: Path | None = None) -> Config:
         config = config.changed(model=SMALL_MODEL)
     if capacity_bytes < config.largest_entry_bytes:
         raise UsageError(
-            f"{', '.join(map(str, dirs))}: a tenth of the free space is {capacity_gb:g} GiB, too little for "
-            f"one entry of {config.model}; name a larger disk with --cache-dir"
+            f"{', '.join(map(str, places))}: a tenth of the free space is {capacity_gb:g} GiB, too little "
+            f"for one entry of {config.model}; name a larger disk with --cache-dir"
         )
     return config.changed(**changes)
 

@@ -90,7 +90,7 @@ def check_machine(
         if config.storage_bytes is None:
             _check_disk(config, dirs, storage_bytes, sharing)
     elif config.storage_bytes is None:
-        storage_bytes = _room_at_addresses(config)
+        storage_bytes = room_at_addresses(config)
     check_fit(config, storage_bytes)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
 
@@ -176,7 +176,7 @@ def addresses(config: Config) -> list[str]:
     return [text for text in config.cache_dir or () if scheme_of(text) != FILE_SCHEME]
 
 
-def _room_at_addresses(config: Config) -> int:
+def room_at_addresses(config: Config) -> int:
     """The default capacity of a tier without directories: 80 % of what its stores have room for (L7)."""
     places = addresses(config) if config.storage_tier == "on" else []
     if not places:

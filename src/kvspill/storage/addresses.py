@@ -80,6 +80,8 @@ def backend_of(found: Found, address: str) -> Plugin:
     scheme = scheme_of(address)
     chosen = found.by_scheme(scheme)
     if chosen is None:
+        # What cannot be loaded tells no scheme: most have that of their name.
+        found.refuse_broken(scheme, f"--cache-dir {address}")
         known = ", ".join(f"{known}://" for known in found.schemes)
         raise UsageError(
             f"--cache-dir {address}: no backend for {scheme}://; known are {known} and plain paths"
