@@ -308,8 +308,11 @@ def check_place(path: StrPath, label: str) -> None:
 def _try_writing(probe: Path, label: str, remedy: str) -> None:
     # Permission bits don't tell: root is refused in /proc and /sys all the same, as anyone on a full disk is.
     try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        probe.unlink()
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.close(fd)
+        finally:
+            probe.unlink()
     except OSError as error:
         raise UsageError(f"{label}: {probe.parent} takes no file ({_reason(error)}); {remedy}") from error
 

@@ -18,8 +18,7 @@ from kvspill.cli.options import (
 )
 from kvspill.config import Config
 from kvspill.config.config import gib_to_bytes
-from kvspill.errors import UsageError
-from kvspill.outputs import write_file
+from kvspill.errors import KvspillError, UsageError
 
 SUMMARY = """\
 Says what caches of every size would find of a load: LRU at all capacities from
@@ -61,14 +60,26 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     curve = _curve(config, options)
     if not config.quiet:
         print(text_of(curve), end="")
-    if config.output is not None:
-        write_file(config.output, json.dumps(curve, indent=1) + "\n", "--output")
-    if options.page is not None:
+    _keep(curve, config.output, options.page)
+    return 0
+
+
+def _keep(curve: dict[str, Any], output: str | None, page: str | None) -> None:
+    from kvspill.spare import write_or_spare
+
+    problems = []
+    if output is not None:
+        text = json.dumps(curve, indent=1) + "\n"
+        problems.append(write_or_spare(output, text, "--output", "the curve")[1])
+    if page is not None:
         from kvspill.cli.given import sections_of
         from kvspill.report.html.page import page_of
 
-        write_file(options.page, page_of([], more=sections_of([(Path(curve["load"]).name, curve)])), "--page")
-    return 0
+        text = page_of([], more=sections_of([(Path(curve["load"]).name, curve)]))
+        problems.append(write_or_spare(page, text, "--page", "the page")[1])
+    said = "; ".join(problem for problem in problems if problem is not None)
+    if said:
+        raise KvspillError(said)
 
 
 def _own_parser(prog: str) -> Parser:

@@ -13,12 +13,14 @@ from kvspill.machine.cgroups import io_limits
 from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, read_ahead_kib
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop
+from kvspill.outputs import WRITING_SECONDS_MAX
 from kvspill.plugins import Found, Need
 from kvspill.records import GIB
 from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.findings import Finding
 from kvspill.storage.rundir import RunDir
+from kvspill.waiting import within
 
 SPACE_BYTES_MIN = 2 * GIB
 """Below this, not even two of the largest llama3.1-8b entries fit."""
@@ -136,17 +138,22 @@ def _direct(group: str, place: Place) -> tuple[Access | None, Check]:
     """Try it: open, write and read one block with O_DIRECT in a private directory."""
     name = "O_DIRECT"
     try:
-        run = RunDir(place.path)
-        try:
-            access = probe(run, "auto")
-        finally:
-            run.remove()
+        # On a thread of its own no signal cuts it off between the making of the directory and its removal.
+        access = within(WRITING_SECONDS_MAX, lambda: _tried(place.path))
     except (KvspillError, OSError) as error:
         return None, problem(group, name, f"a trial write failed: {error}", OTHER_DIR)
     if access.direct:
         return access, ok(group, name, "works (a block was written and read back)")
     text = f"{access.description}: the page cache can serve reads"
     return access, warning(group, name, text, f"{OTHER_DIR} on ext4 or xfs")
+
+
+def _tried(folder: Path) -> Access:
+    run = RunDir(folder)
+    try:
+        return probe(run, "auto")
+    finally:
+        run.remove()
 
 
 def _alignment(group: str, access: Access | None) -> list[Check]:

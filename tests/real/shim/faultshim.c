@@ -24,10 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, PATH, VERBS };
+enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, PATH, CLOSE, VERBS };
 enum kind { NONE, HANG, DELAY, FAIL, SHORT };
 
-static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate", "path"};
+static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate", "path", "close"};
 static const char *const kind_names[] = {"none", "hang", "delay", "fail", "short"};
 static struct { enum kind kind; double share; long argument; } rules[VERBS];
 static const char *under, *when;
@@ -197,6 +197,17 @@ VECTOR(pwritev64, WRITE)
 
 SYNCER(fsync)
 SYNCER(fdatasync)
+
+/* As the kernel does: what fails is closed all the same. */
+int close(int fd)
+{
+    REAL(close);
+    enum kind kind = fate(CLOSE, fd);
+    int error = errno, closed = real(fd);
+    if (kind == FAIL)
+        errno = error;
+    return kind == FAIL ? -1 : closed;
+}
 
 /* Names are opened, renamed and removed relative to the run's directory, which decides whose they are. */
 static int fate_of_open(int folder, int flags)

@@ -1,0 +1,84 @@
+"""A disk that fails under what a command writes costs no result and leaves nothing behind."""
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from real.faulting import compiler, shim
+from real.rig import wait_until
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults"),
+]
+FULL = f"write:fail:1:{errno.ENOSPC}"
+SMALL = ("--num-users", "1", "--max-requests", "3", "--generation-mode", "none")
+
+
+@contextmanager
+def faulty(where: Path, rule: str, *command: str) -> Iterator["subprocess.Popen[str]"]:
+    """A command for whose calls below the directory `o` that rule holds."""
+    for name in ("o", "tmp"):
+        (where / name).mkdir()
+    environ = {
+        **os.environ,
+        "LD_PRELOAD": str(shim()),
+        "KVSPILL_SHIM": rule,
+        "KVSPILL_SHIM_UNDER": str(where / "o"),
+        "KVSPILL_SHIM_COUNT": str(where / "count"),
+        "TMPDIR": str(where / "tmp"),
+    }
+    words = [sys.executable, "-m", "kvspill.cli.main", *command]
+    process = subprocess.Popen(words, cwd=where, env=environ, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def faults(where: Path) -> int:
+    count = where / "count"
+    return count.stat().st_size if count.exists() else 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_leaves_no_directory_of_the_doctor(tmp_path: Path, number: signal.Signals) -> None:
+    with faulty(tmp_path, "sync:delay:1:50", "doctor", "--cache-dir", "o") as process:
+        wait_until(lambda: faults(tmp_path))
+        process.send_signal(number)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert os.listdir(tmp_path / "o") == []
+
+
+def test_a_curve_that_the_disk_does_not_take_is_kept_elsewhere(tmp_path: Path) -> None:
+    command = ("curve", *SMALL, "--quiet", "--output", "o/c.json", "--page", "o/c.html")
+    with faulty(tmp_path, FULL, *command) as process:
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    curve = re.search(r"--output o/c.json: cannot be written .*; the curve is in ([^;]+);", err)
+    page = re.search(r"--page o/c.html: cannot be written .*; the page is in (\S+)", err)
+    assert curve is not None, err
+    assert page is not None, err
+    assert json.loads(Path(curve[1]).read_text())["kvspill_curve"] == 1
+    assert "<html" in Path(page[1]).read_text()
+    assert os.listdir(tmp_path / "o") == []
+
+
+def test_an_output_whose_trial_cannot_be_closed_leaves_nothing(tmp_path: Path) -> None:
+    command = ("simulate", *SMALL, "--output", "o/r.json")
+    with faulty(tmp_path, f"close:fail:1:{errno.EIO}", *command) as process:
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "o takes no file (Input/output error)" in err
+    assert os.listdir(tmp_path / "o") == []
