@@ -98,11 +98,15 @@ def answered(reply: Reply) -> Result:
 
 
 def not_judged(reply: Reply) -> dict[str, int]:
-    """Classes with a target and too few requests to say that they keep it (S11), with their requests."""
+    """Classes with a target and too few requests to say that they keep it (S11), with their requests.
+
+    The late requests of the class that a NO rests on are its evidence, and are said to be few there.
+    """
+    decider = (_worst(reply) or (0.0, ""))[1] if reply.status is Status.NO else ""
     return {
         name: int(block["requests"])
         for name, block in _classes(reply).items()
-        if block["verdict"] not in ("met", "missed")
+        if block["verdict"] not in ("met", "missed") and name != decider
     }
 
 
@@ -124,7 +128,13 @@ def _thin(classes: Mapping[str, int]) -> Iterator[str]:
 
 
 def _sentence(reply: Reply) -> str:
-    return f"{reply.status.value.upper()}{label(reply)}: {headline(reply)}"
+    return f"{reply.status.value.upper()}{label(reply)}{_seed_label(reply)}: {headline(reply)}"
+
+
+def _seed_label(reply: Reply) -> str:
+    """Beside the verdict, where another draw of the users answers otherwise."""
+    differ = [status for status in reply.other_seeds.values() if status is not reply.status]
+    return f" (with --seed {reply.config.seed}; others differ)" if differ else ""
 
 
 def _reasons(reply: Reply) -> Iterator[str]:
@@ -132,9 +142,6 @@ def _reasons(reply: Reply) -> Iterator[str]:
     others = others_used_device(reply.result)
     yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply), _open(reply)))
     for name, requests in not_judged(reply).items():
-        if reply.status is Status.NO and name == (_worst(reply) or (0.0, ""))[1]:
-            # Its late requests are the evidence, and are said to be few there.
-            continue
         if requests:
             few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
             yield f"{name}: {counted(requests, 'request')}, {few}."

@@ -169,8 +169,10 @@ def test_the_progress_of_a_stage_never_passes_its_own_bound(
 def test_few_users_are_said_to_hang_on_the_seed() -> None:
     mixed = replied(built(), other_seeds={43: Status.NO, 44: Status.YES})
     said = "With so few users the answer hangs on the seed, which draws them"
+    assert mixed[0].startswith("NO (with --seed 42; others differ): ")
     assert mixed[1] == f"{said}: no with seed 43, yes with seed 44."
     same = replied(built(), other_seeds={43: Status.NO, 44: Status.NO})
+    assert "others differ" not in same[0]
     assert same[1].startswith("Other seeds draw other users and give the same answer: no with seed 43")
 
 
@@ -213,6 +215,9 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     )
     assert not [line for line in text if "p95 683" in line or "683.00 ms" in line]
     assert not [line for line in text if line.startswith("responsive:")], "said once, as the evidence"
+    (target,) = (line for line in text if line.startswith("Target:"))
+    assert "responsive 100.00 ms," in target
+    assert "batch 1.00 s (not judged)" in target
     assert "interactive: no requests with 3 users, not judged." in text
     assert "batch: 31 requests, too few to say that it keeps its target (50)." in text
 
