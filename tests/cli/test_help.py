@@ -114,6 +114,7 @@ def test_the_examples_of_the_help_parse(examples: str) -> None:
 def test_quick_shows_its_own_defaults(help_flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quick", help_flag]) == 0
     words = " ".join(capsys.readouterr().out.split())
+    assert "storage tier in GiB (default: 4, or a tenth of what is free)" in words
     assert DEFAULTS.keys() <= set(flag_fields())
     for name, value in DEFAULTS.items():
         text = words[words.index(f" {flag_of(name)}") + 1 :]

@@ -18,6 +18,9 @@ DEFAULTS = {
     "cpu_mem_gb": 0.5,
     "generation_mode": "fast",
 }
+HELPS = {
+    "storage_capacity_gb": f"storage tier in GiB (default: {CAPACITY_GB_MAX:g}, or a tenth of what is free)"
+}
 SMALL_MODEL = "tiny-1b"
 
 SUMMARY = (
@@ -33,7 +36,7 @@ examples:
 
 def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
     """Cap and run; returns the exit code."""
-    return measured(argv, prog, SUMMARY, EXAMPLES, defaults=DEFAULTS, settled=capped)
+    return measured(argv, prog, SUMMARY, EXAMPLES, defaults=DEFAULTS, helps=HELPS, settled=capped)
 
 
 def capped(config: Config, here: Path | None = None) -> Config:

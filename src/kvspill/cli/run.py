@@ -1,6 +1,7 @@
 """`kvspill run`, which is also what kv-cache.py runs: measure real tiers under simulated users."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
@@ -34,11 +35,17 @@ def measured(
     simulated: bool = False,
     verbose: bool = False,
     defaults: Mapping[str, Any] | None = None,
+    helps: Mapping[str, str] = MappingProxyType({}),
     settled: Callable[[Config], Config] = lambda config: config,
 ) -> int:
-    """Parse, check and run, in real time or simulated; settled is what becomes of the configuration."""
+    """Parse, check and run, in real time or simulated; settled is what becomes of the configuration.
+
+    The helps are of flags that mean something else here.
+    """
     asked = asks_for_help(argv)
     parser = config_parser(prog, summary, examples, full=asked == "--help-all", defaults=defaults)
+    for action in parser._actions:
+        action.help = helps.get(action.dest, action.help)
     if asked is not None:
         print(parser.format_help(), end="")
         return 0
