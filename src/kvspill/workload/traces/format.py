@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.plugins import LISTS_BLOCKS, Option, Plugin
+from kvspill.plugins import LISTS_BLOCKS, Plugin
 from kvspill.workload.base import Workload
 from kvspill.workload.traces.replay import RowReader, TraceWorkload, row_source
 from kvspill.world import World
@@ -41,7 +41,6 @@ def row_format(
     *,
     sample: Path | None = None,
     lists_blocks: bool = False,
-    options: tuple[Option, ...] = (),
 ) -> Plugin:
     """A format with a request per row: `rows` reads a file in its own order."""
 
@@ -50,4 +49,4 @@ def row_format(
         return TraceWorkload(context.config, source, name, context.path)
 
     can = frozenset({LISTS_BLOCKS}) if lists_blocks else frozenset()
-    return Plugin(name, about, make, options=options, sample=sample, can=can)
+    return Plugin(name, about, make, sample=sample, can=can)
