@@ -6,6 +6,10 @@ from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Protocol
 
 GIB = 1 << 30
+UNLIMITED_BYTES = 1 << 60
+"""A capacity that no load reaches, where none is given."""
+SERVERS_MAX = 500
+"""Requests served at once where --servers does not say otherwise (L1)."""
 MIB = 1 << 20
 NS_PER_SEC = 1_000_000_000
 NS_PER_MS = 1_000_000

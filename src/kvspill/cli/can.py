@@ -10,7 +10,7 @@ from typing import Any
 
 from kvspill.cli.options import Parser, asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 
 SUMMARY = """\
 Answers whether so many users can be served within a latency target: exit status
@@ -86,7 +86,7 @@ def _parser(prog: str, full: bool) -> Parser:
 
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
-    from kvspill.cli.measuring import INTERRUPTED, keep_all, prepare, result_path
+    from kvspill.cli.measuring import keep_all, prepare, result_path
     from kvspill.config.unused import by_hand
     from kvspill.outputs import mute
     from kvspill.report.reply import answered, document, lines

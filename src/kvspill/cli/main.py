@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final, NamedTuple
 
-from kvspill.errors import KvspillError
+from kvspill.errors import INTERRUPTED, SIGNALS, KvspillError
 from kvspill.imports import importing
 from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import one_line, put
 
-INTERRUPTED: Final = 130
 _STDOUT, _STDERR = 1, 2
 _NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some"
 
@@ -120,7 +119,7 @@ def heed_signals() -> None:
 
     A run handles them itself while it lasts, to keep what was measured.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         # nohup, or a shell that runs us in the background, had its reasons.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)

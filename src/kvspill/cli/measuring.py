@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.origins import naming_variables
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import check_place, file_name, write_new
@@ -37,7 +37,6 @@ from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
 
-INTERRUPTED = 130
 _CLOSING_SECONDS_MAX = 1.5
 _CLOSED_AFTER_SECONDS = 3.8
 """A run ends by its duration and five seconds (S3); starting and writing the result take a part of those."""

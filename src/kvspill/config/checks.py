@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 MIN_OPEN_THINK_SECONDS = 0.001
 RATE_MAX = 1e6
 MEMORY_USABLE_SHARE = 0.8
+"""Share of a memory tier that entries may take (C1)."""
 BLOCK_BYTES = 4096
 
 

@@ -35,7 +35,7 @@ from kvspill.models import ModelSpec, find_model
 from kvspill.models.groups import KvSize
 from kvspill.models.parameters import Recompute, recompute_of
 from kvspill.plugins import Kind, Plugin
-from kvspill.records import GIB
+from kvspill.records import GIB, SERVERS_MAX
 
 WEEK_SECONDS = 604_800
 GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "realistic": 30.0}
@@ -314,7 +314,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
 
     @property
     def server_count(self) -> int:
-        return self.servers if self.servers is not None else min(self.num_users, 500)
+        return self.servers if self.servers is not None else min(self.num_users, SERVERS_MAX)
 
     @property
     def planned_order(self) -> bool:

@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.records import NS_PER_SEC, Request
+from kvspill.records import NS_PER_SEC, UNLIMITED_BYTES, Request
 from kvspill.serving.chains import chain_of
 from kvspill.serving.stack import Ints, Longs
 from kvspill.workload.base import Workload
 from kvspill.workload.rate import in_arrival_order
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
-
-_UNLIMITED_BYTES = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ def _tokens(each: Longs, unit: Longs, context: Longs) -> Ints:
 
 
 def workload_of(config: Config) -> Workload:
-    return make_workload(config, World(config.seed, lambda: 0, virtual=True), _UNLIMITED_BYTES)
+    return make_workload(config, World(config.seed, lambda: 0, virtual=True), UNLIMITED_BYTES)
 
 
 def requests_of(config: Config, workload: Workload) -> Iterator[Request]:

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_EXIT_CODE: Final = 130
+from kvspill.errors import INTERRUPTED, SIGNALS
+
 _UNHEARD_SECONDS_MAX: Final = 2.3
 """A command ends within 3 s of the first signal."""
 _LOOK_SECONDS: Final = 0.25
@@ -58,7 +58,7 @@ def _take() -> bytes:
 
 def _watch(arrivals: int) -> None:
     # Blocked here, one that waits for a main thread which cannot be interrupted is seen as pending.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     while True:
         before = _heard
         came = _arrived(arrivals)
@@ -71,7 +71,7 @@ def _watch(arrivals: int) -> None:
         if _heard == before and state != "R" and later - ticks < _WORKING_TICKS:
             said = f"ended by {came.name}: a system call does not return; check the disks that were named"
             os.write(2, f"kvspill: error: {said}\n".encode())
-            os._exit(_EXIT_CODE)
+            os._exit(INTERRUPTED)
 
 
 def _arrived(arrivals: int) -> signal.Signals | None:
@@ -79,7 +79,7 @@ def _arrived(arrivals: int) -> signal.Signals | None:
     numbers = set(signal.sigpending())
     if select.select([arrivals], [], [], 0 if numbers else _LOOK_SECONDS)[0]:
         numbers |= set(_take())
-    return next((number for number in _SIGNALS if number in numbers), None)
+    return next((number for number in SIGNALS if number in numbers), None)
 
 
 def _main_thread() -> tuple[str, int]:

@@ -15,7 +15,7 @@ from kvspill.machine.probes import Probe
 from kvspill.plan.cells import Bench, Budget, Cell, Point
 from kvspill.plan.fit import BURST, LARGE, PACED, Fit, fit, fit_memory
 from kvspill.plan.schedule import Length, Schedule
-from kvspill.records import GIB, MIB, Tier, Verb
+from kvspill.records import GIB, MIB, UNLIMITED_BYTES, Tier, Verb
 from kvspill.run.backends import open_backends
 from kvspill.run.signals import cut_off
 from kvspill.storage.arena import PAGE_BYTES
@@ -28,7 +28,6 @@ from kvspill.world import World, run_real, run_virtual
 
 SETTINGS = ("io_size", "io_threads", "write_threads", "io_engine", "direct", "sync", "verify", "layout")
 """Flags of a run that a calibration holds for; others are extrapolation (P2)."""
-_UNLIMITED_BYTES = 1 << 60
 _UNSTEADY = 0.05
 _FADING = 0.85
 _OTHER_TRAFFIC = 1.10
@@ -151,7 +150,7 @@ async def _on_machine(
         points, rounds = await _measure(Bench(world, storage, budget), schedule, began, say)
         traffic = probe.difference(before, probe.snapshot())["block_device"]
         say("memory: reads and writes")
-        copies = await _measure_memory(Bench(world, memory, Budget(_UNLIMITED_BYTES)), schedule.length)
+        copies = await _measure_memory(Bench(world, memory, Budget(UNLIMITED_BYTES)), schedule.length)
     finally:
         for backend in backends.values():
             await backend.close()
@@ -217,7 +216,7 @@ def replay(model: DeviceModel, cells: Sequence[Cell], stored: Sequence[tuple[int
 
     async def main(world: World) -> list[Point]:
         backend: Backend = ModelledBackend("modelled", model, world.now_ns)
-        bench = Bench(world, backend, Budget(_UNLIMITED_BYTES))
+        bench = Bench(world, backend, Budget(UNLIMITED_BYTES))
         for nbytes, count in stored:
             await bench.store(nbytes, count)
         return [await bench.hold(cell) for cell in cells]

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from kvspill.records import SERVERS_MAX
 from kvspill.result.schema import Result
 from kvspill.texts import counted
-
-_SERVERS_BY_DEFAULT = 500
-"""More users than this share their servers where nobody says otherwise (L1)."""
 
 
 def who(result: Result) -> str:
@@ -35,7 +33,7 @@ def fewer_at_once(config: Mapping[str, Any]) -> str:
 def server_each(config: Mapping[str, Any]) -> bool:
     """Whether nobody waits for a server: closed arrivals, and a server for every user (L1)."""
     users, servers = config.get("num_users") or 0, config.get("servers")
-    most = _SERVERS_BY_DEFAULT if servers is None else servers
+    most = SERVERS_MAX if servers is None else servers
     return config.get("arrival") == "closed" and not _is_replayed(config) and bool(users <= most)
 
 

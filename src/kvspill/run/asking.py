@@ -13,7 +13,7 @@ from kvspill.config.effects import CONVERSATIONS
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
-from kvspill.records import GIB, Tier
+from kvspill.records import GIB, SERVERS_MAX, Tier
 from kvspill.result.answer import Status, standstill
 from kvspill.result.bottleneck import Binds, bottleneck, others_used_device
 from kvspill.result.schema import Result
@@ -51,8 +51,6 @@ LARGE_SEED = 1 << 62
 """Beyond it the next seeds are looked for downwards: the largest has none above it."""
 USERS, SPEED = "users", "trace_speedup"
 """How the steps of a search call what it turns."""
-SERVERS_BY_DEFAULT = 500
-"""More users than this have no server each unless one says so (L1)."""
 
 
 Level = int | float
@@ -108,7 +106,7 @@ def question(config: Config) -> Config:
         return config.changed(enable_autoscaling=True, autoscaler_mode="slo")
     users = config.num_users
     servers = config.servers
-    if servers is None and users > SERVERS_BY_DEFAULT:
+    if servers is None and users > SERVERS_MAX:
         servers = min(users, 10_000)
     return config.changed(
         enable_autoscaling=True,

@@ -5,6 +5,7 @@ from kvspill.cache.options import CacheOptions
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.cache.tier import TierState
 from kvspill.config import Config
+from kvspill.config.checks import MEMORY_USABLE_SHARE
 from kvspill.config.plugged import check_blocks, usable_plugins
 from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin
 from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
@@ -19,9 +20,6 @@ from kvspill.workload.base import Workload
 from kvspill.workload.divided import ALL_USERS, DividedWorkload, Share
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
-
-MEMORY_USABLE_SHARE = 0.8
-"""Share of a memory tier that entries may take (C1)."""
 
 
 def usable_bytes(tier: Tier, limit_bytes: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
-from kvspill.records import GIB, NS_PER_SEC, Request, SharedPrefix, Tier, Verb
+from kvspill.records import GIB, NS_PER_SEC, UNLIMITED_BYTES, Request, SharedPrefix, Tier, Verb
 from kvspill.result.honesty import Ceiling
 from kvspill.run.build import build_cache, build_engine
 from kvspill.storage.backends.modelled import ModelledBackend
@@ -13,8 +13,6 @@ from kvspill.storage.profiles import NULL
 from kvspill.workload.base import Workload
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
-
-_UNLIMITED_BYTES = 1 << 60
 
 
 class _Impatient:
@@ -65,9 +63,9 @@ async def _one_moment(config: Config, world: World, seconds: float) -> Ceiling:
     start_ns = world.now_ns()
     recorder = Recorder(start_ns, start_ns + round(seconds * NS_PER_SEC))
     backend = ModelledBackend("null", NULL, world.now_ns)
-    limits = {Tier.STORAGE: _UNLIMITED_BYTES}
+    limits = {Tier.STORAGE: UNLIMITED_BYTES}
     cache = build_cache(config, world, recorder, {Tier.STORAGE: backend}, limits)
-    workload = _Impatient(make_workload(config, world, _UNLIMITED_BYTES))
+    workload = _Impatient(make_workload(config, world, UNLIMITED_BYTES))
     engine = build_engine(config, world, recorder, cache, start_ns, workload)
     await engine.run(lambda: None)
     lanes = [recorder.lane(Tier.STORAGE, verb) for verb in (Verb.READ, Verb.WRITE)]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import SIGNALS, KvspillError, UsageError
 from kvspill.machine.launcher import Launched
 from kvspill.run.together import Together
 from kvspill.storage.rundir import clean
@@ -63,7 +63,7 @@ class _Watchdog:
 
 def _guard(orders: int, pid: int) -> NoReturn:
     """Follow orders until nobody gives them any more."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     os.setsid()
     seconds, text, launched = None, "", None

@@ -18,14 +18,12 @@ from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
 from kvspill.outputs import check_place
 from kvspill.plugins import Kind, Need
-from kvspill.records import GIB, MIB
+from kvspill.records import GIB, MIB, UNLIMITED_BYTES
 from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, scheme_of
 from kvspill.storage.rundir import clean
 
 FREE_SPACE_SHARE = 0.8
-UNLIMITED_BYTES = 1 << 60
-"""Capacity of a storage tier without a device behind it, where none is given."""
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
 _CLAIM_MARGIN = 1.5

@@ -13,7 +13,7 @@ from kvspill.errors import KvspillError
 from kvspill.machine.bpf import check_tracing
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
-from kvspill.records import Tier
+from kvspill.records import UNLIMITED_BYTES, Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
@@ -30,8 +30,6 @@ from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
 
-_SIMULATED_UNLIMITED_BYTES = 1 << 60
-
 
 def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
     """Check that the run can be done here, before anything is written, beside the ranks that are there."""
@@ -40,7 +38,7 @@ def make_plan(config: Config, simulated: bool, company: Company | None = None) -
         check_tracing()
     if simulated:
         given = config.storage_bytes
-        storage_bytes = _SIMULATED_UNLIMITED_BYTES if given is None else given
+        storage_bytes = UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
         check_load(config)
         warnings = [*_unused(config), *_unwatched(config), *_not_modelled(config)]

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar
 
+from kvspill.errors import SIGNALS
 from kvspill.imports import importing
 from kvspill.machine.unheard import heard
 from kvspill.waiting import hurry
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STOPPED_BY = "stopped by "
 _HEEDLESS_SECONDS = 3.0
 _AGAIN_SECONDS = 0.05
@@ -48,7 +48,7 @@ class Interrupts:
         # nohup means that the end of the terminal is not the end of the run. The others are heeded even
         # where a shell started the run in the background and had it ignore SIGINT: who sends one means it.
         hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        heeded = [number for number in _SIGNALS if number != signal.SIGHUP or not hangup_ignored]
+        heeded = [number for number in SIGNALS if number != signal.SIGHUP or not hangup_ignored]
         before = [signal.signal(number, self._handle) for number in heeded]
         around = Interrupts._open[-1] if Interrupts._open else None
         if around is not None:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-SERVERS_MAX = 500
-"""Requests served at once where nobody says otherwise (L1)."""
+from kvspill.records import SERVERS_MAX
 
 
 def servers_for(users: int, fixed: int | None) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvspill.config import Config
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.outputs import mute, refuse_clashes, write_whole
 from kvspill.result.cautions import LEFT_BEHIND
 from kvspill.result.ranking import RANK_FAILED, faults_text
@@ -46,7 +46,6 @@ from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
 from kvspill.texts import counted, make_console, one_line, put
 
-INTERRUPTED = 130
 FAILED = 1
 SUBMISSION = "submission"
 """The kind of suite whose rows are the trials of a submission."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.checks import size_text
+from kvspill.config.checks import MEMORY_USABLE_SHARE, size_text
 from kvspill.config.groups import Persona
 from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
@@ -16,7 +16,6 @@ from kvspill.texts import counted
 
 STORAGE_SHARE_MAX = 0.5
 GPU_SHARE_MAX = 0.8
-MEMORY_USABLE_SHARE = 0.8
 MODELLED_GPU_GB = 16.0
 USERS_MAX = 50
 USERS_HIGH_MAX = 300

@@ -5,7 +5,7 @@ from itertools import islice
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.records import Request
+from kvspill.records import UNLIMITED_BYTES, Request
 from kvspill.serving.chains import chain_of
 from kvspill.workload.registry import make_workload
 from kvspill.world import World
@@ -27,7 +27,7 @@ def asked(config: Config) -> tuple[int, list[list[str]]]:
             for talk in range(CONVERSATIONS)
         ]
         return tokens, requests[: config.max_requests]
-    workload = make_workload(config, World(config.seed), 1 << 60)
+    workload = make_workload(config, World(config.seed), UNLIMITED_BYTES)
     rows = list(islice(workload.session(0), config.max_requests or REQUESTS_MAX))
     return _of_recording(config, rows)
 
