@@ -242,3 +242,25 @@ def test_quick_holds_no_more_at_an_address_than_on_a_disk(install: Install) -> N
         find_plugins.cache_clear()
         config = Config(cache_dir=("shelf://h/x",), storage_backend="shelf", model="tiny-1b")
         assert capped(config).storage_capacity_gb == capacity_gb
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--cache-dir", "shelf://h/x"), ["--cache-dir shelf://h/x has no effect: a device profile"]),
+        (("--storage-backend", "shelf"), ["--storage-backend shelf has no effect: a device profile"]),
+        (("--storage-backend", "null"), []),
+        ((), []),
+    ],
+)
+def test_a_simulation_says_that_it_asks_no_backend(
+    install: Install, flags: tuple[str, ...], said: list[str]
+) -> None:
+    # It takes part in no simulation.
+    install("needs=", "can=frozenset(), needs=")
+    assert main(["simulate", *SMALL, *flags]) == 0
+    warnings = json.loads(Path("result.json").read_text())["warnings"]
+    found = [item["message"] for item in warnings if item["code"] == "unused_setting"]
+    assert len(found) == len(said)
+    for message, start in zip(found, said, strict=True):
+        assert message.startswith(start)

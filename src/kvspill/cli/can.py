@@ -93,13 +93,14 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.result.answer import Status
     from kvspill.result.cautions import UNUSED_SETTING
     from kvspill.run.asking import ask, question
+    from kvspill.run.preflight import addresses
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
     given = config.sources.get("cache_dir", "")
-    if simulated and by_hand(given):
+    if simulated and by_hand(given) and not addresses(config):
         said = f"{given} {', '.join(config.cache_dir or ())}"
         reason, remedy = "--simulate writes nothing", "Leave --simulate out to ask that directory."
         unused = UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)

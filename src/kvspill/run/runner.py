@@ -13,6 +13,7 @@ from kvspill.errors import KvspillError
 from kvspill.machine.bpf import check_tracing
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
+from kvspill.plugins import Kind
 from kvspill.records import UNLIMITED_BYTES, Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Result
@@ -21,12 +22,13 @@ from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.plan import Plan
-from kvspill.run.preflight import check_load, check_machine
+from kvspill.run.preflight import addresses, check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.settle import counts_prompts, settled
 from kvspill.run.signals import Interrupts, cut_off
 from kvspill.run.trial import run_trial
+from kvspill.storage.base import VIRTUAL
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
 
@@ -41,7 +43,7 @@ def make_plan(config: Config, simulated: bool, company: Company | None = None) -
         storage_bytes = UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
         check_load(config)
-        warnings = [*_unused(config), *_unwatched(config), *_not_modelled(config)]
+        warnings = [*_unused(config), *_unwatched(config), *_not_modelled(config), *_not_stored(config)]
         return Plan(config, True, storage_bytes, warnings=warnings)
     if company is None:
         machine = check_machine(config)
@@ -107,9 +109,26 @@ def _not_modelled(config: Config) -> Iterator[Caution]:
     for name in (*_NOT_MODELLED, *(() if lanes or config.engine is not None else _OF_LANES)):
         value, label = getattr(config, name), config.sources.get(name, "")
         if by_hand(label) and measured.get(name) != value:
-            said = f"{label} {shown(value)}" if label.startswith("--") else f"{label}={shown(value)}"
             reason = "the device profile does not know it"
-            yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
+            yield kinds.UNUSED_SETTING.of(said=_said(label, value), reason=reason, remedy=remedy)
+
+
+def _not_stored(config: Config) -> Iterator[Caution]:
+    """A backend or an address in whose place a device is modelled."""
+    backend = usable_plugins()[Kind.BACKEND].get(config.storage_backend, "--storage-backend")
+    reason = "a device profile is simulated in its place"
+    remedy = "Leave it out, or use `kvspill run`."
+    place, named = (config.sources.get(name, "") for name in ("cache_dir", "storage_backend"))
+    if by_hand(place) and (texts := addresses(config)):
+        said = _said(place, " ".join(texts))
+        yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
+    if by_hand(named) and named != place and VIRTUAL not in backend.can:
+        said = _said(named, config.storage_backend)
+        yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
+
+
+def _said(label: str, value: object) -> str:
+    return f"{label}{' ' if label.startswith('--') else '='}{shown(value)}"
 
 
 def _unused(config: Config) -> list[Caution]:
