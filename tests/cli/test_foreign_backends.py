@@ -264,3 +264,31 @@ def test_a_simulation_says_that_it_asks_no_backend(
     assert len(found) == len(said)
     for message, start in zip(found, said, strict=True):
         assert message.startswith(start)
+
+
+ROW = """\
+scenarios:
+  - name: one
+    config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none}
+"""
+
+
+def test_a_suite_keeps_an_address_as_it_is(install: Install) -> None:
+    install()
+    Path("mine.yaml").write_text(ROW)
+    words = ["suite", "mine.yaml", "--cache-dir", "shelf://h/x", "--quick", "--quiet", "--output-dir", "out"]
+    assert main(words) == 0
+    config = json.loads(Path("out/01-one.json").read_text())["config"]
+    assert (config["storage_backend"], config["cache_dir"]) == ("shelf", ["shelf://h/x"])
+
+
+@pytest.mark.parametrize("command", ["run", "suite"])
+def test_a_place_that_no_backend_answers_for_is_no_directory_to_be_made(
+    install: Install, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    install()
+    assert main([command, "--cache-dir", "nowhere://h/x"]) == 2
+    assert "nowhere://h/x: no backend for nowhere://; known are file://" in capsys.readouterr().err
+    assert main([command, "--cache-dir", "shelf:/h/x"]) == 2
+    said = capsys.readouterr().err
+    assert "--cache-dir shelf:/h/x: an address has two slashes; write shelf://h/x" in said

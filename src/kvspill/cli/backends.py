@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
-
 from kvspill.cli.options import Parser, add_options
 from kvspill.cli.suite import amount, count, new_folder, on_all_ranks, seed, trials
 from kvspill.config.plugged import PREFIX, usable_plugins
@@ -16,7 +14,6 @@ from kvspill.plugins import Kind
 from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
-    from kvspill.config import Config
     from kvspill.run.ranks import Ranks
     from kvspill.suite.scenario import Scenario
 
@@ -101,6 +98,7 @@ def _rows(options: argparse.Namespace) -> "list[Scenario]":
     from kvspill.config.load import load_config
     from kvspill.suite.backends import rows_of
     from kvspill.suite.order import assignment
+    from kvspill.suite.scenario import own_options
 
     load: dict[str, Any] = {
         **LOAD,
@@ -130,23 +128,8 @@ def _rows(options: argparse.Namespace) -> "list[Scenario]":
             {**flags, **noted, "cache_dir": ("--target", [target])}, os.environ, declared=declared
         )
         targets.append(config.cache_dir[0] if config.cache_dir else target)
-        settings.append({**load, "cache_dir": [targets[-1]], **_options(config)})
+        settings.append({**load, "cache_dir": [targets[-1]], **own_options(config)})
     return rows_of(targets, settings)
-
-
-def _options(config: "Config") -> dict[str, Any]:
-    """The options of the target's backend for its row. Secrets go by the environment: no file holds them."""
-    from kvspill.config.load import option_variable
-
-    plugin = usable_plugins()[Kind.BACKEND].get(config.storage_backend, "--target")
-    given, plain = config.plugins.get(plugin.name, {}), {}
-    for option in plugin.options:
-        value = given.get(option.name)
-        if isinstance(value, SecretStr):
-            os.environ[option_variable(plugin, option)] = value.get_secret_value()
-        elif value is not None:
-            plain[f"{PREFIX}{plugin.name}.{option.name}"] = value
-    return plain
 
 
 def _write_page(folder: Path) -> None:

@@ -148,7 +148,12 @@ def _parser(prog: str) -> Parser:
     add("--rag-num-docs", type=count, metavar="N", help="documents that rows with retrieval ingest [10]")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="set a setting in every scenario")
     add = parser.add_argument_group("where").add_argument
-    add("--cache-dir", action="append", metavar="DIR", help="directory of the storage tier; may be repeated")
+    add(
+        "--cache-dir",
+        action="append",
+        metavar="PLACE",
+        help="directory or address of the storage tier; may be repeated",
+    )
     add("--output-dir", metavar="DIR", help="directory of the results [a new one in kvspill-results]")
     add("--resume", nargs="?", const="", metavar="DIR", help="continue an interrupted suite [the latest]")
     add("--simulate", action="store_true", help="in virtual time on modelled devices")

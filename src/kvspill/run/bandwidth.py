@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Tier
 from kvspill.run.signals import cut_off
@@ -34,14 +35,28 @@ def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
 
 def measure_bandwidth(directories: tuple[Path, ...], seconds: float = READ_SECONDS) -> Bandwidth:
     """Write 256 MiB and read them back over and over for a moment, as a run would."""
-    with cut_off():
-        return run_real(lambda world: _measure(world, directories, seconds), 0)
-
-
-async def _measure(world: World, directories: tuple[Path, ...], seconds: float) -> Bandwidth:
     from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
-    backend = FilesBackend(list(directories), FilesOptions())
+    with cut_off():
+        return run_real(
+            lambda world: _measure(world, FilesBackend(list(directories), FilesOptions()), seconds), 0
+        )
+
+
+def measure_at_addresses(config: Config, seconds: float = READ_SECONDS) -> Bandwidth:
+    """The same by the backend that the addresses of a configuration choose."""
+    from kvspill.run.backends import blamed, open_backends
+
+    limits = {Tier.STORAGE: 2 * OBJECTS * OBJECT_BYTES}
+
+    def opened(world: World) -> Backend:
+        return open_backends(config, world, limits, (), simulated=False)[Tier.STORAGE]
+
+    with cut_off(), blamed(config, Tier.STORAGE, simulated=False):
+        return run_real(lambda world: _measure(world, opened(world), seconds), 0)
+
+
+async def _measure(world: World, backend: Backend, seconds: float) -> Bandwidth:
     try:
         await backend.prepare(lambda *_: None)
         refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]

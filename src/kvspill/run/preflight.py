@@ -20,7 +20,7 @@ from kvspill.outputs import check_place
 from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES
 from kvspill.run.sharing import Sharing, find_sharing
-from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, scheme_of
+from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, refuse_one_slash, scheme_of
 from kvspill.storage.rundir import clean
 
 FREE_SPACE_SHARE = 0.8
@@ -217,6 +217,8 @@ def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
     launch = launched()
     for text in config.cache_dir:
         own = placed(text, 0 if launch is None else launch.rank)
+        if not os.path.lexists(here / own):
+            refuse_one_slash(own)
         path = _check_directory(here / directory_of(own), f"--cache-dir {text}", "name another directory")
         if path in found:
             raise UsageError(f"--cache-dir {text}: is the same directory as another one; name each once")

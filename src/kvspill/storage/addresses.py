@@ -8,6 +8,7 @@ from kvspill.errors import UsageError
 from kvspill.plugins import Found, Kind, Need, Plugin, find_plugins
 
 FILE_SCHEME = "file"
+_ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/([^/].*)", re.DOTALL)
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
@@ -15,6 +16,13 @@ def scheme_of(text: str) -> str:
     """The scheme of an address; a plain path has that of files."""
     match = _ADDRESS.fullmatch(text)
     return FILE_SCHEME if match is None else match[1].lower()
+
+
+def refuse_one_slash(text: str) -> None:
+    """s3:/bucket is most likely an address, not a directory to be made."""
+    match = _ONE_SLASH.fullmatch(text)
+    if match is not None and find_plugins(Kind.BACKEND).by_scheme(match[1].lower()) is not None:
+        raise UsageError(f"--cache-dir {text}: an address has two slashes; write {match[1]}://{match[2]}")
 
 
 def directory_of(text: str) -> str:

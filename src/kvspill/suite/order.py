@@ -7,14 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.load import load_config, option_variable
 from kvspill.config.messages import shown
+from kvspill.config.plugged import options_of, usable_plugins
 from kvspill.config.yaml_text import yaml_value
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import detect
 from kvspill.models import all_models
-from kvspill.run.bandwidth import Bandwidth, measure_bandwidth, modelled_bandwidth
-from kvspill.run.preflight import cache_dirs
+from kvspill.records import UNLIMITED_BYTES
+from kvspill.run.bandwidth import Bandwidth, measure_at_addresses, measure_bandwidth, modelled_bandwidth
+from kvspill.run.preflight import (
+    FREE_SPACE_SHARE,
+    addresses,
+    cache_dirs,
+    needs_directories,
+    room_at_addresses,
+)
 from kvspill.run.progress import Progress
+from kvspill.storage.addresses import directory_of
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
 from kvspill.suite.scenario import (
     OWN_KEYS,
@@ -22,12 +32,15 @@ from kvspill.suite.scenario import (
     default_names,
     fill,
     is_file,
+    own_options,
     placeholders,
     select,
     to_config,
     unavailable,
 )
 from kvspill.suite.sizing import Sizes, Wishes, derive
+
+_PLACE = "KVSPILL_CACHE_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +79,50 @@ def prepare(order: Order, progress: Progress, environ: Mapping[str, str] | None 
     )
     base = Config(model=wishes.model)  # an unknown model is refused before anything is touched
     environ = os.environ if environ is None else environ
-    named = list(order.cache_dirs) or [
-        name for name in environ.get("KVSPILL_CACHE_DIR", "").split(":") if name
-    ]
-    hardware = detect(named or None)
-    extra = dict(order.changes)
+    stored = _stored(order, wishes.model, environ)
+    named = list(stored.cache_dir or ())
+    elsewhere = bool(addresses(stored)) and (order.simulated or not needs_directories(stored))
+    hardware = detect(None if elsewhere else [directory_of(text) for text in named])
+    hardware = replace(hardware, places=()) if elsewhere else hardware
+    extra, room = dict(order.changes), None
     if order.device_profile is not None:
         extra["device_profile"] = order.device_profile
     if order.simulated:
         bandwidth = _modelled(order)
+    elif elsewhere:
+        extra |= {"cache_dir": named, **own_options(stored)}
+        known = room_at_addresses(stored)
+        room = None if known == UNLIMITED_BYTES else int(known / FREE_SPACE_SHARE)
+        progress.say(f"looking at the storage at {' '.join(named)}")
+        bandwidth = measure_at_addresses(stored)
     else:
         # Several directories are used only where the user names them; else the best one is.
         places = hardware.places if named else hardware.places[:1]
         wanted = base.changed(cache_dir=[str(place.path) for place in places])
         directories = cache_dirs(wanted, Path.cwd())
-        extra["cache_dir"] = [str(path) for path in directories]
+        extra["cache_dir"] = named if addresses(stored) else [str(path) for path in directories]
         bandwidth = _measured(directories, progress)
-    sizes = derive(wishes, hardware, bandwidth)
+    sizes = derive(wishes, hardware, bandwidth, room)
     rows = [_with_rag(row, order) if order.rag else row for row in chosen]
     scenarios = [fill(row, sizes, extra, fit=not order.simulated) for row in rows]
     refused = _refused(scenarios, any(is_file(word) for word in order.words))
     return Prepared(sizes, scenarios, refused, placeholders(chosen))
+
+
+def _stored(order: Order, model: str, environ: Mapping[str, str]) -> Config:
+    """Where the rows store entries, as a run of them would understand it."""
+    declared = usable_plugins()
+    variables = {option_variable(plugin, option) for plugin, option in options_of(declared)}
+    given = {name: environ[name] for name in variables if name in environ}
+    place = environ.get(_PLACE, "")
+    if place.strip(" :"):
+        given[_PLACE] = place if "://" in place else ":".join(filter(None, place.split(":")))
+    flags: dict[str, tuple[str, Any]] = {"model": ("--model", model)}
+    if order.cache_dirs:
+        flags["cache_dir"] = ("--cache-dir", list(order.cache_dirs))
+    if "storage_backend" in order.changes:
+        flags["storage_backend"] = ("--set storage_backend", order.changes["storage_backend"])
+    return load_config(flags, given, declared=declared)
 
 
 def _model(rows: Sequence[Scenario], usual: str) -> str:

@@ -10,17 +10,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from kvspill.config import Config
 from kvspill.config.config import WEEK_SECONDS
 from kvspill.config.fields import extra_of
 from kvspill.config.groups import Rag
 from kvspill.config.load import load_config, option_variable
 from kvspill.config.messages import shown
-from kvspill.config.plugged import options_of, usable_plugins
+from kvspill.config.plugged import PREFIX, options_of, usable_plugins
 from kvspill.config.yaml_text import YamlFile, read_yaml
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import why_unusable
 from kvspill.models import all_models
+from kvspill.plugins import Kind
 from kvspill.records import GIB
 from kvspill.suite.sizing import Sizes, quick_seconds
 from kvspill.texts import counted
@@ -291,3 +294,16 @@ def to_config(scenario: Scenario) -> Config:
         if option.secret and (name := option_variable(plugin, option)) in os.environ
     }
     return load_config(flags, secrets, declared=declared)
+
+
+def own_options(config: Config) -> dict[str, Any]:
+    """The options of the storage's backend for a row. Secrets go by the environment: no file holds them."""
+    plugin = usable_plugins()[Kind.BACKEND].get(config.storage_backend, "--storage-backend")
+    given, plain = config.plugins.get(plugin.name, {}), {}
+    for option in plugin.options:
+        value = given.get(option.name)
+        if isinstance(value, SecretStr):
+            os.environ[option_variable(plugin, option)] = value.get_secret_value()
+        elif value is not None:
+            plain[f"{PREFIX}{plugin.name}.{option.name}"] = value
+    return plain

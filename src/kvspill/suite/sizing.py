@@ -114,12 +114,16 @@ def _request(config: Config, persona: Persona) -> tuple[float, float, float]:
     return entry_bytes, entry_bytes * (1 + decode_reads + history_reads), pause
 
 
-def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
-    """All parameters of a suite, each with the sentence that says how it was found."""
+def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth, room_bytes: int | None = None) -> Sizes:
+    """All parameters of a suite, each with the sentence that says how it was found.
+
+    room_bytes: what a store without a directory has room for.
+    """
     config = Config(model=wishes.model)
     place = hardware.places[0] if hardware.places else None
+    free_bytes = place.free_bytes if place else room_bytes
     seconds, notes = _seconds(wishes), [_machine(hardware, place)]
-    cpu_max, storage_max = _limits(wishes, hardware, place)
+    cpu_max, storage_max = _limits(wishes, hardware, free_bytes)
     wants = appetite(config, bandwidth.read_gib_per_sec)
     knee = max(1, round(1 / wants.busy_share))
     room = max(1, int(storage_max * GIB / 2 / wants.entry_bytes))
@@ -137,7 +141,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth) -> Sizes:
     gpu_small_gb = min(gpu_gb, _tidy(max(spill_gb, holds_gb)))
     notes += [gpu_note, f"Small GPU budget {gpu_small_gb:g} GiB, so that three tiers spill within the time."]
     storage_gb = wishes.storage_gb or _tidy(storage_max)
-    notes.append(_storage_note(wishes, place, storage_gb))
+    notes.append(_storage_note(wishes, free_bytes, storage_gb))
     notes.append(_seconds_note(wishes, seconds))
     values = {
         "model": wishes.model,
@@ -171,10 +175,10 @@ def _tidy(gib: float) -> float:
     return max(0.1, math.floor(gib * 10) / 10)
 
 
-def _limits(wishes: Wishes, hardware: Hardware, place: Place | None) -> tuple[float, float]:
+def _limits(wishes: Wishes, hardware: Hardware, free_bytes: int | None) -> tuple[float, float]:
     """The largest DRAM and storage budgets that are safe here, in GiB."""
     cpu_max = hardware.safe_memory_bytes / GIB
-    storage_max = (place.free_bytes if place else 1 << 50) * STORAGE_SHARE_MAX / GIB
+    storage_max = (1 << 50 if free_bytes is None else free_bytes) * STORAGE_SHARE_MAX / GIB
     if wishes.quick:
         cpu_max, storage_max = min(cpu_max, QUICK_CPU_GB), min(storage_max, QUICK_STORAGE_GB)
     return cpu_max, wishes.storage_gb or storage_max
@@ -260,13 +264,13 @@ def _gpu(wishes: Wishes, hardware: Hardware) -> tuple[float, float, str]:
     return 0.0, budget, f"GPU budget {budget:g} GiB, MODELLED: there is no GPU, so its times are computed."
 
 
-def _storage_note(wishes: Wishes, place: Place | None, storage_gb: float) -> str:
+def _storage_note(wishes: Wishes, free_bytes: int | None, storage_gb: float) -> str:
     if wishes.storage_gb:
         why = "as asked"
     elif wishes.quick and storage_gb >= QUICK_STORAGE_GB:
         why = "--quick holds no more on the disk at any time"
     else:
-        why = f"half of the {size_text(place.free_bytes)} that are free" if place else "no limit known"
+        why = "no limit known" if free_bytes is None else f"half of the {size_text(free_bytes)} that are free"
     return f"Storage budget {storage_gb:g} GiB: {why}."
 
 
