@@ -192,14 +192,20 @@ class Growing:
             temporary.unlink(missing_ok=True)
             raise
 
-    def drop(self) -> None:
-        """Leave nothing of it, unless it is kept already."""
+    def drop(self, *, hangs: bool = False) -> None:
+        """Leave nothing of it, unless it is kept already. What hangs in a write cannot be closed."""
         with contextlib.suppress(OSError):
-            within(WRITING_SECONDS_MAX, self._drop)
+            if hangs:
+                within(_REMOVING_SECONDS_MAX, self._remove)
+            else:
+                within(WRITING_SECONDS_MAX, self._drop)
 
     def _drop(self) -> None:
         with contextlib.suppress(OSError):
             self.file.close()
+        self._remove()
+
+    def _remove(self) -> None:
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
 

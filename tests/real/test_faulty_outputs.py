@@ -53,7 +53,7 @@ def faults(where: Path) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_no_directory_of_the_doctor(tmp_path: Path, number: signal.Signals) -> None:
-    with faulty(tmp_path, "sync:delay:1:50", "doctor", "--cache-dir", "o") as process:
+    with faulty(tmp_path, "sync:delay:1:20", "doctor", "--cache-dir", "o") as process:
         wait_until(lambda: faults(tmp_path))
         process.send_signal(number)
         process.communicate(timeout=30)
@@ -81,4 +81,15 @@ def test_an_output_whose_trial_cannot_be_closed_leaves_nothing(tmp_path: Path) -
         _, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert "o takes no file (Input/output error)" in err
+    assert os.listdir(tmp_path / "o") == []
+
+
+def test_logs_that_the_disk_does_not_take_leave_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    logs = ("--log-ops", "o/o.parquet", "--io-trace-log", "o/t.csv")
+    with faulty(tmp_path, FULL, "simulate", *SMALL, "--quiet", "--output", "r.json", *logs) as process:
+        process.communicate(timeout=30)
+    assert process.returncode == 1
+    warnings = json.loads((tmp_path / "r.json").read_text())["warnings"]
+    assert [item["code"] for item in warnings].count("op_log_failed") == 2
     assert os.listdir(tmp_path / "o") == []

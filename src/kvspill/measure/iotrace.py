@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kvspill.errors import UsageError
-from kvspill.measure.oplog import cause, trial_path
+from kvspill.measure.behind import Behind, Table, cause
+from kvspill.measure.oplog import trial_path
 from kvspill.outputs import Growing
 from kvspill.records import NS_PER_SEC, Eviction, Lookup, OpRecord, Purpose, RequestRecord, Tier, Verb
 
@@ -17,34 +18,29 @@ _VERBS: Final = {Verb.READ: "Read", Verb.WRITE: "Write", Verb.DELETE: "Delete"}
 
 
 class IoTrace:
-    """An Observer that writes every operation as it completes. Times are seconds of the epoch."""
+    """An Observer that keeps a row of every operation. Times are seconds of the epoch."""
 
     def __init__(self, path: Path, epoch_seconds: float):
         """The clock of the operations begins at epoch_seconds."""
         self.path = path
-        self.failure: str | None = None
-        """Why there is no whole trace; the run goes on without it."""
         self._epoch_seconds = epoch_seconds
-        self._growing: Growing | None = None
-        try:
-            self._growing = Growing(path)
-            self._text = _encoder(self._growing.file, packed=path.suffix == PACKED)
-            self._rows = csv.writer(self._text, lineterminator="\n")
-            self._rows.writerow(COLUMNS)
-        except OSError as error:
-            self._fail(error)
+        self._file = _Csv(path)
+        self._behind = Behind(self._file)
+        self._over = False
+
+    @property
+    def failure(self) -> str | None:
+        """Why there is no whole trace; the run goes on without it."""
+        return self._behind.failure
 
     def op(self, record: OpRecord) -> None:
-        if record.completion.error is not None or self._growing is None:
+        if record.completion.error is not None:
             return
         at_seconds = self._epoch_seconds + record.completion.submitted_ns / NS_PER_SEC
         head = (f"{at_seconds:.6f}", _VERBS[record.verb], record.nbytes, _TIERS[record.tier])
         phase = _phase(record)
-        try:
-            for key in (record.key, *(key for key, _ in record.twins)):
-                self._rows.writerow((*head, key, phase))
-        except OSError as error:
-            self._fail(error)
+        for key in (record.key, *(key for key, _ in record.twins)):
+            self._behind.add(self._file, (*head, key, phase))
 
     def request(self, record: RequestRecord) -> None:
         """Requests are not in the trace."""
@@ -60,27 +56,50 @@ class IoTrace:
 
     def close(self) -> None:
         """Finish the file and give it its name; `failure` says why it has none."""
-        if self._growing is None:
-            return
-        try:
-            self._text.flush()
-            if self.path.suffix == PACKED:
-                # Only this ends the packed data; the file below stays open.
-                self._text.close()
-            self._growing.keep()
-            self._growing = None
-        except OSError as error:
-            self._fail(error)
+        self._behind.close()
+        if self.failure is None and self._file.growing is not None:
+            try:
+                self._file.growing.keep()
+                self._over = True
+            except OSError as error:
+                self._behind.failure = cause(error)
+        self.drop()
 
     def drop(self) -> None:
         """Leave nothing of a trace that was not closed: its run has failed."""
-        if self._growing is not None:
-            self._growing.drop()
-            self._growing = None
+        if self._over:
+            return
+        self._over = True
+        self._behind.close()
+        if self._file.growing is not None:
+            self._file.growing.drop(hangs=self._behind.hangs)
 
-    def _fail(self, error: OSError) -> None:
-        self.failure = cause(error)
-        self.drop()
+
+class _Csv(Table):
+    """The file, which has its name only once it is whole."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self._path = path
+        self.growing: Growing | None = None
+
+    def open(self) -> None:
+        self.growing = Growing(self._path)
+        self._text = _encoder(self.growing.file, packed=self._path.suffix == PACKED)
+        self._rows = csv.writer(self._text, lineterminator="\n")
+        self._rows.writerow(COLUMNS)
+
+    def write(self, rows: list[tuple[Any, ...]]) -> None:
+        self._rows.writerows(rows)
+
+    def close(self) -> None:
+        if self.growing is None:
+            return
+        self._text.flush()
+        if self._path.suffix == PACKED:
+            # Only this ends the packed data; the file below stays open.
+            self._text.close()
+        self.growing.file.flush()
 
 
 def open_io_trace(path: str | None, trial: int | None, epoch_seconds: float) -> IoTrace | None:

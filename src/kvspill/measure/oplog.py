@@ -1,22 +1,14 @@
 """The row log: every operation and every request as parquet, written behind the run's back."""
 
-import queue
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 from kvspill.errors import UsageError
+from kvspill.measure.behind import Behind, Table
 from kvspill.records import Eviction, Lookup, OpRecord, Request, RequestRecord
-from kvspill.waiting import wait_for
 
-_ROWS_PER_GROUP = 20_000
 _NAMES_PER_ROW = 8
 """Names of blocks that take as much memory as a row."""
-_GROUPS_WAITING_MAX = 8
-_STALL_SECONDS_MAX = 2.0
-_HURRIED_SECONDS = 0.8
-"""After a signal: what else is waited for has the rest of the 3 s in which a command ends."""
 _OP_COLUMNS = (
     ("tier", "string"),
     ("verb", "string"),
@@ -85,19 +77,13 @@ def log_paths(path: Path, trials: int, rank: int | None = None) -> list[Path]:
 
 
 class OpLog:
-    """An Observer that keeps rows. A thread encodes and writes them; memory is bounded by its queue."""
+    """An Observer that keeps rows of operations and requests."""
 
     def __init__(self, path: Path, origin_ns: int = 0):
         """Times in the log count from origin_ns."""
         self._origin_ns = origin_ns
-        self.failure: str | None = None
-        """Why rows are missing; the run goes on without the log."""
         self._tables = (_Table(path, _OP_COLUMNS), _Table(requests_path(path), _REQUEST_COLUMNS))
-        self._groups: queue.Queue[tuple[_Table, list[tuple[Any, ...]]] | None]
-        self._groups = queue.Queue(_GROUPS_WAITING_MAX)
-        self._written = 0
-        self._writer = threading.Thread(target=self._write, name="kvspill-oplog", daemon=True)
-        self._writer.start()
+        self._behind = Behind(*self._tables)
 
     def count_from(self, origin_ns: int) -> None:
         """The load begins: times count from here."""
@@ -121,7 +107,7 @@ class OpLog:
                 len(done.pieces),
                 done.error,
             )
-            self._add(self._tables[0], row)
+            self._behind.add(self._tables[0], row)
 
     def request(self, record: RequestRecord) -> None:
         request, origin = record.request, self._origin_ns
@@ -146,7 +132,7 @@ class OpLog:
             request.blocks,
             request.block_tokens,
         )
-        self._add(self._tables[1], row, 1 + len(request.blocks) // _NAMES_PER_ROW)
+        self._behind.add(self._tables[1], row, 1 + len(request.blocks) // _NAMES_PER_ROW)
 
     def lookup(self, lookup: Lookup) -> None:
         """Lookups follow from the operations."""
@@ -159,63 +145,12 @@ class OpLog:
 
     def close(self) -> None:
         """Write what is left and finish both files; `failure` says whether all of it was written."""
-        for table in self._tables:
-            self._hand_over(table)
-        self._put(None)
-        self._wait_for(self._ended)
+        self._behind.close()
 
-    def _ended(self, seconds: float) -> bool:
-        self._writer.join(seconds)
-        return not self._writer.is_alive()
-
-    def _add(self, table: "_Table", row: tuple[Any, ...], weight: int = 1) -> None:
-        if self.failure is not None:
-            return
-        table.rows.append(row)
-        table.weight += weight
-        if table.weight >= _ROWS_PER_GROUP:
-            self._hand_over(table)
-
-    def _hand_over(self, table: "_Table") -> None:
-        self._put((table, table.rows))
-        table.rows, table.weight = [], 0
-
-    def _put(self, group: "tuple[_Table, list[tuple[Any, ...]]] | None") -> None:
-        """Wait for room as long as the writer moves on: a disk that hangs must not hold up the run."""
-
-        def taken(seconds: float) -> bool:
-            try:
-                self._groups.put(group, timeout=seconds)
-            except queue.Full:
-                return False
-            return True
-
-        self._wait_for(taken)
-
-    def _wait_for(self, over: Callable[[float], bool]) -> None:
-        while self.failure is None:
-            before = self._written
-            waited = wait_for(over, _STALL_SECONDS_MAX, _HURRIED_SECONDS)
-            if waited is None:
-                return
-            if self._written == before:
-                self.failure = self.failure or f"nothing could be written for {waited:.3g} s"
-
-    def _write(self) -> None:
-        try:
-            for table in self._tables:
-                table.open()
-            while self.failure is None and (group := self._groups.get()) is not None:
-                table, rows = group
-                table.write(rows)
-                self._written += 1
-        except Exception as error:  # said at the end: a log that fails costs no measurement
-            self.failure = cause(error)
-        for table in self._tables:
-            try:
-                table.close()
-            except Exception as error:
-                self.failure = self.failure or cause(error)
+    @property
+    def failure(self) -> str | None:
+        """Why rows are missing; the run goes on without the log."""
+        return self._behind.failure
 
 
 def _opening(request: Request) -> tuple[str | None, int]:
@@ -224,14 +159,7 @@ def _opening(request: Request) -> tuple[str | None, int]:
     return (None, 0) if opening is None else (opening.key, opening.tokens)
 
 
-def cause(error: Exception) -> str:
-    """Why rows could not be written, in a few words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-class _Table:
+class _Table(Table):
     """One parquet file."""
 
     def __init__(self, path: Path, columns: tuple[tuple[str, str], ...]):
@@ -241,8 +169,7 @@ class _Table:
             raise UsageError(
                 "--log-ops needs pyarrow, which is not installed; pip install 'kvspill[log]'"
             ) from None
-        self.rows: list[tuple[Any, ...]] = []
-        self.weight = 0
+        super().__init__()
         self._path = path
         names = pa.list_(pa.string())
         self._schema = pa.schema(
@@ -272,6 +199,12 @@ class _Table:
         """Finish the file; one that was never opened needs nothing."""
         if self._file is None:
             return
-        with self._file:
-            if self._writer is not None:
-                self._writer.close()
+        try:
+            with self._file:
+                if self._writer is not None:
+                    self._writer.close()
+        except OSError:
+            # Without its end nothing of it can be read.
+            if self._path.is_file():
+                self._path.unlink()
+            raise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvspill.config import Config
-from kvspill.measure import oplog
+from kvspill.measure import behind, oplog
 from kvspill.measure.oplog import OpLog, requests_path
 from kvspill.records import QoS, Request, RequestRecord
 from kvspill.run.plan import Plan
@@ -59,7 +59,7 @@ def test_a_full_disk_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
 
 def test_a_disk_that_hangs_does_not_hold_up_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe that nobody reads hangs whoever opens it."""
-    monkeypatch.setattr(oplog, "_STALL_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(behind, "_STALL_SECONDS_MAX", 0.1)
     os.mkfifo(tmp_path / "ops.parquet")
     log = OpLog(tmp_path / "ops.parquet")
     began = time.monotonic()
