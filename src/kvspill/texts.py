@@ -100,3 +100,12 @@ def make_console(file: IO[str], **options: Any) -> "Console":
 def counted(number: float, one: str, many: str = "") -> str:
     """A number with its noun: 1 request, 2 requests."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def duration(value_ms: float | None) -> str:
+    """A time for a reader: 1.25 s, 12.50 ms, 0.125 ms."""
+    if value_ms is None:
+        return "-"
+    if value_ms >= 1000:
+        return f"{value_ms / 1000:,.2f} s"
+    return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"

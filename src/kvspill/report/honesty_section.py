@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from kvspill.measure.steady import STEADY
-from kvspill.report.parts import NONE, Part, duration, number, pairs, share, title, volume
+from kvspill.report.parts import NONE, Part, number, pairs, share, title, volume
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import ByteCounts, CeilingShare, Honesty, LittlesLaw
-from kvspill.texts import counted
+from kvspill.texts import counted, duration
 
 
 def honesty_section(result: Result) -> Iterator[Part]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from kvspill.report.parts import Part, duration, grid, indent, number, share, title, volume
+from kvspill.report.parts import Part, grid, indent, number, share, title, volume
 from kvspill.result.schema import Result
+from kvspill.texts import duration
 
 PAST = {"read": "read", "write": "written"}
 NAMES = {"file_system": "file system", "block_layer": "block layer", "device": "device"}

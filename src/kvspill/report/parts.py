@@ -46,14 +46,6 @@ def number(value: float | None, unit: str = "", digits: int = 2) -> str:
     return NONE if value is None else f"{value:,.{digits}f}{unit}"
 
 
-def duration(value_ms: float | None) -> str:
-    if value_ms is None:
-        return "-"
-    if value_ms >= 1000:
-        return f"{value_ms / 1000:,.2f} s"
-    return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
-
-
 def share(value: float | None) -> str:
     return NONE if value is None else f"{value:.1%}"
 

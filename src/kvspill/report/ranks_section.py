@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from kvspill.report.parts import Part, duration, grid, indent, number, title
+from kvspill.report.parts import Part, grid, indent, number, title
 from kvspill.result.schema import RankRow, Result
+from kvspill.texts import duration
 
 
 def ranks_section(result: Result) -> Iterator[Part]:

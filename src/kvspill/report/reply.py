@@ -8,7 +8,6 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
-from kvspill.report.parts import duration
 from kvspill.result.answer import Status, answer, in_memory, standstill
 from kvspill.result.bottleneck import others_used_device
 from kvspill.result.cautions import (
@@ -23,7 +22,7 @@ from kvspill.result.cautions import (
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import FEW_DRAWN, SIMULATED_TIMES, Reply, replays
 from kvspill.storage.profiles import Calibrated
-from kvspill.texts import counted
+from kvspill.texts import counted, duration
 
 _LATENCIES = {
     "added": "what queue and storage add to generation",

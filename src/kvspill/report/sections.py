@@ -9,7 +9,7 @@ from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.layers_section import device_load_section, layers_section
-from kvspill.report.parts import NONE, Part, duration, grid, indent, number, pairs, share, title, volume
+from kvspill.report.parts import NONE, Part, grid, indent, number, pairs, share, title, volume
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import in_memory
@@ -20,7 +20,7 @@ from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import Criterion, QosClass, Result, StorageHealth
-from kvspill.texts import counted
+from kvspill.texts import counted, duration
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from kvspill.records import MIB
 from kvspill.report.layers_section import layers_section
-from kvspill.report.parts import Part, duration, grid, indent, number, pairs, share
+from kvspill.report.parts import Part, grid, indent, number, pairs, share
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
@@ -15,7 +15,7 @@ from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
-from kvspill.texts import counted
+from kvspill.texts import counted, duration
 
 _STYLES = {
     Status.YES: "bold green",

@@ -15,6 +15,7 @@ from kvspill.result.cautions import (
 from kvspill.result.load import fewer_at_once, less, server_each
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
+from kvspill.texts import duration
 
 PARTS = {
     "queue_wait_completed_ms": "queue wait",
@@ -116,7 +117,7 @@ def bottleneck(result: Result) -> Bottleneck:
     text = f"{service.clause[:1].upper()}{service.clause[1:]}"
     if waits:
         whole = wait_ms / (wait_ms + served_ms)
-        text = f"Requests wait {_seconds(wait_ms)} for a server ({whole:.0%} of their time): {service.clause}"
+        text = f"Requests wait {duration(wait_ms)} for a server ({whole:.0%} of their time): {service.clause}"
     load, codes = result.honesty.offered_load.ratio, {item.code for item in result.warnings}
     if OVERLOAD.code not in codes or load is None:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
@@ -125,7 +126,7 @@ def bottleneck(result: Result) -> Bottleneck:
         helps = f"Use {less(result.config)}, or --arrival closed: no device could serve this load."
         return Bottleneck(service.binds, f"{text}; the load is {too_much}.", helps, lines)
     text = (
-        f"The load sets the pace: it is {too_much}, so requests wait {_seconds(wait_ms)} for a server, "
+        f"The load sets the pace: it is {too_much}, so requests wait {duration(wait_ms)} for a server, "
         "whatever the storage."
     )
     helps = f"Use {less(result.config)}, or --arrival closed so that users wait for their answers."
@@ -301,7 +302,3 @@ def _inside_storage(result: Result) -> str:
     )
     waiting = f", {queue:.0%} queueing at its depth" if round(queue, 2) else ""
     return f"a storage read is {device:.0%} device time{waiting}."
-
-
-def _seconds(value_ms: float) -> str:
-    return f"{value_ms / 1000:,.1f} s" if value_ms >= 1000 else f"{value_ms:,.1f} ms"

@@ -7,6 +7,7 @@ from kvspill.measure.lanes import Lane
 from kvspill.records import NS_PER_SEC, Verb
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.schema_honesty import LittlesLaw
+from kvspill.texts import duration
 
 SERVED, WHOLE = "in service", "all requests"
 EXPLAINED_FROM = 0.05
@@ -85,9 +86,9 @@ def _explained(
     if by_law is None:
         return (
             f"{at_end:,} had not ended beside {ended:,} that did, and their number grew: there is no "
-            f"balance, so the law gives no mean, and {_seconds(mean)} is that of the few that ended"
+            f"balance, so the law gives no mean, and {duration(mean * 1000)} is that of the few that ended"
         )
-    means = f"by the law the mean is {_seconds(by_law)}, not {_seconds(mean)}"
+    means = f"by the law the mean is {duration(by_law * 1000)}, not {duration(mean * 1000)}"
     if deviation < 0:
         return (
             f"{at_end:,} had not ended beside {ended:,} that did, and those that end are the shorter ones, "
@@ -95,10 +96,6 @@ def _explained(
         )
     when = f"before the window, or that of {at_end:,} after it"
     return f"a part of the time of those that ended lies {when}: {means}"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
 def _sum_ns(histogram: Histogram) -> float:

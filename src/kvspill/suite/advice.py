@@ -14,9 +14,9 @@ from kvspill.result.cautions import (
 )
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_tiers import faster_drive, tiers
-from kvspill.suite.facts import Figures, mean, time_text
+from kvspill.suite.facts import Figures, mean
 from kvspill.suite.scenario import default_names
-from kvspill.texts import counted
+from kvspill.texts import counted, duration
 
 Found = Mapping[str, Figures]
 _ENGINE = "engine-"
@@ -77,8 +77,8 @@ def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
     )
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
         text += (
-            f"; 95 % of the reads in {best.name} took at most {time_text(tier.read_p95_ms)}, "
-            f"of which at most {time_text(tier.read_device_p95_ms)} in the device"
+            f"; 95 % of the reads in {best.name} took at most {duration(tier.read_p95_ms)}, "
+            f"of which at most {duration(tier.read_device_p95_ms)} in the device"
         )
     yield text + "." + _beyond(rows, tier.read_gib_per_sec, probe_gib_per_sec)
     if any(code in best.warnings for code in _CACHED):
@@ -138,7 +138,7 @@ def _spent(row: Figures) -> str:
         "generating tokens": "the simulated GPU sets the pace",
         "in this program itself": "it, and not the device, sets the pace",
     }[ranked[0][0]]
-    return f"a request of {time_text(whole)} spends {spent}: {meaning}"
+    return f"a request of {duration(whole)} spends {spent}: {meaning}"
 
 
 def _row(row: Figures) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from kvspill.suite.advice_doubts import fit, reservations, why_unfit
-from kvspill.suite.facts import Figures, mean, time_text
-from kvspill.texts import counted
+from kvspill.suite.facts import Figures, mean
+from kvspill.texts import counted, duration
 
 Found = Mapping[str, Figures]
 Choice = tuple[Figures, str]
@@ -57,7 +57,7 @@ def _gain(base: Figures, row: Figures, what: str) -> str:
         effect = "serves about as much as storage alone"
     else:
         effect = "serves less than storage alone"
-    waits = f"{time_text(mean(base.storage_io_ms))} -> {time_text(mean(row.storage_io_ms))}"
+    waits = f"{duration(mean(base.storage_io_ms))} -> {duration(mean(row.storage_io_ms))}"
     return f"{what} ({sizes}) {effect}: {before:,.0f} -> {after:,.0f} tok/s, I/O of a request {waits}."
 
 

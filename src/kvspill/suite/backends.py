@@ -8,9 +8,8 @@ from kvspill.result.caution import Severity
 from kvspill.result.cautions import KINDS
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
-from kvspill.suite.facts import time_text
 from kvspill.suite.scenario import Scenario
-from kvspill.texts import counted
+from kvspill.texts import counted, duration
 
 BACKENDS = "backends"
 """The kind of suite whose rows are the same load on different targets."""
@@ -183,4 +182,4 @@ def _share(value: float | None) -> str:
 
 
 def _time(value_ms: float | None) -> str:
-    return NONE if value_ms is None else time_text(value_ms)
+    return NONE if value_ms is None else duration(value_ms)

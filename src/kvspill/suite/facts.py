@@ -37,7 +37,6 @@ class Figures:
     name: str
     users: int
     tokens_per_sec: float | None
-    storage_tokens_per_sec: float | None
     completed: int
     unfinished: int
     failed: int
@@ -91,7 +90,6 @@ def figures(name: str, result: Result) -> Figures:
         name=name,
         users=(steps[-1].get("users") if steps else None) or result.config["num_users"],
         tokens_per_sec=result.number("avg_throughput_tokens_per_sec"),
-        storage_tokens_per_sec=result.number("storage_throughput_tokens_per_sec"),
         completed=requests.completed_in_window,
         unfinished=requests.unfinished,
         failed=requests.failed,
@@ -143,7 +141,3 @@ def _stopped_storing(result: Result) -> bool:
 
 def mean(statistics: Mapping[str, float] | None) -> float:
     return 0.0 if statistics is None else statistics["mean"]
-
-
-def time_text(value_ms: float) -> str:
-    return f"{value_ms / 1000:,.2f} s" if value_ms >= 1000 else f"{value_ms:,.1f} ms"

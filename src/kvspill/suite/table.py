@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from kvspill.suite.advice_doubts import FEW_REQUESTS
-from kvspill.suite.facts import TIERS, Figures, time_text
+from kvspill.suite.facts import TIERS, Figures
 from kvspill.suite.manifest import Manifest, Row, RowStatus
-from kvspill.texts import MODELLED, make_console, one_line
+from kvspill.texts import MODELLED, duration, make_console, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -149,7 +149,7 @@ def milliseconds(statistics: Mapping[str, float] | None, name: str) -> str:
     """One statistic of a latency, in the unit that reads best."""
     if statistics is None:
         return NONE
-    return time_text(statistics[name])
+    return duration(statistics[name])
 
 
 def _legend(found: Mapping[str, Figures]) -> list[str]:

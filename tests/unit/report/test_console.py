@@ -77,7 +77,7 @@ def test_figures_are_those_of_the_result() -> None:
 def test_the_bottleneck_is_named_in_a_plain_sentence() -> None:
     text = render_summary(overloaded())
     joined = " ".join(text.split())
-    assert "Requests wait 96.8 s for a server (96% of their time): cache I/O takes 50%" in joined
+    assert "Requests wait 96.84 s for a server (96% of their time): cache I/O takes 50%" in joined
     assert "Storage I/O dominates service" not in text
     recorder = empty_recorder()
     recorder.request(request(20, intended=10, started=19, storage=1))

@@ -42,7 +42,6 @@ def row(
         "name": name,
         "users": 10,
         "tokens_per_sec": 100.0,
-        "storage_tokens_per_sec": 10.0,
         "completed": 200,
         "unfinished": 0,
         "failed": 0,
@@ -72,7 +71,7 @@ def test_nothing_measured_means_nothing_said() -> None:
 def test_the_limit_of_the_storage_is_that_of_the_saturated_row() -> None:
     text = advice(row("storage-only"), row("storage-saturation", tiers={"storage": tier(read=3.0)}))
     assert "The storage gave at most 3.00 GiB/s reading" in text
-    assert "at most 50.0 ms in the device" in text
+    assert "at most 50.00 ms in the device" in text
 
 
 def test_a_calm_row_may_hold_the_highest_figure_once_another_was_pressed() -> None:
@@ -109,7 +108,7 @@ def test_dram_is_advised_where_the_same_users_get_more() -> None:
         row("cpu-storage", storage_ms=100, tokens_per_sec=190.0, tiers=both()),
     )
     assert "DRAM in front of the storage (2.0 GiB DRAM) serves 1.9 times as much" in text
-    assert "100 -> 190 tok/s, I/O of a request 400.0 ms -> 100.0 ms" in text
+    assert "100 -> 190 tok/s, I/O of a request 400.00 ms -> 100.00 ms" in text
     assert "To buy first: DRAM in front of the storage" in text
 
 
@@ -199,7 +198,7 @@ def test_engines_are_ranked_by_what_their_users_get() -> None:
 
 def test_scenarios_of_ones_own_get_a_sentence_each() -> None:
     text = advice(row("mine", storage_ms=300), row("search", autoscaling={"users": 9, "reason": "Found."}))
-    assert "mine: 100 tok/s with 10 users; a request of 400.0 ms spends 75% in the tiers' I/O" in text
+    assert "mine: 100 tok/s with 10 users; a request of 400.00 ms spends 75% in the tiers' I/O" in text
     assert "search: ended at 9 users. Found." in text
     nothing = {"users": None, "reason": "Not concluded.", "concluded": False}
     assert "search: ended without a number of users. Not concluded." in advice(
