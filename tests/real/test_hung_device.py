@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -56,6 +57,22 @@ def test_every_read_that_hangs_is_a_fault_counts_with_its_age_and_the_run_ends(t
     assert reads["count"] >= 4
     assert reads["oldest_ms"] > 1000
     assert result["summary"]["cache_stats"]["storage_read_p99_ms"] > 1000
+    assert left_over(cache_dir) == []
+
+
+def test_a_signal_after_the_window_shortens_the_wait_for_a_hung_device(tmp_path: Path) -> None:
+    cache_dir = tmp_path / "disk"
+    cache_dir.mkdir()
+    run = start(tmp_path, cache_dir, "--duration", str(SECONDS), *HOLDS)
+    wait_for_entries(cache_dir, 20)
+    # Past the end of the window; the devices are waited for since.
+    hang_reads(run, cache_dir, SECONDS + 0.3)
+    run.send(signal.SIGTERM)
+    began = time.monotonic()
+    finished = run.finish()
+    assert time.monotonic() - began < 3
+    assert finished.code == 130, finished.err
+    assert finished.result["incomplete"] is True, "nobody could see any more whether it hangs"
     assert left_over(cache_dir) == []
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from array import array
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from kvspill.cache.cache import Cache
@@ -24,6 +23,8 @@ from kvspill.world import World
 _SETTLE_SECONDS = 4.0
 """What is in flight at the end has this long to return; the whole run ends by its duration and 5 s (S3)."""
 _INTERRUPTED_SETTLE_SECONDS = 2.0
+_HURRIED_SETTLE_SECONDS = 0.5
+"""After a signal that comes when the load is over: the devices were waited for already."""
 _CANCEL_SECONDS = 2.0
 
 
@@ -74,6 +75,8 @@ class Engine:
         """When each was meant to come and when its service began."""
         self._finished = asyncio.Event()
         self._stop_asked = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._hurried_by: str | None = None
         self._halted = False
         self.interrupted: str | None = None
         self.start_ns = start_ns
@@ -202,18 +205,31 @@ class Engine:
         if self._servers is not None:
             # First of all: a server that is cut off must not be replaced by one that begins anew.
             self._servers.wanted = 0
-        seconds = _SETTLE_SECONDS if self.interrupted is None else _INTERRUPTED_SETTLE_SECONDS
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._cache.stop(), seconds)
+        await self._stop_cache()
         if self._servers is not None:
             tasks = [*tasks, *self._servers.tasks()]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
 
+    async def _stop_cache(self) -> None:
+        """Wait for the devices, but not long, and less where somebody is in a hurry."""
+        seconds = _SETTLE_SECONDS if self.interrupted is None else _INTERRUPTED_SETTLE_SECONDS
+        stopping = asyncio.ensure_future(self._cache.stop())
+        hurry = asyncio.ensure_future(self._hurried.wait())
+        await asyncio.wait((stopping, hurry), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        try:
+            await asyncio.wait_for(stopping, _HURRIED_SETTLE_SECONDS if self._hurried.is_set() else 0)
+        except TimeoutError:
+            # Whether what has not returned hangs can't be told any more: the run was cut off.
+            self.interrupted = self.interrupted or self._hurried_by
+
     def interrupt(self, reason: str) -> None:
-        """End the load now; what was measured so far is kept. What is over cannot be interrupted."""
+        """End the load now; what was measured so far is kept. What is over can only be hurried."""
         if self._halted:
+            self._hurried_by = reason
+            self._hurried.set()
             return
         self.interrupted = self.interrupted or reason
         self._stop_asked.set()
