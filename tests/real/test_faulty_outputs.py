@@ -93,3 +93,12 @@ def test_logs_that_the_disk_does_not_take_leave_nothing(tmp_path: Path) -> None:
     warnings = json.loads((tmp_path / "r.json").read_text())["warnings"]
     assert [item["code"] for item in warnings].count("op_log_failed") == 2
     assert os.listdir(tmp_path / "o") == []
+
+
+def test_a_signal_ends_a_suite_whose_files_cannot_be_closed(tmp_path: Path) -> None:
+    command = ("suite", "--quick", "--model", "tiny-1b", "--simulate", "-w", "storage-only")
+    with faulty(tmp_path, "close:hang:1", *command, "--output-dir", "o/s") as process:
+        wait_until(lambda: faults(tmp_path))
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=8)
+    assert process.returncode in (1, 130)

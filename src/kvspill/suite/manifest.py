@@ -23,9 +23,11 @@ from kvspill.outputs import write_whole
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
 from kvspill.suite.scenario import OWN_KEYS, Scenario
+from kvspill.waiting import within
 
 SCHEMA_VERSION = 1
 NAME = "manifest.json"
+_UNLOCK_SECONDS_MAX = 0.2
 _LOCK = ".lock"
 _FILE = re.compile(r"\d{2,4}-[A-Za-z0-9][A-Za-z0-9._-]{0,63}\.json")
 
@@ -208,7 +210,7 @@ def locked(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         try:
             fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            undo.callback(os.close, fd)
+            undo.callback(_unlock, fd)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"{folder}: another suite is running in it; wait or name another") from None
@@ -217,3 +219,9 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder / _LOCK}: cannot be locked ({error.strerror}); name another --output-dir"
             ) from error
         yield
+
+
+def _unlock(fd: int) -> None:
+    """A signal that came before is not heard again: a disk that hangs must not hold up the end."""
+    with contextlib.suppress(OSError):
+        within(_UNLOCK_SECONDS_MAX, lambda: os.close(fd))
