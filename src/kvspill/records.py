@@ -211,7 +211,6 @@ class OpRecord(NamedTuple):
         return 1 + len(self.twins)
 
     def each(self) -> "Iterator[OpRecord]":
-        """The operations one by one."""
         yield self._replace(twins=())
         for key, generation in self.twins:
             yield self._replace(key=key, generation=generation, twins=())
@@ -226,7 +225,6 @@ class Lookup(NamedTuple):
     outcome: Outcome
     tier: Tier | None
     times: int = 1
-    """So many of the same at once."""
 
 
 class Eviction(NamedTuple):

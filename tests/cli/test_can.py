@@ -32,7 +32,7 @@ def test_few_users_on_a_fast_device_are_a_yes(tmp_path: Path, capsys: pytest.Cap
     asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--device-profile", "nvme-gen5", "--quiet")
     assert can(*asked, "--output", str(tmp_path / "r.json")) == 0
     text = capsys.readouterr().out
-    assert text.startswith("YES (simulated): 3 users of tiny-1b keep the latency target of batch on device")
+    assert text.startswith("YES (simulated) (with --seed 42; others differ): 3 users of tiny-1b keep the\n")
     assert "Asked with: users who wait for their answers, a server each, 30 ms per token" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith("All figures: ")) <= 80
 

@@ -132,7 +132,8 @@ def _sentence(reply: Reply) -> str:
 
 def _seed_label(reply: Reply) -> str:
     """Beside the verdict, where another draw of the users answers otherwise."""
-    differ = [status for status in reply.other_seeds.values() if status is not reply.status]
+    opposite = {Status.YES: Status.NO, Status.NO: Status.YES}.get(reply.status)
+    differ = opposite in reply.other_seeds.values()
     return f" (with --seed {reply.config.seed}; others differ)" if differ else ""
 
 
