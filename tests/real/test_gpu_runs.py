@@ -98,7 +98,7 @@ def test_two_cards_are_one_tier_and_what_storage_reads_ends_on_them(
     gpu = tier(result, "gpu")
     assert gpu["backend"] == "gpu"
     assert gpu["limit_bytes"] == 2 * int(0.05 * (1 << 30))
-    assert all(card.calls.count("launch") and card.calls.count("copy_out") for card in cards)
+    assert all(card.calls.count("copy_rows") and card.calls.count("copy_out") for card in cards)
     assert gpu["counters"]["pcie_load_bytes"] > 0
     assert tier(result, "storage")["counters"]["gpu_direct"] == "through host memory"
     assert all(card.closed and not card.registered for card in cards)
