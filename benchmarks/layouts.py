@@ -41,6 +41,7 @@ async def bandwidth(root: Path, layout: str, op: str, shape: tuple[int, int], se
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dir", type=Path, help="directory on the device; up to 6 GB, removed")
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=LAYOUTS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     args = parser.parse_args()
@@ -48,11 +49,11 @@ def main() -> int:
     rows: list[tuple[str, ...]] = []
     for shape in SHAPES:
         for op in ("read", "write"):
-            found: dict[str, list[float]] = {layout: [] for layout in ("files", *LAYOUTS)}
+            found: dict[str, list[float]] = {layout: [] for layout in ("files", *args.layouts)}
             for _ in range(args.rounds):
                 for layout, rates in found.items():
                     rates.append(asyncio.run(bandwidth(args.dir, layout, op, shape, args.seconds)))
-            for layout in LAYOUTS:
+            for layout in args.layouts:
                 share = median(
                     ours / plain for ours, plain in zip(found[layout], found["files"], strict=True)
                 )
