@@ -32,9 +32,18 @@ def test_few_users_on_a_fast_device_are_a_yes(tmp_path: Path, capsys: pytest.Cap
     asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--device-profile", "nvme-gen5", "--quiet")
     assert can(*asked, "--output", str(tmp_path / "r.json")) == 0
     text = capsys.readouterr().out
-    assert text.startswith("YES (simulated) (with --seed 42; others differ): 3 users of tiny-1b keep the\n")
+    assert text.startswith("YES (simulated), by 2 of 3 seeds: 3 users of tiny-1b keep the")
     assert "Asked with: users who wait for their answers, a server each, 30 ms per token" in text
     assert max(len(line) for line in text.splitlines() if not line.startswith("All figures: ")) <= 80
+
+
+def test_a_yes_of_one_seed_against_two_is_a_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--device-profile", "nvme-gen5", "--quiet")
+    assert can(*asked, "--seed", "44", "--json", "--output", str(tmp_path / "r.json")) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["by_seed"] == {"44": "yes", "45": "no", "46": "no"}
+    assert (found["answer"], found["seed"]) == ("no", 45)
+    assert found["text"][0].startswith("NO (simulated), by 2 of 3 seeds: 3 users of tiny-1b do not keep")
 
 
 def test_too_many_are_a_no_with_the_limit_its_reason_and_what_twice_the_speed_gives(

@@ -2,12 +2,11 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvspill.config import Config
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.records import QoS
+from kvspill.report.asked import LATENCIES, settings_text, target_text, targets_ms
 from kvspill.result.answer import Status, answer, in_memory, standstill
 from kvspill.result.bottleneck import others_used_device
 from kvspill.result.cautions import (
@@ -24,12 +23,6 @@ from kvspill.run.asking import FEW_DRAWN, SIMULATED_TIMES, Reply, replays
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted, duration
 
-_LATENCIES = {
-    "added": "what queue and storage add to generation",
-    "end-to-end": "end-to-end, generation included",
-    "queue-wait": "the wait in the queue",
-    "storage-ttft": "queue wait and the cache's work before the first token",
-}
 _RESERVE = 1.25
 """How much longer than by the estimate: another run has other stages."""
 _FEWER = re.compile(",? or (use )?fewer --users")
@@ -76,14 +69,15 @@ def _warnings(reply: Reply) -> Iterator[str]:
 def answered(reply: Reply) -> Result:
     """The result with the answer in it, so that no view of it says otherwise."""
     result, thin = reply.result, not_judged(reply)
-    warnings = result.warnings
-    if reply.status in (Status.YES, Status.NO):
-        open_ends = [item for item in warnings if item.code == AUTOSCALING_INCONCLUSIVE.code]
-        replaced = (NO_VERDICT.code, AUTOSCALING_INCONCLUSIVE.code)
-        warnings = [item for item in warnings if item.code not in replaced]
-        warnings += [LIMIT_NOT_EXACT.of(reason=item.message, remedy=item.remedy) for item in open_ends]
-        if thin:
-            warnings.append(NOT_JUDGED.of(classes=", ".join(_thin(thin))))
+    decided = reply.status in (Status.YES, Status.NO)
+    replaced = (AUTOSCALING_INCONCLUSIVE.code, *([NO_VERDICT.code] if decided else []))
+    warnings = [item for item in result.warnings if item.code not in replaced]
+    if any(item.code == AUTOSCALING_INCONCLUSIVE.code for item in result.warnings):
+        # The search's own estimate knows only its stages: the figure of the question stands in all texts.
+        kind = LIMIT_NOT_EXACT if decided else AUTOSCALING_INCONCLUSIVE
+        warnings.append(kind.of(reason=_known(result), remedy=f"Give --duration {_enough_seconds(reply)}."))
+    if decided and thin:
+        warnings.append(NOT_JUDGED.of(classes=", ".join(_thin(thin))))
     question = Question(
         answer=reply.status.value,
         users=reply.users,
@@ -93,7 +87,16 @@ def answered(reply: Reply) -> Result:
         not_judged=thin,
         judged=_decided(reply),
     )
-    return result.model_copy(update={"question": question, "warnings": warnings})
+    steps = result.autoscaling_stats
+    steps = [*steps[:-1], {**steps[-1], "reason": _known(result)}] if steps else steps
+    changed = {"question": question, "warnings": warnings, "autoscaling_stats": steps}
+    return result.model_copy(update=changed)
+
+
+def _known(result: Result) -> str:
+    """What the search knows by its end, without its own words on the time that it lacked."""
+    last = result.autoscaling_stats[-1] if result.autoscaling_stats else {}
+    return str(last.get("known", last.get("reason", "")))
 
 
 def not_judged(reply: Reply) -> dict[str, int]:
@@ -132,9 +135,15 @@ def _sentence(reply: Reply) -> str:
 
 def _seed_label(reply: Reply) -> str:
     """Beside the verdict, where another draw of the users answers otherwise."""
-    opposite = {Status.YES: Status.NO, Status.NO: Status.YES}.get(reply.status)
-    differ = opposite in reply.other_seeds.values()
-    return f" (with --seed {reply.config.seed}; others differ)" if differ else ""
+    answers = list(reply.by_seed.values())
+    if not _differ(reply) or reply.status is Status.UNDECIDED:
+        return ""
+    return f", by {answers.count(reply.status)} of {len(answers)} seeds"
+
+
+def _differ(reply: Reply) -> bool:
+    """Whether the draw of the users decides: one seed says yes, another no."""
+    return {Status.YES, Status.NO} <= set(reply.by_seed.values())
 
 
 def _reasons(reply: Reply) -> Iterator[str]:
@@ -151,8 +160,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
 
 def _open(reply: Reply) -> str:
     """Where there is no verdict, what the search knows so far."""
-    steps = reply.result.autoscaling_stats
-    return str(steps[-1].get("reason", "")) if steps and reply.status is Status.UNDECIDED else ""
+    return _known(reply.result) if reply.status is Status.UNDECIDED else ""
 
 
 def _calibrated(reply: Reply, known: Calibrated) -> str:
@@ -195,8 +203,10 @@ def headline(reply: Reply) -> str:
     still = standstill(reply.result)
     if still is not None:
         return f"{who} on {place(reply)}: {still}; run it again."
+    if _differ(reply):
+        return f"{who} on {place(reply)}: as many seeds say yes as no; give another --seed or more --users."
     seconds = _enough_seconds(reply)
-    return f"{who} on {place(reply)}: the time was too short for a verdict; give --duration {seconds:,}."
+    return f"{who} on {place(reply)}: the time was too short for a verdict; give --duration {seconds}."
 
 
 def _enough_seconds(reply: Reply) -> int:
@@ -243,15 +253,15 @@ def _limit(reply: Reply) -> str:
 
 def _seeds(reply: Reply) -> str:
     """How far the answer hangs on the seed, which draws the users; with many of them it hardly does."""
-    others = reply.other_seeds
-    if not others:
+    if not reply.by_seed:
         near = 1 / NEAR < (_worst(reply) or (0.0,))[0] < NEAR
         doubt = "The seed draws these few users and the target is near: another --seed may answer otherwise."
         return doubt if near and reply.users < FEW_DRAWN else ""
-    each = ", ".join(f"{status.value} with seed {seed}" for seed, status in others.items())
-    if all(status is reply.status for status in others.values()):
-        return f"Other seeds draw other users and give the same answer: {each}."
-    return f"With so few users the answer hangs on the seed, which draws them: {each}."
+    each = ", ".join(f"{status.value} with seed {seed}" for seed, status in reply.by_seed.items())
+    if not _differ(reply):
+        return f"Each seed draws other users: {each}."
+    figures = f" The figures are of seed {reply.result.seed}."
+    return f"With so few users the answer depends on the seed, which draws them: {each}.{figures}"
 
 
 def _no_gain(reply: Reply) -> bool:
@@ -289,7 +299,7 @@ def _evidence(reply: Reply) -> str:
     if reply.config.slo_latency == "added":
         what = f"queue and storage added {duration(actual_ms)} to {name} requests"
     else:
-        what = f"{name} requests took {duration(actual_ms)}, {_LATENCIES[reply.config.slo_latency]}"
+        what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
     return f"{users}, {what} ({rank} of {requests:,}); {target}."
 
 
@@ -311,39 +321,6 @@ def _worst(reply: Reply) -> tuple[float, str] | None:
     return max(shares, default=None)
 
 
-def targets_ms(config: Config) -> dict[str, float]:
-    """The target of each class that is judged."""
-    own = {qos.name.lower(): getattr(config.qos, qos.name.lower()).p95_ms for qos in QoS}
-    return {name: config.slo_target_ms or own[name] for name in config.slo_classes}
-
-
-def target_text(config: Config, not_judged: Collection[str] = ()) -> str:
-    """The target in words."""
-    limits = targets_ms(config)
-    marks = {name: " (not judged)" if name in not_judged else "" for name in limits}
-    if config.slo_target_ms is not None:
-        each = f"{duration(config.slo_target_ms)} for {', '.join(name + marks[name] for name in limits)}"
-    else:
-        each = ", ".join(f"{name} {duration(limit)}{marks[name]}" for name, limit in limits.items())
-        each += "; --slo-target-ms sets one for all"
-    return f"p{config.slo_percentile:g} of {_LATENCIES[config.slo_latency]}: {each}"
-
-
-def settings_text(config: Config) -> str:
-    """What was assumed of the users and the tiers."""
-    if config.generation_ms_per_token:
-        pace = f"{config.generation_ms_per_token:g} ms per token"
-    else:
-        pace = "no time for generation"
-    dram = (
-        f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else "no DRAM tier (--cpu-mem-gb adds one)"
-    )
-    kind = "" if config.gpu_tier == "real" else " (modelled)"
-    gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
-    who = "arrivals as recorded" if replays(config) else "users who wait for their answers, a server each"
-    return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"
-
-
 def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
     """The same for programs."""
     found = answer(reply.result)
@@ -360,7 +337,11 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
             "classes_ms": targets_ms(reply.config),
         },
         "not_judged": not_judged(reply),
-        "other_seeds": {str(seed): status.value for seed, status in reply.other_seeds.items()},
+        "seed": reply.result.seed,
+        "by_seed": {str(seed): status.value for seed, status in reply.by_seed.items()},
+        "other_seeds": {
+            str(seed): status.value for seed, status in reply.by_seed.items() if seed != reply.config.seed
+        },
         "holds_users": reply.bracket.about,
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,

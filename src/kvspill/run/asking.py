@@ -93,8 +93,8 @@ class Reply:
     """More users than that were not simulated: it may hold more."""
     calibrated: Calibrated | None = None
     """What the model was fitted on, where that is a calibration."""
-    other_seeds: Mapping[int, Status] = field(default_factory=dict)
-    """What other seeds answer, where that was simulated."""
+    by_seed: Mapping[int, Status] = field(default_factory=dict)
+    """What each seed answers, the one asked with first, where several were simulated: most of them decide."""
 
 
 def question(config: Config) -> Config:
@@ -174,30 +174,44 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     progress.say("searching in virtual time")
     longer = config.changed(duration=_virtual_seconds(config))
     result = run_trials(replace(plan, config=longer), Progress(quiet=True))
+    status = judge(result, read_bracket(result.autoscaling_stats), users)
+    seeds: dict[int, Status] = {}
+    if users < FEW_DRAWN and status in (Status.YES, Status.NO):
+        drawn = {config.seed: result, **_other_seeds(longer)}
+        seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
+        status = by_most(seeds)
+        # The figures must be of a draw that gives the answer, or they would speak against it.
+        chosen = next((one for seed, one in drawn.items() if seeds[seed] is status), result)
+        given = [item for item in plan.warnings if item not in chosen.warnings]
+        result = chosen.model_copy(update={"warnings": [*given, *chosen.warnings]})
     bracket = read_bracket(result.autoscaling_stats)
-    status, limit = judge(result, bracket, users), bracket.about
+    limit = bracket.about
     at_twice, bound = None, False
     if status is Status.NO and _device_binds(result):
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, int(limit or 1))
         most = HEADROOM * known
-        at_twice = _at_twice(config, profile, known, most)
+        at_twice = _at_twice(config.changed(seed=result.seed), profile, known, most)
         bound = at_twice == most
     fitted = load_calibration(config.device_profile)
-    few = users < FEW_DRAWN and status in (Status.YES, Status.NO)
-    seeds = _other_seeds(longer, users) if few else {}
     return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
 
 
-def _other_seeds(config: Config, users: int) -> dict[int, Status]:
-    """What two other draws of the users answer; a signal ends the wait for them."""
-    found: dict[int, Status] = {}
+def _other_seeds(config: Config) -> dict[int, Result]:
+    """Two other draws of the users; a signal ends the wait for them."""
+    found: dict[int, Result] = {}
     step = 1 if config.seed < LARGE_SEED else -1
     with suppress(KeyboardInterrupt):
         for seed in (config.seed + step, config.seed + 2 * step):
-            result = simulate_aside(config.changed(seed=seed))
-            found[seed] = judge(result, read_bracket(result.autoscaling_stats), users)
+            found[seed] = simulate_aside(config.changed(seed=seed))
     return found
+
+
+def by_most(seeds: Mapping[int, Status]) -> Status:
+    """What most of the seeds answer that have an answer; none where as many say yes as no."""
+    answers = list(seeds.values())
+    more = answers.count(Status.YES) - answers.count(Status.NO)
+    return Status.UNDECIDED if not more else Status.YES if more > 0 else Status.NO
 
 
 def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:

@@ -166,14 +166,25 @@ def test_the_progress_of_a_stage_never_passes_its_own_bound(
     assert all(int(found[1]) <= int(found[3]) for found in counts)
 
 
-def test_few_users_are_said_to_hang_on_the_seed() -> None:
-    mixed = replied(built(), other_seeds={43: Status.NO, 44: Status.YES})
-    said = "With so few users the answer hangs on the seed, which draws them"
-    assert mixed[0].startswith("NO (with --seed 42; others differ): ")
-    assert mixed[1] == f"{said}: no with seed 43, yes with seed 44."
-    same = replied(built(), other_seeds={43: Status.NO, 44: Status.NO})
-    assert "others differ" not in same[0]
-    assert same[1].startswith("Other seeds draw other users and give the same answer: no with seed 43")
+def test_few_users_are_said_to_depend_on_the_seed() -> None:
+    mixed = replied(built(), by_seed={42: Status.YES, 43: Status.NO, 44: Status.NO})
+    said = "With so few users the answer depends on the seed, which draws them"
+    assert mixed[0].startswith("NO, by 2 of 3 seeds: ")
+    each = "yes with seed 42, no with seed 43, no with seed 44"
+    assert mixed[1] == f"{said}: {each}. The figures are of seed 42."
+    same = replied(built(), by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})
+    assert same[0].startswith("NO: ")
+    assert same[1] == "Each seed draws other users: no with seed 42, no with seed 43, no with seed 44."
+
+
+def test_as_many_seeds_for_as_against_are_no_verdict() -> None:
+    seeds = {42: Status.YES, 43: Status.NO, 44: Status.UNDECIDED}
+    reply = Reply(
+        Status.UNDECIDED, 5, Config(), built(), Bracket(5, None, True), None, None, None, by_seed=seeds
+    )
+    (first, *_rest) = lines(reply)
+    assert first.startswith("NO VERDICT: 5 users")
+    assert first.endswith("as many seeds say yes as no; give another --seed or more --users.")
 
 
 def of_level(users: int, **classes: tuple[int, int, float | None, str]) -> Result:
@@ -255,17 +266,25 @@ def test_a_question_with_an_answer_is_not_called_inconclusive_by_its_page() -> N
 
 def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> None:
     search = of_level(5, responsive=(25, 1, 10.0, "no verdict"))
-    last = {**search.autoscaling_stats[-1], "missing_seconds": 86.0, "reason": "At least 86 s more."}
+    known = "Not concluded: 5 users: no verdict."
+    reason = f"{known} The time was too short: at least 86 s more were needed."
+    last = {**search.autoscaling_stats[-1], "missing_seconds": 86.0, "reason": reason, "known": known}
     result = search.model_copy(
         update={
             "autoscaling_stats": [search.autoscaling_stats[0], last],
-            "warnings": [AUTOSCALING_INCONCLUSIVE.of(reason="r", remedy="r"), STAGE_NOT_SETTLED.of()],
+            "warnings": [
+                AUTOSCALING_INCONCLUSIVE.of(reason=reason, remedy="Raise --duration by 86 s."),
+                STAGE_NOT_SETTLED.of(),
+            ],
         }
     )
     config = Config(duration=60)
-    text = list(
-        lines(Reply(Status.UNDECIDED, 5, config, result, Bracket(None, None, False), None, None, None))
-    )
+    reply = Reply(Status.UNDECIDED, 5, config, result, Bracket(None, None, False), None, None, None)
+    text = list(lines(reply))
     assert text[0].endswith("the time was too short for a verdict; give --duration 210.")
-    assert "At least 86 s more." in text
+    assert known in text
+    kept = answered(reply)
+    everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])
+    assert "86 s" not in everything, "one figure in one place"
+    assert "Give --duration 210." in everything
     assert text[-1] == "1 note: stage_not_settled"

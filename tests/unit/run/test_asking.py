@@ -13,6 +13,7 @@ from kvspill.run.asking import (
     Bracket,
     _at_twice,
     _start,
+    by_most,
     judge,
     measured_profile,
     question,
@@ -77,6 +78,19 @@ def test_a_run_that_did_not_get_to_its_end_answers_nothing() -> None:
 )
 def test_the_search_begins_where_it_soon_knows(users: int, modelled: int | None, start: int) -> None:
     assert _start(users, modelled) == start
+
+
+@pytest.mark.parametrize(
+    ("answers", "most"),
+    [
+        ((Status.YES, Status.NO, Status.NO), Status.NO),
+        ((Status.NO, Status.YES, Status.YES), Status.YES),
+        ((Status.YES, Status.UNDECIDED, Status.INVALID), Status.YES),
+        ((Status.YES, Status.NO, Status.UNDECIDED), Status.UNDECIDED),
+    ],
+)
+def test_most_of_the_seeds_decide(answers: tuple[Status, ...], most: Status) -> None:
+    assert by_most(dict(enumerate(answers))) is most
 
 
 def test_the_question_is_of_users_who_wait_and_have_a_server_each() -> None:

@@ -248,6 +248,7 @@ class Search:
             self._lever.name: None if answer.level is None else self._lever.value(answer.level),
             "action": "stop",
             "reason": answer.reason if answer.concluded else f"{answer.reason.rstrip('.')}. {missing}",
+            "known": answer.reason,
             "mode": self._options.mode,
             "concluded": answer.concluded,
             "missing_seconds": missing_seconds,

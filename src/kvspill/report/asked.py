@@ -1,0 +1,48 @@
+"""What `kvspill can` was asked, in words: the targets of the classes, and what was assumed of the users."""
+
+from collections.abc import Collection
+
+from kvspill.config import Config
+from kvspill.records import QoS
+from kvspill.run.asking import replays
+from kvspill.texts import duration
+
+LATENCIES = {
+    "added": "what queue and storage add to generation",
+    "end-to-end": "end-to-end, generation included",
+    "queue-wait": "the wait in the queue",
+    "storage-ttft": "queue wait and the cache's work before the first token",
+}
+
+
+def targets_ms(config: Config) -> dict[str, float]:
+    """The target of each class that is judged."""
+    own = {qos.name.lower(): getattr(config.qos, qos.name.lower()).p95_ms for qos in QoS}
+    return {name: config.slo_target_ms or own[name] for name in config.slo_classes}
+
+
+def target_text(config: Config, not_judged: Collection[str] = ()) -> str:
+    """The target in words."""
+    limits = targets_ms(config)
+    marks = {name: " (not judged)" if name in not_judged else "" for name in limits}
+    if config.slo_target_ms is not None:
+        each = f"{duration(config.slo_target_ms)} for {', '.join(name + marks[name] for name in limits)}"
+    else:
+        each = ", ".join(f"{name} {duration(limit)}{marks[name]}" for name, limit in limits.items())
+        each += "; --slo-target-ms sets one for all"
+    return f"p{config.slo_percentile:g} of {LATENCIES[config.slo_latency]}: {each}"
+
+
+def settings_text(config: Config) -> str:
+    """What was assumed of the users and the tiers."""
+    if config.generation_ms_per_token:
+        pace = f"{config.generation_ms_per_token:g} ms per token"
+    else:
+        pace = "no time for generation"
+    dram = (
+        f"{config.cpu_mem_gb:g} GiB of DRAM" if config.cpu_mem_gb else "no DRAM tier (--cpu-mem-gb adds one)"
+    )
+    kind = "" if config.gpu_tier == "real" else " (modelled)"
+    gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
+    who = "arrivals as recorded" if replays(config) else "users who wait for their answers, a server each"
+    return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"
