@@ -102,6 +102,11 @@ def counted(number: float, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence has them: a, b and c."""
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
 def duration(value_ms: float | None) -> str:
     """A time for a reader: 1.25 s, 12.50 ms, 0.125 ms."""
     if value_ms is None:

@@ -197,7 +197,7 @@ def test_a_suite_is_one_page_with_its_advice(suites: tuple[Path, Path], tmp_path
     text = shown(page)
     for line in json.loads((suites[0] / "summary.json").read_text())["advice"]:
         assert " ".join(line.split()) in text
-    assert text.index("What this means for this machine") < text.index("How far to trust this")
+    assert text.index("What this means for the modelled devices") < text.index("How far to trust this")
     assert "storage-only" in text
 
 

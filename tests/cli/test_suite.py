@@ -37,7 +37,7 @@ def test_the_nine_give_a_complete_table_with_gpu_rows_labelled(
         assert len(re.findall(rf"^{name} ", text, re.MULTILINE)) == 2
     assert "GPU budget 16 GiB, MODELLED" in text
     assert "SIMULATED" in text
-    assert "WHAT THIS MEANS FOR THIS MACHINE" in text
+    assert "WHAT THIS MEANS FOR THE MODELLED DEVICES" in text
     rows = manifest(tmp_path / "out")["rows"]
     for row in rows:
         assert row["status"] in ("done", "not available")

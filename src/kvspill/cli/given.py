@@ -143,7 +143,7 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
         order = ", ".join(f"{rank} {target}" for target, rank in ranked(rows))
         return Remarks(name, [f"Ranks: {order}.", *lines(rows), *left])
     found = {row: figures(row, result) for row, result in rows.items()}
-    return Remarks(name, [*advise(found, manifest.facts.get(PROBE)), *left])
+    return Remarks(name, [*advise(found, manifest.facts.get(PROBE)), *left], manifest.simulated)
 
 
 def _plain(words: Sequence[str]) -> "tuple[list[tuple[str, Result]], list[tuple[str, dict[str, Any]]]]":

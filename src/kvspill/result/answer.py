@@ -14,7 +14,7 @@ from kvspill.result.load import who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
-from kvspill.texts import counted
+from kvspill.texts import counted, listed
 
 
 class Status(StrEnum):
@@ -179,15 +179,15 @@ def _classes(result: Result) -> tuple[Status, str]:
     judged = _judged(result)
     missed = missed_classes(result)
     unjudged = list(_unjudged(result))
-    rest = f" (no verdict on {_and(unjudged)}: too few requests)" if unjudged else ""
+    rest = f" (no verdict on {listed(unjudged)}: too few requests)" if unjudged else ""
     if missed:
-        return Status.NO, f"{who(result)} miss the latency target of {_and(missed)}{rest}."
+        return Status.NO, f"{who(result)} miss the latency target of {listed(missed)}{rest}."
     if judged and unjudged:
-        kept = f"{_and(list(judged))} within the target"
-        return Status.UNDECIDED, f"too few requests of {_and(unjudged)} for a verdict; {kept}."
+        kept = f"{listed(list(judged))} within the target"
+        return Status.UNDECIDED, f"too few requests of {listed(unjudged)} for a verdict; {kept}."
     if judged:
         every = len(judged) == len(QoS)
-        kept = "every latency target" if every else f"the latency target of {_and(list(judged))}"
+        kept = "every latency target" if every else f"the latency target of {listed(list(judged))}"
         return Status.YES, f"{who(result)} keep {kept}."
     if any(item.code == OVERLOAD.code for item in result.warnings):
         load = result.honesty.offered_load.ratio or 0.0
@@ -204,7 +204,3 @@ def _unjudged(result: Result) -> Iterator[str]:
     for name, entry in result.summary.qos_metrics.items():
         if entry.unfinished_requests if entry.sla is None else entry.sla.met is None:
             yield name
-
-
-def _and(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kvspill.result.answer import Status
 from kvspill.result.cautions import (
     MEMORY_DIRECTORY,
     NOT_DIRECT,
@@ -13,14 +14,13 @@ from kvspill.result.cautions import (
     TOO_SHORT,
 )
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
+from kvspill.suite.advice_targets import Found, targets
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, mean
 from kvspill.suite.scenario import default_names
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, listed
 
-Found = Mapping[str, Figures]
 _ENGINE = "engine-"
-_NOTABLE = 0.1
 _PRESSED = 0.5
 """A device that fills half of the service time or more is near its limit."""
 _CACHED = tuple(
@@ -47,9 +47,9 @@ def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
 def _advise(found: Found, probe_gib_per_sec: float | None) -> list[str]:
     if not any(name in default_names() for name in found):
         plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
-        return [*plain, *_engines(found), *doubts(found)]
-    lines = [*_drive(found, probe_gib_per_sec), *_bottleneck(found), *tiers(found), *faster_drive(found)]
-    return [*lines, *_users(found), *_engines(found), *doubts(found)]
+        return [*targets(found), *plain, *_engines(found), *doubts(found)]
+    lines = [*targets(found), *tiers(found), *_bottleneck(found), *faster_drive(found), *_users(found)]
+    return [*lines, *_drive(found, probe_gib_per_sec), *_engines(found), *doubts(found)]
 
 
 def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
@@ -107,38 +107,9 @@ def _bottleneck(found: Found) -> Iterator[str]:
     if row is None or row.end_to_end_ms is None or row.served_ms is None:
         yield "No realistic load completed a request, so the bottleneck is unknown; run production longer."
         return
-    spent = _spent(row)
-    if spent:
-        rough = f" (rough: only {counted(row.completed, 'request')})" if too_few(row) else ""
-        yield f"Bottleneck with {counted(row.users, 'user')} ({row.name}): {spent}{rough}."
-
-
-def _spent(row: Figures) -> str:
-    """Where the time of a request goes, and what that means; empty where it took none."""
-    parts = {
-        "waiting in the queue": mean(row.queue_ms),
-        "in the tiers' I/O": mean(row.storage_io_ms),
-        "generating tokens": mean(row.generation_ms),
-        "in this program itself": mean(row.other_ms),
-    }
-    whole = sum(parts.values())
-    if whole <= 0:
-        return ""
-    ranked = sorted(parts.items(), key=lambda part: -part[1])
-    spent = " and ".join(
-        f"{value / whole:.0%} {where}" for where, value in ranked if value >= _NOTABLE * whole
-    )
-    # Only an open stream of enough requests can ask for more than is served; waiting users just wait.
-    asks_more = row.arrival == "open" and not too_few(row)
-    meaning = {
-        "waiting in the queue": (
-            "the load is more than the servers can take" if asks_more else "requests wait for a free server"
-        ),
-        "in the tiers' I/O": "memory and storage set the pace",
-        "generating tokens": "the simulated GPU sets the pace",
-        "in this program itself": "it, and not the device, sets the pace",
-    }[ranked[0][0]]
-    return f"a request of {duration(whole)} spends {spent}: {meaning}"
+    if row.because:
+        rough = f"; rough, of {counted(row.completed, 'request')} only" if too_few(row) else ""
+        yield f"What binds with {counted(row.users, 'user')} ({row.name}{rough}): {row.because}"
 
 
 def _row(row: Figures) -> str:
@@ -149,7 +120,7 @@ def _row(row: Figures) -> str:
         return f"{text} No verdict: {lack}." if lack else text
     if not row.tokens_per_sec:
         return f"{row.name}: no request completed in the measured window; run it longer."
-    return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {counted(row.users, 'user')}; {_spent(row)}."
+    return f"{row.name}: {row.tokens_per_sec:,.0f} tok/s with {counted(row.users, 'user')}. {row.because}"
 
 
 def _ended(answer: Mapping[str, Any]) -> str:
@@ -165,7 +136,7 @@ def _users(found: Found) -> Iterator[str]:
     if row is None or answer is None:
         yield "There was no search for the number of users that this machine can serve; run autoscale."
     else:
-        yield f"Users that this machine can serve: {_users_text(row, answer)}"
+        yield f"{_users_text(row, answer)}{_disagreeing(row, found)}"
     limit = found.get("capacity-autoscale")
     peak = limit.autoscaling if limit is not None else None
     if limit is None or peak is None or peak.get("peak_throughput") is None:
@@ -181,18 +152,50 @@ def _users(found: Found) -> Iterator[str]:
 
 
 def _users_text(row: Figures, answer: Mapping[str, Any]) -> str:
+    """The number that the search ended at, by which criterion, and whether its users keep their targets."""
+    head = f"Users that {'the modelled devices' if row.simulated else 'this machine'} can serve"
     if not answer["concluded"]:
-        return f"no verdict yet. {answer['reason']}"
+        return f"{head}: no verdict yet. {answer['reason']}"
     lack = _no_verdict(row, answer)
     if lack:
         return (
-            f"no verdict: {lack}; the search {_ended(answer)} ({answer['reason']}). "
+            f"{head}: no verdict: {lack}; the search {_ended(answer)} ({answer['reason']}). "
             "Give longer --autoscale-seconds."
         )
+    users = answer.get("users")
+    if row.status == Status.NO:
+        return f"{head}: none was found down to {users}. {answer['reason'].rstrip('.')}."
     least = "at least " if "highest load allowed" in answer["reason"] else ""
+    if row.missed:
+        return (
+            f"Users by the criterion of {row.name}: {least}{users} ({answer['reason']}). That is too many by "
+            f"the latency targets of the service classes: {counted(users or 0, 'user')} miss that of "
+            f"{listed(row.missed)}. `kvspill can --users N` searches by these targets."
+        )
     open_classes = answer.get("no_verdict") or ()
     but = f"; no verdict for {', '.join(open_classes)}" if open_classes else ""
-    return f"{least}{answer.get('users')} ({answer['reason']}{but})."
+    return f"{head}: {least}{users} ({answer['reason']}{but})."
+
+
+def _disagreeing(row: Figures, found: Found) -> str:
+    """Why rows with no more users can miss the targets that the search's users do not miss."""
+    missing = [
+        other
+        for other in found.values()
+        if other.status == Status.NO and other.autoscaling is None and other.users <= row.users
+    ]
+    if row.missed or row.status == Status.NO or not missing:
+        return ""
+    same = [other.name for other in missing if _budgets(other) == _budgets(row)]
+    if same:
+        return (
+            f" {listed(same)} missed targets with the same tiers and no more users: run both again, longer."
+        )
+    return f" {listed([other.name for other in missing])} missed targets with other tiers or budgets."
+
+
+def _budgets(row: Figures) -> dict[str, float]:
+    return {name: tier.limit_gib for name, tier in row.tiers.items()}
 
 
 def _no_verdict(row: Figures, answer: Mapping[str, Any]) -> str:

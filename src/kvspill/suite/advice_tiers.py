@@ -1,20 +1,20 @@
-"""Which tier to buy: what each set-up adds to the throughput of the same users, where that can be told."""
+"""What each set-up of tiers, and a faster drive, would change for the same users, where that can be told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from kvspill.suite.advice_doubts import fit, reservations, why_unfit
+from kvspill.suite.advice_doubts import fit, why_unfit
+from kvspill.suite.advice_targets import WORTH, Found, purchase
 from kvspill.suite.facts import Figures, mean
-from kvspill.texts import counted, duration
+from kvspill.texts import duration
 
-Found = Mapping[str, Figures]
-Choice = tuple[Figures, str]
 _SET_UPS = {
     "cpu-storage": "DRAM in front of the storage",
     "cpu-only": "DRAM alone",
     "gpu-cpu-storage": "GPU memory and DRAM in front of the storage",
+    "gpu-only": "GPU memory alone",
+    "gpu-cpu": "GPU memory and DRAM alone",
 }
-_WORTH = 1.1
-"""A tier must serve this many times as much to be worth its money; less is noise."""
+"""The cheaper ones first."""
 _SAME_HITS = 0.03
 _TIER_FLAG = "--tier-seconds"
 
@@ -25,19 +25,15 @@ def tiers(found: Found) -> Iterator[str]:
     if base is None or not base.tokens_per_sec:
         yield "Without a result of storage-only nothing can be said about which tier to buy."
         return
-    choices = [(base, "storage alone")]
-    for name, what in _SET_UPS.items():
-        row = found.get(name)
-        if row is not None and row.tokens_per_sec:
-            choices.append((row, what))
-            if fit(base) and fit(row):
-                yield _gain(base, row, what)
+    rows = [(found[name], what) for name, what in _SET_UPS.items() if name in found]
+    rows = [(row, what) for row, what in rows if row.tokens_per_sec]
     contradicted = list(_contradictions(found))
-    yield from (text for text, _ in contradicted)
-    unfit = list(why_unfit((row for row, _ in choices), _TIER_FLAG))
-    yield from unfit
+    unfit = list(why_unfit((row for row, _ in [(base, ""), *rows]), _TIER_FLAG))
     if not unfit and all(explained for _, explained in contradicted):
-        yield from _purchase(choices)
+        yield from purchase([(base, "storage alone"), *rows])
+    yield from unfit
+    yield from (text for text, _ in contradicted)
+    yield from (_gain(base, row, what) for row, what in rows if fit(base) and fit(row))
 
 
 def _gain(base: Figures, row: Figures, what: str) -> str:
@@ -51,9 +47,9 @@ def _gain(base: Figures, row: Figures, what: str) -> str:
     )
     before, after = base.tokens_per_sec or 0.0, row.tokens_per_sec or 0.0
     factor = after / before
-    if factor >= _WORTH:
+    if factor >= WORTH:
         effect = f"serves {factor:.1f} times as much as storage alone"
-    elif factor > 1 / _WORTH:
+    elif factor > 1 / WORTH:
         effect = "serves about as much as storage alone"
     else:
         effect = "serves less than storage alone"
@@ -68,7 +64,7 @@ def _contradictions(found: Found) -> Iterator[tuple[str, bool]]:
         return
     sizes = [row.tiers["cpu"].limit_gib for row in (large, small)]
     served = [row.tokens_per_sec or 0.0 for row in (large, small)]
-    if sizes[0] < sizes[1] or served[0] * _WORTH >= served[1]:
+    if sizes[0] < sizes[1] or served[0] * WORTH >= served[1]:
         return
     text = (
         f"cpu-only with {sizes[0]:.1f} GiB DRAM serves less than cpu-storage with {sizes[1]:.1f} GiB "
@@ -84,39 +80,6 @@ def _contradictions(found: Found) -> Iterator[tuple[str, bool]]:
         f"--trials 3 and longer {_TIER_FLAG}.",
         False,
     )
-
-
-def _purchase(choices: list[Choice]) -> Iterator[str]:
-    """The cheapest set-up of real tiers that is about as good as the best of them."""
-    real = [(row, what) for row, what in choices if "storage" in row.tiers and _is_real(row)]
-    if len(real) < 2:
-        yield "No real tier was measured in front of the storage, so no purchase can be advised."
-    else:
-        yield _first(real)
-    if any(not _is_real(row) for row, _ in choices):
-        yield (
-            "Figures with GPU memory are modelled: measure on a machine that has a GPU before buying one for "
-            "its memory."
-        )
-
-
-def _first(real: list[Choice]) -> str:
-    best = max(row.tokens_per_sec or 0.0 for row, _ in real)
-    row, what = next(item for item in real if (item[0].tokens_per_sec or 0.0) * _WORTH >= best)
-    served = ", ".join(f"{other.tokens_per_sec:,.0f} tok/s with {name}" for other, name in real)
-    codes = reservations(row for row, _ in real)
-    head = f"To buy first, provisionally ({', '.join(codes)}: see below)" if codes else "To buy first"
-    if row is real[0][0]:
-        return (
-            f"{head}: nothing in front of the storage ({served}): with {counted(row.users, 'user')} "
-            "memory is not what a request waits for."
-        )
-    share = row.read_share.get("cpu", 0.0)
-    return f"{head}: {what} ({served}); {share:.0%} of the bytes read came from DRAM."
-
-
-def _is_real(row: Figures) -> bool:
-    return row.simulated or not row.modelled
 
 
 def faster_drive(found: Found) -> Iterator[str]:
@@ -137,9 +100,10 @@ def faster_drive(found: Found) -> Iterator[str]:
     device_share = min(1.0, tier.read_device_mean_ms / tier.read_mean_ms)
     busy_ms = sum(other.busy_ms for other in row.tiers.values())
     part = tier.busy_ms / busy_ms if busy_ms > 0 else 1.0
-    saved = mean(row.storage_io_ms) * part / 2 / row.served_ms
+    io_saved = part / 2
+    saved = mean(row.storage_io_ms) * io_saved / row.served_ms
     yield (
         f"In {row.name} storage takes {part:.0%} of the tiers' time, and a storage read is "
-        f"{device_share:.0%} device time; a drive of twice the speed would take about {saved:.0%} off a "
-        "request's service at most."
+        f"{device_share:.0%} device time; a drive of twice the speed would take about {io_saved:.0%} "
+        f"off the I/O of a request and {saved:.0%} off its whole service at most."
     )

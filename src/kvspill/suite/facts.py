@@ -1,10 +1,11 @@
 """The figures of one row that the comparison table and the advice speak of, taken from its result."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvspill.records import GIB
+from kvspill.result.answer import Status, answer
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
 
@@ -28,6 +29,15 @@ class TierFigures:
     busy_ms: float
     """Time of all its reads and writes together."""
     modelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFigures:
+    """One service class of a row: what queue and storage added, and the verdict of its result (S11)."""
+
+    added_p95_ms: float | None
+    target_p95_ms: float
+    met: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,18 @@ class Figures:
     """What failed, in words."""
     stopped_storing: bool = False
     """The storage never evicts and was full, so that nothing new was stored."""
+    status: str = Status.UNDECIDED.value
+    """Whether the row's users were served within their targets, as its result answers it."""
+    verdict: str = ""
+    """The answer in words."""
+    because: str = ""
+    """What binds, in one sentence."""
+    classes: Mapping[str, ClassFigures] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The service classes whose target was missed."""
+        return tuple(name for name, item in self.classes.items() if item.met is False)
 
     @property
     def no_rank(self) -> str | None:
@@ -86,6 +108,7 @@ def figures(name: str, result: Result) -> Figures:
     whole = sum(reads.values())
     requests = result.honesty.requests
     steps = result.autoscaling_stats
+    found = answer(result)
     return Figures(
         name=name,
         users=(steps[-1].get("users") if steps else None) or result.config["num_users"],
@@ -111,7 +134,23 @@ def figures(name: str, result: Result) -> Figures:
         ),
         faults=faults_text(result),
         stopped_storing=_stopped_storing(result),
+        status=found.status.value,
+        verdict=found.verdict,
+        because=found.because,
+        classes=_classes(result),
     )
+
+
+def _classes(result: Result) -> dict[str, ClassFigures]:
+    """The service classes; none where the row was judged by its throughput."""
+    health = result.summary.storage_health
+    if health is not None and health.performance_profile == "throughput":
+        return {}
+    return {
+        name: ClassFigures(item.sla.added_p95_ms, item.sla.target_p95_ms, item.sla.met)
+        for name, item in result.summary.qos_metrics.items()
+        if item.sla is not None
+    }
 
 
 def _tier(result: Result, tier: TierFacts) -> TierFigures:

@@ -1,6 +1,7 @@
 """The comparison table of a suite: throughput, latency and where entries and bytes were, row by row."""
 
 import io
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
@@ -53,9 +54,18 @@ def _print(
     notes = [*_legend(found), *modelled, *_no_rank(found), *_not_run(manifest.rows), *_changed(manifest.rows)]
     for line in notes:
         console.print(line, markup=False)
-    console.print("\n### WHAT THIS MEANS FOR THIS MACHINE ###")
+    console.print(
+        f"\n### WHAT THIS MEANS FOR {'THE MODELLED DEVICES' if manifest.simulated else 'THIS MACHINE'} ###"
+    )
     for line in advice:
-        console.print(f"- {line}", markup=False)
+        item = textwrap.fill(
+            f"- {line}",
+            console.width,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        console.print(item, markup=False)
 
 
 THROUGHPUT = ("scenario", "users", "tok/s", "requests", "e2e p50", "e2e p95", "queue", "I/O p95")

@@ -56,6 +56,7 @@ def row(
         "simulated": False,
         "warnings": (),
         "autoscaling": None,
+        "status": "yes",
     }
     return Figures(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -87,15 +88,11 @@ def test_a_storage_that_was_not_pressed_has_no_known_limit() -> None:
     assert "at most 1.00 GiB/s" not in text
 
 
-def test_the_bottleneck_is_the_largest_part_of_a_request() -> None:
-    text = advice(row("production", storage_ms=300, generation_ms=100))
-    assert "75% in the tiers' I/O and 25% generating tokens: memory and storage set the pace" in text
-    text = advice(row("production", storage_ms=25, generation_ms=100))
-    assert "80% generating tokens and 20% in the tiers' I/O: the simulated GPU sets the pace" in text
-    pressed = row("production", queue_ms=900, arrival="open")
-    assert "82% waiting in the queue: the load is more" in advice(pressed)
-    assert "requests wait for a free server" in advice(row("production", queue_ms=900))
-    assert "requests wait for a free server" in advice(replace(pressed, completed=29))
+def test_what_binds_is_said_in_the_words_of_the_row_s_own_result() -> None:
+    found = row("production", because="Cache I/O takes 75% of a request's service time.")
+    assert "What binds with 10 users (production): Cache I/O takes 75% of a request's" in advice(found)
+    few = replace(found, completed=29)
+    assert "(production; rough, of 29 requests only): Cache I/O takes" in advice(few)
 
 
 def both(cpu: float = 1.0) -> dict[str, TierFigures]:
@@ -145,10 +142,10 @@ def test_few_requests_are_a_doubt() -> None:
 def test_a_faster_drive_saves_at_most_half_of_the_io() -> None:
     text = advice(row("production", storage_ms=100, generation_ms=100))
     assert "50% device time" in text
-    assert "would take about 25% off a request's service at most" in text
+    assert "would take about 50% off the I/O of a request and 25% off its whole service at most" in text
     shared = row("production", tiers={"cpu": tier(busy_ms=3000.0), "storage": tier(busy_ms=1000.0)})
     assert "storage takes 25% of the tiers' time" in advice(shared)
-    assert "about 6% off" in advice(shared)
+    assert "about 12% off the I/O of a request and 6% off its whole service" in advice(shared)
     unread = row("production", tiers=both(), read_share={"cpu": 1.0, "storage": 0.0})
     assert "a faster drive would change nothing" in advice(unread)
 
@@ -197,8 +194,10 @@ def test_engines_are_ranked_by_what_their_users_get() -> None:
 
 
 def test_scenarios_of_ones_own_get_a_sentence_each() -> None:
-    text = advice(row("mine", storage_ms=300), row("search", autoscaling={"users": 9, "reason": "Found."}))
-    assert "mine: 100 tok/s with 10 users; a request of 400.00 ms spends 75% in the tiers' I/O" in text
+    text = advice(
+        row("mine", because="DRAM is slow."), row("search", autoscaling={"users": 9, "reason": "Found."})
+    )
+    assert "mine: 100 tok/s with 10 users. DRAM is slow." in text
     assert "search: ended at 9 users. Found." in text
     nothing = {"users": None, "reason": "Not concluded.", "concluded": False}
     assert "search: ended without a number of users. Not concluded." in advice(

@@ -82,4 +82,11 @@ def test_everything_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_simulated_suite_says_so_in_its_head() -> None:
-    assert "SUITE - SIMULATED, no byte moved" in report(simulated=True)
+    text = report(simulated=True)
+    assert "SUITE - SIMULATED, no byte moved" in text
+    assert "WHAT THIS MEANS FOR THE MODELLED DEVICES" in text
+    assert "FOR THIS MACHINE" in report()
+
+
+def test_a_sentence_of_advice_that_needs_two_lines_is_not_read_as_a_row() -> None:
+    assert re.search(r"^- more (more )+more\n  more", report(), re.MULTILINE)

@@ -37,6 +37,7 @@ class Remarks:
 
     title: str
     lines: Sequence[str]
+    simulated: bool = False
 
 
 def build_page(named: Sequence[tuple[str, Result]], title: str | None = None) -> str:
@@ -75,6 +76,7 @@ def _build(
         "banners": said[:_BANNERS_MAX],
         "banners_left": len(said[_BANNERS_MAX:]),
         "remarks": remarks,
+        "remarks_of": "the modelled devices" if all(part.simulated for part in remarks) else "this machine",
         "headlines": headline_rows(results),
         "results": [_shown(item) for item in results],
         "folds": folds(results),

@@ -1,0 +1,132 @@
+"""Which set-up to buy: by the targets of its users first, by throughput among those that keep them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kvspill.result.answer import Status
+from kvspill.suite.advice_doubts import reservations
+from kvspill.suite.facts import Figures
+from kvspill.texts import counted, duration, listed
+
+Found = Mapping[str, Figures]
+Choice = tuple[Figures, str]
+WORTH = 1.1
+"""A tier must serve this many times as much to be worth its money; less is noise."""
+_MEANT_TO_OVERLOAD = "storage-saturation"
+
+
+def targets(found: Found) -> Iterator[str]:
+    """Which rows keep the targets of their users and which miss them, as their results judge it (S11)."""
+    rows = [row for row in found.values() if row.autoscaling is None and row.name != _MEANT_TO_OVERLOAD]
+    for users in dict.fromkeys(row.users for row in rows):
+        alike = [row for row in rows if row.users == users]
+        kept = [_named(row) for row in alike if row.status == Status.YES]
+        missed = [f"{_named(row)}{_classes(row)}" for row in alike if row.status == Status.NO]
+        parts = [f"kept by {listed(kept)}"] if kept else []
+        parts += [f"missed by {', '.join(missed)}"] if missed else []
+        if parts:
+            yield f"Targets of {counted(users, 'user')}: {'; '.join(parts)}."
+    open_rows = [row for row in rows if row.status == Status.UNDECIDED]
+    for why in dict.fromkeys(map(_why, open_rows)):
+        names = [_named(row) for row in open_rows if _why(row) == why]
+        yield f"No verdict on the targets in {listed(names)}: {why}"
+
+
+def _why(row: Figures) -> str:
+    """The reason of a row that has no verdict, without the word itself."""
+    return row.verdict.partition(": ")[2] or "its result does not say why."
+
+
+def _named(row: Figures) -> str:
+    return row.name if is_real(row) else f"{row.name} (modelled)"
+
+
+def _classes(row: Figures) -> str:
+    return f" ({listed(row.missed)})" if row.missed else ""
+
+
+def purchase(choices: Sequence[Choice]) -> Iterator[str]:
+    """What to buy, of storage alone (the first) and the set-ups beside it; the cheaper ones come first."""
+    real = [choice for choice in choices if is_real(choice[0])]
+    by_status = {status: [item for item in real if item[0].status == status] for status in Status}
+    kept, missed = by_status[Status.YES], by_status[Status.NO]
+    candidates = _before_memory_alone(kept or [item for item in real if item not in missed])
+    enough = len(_with_storage(real)) > 1 or (bool(kept) and candidates != real[:1])
+    if not candidates:
+        yield _nobody(missed, "set-up" if len(real) == len(choices) else "real set-up")
+    elif enough:
+        yield _first(candidates, choices[0], missed, by_throughput=not kept)
+    else:
+        yield "No real tier was measured in front of the storage, so no purchase can be advised."
+    if len(real) < len(choices):
+        yield (
+            "Figures with GPU memory are modelled: measure on a machine that has a GPU before buying one for "
+            "its memory."
+        )
+
+
+def is_real(row: Figures) -> bool:
+    """Whether a purchase may rest on this row; in a simulation every tier is modelled, and that is said."""
+    return row.simulated or not row.modelled
+
+
+def _with_storage(choices: Sequence[Choice]) -> list[Choice]:
+    return [choice for choice in choices if "storage" in choice[0].tiers]
+
+
+def _before_memory_alone(choices: Sequence[Choice]) -> Sequence[Choice]:
+    """Memory alone drops what does not fit, so it is chosen only where nothing else can be."""
+    return _with_storage(choices) or choices
+
+
+def _nobody(missed: Sequence[Choice], what_kind: str) -> str:
+    """No set-up keeps the targets: say so, and which came nearest."""
+    users = counted(missed[0][0].users, "user")
+    judged = [choice for choice in missed if choice[0].missed]
+    nearest = ""
+    if judged:
+        row, what = min(judged, key=lambda choice: _times(choice[0], _worst(choice[0])))
+        item = row.classes[_worst(row)]
+        nearest = (
+            f" Nearest came {what}, where queue and storage added {duration(item.added_p95_ms)} (p95) to "
+            f"{_worst(row)} requests; the target is {duration(item.target_p95_ms)}."
+        )
+    return (
+        f"To buy first: nothing can be advised, because no {what_kind} that was run keeps the targets of "
+        f"{users}.{nearest} Fewer --users show how many each set-up serves."
+    )
+
+
+def _worst(row: Figures) -> str:
+    return max(row.missed, key=lambda name: _times(row, name))
+
+
+def _times(row: Figures, name: str) -> float:
+    """How many times its target a class took."""
+    item = row.classes[name]
+    return (item.added_p95_ms or 0.0) / item.target_p95_ms if item.target_p95_ms else 0.0
+
+
+def _first(candidates: Sequence[Choice], base: Choice, missed: Sequence[Choice], by_throughput: bool) -> str:
+    """The cheapest candidate that serves about as much as the best of them."""
+    best = max(row.tokens_per_sec or 0.0 for row, _ in candidates)
+    row, what = next(item for item in candidates if (item[0].tokens_per_sec or 0.0) * WORTH >= best)
+    served = ", ".join(f"{other.tokens_per_sec:,.0f} tok/s with {name}" for other, name in candidates)
+    codes = reservations(row for row, _ in candidates)
+    head = f"To buy first, provisionally ({', '.join(codes)}: see below)" if codes else "To buy first"
+    is_base = row is base[0]
+    chosen = "nothing in front of the storage" if is_base else what
+    users = counted(row.users, "user")
+    if by_throughput:
+        why = "the targets could not be judged, so throughput decides"
+    else:
+        why = f"{'storage alone' if is_base else 'it'} keeps the targets of {users}"
+    if not is_base and base in missed:
+        why += f", and storage alone misses {listed(base[0].missed) or 'its own'}"
+    elif is_base and len(candidates) > 1:
+        why += ", and memory in front of it serves about as much"
+    text = f"{head}: {chosen}: {why} ({served})."
+    if "cpu" in row.tiers and "storage" in row.tiers:
+        text += f" {row.read_share.get('cpu', 0.0):.0%} of the bytes read came from DRAM."
+    if "storage" not in row.tiers and row.hit_rate is not None:
+        text += f" It drops what does not fit: {1 - row.hit_rate:.0%} of its lookups missed."
+    return text
