@@ -49,6 +49,8 @@ class Need(StrEnum):
     MEMORY = "memory"
 
 
+VIRTUAL: Final = "virtual"
+"""Ability of a backend that keeps model time: it may stand in a simulated run."""
 LISTS_BLOCKS: Final = "lists-blocks"
 """Ability of a trace format whose rows list their own blocks."""
 OWN_PAUSES: Final = "own-pauses"
@@ -59,6 +61,15 @@ KEEPS_ALL: Final = "keeps-all"
 """Said of an eviction policy that gives nothing up, so that a full tier takes no more."""
 IN_BLOCKS: Final = "in-blocks"
 """Said of an I/O model that stores chains of blocks, and needs policies that can go leaf first."""
+ABILITIES: Final[Mapping[Kind, frozenset[str]]] = MappingProxyType(
+    {
+        Kind.BACKEND: frozenset({VIRTUAL}),
+        Kind.POLICY: frozenset({LEAF_FIRST, KEEPS_ALL}),
+        Kind.TRACE: frozenset({LISTS_BLOCKS, OWN_PAUSES}),
+        Kind.IO_MODEL: frozenset({IN_BLOCKS}),
+    }
+)
+"""All that a plug-in of a kind can declare in `can`."""
 
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)

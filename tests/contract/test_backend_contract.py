@@ -1,19 +1,20 @@
 """Our own backends keep the contract: files in every layout and by every mover, dram, modelled and null."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvspill.records import MIB, Tier
+from kvspill.records import Tier
 from kvspill.storage.backends import dram, files, modelled, null
 from kvspill.storage.base import Backend, ObjectRef
-from kvspill.storage.dram import DramBackend
 from kvspill.storage.files.backend import FilesBackend
 from kvspill.storage.files.ring import Ring, RingError
 from kvspill.storage.stamps import identify
-from kvspill.testing.backends import BackendSuite, shared_plane
+from kvspill.testing.backends import BackendSuite
+from kvspill.testing.objects import shared_plane
 
 LAYOUTS = ("files", "tree", "slots", "buckets")
 MOVERS: dict[str, dict[str, Any]] = {
@@ -37,8 +38,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+class OfFiles(BackendSuite):
+    """The suite of a backend that keeps objects in files."""
+
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
+        del tmp_path
+        assert isinstance(backend, FilesBackend)
+        spot = backend.place.find(identify(ref.key, ref.generation, shared_plane().salt))
+        with (spot.site.run.path / spot.file).open("r+b") as file:
+            at = (spot.parts or (0,))[0] + offset
+            (found,) = os.pread(file.fileno(), 1, at)
+            os.pwrite(file.fileno(), bytes([found ^ 1]), at)
+        return True
+
+
 @pytest.mark.real
-class TestFiles(BackendSuite):
+class TestFiles(OfFiles):
     plugin = files.PLUGIN
 
     @pytest.fixture(params=list(VARIANTS.values()), ids=list(VARIANTS))
@@ -51,15 +66,6 @@ class TestFiles(BackendSuite):
                 pytest.skip(str(error))
         return chosen
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
-        del tmp_path
-        assert isinstance(backend, FilesBackend)
-        spot = backend.place.find(identify(ref.key, ref.generation, shared_plane().salt))
-        with (spot.site.run.path / spot.file).open("r+b") as file:
-            file.seek((spot.parts or (0,))[0] + MIB)
-            file.write(bytes(4096))
-        return True
-
 
 @pytest.mark.real
 class TestDram(BackendSuite):
@@ -70,12 +76,11 @@ class TestDram(BackendSuite):
     def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
         return {"verify": request.param}
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         del tmp_path
-        assert isinstance(backend, DramBackend)
         source = backend.lend(ref)
         assert source is not None
-        source.buffers(MIB, 4096)[0][:] = 0
+        source.buffers(offset, 1)[0][:] ^= 1
         return True
 
 

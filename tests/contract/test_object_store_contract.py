@@ -42,12 +42,16 @@ class OnServer(BackendSuite):
     def leftovers(self, tmp_path: Path) -> Sequence[object]:
         return [*list(tmp_path.iterdir()), *self.served.keys(), *self.served.uploads()]
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
-        del tmp_path
+    def lies_at(self, backend: Backend, ref: ObjectRef, offset: int) -> tuple[str, int]:
+        """The key of the stored object that has the byte, and where the byte is in it."""
         assert isinstance(backend, ObjectBackend)
-        key, client = f"a/prefix/{backend.path_of(ref)}", self.served.client()
+        return f"a/prefix/{backend.path_of(ref)}", offset
+
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
+        del tmp_path
+        (key, at), client = self.lies_at(backend, ref, offset), self.served.client()
         data = bytearray(client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
-        data[1 << 20 : (1 << 20) + 4096] = bytes(4096)
+        data[at] ^= 1
         client.put_object(Bucket=BUCKET, Key=key, Body=bytes(data))
         return True
 

@@ -98,12 +98,12 @@ class TestAzure(OnServer):
     def leftovers(self, tmp_path: Path) -> Sequence[object]:
         return [*list(tmp_path.iterdir()), *self.store.keys()]
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         del tmp_path
         assert isinstance(backend, ObjectBackend)
         blob = self.store.container.get_blob_client(f"a/prefix/{backend.path_of(ref)}")
         data = bytearray(blob.download_blob().readall())
-        data[1 << 20 : (1 << 20) + 4096] = bytes(4096)
+        data[offset] ^= 1
         blob.upload_blob(bytes(data), overwrite=True)
         return True
 

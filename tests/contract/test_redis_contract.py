@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kvspill.records import MIB
 from kvspill.storage.backends import redis
 from kvspill.storage.base import Backend, ObjectRef
 from kvspill.storage.redis.backend import RedisBackend
 from kvspill.storage.stamps import identify
-from kvspill.testing.backends import BackendSuite, Run, shared_plane
+from kvspill.testing.backends import BackendSuite, Run
+from kvspill.testing.objects import shared_plane
 from real.redis_server import RedisServer, redis_server
 
 
@@ -29,14 +29,16 @@ class TestRedis(BackendSuite):
             cls.server, cls.addresses = server, (server.address,)
             yield
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         del tmp_path
         assert isinstance(backend, RedisBackend)
         store = backend.store
         identity = identify(ref.key, ref.generation, shared_plane().salt)
-        key = store.names.value(identity.name, identity.generation, 0)
+        value, at = divmod(offset, store.piece_bytes * store.pieces_per_value)
+        key = store.names.value(identity.name, identity.generation, value)
         with self.server.client() as client:
-            client.setrange(key, MIB // 2, bytes(4096))
+            (found,) = client.getrange(key, at, at)
+            client.setrange(key, at, bytes([found ^ 1]))
         return True
 
     def leftovers(self, tmp_path: Path) -> Sequence[object]:

@@ -3,19 +3,25 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kvspill.cache.cache import Cache
 from kvspill.plugins import Plugin
-from kvspill.records import Completion, HitType, Outcome, PlannedOp, Purpose, Request, Verb
+from kvspill.records import MIB, Completion, HitType, Outcome, PlannedOp, Purpose, Request, Verb
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
 from kvspill.storage.backends.modelled import ModelledBackend
-from kvspill.storage.base import Capabilities, ObjectRef
+from kvspill.storage.base import Backend, Capabilities, ObjectRef
+from kvspill.storage.dram import DramBackend
 from kvspill.storage.profiles import NULL
 from kvspill.testing.backends import BackendSuite, Run, Scenario
+from kvspill.testing.declarations import DeclarationSuite
 from kvspill.testing.io_models import IoModelSuite
+from kvspill.testing.objects import shared_plane
+from kvspill.testing.policies import PolicySuite
+from kvspill.testing.traces import TraceSuite
 from kvspill.testing.turns import TURN_MAX_S
 
 
@@ -46,10 +52,18 @@ class Sound(InTheOpen):
         await self.write(service, cache, key, nbytes)
         for _ in range(self.reads):
             (outcome,) = await service.decode(cache.get([key], [(Purpose.DECODE, HitType.USER)]))
-            service.read_bytes += nbytes * (outcome is Outcome.HIT)
+            self.note(service, outcome, nbytes)
+
+    def note(self, service: Service, outcome: Outcome, nbytes: int) -> None:
+        if outcome is Outcome.HIT:
+            service.read_bytes += nbytes
+        elif outcome is Outcome.ERROR:
+            service.fail("decode read")
 
     async def write(self, service: Service, cache: Cache, key: str, nbytes: int) -> None:
-        await service.prefill(cache.put([key], nbytes, Purpose.PREFILL))
+        put = await service.prefill(cache.put([key], nbytes, Purpose.PREFILL))
+        if put.failure is not None:
+            service.fail(f"write: {put.failure}")
 
 
 class EmptyPlan(Sound):
@@ -87,6 +101,16 @@ class FiveReads(Sound):
 class SevenBytes(Sound):
     def plan(self, request: Request) -> list[PlannedOp]:
         return [op._replace(nbytes=7) for op in super().plan(request)]
+
+
+class SwallowsReadErrors(Sound):
+    def note(self, service: Service, outcome: Outcome, nbytes: int) -> None:
+        service.read_bytes += nbytes * (outcome is Outcome.HIT)
+
+
+class SwallowsWriteErrors(Sound):
+    async def write(self, service: Service, cache: Cache, key: str, nbytes: int) -> None:
+        await service.prefill(cache.put([key], nbytes, Purpose.PREFILL))
 
 
 def io_suite(model: type) -> IoModelSuite:
@@ -129,6 +153,32 @@ def test_an_i_o_model_that_does_not_do_what_it_plans_fails(model: type) -> None:
         plan_against_deed(model)
 
 
+@pytest.mark.parametrize(
+    ("model", "verb"), [(SwallowsReadErrors, Verb.READ), (SwallowsWriteErrors, Verb.WRITE)]
+)
+def test_an_i_o_model_that_swallows_an_error_fails(model: type, verb: Verb) -> None:
+    """S13: a failed operation fails its request."""
+    io_suite(Sound).test_a_failed_operation_fails_its_request(verb)
+    with pytest.raises(AssertionError, match=rf"failed {verb}s: True; service.fail\(\) called: False"):
+        io_suite(model).test_a_failed_operation_fails_its_request(verb)
+
+
+KINDS: dict[type[DeclarationSuite], str] = {
+    BackendSuite: "this kind knows virtual",
+    PolicySuite: "this kind knows keeps-all, leaf-first",
+    TraceSuite: "this kind knows lists-blocks, own-pauses",
+    IoModelSuite: "this kind knows in-blocks",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_an_ability_that_its_kind_does_not_know_fails(kind: type[DeclarationSuite]) -> None:
+    suite = kind()
+    suite.__dict__["plugin"] = Plugin("wrong", "declares a word with a slip", Fast, can=frozenset({"vitual"}))
+    with pytest.raises(AssertionError, match=f"can: vitual: unknown; {KINDS[kind]}"):
+        suite.test_its_abilities_are_known()
+
+
 class Fast(ModelledBackend):
     def __init__(self) -> None:
         super().__init__("fast", NULL, time.monotonic_ns)
@@ -146,11 +196,46 @@ class SaysThatItVerifies(Fast):
         return Capabilities("wrong", modelled=False, verifies=True, description="nothing is stored")
 
 
-def running(backend: Fast) -> Run:
-    def run(scenario: Scenario) -> None:
-        asyncio.run(scenario(backend))
+class InMemory(DramBackend):
+    """Keeps objects and verifies their stamps, whatever is asked."""
 
-    return run
+    def __init__(self) -> None:
+        super().__init__(64 * MIB, plane=shared_plane())
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return [self.timed(answer) for answer in await super().read(batch)]
+
+    def timed(self, answer: Completion) -> Completion:
+        return answer
+
+
+class InNoTime(InMemory):
+    def timed(self, answer: Completion) -> Completion:
+        return replace(answer, device_ns=0)
+
+
+class InMoreThanAllTime(InMemory):
+    def timed(self, answer: Completion) -> Completion:
+        return replace(answer, device_ns=answer.total_ns + 1)
+
+
+class MemorySuite(BackendSuite):
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
+        del tmp_path
+        source = backend.lend(ref)
+        assert source is not None
+        source.buffers(offset, 1)[0][:] ^= 1
+        return True
+
+
+def running(backend: Backend) -> Run:
+    async def main(scenario: Scenario) -> None:
+        try:
+            await scenario(backend)
+        finally:
+            await backend.close()
+
+    return lambda scenario: asyncio.run(main(scenario))
 
 
 def backend_suite() -> BackendSuite:
@@ -167,4 +252,26 @@ def test_a_backend_that_blocks_the_loop_fails() -> None:
 
 def test_a_backend_that_says_it_verifies_must_show_it(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"it says that it verifies: override corrupt\(\)"):
-        backend_suite().test_damage_is_found_where_it_verifies(running(SaysThatItVerifies()), tmp_path)
+        backend_suite().test_damage_is_found_where_it_verifies(
+            running(SaysThatItVerifies()), tmp_path, "stamp", MIB
+        )
+
+
+@pytest.mark.real
+def test_a_backend_that_verifies_stamps_where_all_was_asked_for_fails(tmp_path: Path) -> None:
+    suite = MemorySuite()
+    suite.test_damage_is_found_where_it_verifies(running(InMemory()), tmp_path, "stamp", MIB)
+    with pytest.raises(AssertionError, match="--verify full does not find that byte 1,048,677 of an object"):
+        suite.test_damage_is_found_where_it_verifies(running(InMemory()), tmp_path, "full", MIB + 101)
+
+
+@pytest.mark.real
+def test_a_backend_whose_device_takes_no_time_or_more_than_the_operation_fails() -> None:
+    """S2: queue, device and host are parts of the operation's time."""
+    suite = MemorySuite()
+    suite.test_moving_bytes_takes_time_inside_the_device(running(InMemory()))
+    suite.test_times_are_in_order_and_queue_device_and_host_add_up(running(InMemory()))
+    with pytest.raises(AssertionError, match="device_ns of a read is 0: take the clock around the call"):
+        suite.test_moving_bytes_takes_time_inside_the_device(running(InNoTime()))
+    with pytest.raises(AssertionError):
+        suite.test_times_are_in_order_and_queue_device_and_host_add_up(running(InMoreThanAllTime()))

@@ -14,8 +14,10 @@ from kvspill.storage.backends import gpu
 from kvspill.storage.base import Backend, Expected, ObjectRef
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.gpu.backend import GpuBackend
+from kvspill.storage.gpu.source import part_of
 from kvspill.storage.stamps import identify, stamp
-from kvspill.testing.backends import IO_SIZE, IO_THREADS, BackendSuite, ok, shared_plane, some_refs, written
+from kvspill.testing.backends import BackendSuite
+from kvspill.testing.objects import IO_SIZE, IO_THREADS, ok, shared_plane, some_refs, written
 
 
 @pytest.mark.real
@@ -27,12 +29,18 @@ class TestRealGpu(BackendSuite):
     def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
         return {"verify": request.param}
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         del tmp_path
         assert isinstance(backend, GpuBackend)
-        share, nothing = backend.place(ref).shares[0], np.zeros(4096, dtype=np.uint8)
-        share.bank.card.bind()
-        share.bank.card.copy_in(share.stretches[0].address + 8192, nothing.ctypes.data, 4096, 0)
+        share, byte = backend.place(ref).shares[0], np.empty(1, dtype=np.uint8)
+        (there,) = part_of(share.stretches, offset, 1)
+        card = share.bank.card
+        card.synchronize()
+        card.copy_out(byte.ctypes.data, there.address, 1, 0)
+        card.synchronize()
+        byte ^= 1
+        card.copy_in(there.address, byte.ctypes.data, 1, 0)
+        card.synchronize()
         return True
 
 

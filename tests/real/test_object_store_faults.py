@@ -19,7 +19,7 @@ from kvspill.records import MIB, Completion, Tier
 from kvspill.storage.backends import s3
 from kvspill.storage.base import BackendContext, ObjectRef, WriteItem
 from kvspill.storage.objects.backend import ObjectBackend
-from kvspill.testing.backends import shared_plane
+from kvspill.testing.objects import shared_plane
 from kvspill.world import World, run_real
 from object_faults import Proxy, faulty
 from object_servers import BUCKET, Server

@@ -15,7 +15,7 @@ from kvspill.records import DROPPED, MIB, Tier
 from kvspill.storage.backends.redis import PLUGIN
 from kvspill.storage.base import Backend, BackendContext, ObjectRef
 from kvspill.storage.redis.backend import RedisBackend
-from kvspill.testing.backends import errors, items, shared_plane
+from kvspill.testing.objects import errors, items, shared_plane
 from kvspill.world import World, run_real
 from real.redis_server import RedisServer, free_port, redis_server
 from real.rig import start, wait_until

@@ -8,7 +8,7 @@ import pytest
 
 from kvspill.storage.base import WriteItem
 from kvspill.storage.redis.backend import RedisBackend
-from kvspill.testing.backends import errors, items
+from kvspill.testing.objects import errors, items
 from real.redis_server import RedisServer, free_port, redis_server
 from real.rig import wait_until
 from real.test_redis import REFS, keys, on

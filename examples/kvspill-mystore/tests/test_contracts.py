@@ -15,14 +15,15 @@ from kvspill_mystore.backend import PLUGIN, LogBackend
 class TestMyStore(BackendSuite):
     plugin = PLUGIN
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         assert isinstance(backend, LogBackend)
         assert backend.log is not None
         record = backend.log.find(ref)
         assert record is not None
         (path,) = tmp_path.glob("kvspill-*/" + "0" * 32 + "-0")
         with path.open("r+b") as file:
-            os.pwrite(file.fileno(), b"damage", record.offset + 5000)
+            (found,) = os.pread(file.fileno(), 1, record.offset + offset)
+            os.pwrite(file.fileno(), bytes([found ^ 1]), record.offset + offset)
         return True
 
 

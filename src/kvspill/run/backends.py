@@ -10,12 +10,12 @@ from kvspill.config import Config
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import KvspillError
 from kvspill.machine.launcher import launched, placed
-from kvspill.plugins import Found, Kind, Plugin
+from kvspill.plugins import VIRTUAL, Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
 from kvspill.run.preflight import claimed_bytes
 from kvspill.storage.addresses import choose_storage
-from kvspill.storage.base import VIRTUAL, Backend, BackendContext
+from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.base import Progress as Preparing
 from kvspill.world import World
 

@@ -13,7 +13,7 @@ from kvspill.errors import KvspillError
 from kvspill.machine.bpf import check_tracing
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
-from kvspill.plugins import Kind
+from kvspill.plugins import VIRTUAL, Kind
 from kvspill.records import UNLIMITED_BYTES, Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.schema import Result
@@ -28,7 +28,6 @@ from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.settle import counts_prompts, settled
 from kvspill.run.signals import Interrupts, cut_off
 from kvspill.run.trial import run_trial
-from kvspill.storage.base import VIRTUAL
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
 

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with what is being prepared, bytes done and bytes in all."""
 
-VIRTUAL: Final = "virtual"
-"""Ability of a backend that keeps model time: it may stand in a simulated run."""
-
 DROPPED_ENTRIES: Final = "store_dropped_entries"
 """Fact of a backend: objects that the store gave up by itself, and whose reads ended as DROPPED."""
 STORE_RESTARTS: Final = "store_restarts"

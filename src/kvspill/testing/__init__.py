@@ -2,5 +2,5 @@
 
 import pytest
 
-for _suite in ("backends", "declarations", "io_models", "policies", "traces", "turns"):
+for _suite in ("backends", "declarations", "io_models", "objects", "policies", "traces", "turns"):
     pytest.register_assert_rewrite(f"{__name__}.{_suite}")

@@ -11,10 +11,9 @@ The fixture `settings` has the settings of the run; overridden with parameters i
 """
 
 import asyncio
-import functools
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -22,55 +21,22 @@ from typing import Any, ClassVar
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import MIB, NS_PER_SEC, Completion, Tier
-from kvspill.storage.base import VIRTUAL, Backend, BackendContext, Note, ObjectRef, WriteItem
-from kvspill.storage.buffers import DataPlane
+from kvspill.plugins import VIRTUAL, Kind
+from kvspill.records import MIB, NS_PER_SEC, Tier
+from kvspill.storage.base import Backend, BackendContext, Note, ObjectRef, WriteItem
 from kvspill.testing.declarations import DeclarationSuite, check_complete
+from kvspill.testing.objects import SETTINGS, SIZES, errors, items, ok, shared_plane, some_refs, written
 from kvspill.testing.turns import check_turns
 from kvspill.world import World, run_real, run_virtual
-
-SIZES = (1, 100, 4096, 5000, MIB, MIB + 1, 9 * MIB + 513)
-"""Also sizes that are no multiple of a block, a piece or a page."""
-IO_SIZE = MIB
-IO_THREADS = 4
 
 Scenario = Callable[[Backend], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
 
 
-@functools.cache
-def shared_plane() -> DataPlane:
-    """Data that objects are made of; filled once for all tests."""
-    return DataPlane(IO_SIZE, 2 * IO_THREADS)
-
-
-def some_refs(generation: int = 1) -> list[ObjectRef]:
-    """An object of every size."""
-    return [ObjectRef(f"u{index}_c0_t0", generation, nbytes) for index, nbytes in enumerate(SIZES)]
-
-
-def items(refs: Sequence[ObjectRef]) -> list[WriteItem]:
-    return [WriteItem(ref) for ref in refs]
-
-
-def errors(completions: Sequence[Completion]) -> list[str | None]:
-    return [completion.error for completion in completions]
-
-
-async def ok(answer: Awaitable[list[Completion]], count: int) -> list[Completion]:
-    """The answer, without an error in it."""
-    completions = await answer
-    found = [(completion.error, completion.detail) for completion in completions]
-    assert found == [(None, "")] * count
-    return completions
-
-
-async def written(backend: Backend, refs: Sequence[ObjectRef]) -> list[Completion]:
-    return await ok(backend.write(items(refs)), len(refs))
-
-
 class BackendSuite(DeclarationSuite):
     """The contract. Names that begin with Test are collected, so the subclass must have such a one."""
+
+    kind = Kind.BACKEND
 
     options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Options of the plug-in to test it with."""
@@ -84,8 +50,13 @@ class BackendSuite(DeclarationSuite):
         """Settings of the run beside the defaults."""
         return {}
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:  # noqa: ARG002
-        """Change a stored object behind the backend's back and return True; needed where it verifies."""
+    @pytest.fixture
+    def verify(self) -> str | None:
+        """How reads are verified where a test says it, not the settings."""
+        return None
+
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:  # noqa: ARG002
+        """Change the byte of a stored object at an offset, behind the backend's back, and return True."""
         return False
 
     def leftovers(self, tmp_path: Path) -> Sequence[object]:
@@ -93,8 +64,11 @@ class BackendSuite(DeclarationSuite):
         return list(tmp_path.iterdir())
 
     @pytest.fixture
-    def context(self, settings: Mapping[str, Any], tmp_path: Path) -> Callable[[World], BackendContext]:
-        config = Config(**{"io_size": IO_SIZE, "io_threads": IO_THREADS, **settings})
+    def context(
+        self, settings: Mapping[str, Any], verify: str | None, tmp_path: Path
+    ) -> Callable[[World], BackendContext]:
+        asked = {} if verify is None else {"verify": verify}
+        config = Config(**{**SETTINGS, **settings, **asked})
 
         def make(world: World) -> BackendContext:
             return BackendContext(
@@ -231,6 +205,21 @@ class BackendSuite(DeclarationSuite):
 
         run(scenario)
 
+    def test_moving_bytes_takes_time_inside_the_device(self, run: Run) -> None:
+        """S2: the time of the device is measured, around the calls that move the bytes."""
+
+        async def scenario(backend: Backend) -> None:
+            if backend.capabilities.modelled:
+                pytest.skip("no byte moves")
+            ref = ObjectRef("k", 1, 3 * MIB)
+            for verb, (answer,) in (
+                ("write", await written(backend, [ref])),
+                ("read", await backend.read([ref])),
+            ):
+                assert answer.device_ns > 0, f"device_ns of a {verb} is 0: take the clock around the call"
+
+        run(scenario)
+
     def test_pieces_lie_within_the_operation_and_move_at_least_the_object(self, run: Run) -> None:
         async def scenario(backend: Backend) -> None:
             answers = await written(backend, some_refs()) + await backend.read(some_refs())
@@ -310,17 +299,24 @@ class BackendSuite(DeclarationSuite):
 
         run(scenario)
 
-    def test_damage_is_found_where_it_verifies(self, run: Run, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("verify", "offset"), [("stamp", MIB), ("full", MIB + 2047)])
+    def test_damage_is_found_where_it_verifies(
+        self, run: Run, tmp_path: Path, verify: str, offset: int
+    ) -> None:
+        """Of a stamp by `--verify stamp`, of any byte by `--verify full`."""
+
         async def scenario(backend: Backend) -> None:
             if not backend.capabilities.verifies:
                 pytest.skip("it does not verify")
             refs = [ObjectRef("damaged", 1, 3 * MIB), ObjectRef("whole", 1, 3 * MIB)]
             await written(backend, refs)
             await ok(backend.read(refs), 2)
-            damaged = self.corrupt(backend, refs[0], tmp_path)
+            damaged = self.corrupt(backend, refs[0], offset, tmp_path)
             assert damaged, "it says that it verifies: override corrupt() so that damage can be looked for"
             bad, good = errors(await backend.read(refs))
-            assert bad is not None
+            assert bad is not None, (
+                f"--verify {verify} does not find that byte {offset:,} of an object changed"
+            )
             assert good is None
 
         run(scenario)

@@ -1,8 +1,9 @@
 """What every declaration of a plug-in must keep, whatever its kind."""
 
 import re
+from typing import ClassVar
 
-from kvspill.plugins import Option, Plugin, lacking
+from kvspill.plugins import ABILITIES, Kind, Option, Plugin, lacking
 
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _LINE_MAX = 100
@@ -11,6 +12,7 @@ _LINE_MAX = 100
 class DeclarationSuite:
     """The part of each contract suite that looks at the declaration alone."""
 
+    kind: ClassVar[Kind]
     plugin: Plugin
     """The plug-in under test: a class derived from the suite sets it."""
 
@@ -27,6 +29,11 @@ class DeclarationSuite:
             assert _NAME.fullmatch(option.name), f"{option.name!r}: lower-case words joined by '-'"
             _check_help(option.help)
             _check_default(option)
+
+    def test_its_abilities_are_known(self) -> None:
+        known = ABILITIES[self.kind]
+        unknown = ", ".join(sorted(self.plugin.can - known))
+        assert not unknown, f"can: {unknown}: unknown; this kind knows {', '.join(sorted(known))}"
 
     def test_readiness_is_none_or_a_reason(self) -> None:
         reason = self.plugin.ready()

@@ -9,10 +9,12 @@ class TestMyModel(IoModelSuite):
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+import pytest
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
@@ -21,6 +23,7 @@ from kvspill.cache.tier import TierState
 from kvspill.models.groups import KvSize
 from kvspill.plugins import IN_BLOCKS, Kind, find_plugins
 from kvspill.records import (
+    Completion,
     Eviction,
     HitType,
     Lookup,
@@ -38,6 +41,7 @@ from kvspill.serving.engine import Engine, EngineOptions
 from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, IoOptions, Service
 from kvspill.storage.backends.modelled import ModelledBackend
+from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.profiles import DeviceModel
 from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.world import World, run_virtual
@@ -91,6 +95,7 @@ class Deed:
     serve_ns: int
     measured_ns: int
     """The part of it inside service.prefill and service.decode."""
+    failure: str | None
 
     def planned(self, verb: Verb) -> Counter[str]:
         """How often each key is to be read or written."""
@@ -98,6 +103,23 @@ class Deed:
 
     def done(self, verb: Verb) -> Counter[str]:
         return _count((op.key, 1) for op in self.ops if op.verb is verb)
+
+
+class Failing(ModelledBackend):
+    """A device on which one kind of operation always fails."""
+
+    def __init__(self, verb: Verb, clock_ns: Callable[[], int]):
+        super().__init__("failing", DEVICE, clock_ns)
+        self._verb = verb
+
+    async def read(self, batch: Sequence[ObjectRef]) -> list[Completion]:
+        return self._failed(Verb.READ, await super().read(batch))
+
+    async def write(self, batch: Sequence[WriteItem]) -> list[Completion]:
+        return self._failed(Verb.WRITE, await super().write(batch))
+
+    def _failed(self, verb: Verb, answers: list[Completion]) -> list[Completion]:
+        return [replace(answer, error="EIO") for answer in answers] if verb is self._verb else answers
 
 
 class Conversations:
@@ -144,6 +166,7 @@ class Conversations:
 class IoModelSuite(DeclarationSuite):
     """The suite of an I/O model."""
 
+    kind = Kind.IO_MODEL
     options: Mapping[str, Any] = MappingProxyType({})
     """Options of the model to test it with."""
 
@@ -182,7 +205,9 @@ class IoModelSuite(DeclarationSuite):
         served.pins = sum(entry.pins for tier in tiers for entry in tier.residents.values())
         return served
 
-    def _cache(self, world: World, served: Served, nbytes: int) -> tuple[Cache, list[TierState]]:
+    def _cache(
+        self, world: World, served: Served, nbytes: int, failing: Verb | None = None
+    ) -> tuple[Cache, list[TierState]]:
         in_blocks = IN_BLOCKS in self.plugin.can
         policy = find_plugins(Kind.POLICY).get("lru", "--eviction-policy")
         tiers = [
@@ -190,17 +215,17 @@ class IoModelSuite(DeclarationSuite):
                 tier, backend, room, room, policy.make(PolicyContext(room, in_blocks, policy.filled({})))
             )
             for tier, room in ((Tier.CPU, nbytes // 4), (Tier.STORAGE, nbytes))
-            for backend in [ModelledBackend("modelled", DEVICE, world.now_ns)]
+            for backend in [_backend(world, failing)]
         ]
         return Cache(tiers, served, world.now_ns, CacheOptions(in_blocks=in_blocks)), tiers
 
-    def deeds(self) -> list[Deed]:
+    def deeds(self, failing: Verb | None = None) -> list[Deed]:
         """What each request does where all that was stored is still there, one after the other."""
-        return run_virtual(self._serve_alone, 1)
+        return run_virtual(lambda world: self._serve_alone(world, failing), 1)
 
-    async def _serve_alone(self, world: World) -> list[Deed]:
+    async def _serve_alone(self, world: World, failing: Verb | None) -> list[Deed]:
         served, model, deeds = Served(), self.make(), []
-        cache, _tiers = self._cache(world, served, AMPLE_BYTES)
+        cache, _tiers = self._cache(world, served, AMPLE_BYTES, failing)
         for request in self.some_requests():
             ops, lookups, calls = len(served.ops), len(served.lookups), list[tuple[int, int]]()
             service = Service(request, world.now_ns, lambda: False, lambda *call, to=calls: to.append(call))
@@ -210,9 +235,8 @@ class IoModelSuite(DeclarationSuite):
             await model.settle()
             await cache.drain()
             measured_ns = _covered_ns(calls)
-            deeds.append(
-                Deed(request, plan, served.ops[ops:], served.lookups[lookups:], serve_ns, measured_ns)
-            )
+            did = served.ops[ops:], served.lookups[lookups:]
+            deeds.append(Deed(request, plan, *did, serve_ns, measured_ns, service.failure))
         return deeds
 
     def some_requests(self) -> list[Request]:
@@ -262,6 +286,16 @@ class IoModelSuite(DeclarationSuite):
             said = f"{deed.request.key}: serve() waited {outside_ns:,} ns"
             assert outside_ns == 0, f"{said} outside service.prefill and service.decode"
 
+    @pytest.mark.parametrize("verb", [Verb.READ, Verb.WRITE])
+    def test_a_failed_operation_fails_its_request(self, verb: Verb) -> None:
+        """S13: an error that no request shows would pass for a success."""
+        for deed in self.deeds(failing=verb):
+            failed = any(op.completion.error is not None for op in deed.ops)
+            told = deed.failure is not None
+            assert told == failed, (
+                f"{deed.request.key}: failed {verb}s: {failed}; service.fail() called: {told}"
+            )
+
     def test_every_request_is_served_and_the_parts_of_its_time_fit_into_it(self) -> None:
         served = self.serve()
         assert len(served.requests) == len(self.some_requests())
@@ -309,6 +343,12 @@ class IoModelSuite(DeclarationSuite):
     def test_what_it_counts_are_numbers_by_name(self) -> None:
         facts = self.make().facts()
         assert all(isinstance(name, str) and isinstance(count, int) for name, count in facts.items())
+
+
+def _backend(world: World, failing: Verb | None) -> Backend:
+    if failing is not None:
+        return Failing(failing, world.now_ns)
+    return ModelledBackend("modelled", DEVICE, world.now_ns)
 
 
 def _bytes_of(ops: Sequence[OpRecord], verb: Verb, purpose: str | None = None) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kvspill.cache.policies import EvictionPolicy, PolicyContext
-from kvspill.plugins import KEEPS_ALL, LEAF_FIRST
+from kvspill.plugins import KEEPS_ALL, LEAF_FIRST, Kind
 from kvspill.testing.declarations import DeclarationSuite, check_complete
 
 CAPACITY_BYTES = 10_000
@@ -27,6 +27,7 @@ STEPS = 300
 class PolicySuite(DeclarationSuite):
     """The suite of an eviction policy."""
 
+    kind = Kind.POLICY
     options: Mapping[str, Any] = MappingProxyType({})
     """Options of the policy to test it with."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
-from kvspill.plugins import LISTS_BLOCKS
+from kvspill.plugins import LISTS_BLOCKS, Kind
 from kvspill.records import Request
 from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.workload.base import Workload
@@ -26,6 +26,7 @@ FLAG = "--trace"
 class TraceSuite(DeclarationSuite):
     """The suite of a trace format. A format without a sample overrides `recording`."""
 
+    kind = Kind.TRACE
     options: Mapping[str, Any] = MappingProxyType({})
     """Options of the format to test it with."""
 

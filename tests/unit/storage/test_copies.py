@@ -17,7 +17,7 @@ from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane, map_memory
 from kvspill.storage.dram import DramBackend, _ReadJob
-from kvspill.testing.backends import ok
+from kvspill.testing.objects import ok
 
 pytestmark = [
     pytest.mark.real,

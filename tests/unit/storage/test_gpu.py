@@ -18,8 +18,10 @@ from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.gpu.conveyor import HIT_BYTES, SLOTS
 from kvspill.storage.gpu.moves import Hit
+from kvspill.storage.gpu.source import part_of
 from kvspill.storage.stamps import BLOCK_BYTES
-from kvspill.testing.backends import BackendSuite, errors, items, ok, shared_plane, some_refs, written
+from kvspill.testing.backends import BackendSuite
+from kvspill.testing.objects import errors, items, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
 
 pytestmark = pytest.mark.real
@@ -53,10 +55,11 @@ class TestGpu(BackendSuite):
     def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
         return {"verify": request.param}
 
-    def corrupt(self, backend: Backend, ref: ObjectRef, tmp_path: Path) -> bool:
+    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         del tmp_path
         assert isinstance(backend, GpuBackend)
-        CARDS[0].at(backend.place(ref).shares[0].stretches[0].address + 8192, 4096)[:] = 0
+        (there,) = part_of(backend.place(ref).shares[0].stretches, offset, 1)
+        CARDS[0].at(there.address, 1)[:] ^= 1
         return True
 
 

@@ -17,7 +17,7 @@ from kvspill.storage.gpu import backend as backend_module
 from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.gpu.conveyor import Conveyor
 from kvspill.storage.gpu.moves import Hit
-from kvspill.testing.backends import items, shared_plane, written
+from kvspill.testing.objects import items, shared_plane, written
 from unit.storage.fake_gpu import FakeCard
 
 pytestmark = pytest.mark.real

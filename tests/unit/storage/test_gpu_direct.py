@@ -18,7 +18,7 @@ from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.gpu import direct
 from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.gpu.direct import first_error, open_cufile
-from kvspill.testing.backends import IO_SIZE, IO_THREADS, errors, ok, shared_plane, some_refs, written
+from kvspill.testing.objects import IO_SIZE, IO_THREADS, errors, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
 
 pytestmark = pytest.mark.real

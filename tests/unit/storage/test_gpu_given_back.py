@@ -10,7 +10,7 @@ from kvspill.machine.gpu import DeviceError
 from kvspill.records import GIB
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.gpu.backend import GpuBackend, Staged
-from kvspill.testing.backends import shared_plane
+from kvspill.testing.objects import shared_plane
 from unit.storage.fake_gpu import FakeCard
 
 

@@ -11,7 +11,7 @@ from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.dram import DramBackend
 from kvspill.storage.gpu.backend import GpuBackend
-from kvspill.testing.backends import items, ok, shared_plane, written
+from kvspill.testing.objects import items, ok, shared_plane, written
 from unit.storage.fake_gpu import FakeCard
 
 pytestmark = pytest.mark.real

@@ -18,7 +18,7 @@ from kvspill.storage.files.ring import Ring, RingError
 from kvspill.storage.gpu.backend import GpuBackend, Staged
 from kvspill.storage.gpu.landing import SLOTS
 from kvspill.storage.stamps import identify
-from kvspill.testing.backends import IO_SIZE, IO_THREADS, errors, ok, shared_plane, some_refs, written
+from kvspill.testing.objects import IO_SIZE, IO_THREADS, errors, ok, shared_plane, some_refs, written
 from unit.storage.fake_gpu import FakeCard
 
 pytestmark = pytest.mark.real

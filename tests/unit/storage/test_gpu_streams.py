@@ -20,7 +20,7 @@ from kvspill.storage.gpu.backend import GpuBackend
 from kvspill.storage.gpu.direct import DirectFiles
 from kvspill.storage.gpu.landing import GpuBerth, GpuLanding
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, identify, stamp
-from kvspill.testing.backends import errors, ok, shared_plane, written
+from kvspill.testing.objects import errors, ok, shared_plane, written
 from unit.storage.fake_gpu import StreamCard
 
 pytestmark = pytest.mark.real

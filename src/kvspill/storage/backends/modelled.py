@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kvspill.plugins import Plugin
+from kvspill.plugins import VIRTUAL, Plugin
 from kvspill.records import MIB, NS_PER_SEC, Completion, Tier, Verb
 from kvspill.storage.base import (
-    VIRTUAL,
     Backend,
     BackendContext,
     Capabilities,

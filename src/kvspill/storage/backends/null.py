@@ -1,8 +1,8 @@
 """The null backend: an infinitely fast device, which shows what the program itself can do."""
 
-from kvspill.plugins import Plugin
+from kvspill.plugins import VIRTUAL, Plugin
 from kvspill.storage.backends.modelled import ModelledBackend
-from kvspill.storage.base import VIRTUAL, Backend, BackendContext
+from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.profiles import NULL
 
 
