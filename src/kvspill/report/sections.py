@@ -16,6 +16,7 @@ from kvspill.result.answer import in_memory
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
+from kvspill.result.classes import reason_of
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
@@ -251,6 +252,8 @@ def _qos(result: Result) -> Iterator[Part]:
     if any(entry.sla is None or entry.sla.met is None for entry in classes.values()):
         why = f"fewer than {MIN_COMPLETIONS} requests, or more load than a device without delay could serve"
         yield indent(Text(f"no verdict: {why}"))
+    reasons = (reason_of(name, entry) for name, entry in classes.items())
+    yield from (indent(Text(reason)) for reason in reasons if reason)
     for line in result.summary.priority_inversions:
         yield indent(Text(f"Priority inversion: {line}"))
 

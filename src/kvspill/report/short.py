@@ -13,6 +13,7 @@ from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
+from kvspill.result.classes import class_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
 from kvspill.texts import counted, duration
@@ -75,14 +76,17 @@ def _targets(result: Result) -> Iterator[Part]:
     if promise is not None:
         what = f"{promise['latency']}, p{promise['percentile']:g}"
         rows = [_promise_row(name, entry) for name, entry in promise["classes"].items()]
+        reasons = [_promise_reason(name, entry) for name, entry in promise["classes"].items()]
     else:
         what = "added by queue + storage, p95"
         entries = result.summary.qos_metrics.items()
         rows = [_class_row(name, entry) for name, entry in entries if _seen(entry)]
+        reasons = [reason_of(name, entry) for name, entry in entries]
     if rows:
         yield grid(("class", what, "target", "requests", "verdict"), rows)
         if promise is None and result.autoscaling_stats:
             yield indent(Text("The search was not for these targets; --autoscaler-mode slo is."))
+        yield from (indent(Text(reason)) for reason in reasons if reason)
         yield Text("")
 
 
@@ -91,16 +95,23 @@ def _promise_row(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
     return (name, *times, f"{entry['requests']:,}", str(entry["verdict"]))
 
 
+def _promise_reason(name: str, entry: Mapping[str, Any]) -> str:
+    failed, waiting = (int(entry.get(key) or 0) for key in ("failed", "waiting"))
+    completed = int(entry["requests"]) - failed - waiting
+    return class_reason(name, str(entry["verdict"]), completed, failed, waiting)
+
+
 def _seen(entry: QosClass) -> bool:
     return bool(entry.total_requests or entry.unfinished_requests)
 
 
 def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
     sla = entry.sla
+    seen = f"{entry.total_requests + entry.failed_requests + (entry.waiting_requests or 0):,}"
     if sla is None:
-        return (name, "-", "-", "0", "no verdict")
+        return (name, "-", "-", seen, "no verdict")
     times = (duration(sla.added_p95_ms), duration(sla.target_p95_ms))
-    return (name, *times, f"{entry.total_requests:,}", sla.verdict)
+    return (name, *times, seen, sla.verdict)
 
 
 def _figures(result: Result) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
+from kvspill.result.classes import waited
 from kvspill.result.load import who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
@@ -179,12 +180,12 @@ def _classes(result: Result) -> tuple[Status, str]:
     judged = _judged(result)
     missed = missed_classes(result)
     unjudged = list(_unjudged(result))
-    rest = f" (no verdict on {listed(unjudged)}: too few requests)" if unjudged else ""
+    why = _why_open(result, unjudged)
     if missed:
+        rest = f" ({why})" if unjudged else ""
         return Status.NO, f"{who(result)} miss the latency target of {listed(missed)}{rest}."
     if judged and unjudged:
-        kept = f"{listed(list(judged))} within the target"
-        return Status.UNDECIDED, f"too few requests of {listed(unjudged)} for a verdict; {kept}."
+        return Status.UNDECIDED, f"{why}; {listed(list(judged))} within the target."
     if judged:
         every = len(judged) == len(QoS)
         kept = "every latency target" if every else f"the latency target of {listed(list(judged))}"
@@ -195,8 +196,23 @@ def _classes(result: Result) -> tuple[Status, str]:
             Status.UNDECIDED,
             f"{who(result)} ask {load:,.1f} times what the servers could do without any storage.",
         )
+    if any(waited(entry) for entry in result.summary.qos_metrics.values()):
+        return Status.UNDECIDED, f"{why} ({who(result)})."
     few = "no service class completed the 50 requests that a verdict needs"
     return Status.UNDECIDED, f"{few} ({who(result)})."
+
+
+def _why_open(result: Result, names: list[str]) -> str:
+    """Why these classes have no verdict: few were asked, or those that were asked waited and did not end."""
+    classes = result.summary.qos_metrics
+    late = [name for name in names if waited(classes[name])]
+    few = [name for name in names if name not in late]
+    said = [f"too few requests of {listed(few)} for a verdict"] if few else []
+    if late:
+        ended = sum(classes[name].total_requests for name in late)
+        waiting = sum(classes[name].waiting_requests or 0 for name in late)
+        said.append(f"requests of {listed(late)} waited for a server ({ended:,} ended, {waiting:,} did not)")
+    return ", and ".join(said)
 
 
 def _unjudged(result: Result) -> Iterator[str]:

@@ -12,7 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
-from kvspill.result.load import fewer_at_once, less, server_each
+from kvspill.result.load import fewer_at_once, less, or_else, server_each
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
 from kvspill.texts import duration
@@ -123,13 +123,14 @@ def bottleneck(result: Result) -> Bottleneck:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
     too_much = f"{load:,.1f} times what the servers could complete on a device without delay"
     if service.binds is not Binds.GENERATION:
-        helps = f"Use {less(result.config)}, or --arrival closed: no device could serve this load."
+        helps = f"Use {less(result.config)}, or {or_else(result.config)}: no device could serve this load."
         return Bottleneck(service.binds, f"{text}; the load is {too_much}.", helps, lines)
     text = (
         f"The load sets the pace: it is {too_much}, so requests wait {duration(wait_ms)} for a server, "
         "whatever the storage."
     )
-    helps = f"Use {less(result.config)}, or --arrival closed so that users wait for their answers."
+    so_that = "" if result.config.get("arrival") == "closed" else " so that users wait for their answers"
+    helps = f"Use {less(result.config)}, or {or_else(result.config)}{so_that}."
     return Bottleneck(Binds.LOAD, text, helps, lines)
 
 

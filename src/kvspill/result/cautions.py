@@ -230,7 +230,7 @@ OVERLOAD = Kind(
     "overload",
     "The offered load was {load:.2f} times what a device without any delay could serve: end-to-end, queue "
     "wait and SLA describe the overload, not the device.",
-    "Use {less}, or --arrival closed, to see latencies of the device.",
+    "Use {less}, or {instead}, to see latencies of the device.",
     touches=(Area.LATENCY,),
     means="more was asked than could be served, so its latencies describe the queue",
 )

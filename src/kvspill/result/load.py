@@ -25,6 +25,11 @@ def less(config: Mapping[str, Any]) -> str:
     return "a lower --request-rate" if config.get("request_rate") else "fewer --num-users"
 
 
+def or_else(config: Mapping[str, Any]) -> str:
+    """What else keeps requests from waiting for a server: waiting users, or more servers."""
+    return "more --servers" if config.get("arrival") == "closed" else "--arrival closed"
+
+
 def fewer_at_once(config: Mapping[str, Any]) -> str:
     """What to give for fewer requests at once: users who wait for their answers have a server each."""
     return less(config) if server_each(config) else "fewer --servers"

@@ -57,8 +57,9 @@ class Measured:
         self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
 
     def is_overload(self, load: float) -> bool:
-        """Whether more was offered than could be served; users who wait for answers cannot do that."""
-        return load > 1 and self.settings.arrival != "closed"
+        """Whether more was offered than could be served; users with a server each who wait cannot do that."""
+        settings = self.settings
+        return load > 1 and not (settings.arrival == "closed" and settings.num_users <= settings.servers)
 
     def tier(self, name: str) -> TierFacts | None:
         """The tier's facts, or None where the run had no such tier: it was not measured."""

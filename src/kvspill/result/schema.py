@@ -124,6 +124,8 @@ class QosClass(Part):
     total_requests: int = 0
     failed_requests: int = 0
     unfinished_requests: int | None = None
+    waiting_requests: int | None = None
+    """Of the unfinished: those that had waited longer than the p95 target by the end."""
     latency_ms: Statistics | None = None
     added_ms: Statistics | None = None
     """What queue and storage added to the generation."""

@@ -60,17 +60,20 @@ def _qos(measured: Measured, qos: QoS, offered_load: float | None) -> QosClass:
     histogram = requests.by_qos[qos]
     latency = measured.statistics_ms(histogram)
     unfinished_ns = _unfinished_ns(measured, qos)
+    target_ns = measured.settings.qos_targets_ms[qos][0] * NS_PER_MS
+    waiting = None if unfinished_ns is None else int((unfinished_ns > target_ns).sum())
     return QosClass(
         no_data=latency is None,
         total_requests=histogram.count,
         failed_requests=requests.failed_by_qos[qos],
         unfinished_requests=None if unfinished_ns is None else len(unfinished_ns),
+        waiting_requests=waiting,
         latency_ms=latency,
         added_ms=measured.statistics_ms(requests.added_by_qos[qos]),
         # Requests that still wait count with their wait so far, as in the queue_wait_ms of all.
         queue_wait_ms=_waits(measured, qos).statistics_ms(),
         queue_wait_completed_ms=measured.statistics_ms(requests.queue_by_qos[qos]),
-        sla=None if latency is None else _sla(measured, qos, latency, unfinished_ns, offered_load),
+        sla=None if latency is None else _sla(measured, qos, latency, waiting or 0, offered_load),
     )
 
 
@@ -98,23 +101,22 @@ def _sla(
     measured: Measured,
     qos: QoS,
     latency: Mapping[str, float],
-    unfinished_ns: NDArray[np.int64] | None,
+    waiting: int,
     offered_load: float | None,
 ) -> Sla:
-    """The class's targets against what queue and storage added (S11).
+    """The class's p95 target against what queue and storage added (S11).
 
     A failed request never met its target, and an unfinished one that has already waited longer than the
-    target never will.
+    target never will: both are late, and any failure breaks the promise (S13).
     """
     requests = measured.recorder.requests
     histogram = requests.added_by_qos[qos]
     added = measured.statistics_ms(histogram) or {}
     target_p95_ms, target_p99_ms = measured.settings.qos_targets_ms[qos]
-    late = 0 if unfinished_ns is None else int((unfinished_ns > target_p95_ms * NS_PER_MS).sum())
-    lost = requests.failed_by_qos[qos] + late
-    violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + lost
-    total = histogram.count + lost
-    met = violations <= _LATE_SHARE * total and added.get("p99", 0.0) <= target_p99_ms and not lost
+    failed = requests.failed_by_qos[qos]
+    total = histogram.count + failed + waiting
+    violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + failed + waiting
+    met = violations <= _LATE_SHARE * total and not failed
     # An overload's latencies are the queue's own, whatever the device.
     judged = total >= MIN_COMPLETIONS and not (
         offered_load is not None and measured.is_overload(offered_load)

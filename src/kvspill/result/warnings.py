@@ -213,7 +213,8 @@ def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     load, less = honesty.offered_load.ratio, measured.settings.less
     if load is not None and measured.is_overload(load):
-        yield kinds.OVERLOAD.of(load=load, less=less)
+        instead = "more --servers" if measured.settings.arrival == "closed" else "--arrival closed"
+        yield kinds.OVERLOAD.of(load=load, less=less, instead=instead)
     facts = measured.facts
     if facts.shed:
         yield kinds.SHED.of(shed=facts.shed, less=less)

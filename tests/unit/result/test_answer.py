@@ -6,9 +6,11 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import QoS
+from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
+from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request
@@ -95,6 +97,30 @@ def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
     found = answer(many(run=run, config=Config(num_users=10)))
     said = "NO VERDICT: too few requests of batch for a verdict; interactive within the target."
     assert found.verdict == said
+    waited = facts(unfinished_ages_ns=(ns(9),) * 7, unfinished_qos=(QoS.BATCH,) * 7)
+    found = answer(many(run=waited, config=Config(num_users=10)))
+    assert found.verdict == (
+        "NO VERDICT: requests of batch waited for a server (0 ended, 7 did not); "
+        "interactive within the target."
+    )
+    found = answer(many(run=waited, storage=0.08, config=Config(num_users=10)))
+    assert found.verdict.endswith(
+        "of interactive (requests of batch waited for a server (0 ended, 7 did not))."
+    )
+
+
+def test_a_class_missed_by_failures_says_so_s13() -> None:
+    recorder = filled_recorder()
+    for number in range(60):
+        failure = "decode read" if number < 9 else None
+        recorder.request(request(15, intended=14.99, qos=QoS.INTERACTIVE, failure=failure))
+    entry = built(recorder).summary.qos_metrics["interactive"]
+    assert entry.sla is not None
+    assert entry.sla.verdict == "missed"
+    said = "interactive: 52 requests completed, 9 failed; these count as late."
+    assert reason_of("interactive", entry) == said
+    for verbose in (False, True):
+        assert said in render_summary(built(recorder), verbose=verbose)
 
 
 def test_the_throughput_profile_is_judged_by_its_own_target_s10() -> None:
@@ -198,7 +224,7 @@ def test_a_verdict_names_who_asked_and_the_setting_that_makes_it_less(
 def test_no_device_is_advised_where_none_could_serve_the_load() -> None:
     slow = many(storage=0.08, run=facts(arrived=1000), config=Config(num_users=10, servers=1))
     slow.honesty.offered_load.ratio = 7.7
-    slow.warnings.append(OVERLOAD.of(load=7.7, less="fewer --num-users"))
+    slow.warnings.append(OVERLOAD.of(load=7.7, less="fewer --num-users", instead="--arrival closed"))
     found = answer(slow)
     assert "the load is 7.7 times what the servers could complete" in found.because
     assert found.helps == "Use fewer --num-users, or --arrival closed: no device could serve this load."

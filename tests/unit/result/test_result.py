@@ -159,6 +159,7 @@ def test_classes_have_their_own_latency_and_targets() -> None:
         "total_requests": 0,
         "failed_requests": 0,
         "unfinished_requests": 0,
+        "waiting_requests": 0,
         "latency_ms": None,
         "added_ms": None,
         "queue_wait_ms": None,
@@ -238,6 +239,20 @@ def test_there_is_no_verdict_on_an_overload_s11() -> None:
     assert (sla["verdict"], sla["met"]) == ("no verdict", None)
     closed = Config(num_users=1, arrival="closed")
     assert sla_of(result(served(60, generation=3.0), overloaded, closed))["verdict"] == "met"
+    fewer_servers = Config(num_users=2, servers=1, arrival="closed")
+    built = result(served(60, generation=3.0), overloaded, fewer_servers)
+    assert sla_of(built)["verdict"] == "no verdict"
+    (caution,) = (item for item in built["warnings"] if item["code"] == "overload")
+    assert caution["remedy"].startswith("Use fewer --num-users, or more --servers,")
+
+
+def test_a_class_is_judged_by_its_p95_alone_s11() -> None:
+    recorder = served(98, generation=3.0)
+    for _ in range(2):
+        recorder.request(request(19, intended=12, qos=QoS.INTERACTIVE))
+    sla = sla_of(result(recorder))
+    assert sla["added_p99_ms"] > sla["target_p99_ms"]
+    assert (sla["verdict"], sla["violations"]) == ("met", 2)
 
 
 def test_an_inversion_of_priority_is_named_where_enough_waited() -> None:

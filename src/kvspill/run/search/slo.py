@@ -163,12 +163,15 @@ class SloMode:
 
     def _class(self, measure: StageMeasure, qos: QoS, limit_ms: float) -> dict[str, Any]:
         late, total = self._violations(measure, qos)
-        values_ns = measure.rows.classes[qos].chosen_ns
+        rows = measure.rows.classes[qos]
+        values_ns = rows.chosen_ns
         enough = total >= MIN_COMPLETIONS
         return {
             "target_ms": limit_ms,
             "actual_ms": percentile(values_ns, self._slo.percentile) / NS_PER_MS if len(values_ns) else None,
             "requests": total,
             "violations": late,
+            "failed": rows.failed,
+            "waiting": total - len(values_ns) - rows.failed,
             "verdict": ("met" if late <= self._allowed * total else "missed") if enough else "no verdict",
         }
