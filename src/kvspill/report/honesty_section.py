@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from kvspill.measure.steady import STEADY
-from kvspill.report.parts import NONE, Part, number, pairs, share, title, volume
+from kvspill.report.numbers import UNMEASURED, number, share, volume, yes_no
+from kvspill.report.parts import Part, pairs, title
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import ByteCounts, CeilingShare, Honesty, LittlesLaw
 from kvspill.texts import counted, duration
@@ -24,12 +25,12 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Read from the page cache", share(nbytes.page_cache_read_share)),
             ("O_DIRECT", _opened_direct(block)),
             *_store(result),
-            ("Every block verified", _yes_no(block.verified)),
+            ("Every block verified", yes_no(block.verified)),
             ("Offered load / null capacity", number(block.offered_load.ratio)),
             ("Arrivals late by (p99)", duration(late["p99"]) if late else _no_server_waited(result)),
-            ("Event loop lag (p99)", duration(lag["p99"]) if lag else NONE),
+            ("Event loop lag (p99)", duration(lag["p99"]) if lag else UNMEASURED),
             ("Ceiling without a device", _ceiling(ceiling)),
-            ("Client bound", _yes_no(ceiling.client_bound) if ceiling else NONE),
+            ("Client bound", yes_no(ceiling.client_bound) if ceiling else UNMEASURED),
             ("CPU seconds per GiB", number(block.cpu_seconds_per_gib, digits=3)),
             ("Peak resident memory", volume(block.peak_resident_bytes)),
             ("In flight at the end", _in_flight(result)),
@@ -42,7 +43,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
 def steady_text(result: Result) -> str:
     """Whether the rates were steady; a queue may grow steadily, too."""
     if result.steady_state is None:
-        return NONE
+        return UNMEASURED
     verdict = result.steady_state.verdict
     grew = any(row.explained and row.mean_seconds_by_law is None for row in result.honesty.littles_law)
     return f"{verdict} rates, but the number waiting grew" if grew and verdict == STEADY else verdict
@@ -88,7 +89,7 @@ def _in_flight(result: Result) -> str:
     """Operations that the end of the window found under way; they are in the latencies with their age."""
     rows = result.in_flight_at_end
     if rows is None:
-        return NONE
+        return UNMEASURED
     count = sum(row.count for row in rows)
     oldest_ms = max((row.oldest_ms or 0.0 for row in rows), default=0.0)
     return f"{counted(count, 'operation')}, the oldest for {duration(oldest_ms)}" if count else "none"
@@ -97,7 +98,7 @@ def _in_flight(result: Result) -> str:
 def _little(row: LittlesLaw) -> str:
     """N = X * R, and what it says where the two differ."""
     if row.in_system is None or row.rate_per_sec is None or row.mean_seconds is None:
-        return NONE
+        return UNMEASURED
     text = f"{row.in_system:,.2f} under way, {row.rate_per_sec:,.2f}/s x {duration(1000 * row.mean_seconds)}"
     if row.deviation is None:
         return text
@@ -106,35 +107,31 @@ def _little(row: LittlesLaw) -> str:
 
 def _no_server_waited(result: Result) -> str:
     """Arrivals are timed where a server waits for them; in an overload none does."""
-    return NONE if result.simulated or not result.honesty.requests.arrived else "no server waited"
+    return UNMEASURED if result.simulated or not result.honesty.requests.arrived else "no server waited"
 
 
 def _ceiling(ceiling: CeilingShare | None) -> str:
     """What this program reaches on the null backend, and how much of that this run did."""
     if ceiling is None:
-        return NONE
+        return UNMEASURED
     able, reached = ceiling.null_backend, ceiling.share_reached
     parts = [
         f"{number(able[name], unit, digits)} ({share(reached.get(name))} reached)"
         for name, unit, digits in (("operations_per_sec", " ops/s", 0), ("gib_per_sec", " GiB/s", 1))
         if able.get(name) is not None
     ]
-    return ", ".join(parts) or NONE
+    return ", ".join(parts) or UNMEASURED
 
 
 def _against(asked: int | None, seen: int | None) -> str:
-    return NONE if asked is None else f"{volume(asked)}, device {volume(seen)}"
+    return UNMEASURED if asked is None else f"{volume(asked)}, device {volume(seen)}"
 
 
 def _opened_direct(block: Honesty) -> str:
     opened = block.files_opened
     if opened is None:
-        return NONE
+        return UNMEASURED
     if opened.direct and not opened.buffered:
         each = "each of " if opened.direct > 1 else ""
         return f"yes, at {each}{counted(opened.direct, 'opening')} of a file"
     return f"at {opened.direct:,} of {counted(opened.direct + opened.buffered, 'opening')} of a file"
-
-
-def _yes_no(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: NONE}[value]

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from kvspill.report.parts import Part, grid, indent, number, share, title, volume
+from kvspill.report.numbers import number, share, volume
+from kvspill.report.parts import Part, grid, indent, title
 from kvspill.result.schema import Result
 from kvspill.texts import duration
 

@@ -2,8 +2,13 @@
 
 import math
 
+from kvspill.records import GIB
+
 NONE = "-"
-"""What was not measured."""
+"""What was not measured, in the cell of a table."""
+UNMEASURED = "not measured"
+"""The same where there is room for words."""
+_NO_LIMIT_BYTES = 1 << 50
 
 
 def times(value: float | None) -> str:
@@ -30,3 +35,25 @@ def significant(value: float | None, digits: int = 4) -> str:
         return figure(value)
     places = digits - 1 - math.floor(math.log10(abs(value)))
     return f"{round(value, places):,.{max(0, places)}f}"
+
+
+def number(value: float | None, unit: str = "", digits: int = 2) -> str:
+    """A figure with its unit; what was not measured says so."""
+    return UNMEASURED if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def share(value: float | None) -> str:
+    return UNMEASURED if value is None else f"{value:.1%}"
+
+
+def volume(nbytes: float | None) -> str:
+    return UNMEASURED if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
+
+
+def limit(nbytes: float) -> str:
+    """How much a tier may hold."""
+    return "no limit" if nbytes >= _NO_LIMIT_BYTES else volume(nbytes)
+
+
+def yes_no(value: bool | None) -> str:
+    return {True: "yes", False: "no", None: UNMEASURED}[value]

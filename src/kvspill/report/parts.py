@@ -1,4 +1,4 @@
-"""What the console summary is made of: titles, pairs, grids, and how figures are written."""
+"""What the console summary is made of: titles, pairs and grids."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kvspill.records import GIB
 from kvspill.texts import one_line, plain
 
 Part = Text | Table | Padding
-NONE = "not measured"
-_NO_LIMIT_BYTES = 1 << 50
 
 
 def title(text: str) -> Text:
@@ -39,18 +36,3 @@ def grid(header: Iterable[str], rows: Iterable[Iterable[str]], wraps: int = 0) -
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))
     return Padding(table, (0, 0, 0, 2), expand=False)
-
-
-def number(value: float | None, unit: str = "", digits: int = 2) -> str:
-    """A figure with its unit; what was not measured says so."""
-    return NONE if value is None else f"{value:,.{digits}f}{unit}"
-
-
-def share(value: float | None) -> str:
-    return NONE if value is None else f"{value:.1%}"
-
-
-def volume(nbytes: float | None) -> str:
-    if nbytes is None:
-        return NONE
-    return "no limit" if nbytes >= _NO_LIMIT_BYTES else f"{nbytes / GIB:,.2f} GiB"

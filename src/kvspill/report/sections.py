@@ -9,7 +9,8 @@ from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.layers_section import device_load_section, layers_section
-from kvspill.report.parts import NONE, Part, grid, indent, number, pairs, share, title, volume
+from kvspill.report.numbers import UNMEASURED, limit, number, share, volume
+from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import in_memory
@@ -110,7 +111,7 @@ def _latency(result: Result) -> Iterator[Part]:
     wait, unfinished = result.statistics("queue_wait_ms"), result.honesty.requests.unfinished
     ages = "request counts with its age" if unfinished == 1 else "requests count with their age"
     bound = f" (at least: {unfinished:,} unfinished {ages})" if unfinished else ""
-    mean_wait = NONE if wait is None else f"{wait['mean'] / 1000:.2f}s"
+    mean_wait = UNMEASURED if wait is None else f"{wait['mean'] / 1000:.2f}s"
     yield indent(Text(f"Approximate mean queue wait: {mean_wait}{bound}"))
     if unfinished and result.statistics("queue_wait_completed_ms") is not None:
         yield indent(Text("The table is of completed requests only; this mean includes those still waiting."))
@@ -159,7 +160,7 @@ def _criterion(criterion: Criterion, simulated: bool) -> Text:
     word = {True: "PASS", False: "FAIL", None: "----"}[criterion.passed]
     actual = criterion.actual
     if actual is None:
-        text = NONE
+        text = UNMEASURED
     elif criterion.unit == "ratio":
         text = f"{actual:.1%}"
     else:
@@ -204,7 +205,7 @@ def _tier_distribution(result: Result) -> Iterator[Part]:
             _TIER_LABELS[tier.tier] + (label(result, tier.tier) or f" ({tier.backend})"),
             f"{tier.entries:,}",
             volume(tier.used_bytes),
-            volume(tier.limit_bytes),
+            limit(tier.limit_bytes),
             number(result.number(f"tier_{tier.tier}_kv_bytes_read_gb")),
             number(result.number(f"tier_{tier.tier}_kv_bytes_written_gb")),
         )

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from kvspill.records import MIB
 from kvspill.report.layers_section import layers_section
-from kvspill.report.parts import Part, grid, indent, number, pairs, share
+from kvspill.report.numbers import number, share
+from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS

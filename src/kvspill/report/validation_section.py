@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from kvspill.report.parts import Part, grid, indent, number, share, title
+from kvspill.report.numbers import number, share
+from kvspill.report.parts import Part, grid, indent, title
 from kvspill.result.schema import Result
 
 _TITLES = {

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from kvspill.records import MIB
 from kvspill.report.html.facts import Labelled
+from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
-from kvspill.report.numbers import significant
 from kvspill.result.catalog import shown_at
 from kvspill.result.caution import EVERYTHING, Severity
 from kvspill.result.cautions import MODELLED_TIER, kind_of
@@ -47,7 +47,7 @@ def headline_rows(results: Sequence[Labelled]) -> list[HeadlineRow]:
     rows = []
     for headline in HEADLINES:
         cells = tuple(_shown(headline, item.result) for item in results)
-        if any(cell.value != "not measured" for cell in cells):
+        if any(cell.value != UNMEASURED for cell in cells):
             unit = headline.metric.unit
             rows.append(HeadlineRow(headline.title, "%" if unit == "ratio" else unit, cells))
     return rows
@@ -64,7 +64,7 @@ def _shown(headline: Figure, result: Result) -> Shown:
     statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
     value = value_of(result, headline) if statistics is None else statistics.median
     if value is None:
-        return Shown("not measured", "", ())
+        return Shown(UNMEASURED, "", ())
     codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
     beside = _entry_size(headline, result) or _spread(headline, statistics)
     return Shown(value_text(headline, value), beside, tuple(codes))

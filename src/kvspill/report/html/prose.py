@@ -5,19 +5,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvspill.records import GIB
 from kvspill.report.columns import finite
 from kvspill.report.honesty_section import steady_text
 from kvspill.report.html.facts import Labelled, search_lever
+from kvspill.report.numbers import UNMEASURED, limit, significant, volume, yes_no
 from kvspill.report.numbers import figure as number
-from kvspill.report.numbers import significant
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
 
-NONE = "not measured"
 _PERCENTILE = re.compile(r"_p\d+_ms$")
 _SUBTITLES = 3
-_NO_LIMIT_BYTES = 1 << 49
 Pair = tuple[str, str]
 
 
@@ -152,15 +149,15 @@ def trials_sentence(result: Result) -> str:
 def checks(result: Result) -> Iterator[Pair]:
     """The honesty block as rows."""
     honesty, counted = result.honesty, result.honesty.bytes
-    yield "Storage bytes read: asked", _gib(counted.asked_read_bytes)
-    yield "Storage bytes read: seen at the device", _gib(counted.device_read_bytes)
-    yield "Storage bytes written: asked", _gib(counted.asked_written_bytes)
-    yield "Storage bytes written: seen at the device", _gib(counted.device_written_bytes)
-    yield "O_DIRECT", _yes_no(honesty.direct_io)
+    yield "Storage bytes read: asked", volume(counted.asked_read_bytes)
+    yield "Storage bytes read: seen at the device", volume(counted.device_read_bytes)
+    yield "Storage bytes written: asked", volume(counted.asked_written_bytes)
+    yield "Storage bytes written: seen at the device", volume(counted.device_written_bytes)
+    yield "O_DIRECT", yes_no(honesty.direct_io)
     opened = honesty.files_opened
     yield "Files opened with O_DIRECT", number(None if opened is None else opened.direct, 0)
     yield "Files opened without it", number(None if opened is None else opened.buffered, 0)
-    yield "Every block verified", _yes_no(honesty.verified)
+    yield "Every block verified", yes_no(honesty.verified)
     requests = honesty.requests
     yield "Requests arrived", number(requests.arrived, 0)
     yield "Requests completed", number(requests.completed, 0)
@@ -170,24 +167,16 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Offered load over capacity without a device", number(honesty.offered_load.ratio)
     yield "Arrivals late (p99)", _p99_ms(honesty.arrival_lateness_ms)
     yield "Event loop lag (p99)", _p99_ms(honesty.event_loop_lag_ms)
-    yield "Bound by the client", _yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
+    yield "Bound by the client", yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
     yield "CPU seconds per GiB", number(honesty.cpu_seconds_per_gib, 3)
-    yield "Peak resident memory", _gib(honesty.peak_resident_bytes)
+    yield "Peak resident memory", volume(honesty.peak_resident_bytes)
     yield "Steady state", steady_text(result)
     yield "Digest of the planned operations", str(result.digest)
 
 
 def _p99_ms(statistics: Statistics | None) -> str:
     late = None if statistics is None else statistics.get("p99")
-    return NONE if late is None else f"{number(late, 3)} ms"
-
-
-def _gib(nbytes: float | None) -> str:
-    return NONE if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
-
-
-def _yes_no(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: NONE}[value]
+    return UNMEASURED if late is None else f"{number(late, 3)} ms"
 
 
 _SETUP = {
@@ -212,7 +201,7 @@ def setup_rows(result: Result) -> Iterator[Pair]:
         elif config.get(name) is not None:
             yield title, _text(config[name])
     for tier in result.tiers:
-        size = "no limit" if tier.limit_bytes >= _NO_LIMIT_BYTES else _gib(tier.limit_bytes)
+        size = limit(tier.limit_bytes)
         mark = ", modelled" if tier.modelled and tier.backend != "modelled" else ""
         yield f"Tier {tier.tier}", f"{size}, {tier.backend}{mark}; {tier.description}".rstrip("; ")
     yield from _rank_rows(result)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.report.html.prose import search_sentence, trials_sentence
+from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
-from kvspill.report.numbers import significant
 from kvspill.result.answer import Status, answer, in_memory, promise_of
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.schema import Criterion, Result
@@ -93,7 +93,7 @@ def _criteria(result: Result) -> Iterator[Judged]:
 
 def _value(item: Criterion, value: float | None) -> str:
     if value is None:
-        return "not measured" if item.target is not None else "none"
+        return UNMEASURED if item.target is not None else "none"
     if item.unit == "ratio":
         return f"{value:.1%}"
     return f"{significant(value) if item.unit == 'ms' else number(value)} {item.unit}"
@@ -121,7 +121,7 @@ def _classes(result: Result) -> Iterator[Judged]:
     if promise is not None:
         states = {"met": MET, "missed": MISSED}
         for name, row in promise["classes"].items():
-            times = ((row.get("actual_ms"), "not measured"), (row.get("target_ms"), "none"))
+            times = ((row.get("actual_ms"), UNMEASURED), (row.get("target_ms"), "none"))
             actual, target = (none if ms is None else f"{significant(ms)} ms" for ms, none in times)
             state = states.get(str(row.get("verdict")), OPEN)
             yield Judged(name, actual, target, state, counted(int(row.get("requests") or 0), "request"))
