@@ -8,20 +8,20 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
+from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text
 from kvspill.report.layers_section import device_load_section, layers_section
 from kvspill.report.numbers import UNMEASURED, limit, number, share, volume
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import in_memory
-from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
 from kvspill.result.classes import reason_of
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
-from kvspill.result.schema import Criterion, QosClass, Result, StorageHealth
+from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.texts import counted, duration
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
@@ -126,7 +126,7 @@ def _assessment(result: Result) -> Iterator[Part]:
         yield indent(_verdict(health))
         for failure in health.failures:
             yield indent(Text(f"[FAIL] {failure}", style="bold red"))
-        for criterion in health.criteria:
+        for criterion in judged_criteria(result, number):
             yield indent(_criterion(criterion, result.simulated))
     if in_memory(result):
         yield indent(Text("The storage tier lies in memory: this is no verdict on a drive."))
@@ -142,33 +142,14 @@ def _assessment(result: Result) -> Iterator[Part]:
 
 def _verdict(health: StorageHealth) -> Text:
     status = health.overall_status
-    counts = f"{health.passed_count} of {health.total_count} criteria met"
-    if status == NO_TARGET:
-        counts = "give --min-tokens-per-sec to have one"
-    elif status == NOT_MEASURED and not _judged_storage(health):
-        counts += ", none of storage"
-    profile = f" ({health.performance_profile} profile, {counts})"
+    profile = f" ({health.performance_profile} profile, {met_text(health)})"
     return Text.assemble("Verdict: ", (status, _STYLES.get(status, "bold yellow")), profile)
 
 
-def _judged_storage(health: StorageHealth) -> bool:
-    of_storage = (row for row in health.criteria if row.metric.startswith("storage_"))
-    return health.performance_profile == "throughput" or any(row.passed is not None for row in of_storage)
-
-
-def _criterion(criterion: Criterion, simulated: bool) -> Text:
+def _criterion(criterion: JudgedCriterion, simulated: bool) -> Text:
     word = {True: "PASS", False: "FAIL", None: "----"}[criterion.passed]
-    actual = criterion.actual
-    if actual is None:
-        text = UNMEASURED
-    elif criterion.unit == "ratio":
-        text = f"{actual:.1%}"
-    else:
-        text = f"{actual:,.2f} {criterion.unit}"
-    # The tiers' latencies below are whole operations: the same name must not stand for two figures.
-    inside = " in the device" if "_device_" in criterion.metric and actual is not None else ""
-    suffix = inside + ((" (simulated)" if simulated else " (modelled)") if criterion.modelled else "")
-    return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion.name}: {text}{suffix}")
+    made = (" (simulated)" if simulated else " (modelled)") if criterion.modelled else ""
+    return Text.assemble("[", (word, _STYLES.get(word, "")), f"] {criterion.name}: {criterion.actual}{made}")
 
 
 def _tier_latencies(result: Result) -> Iterator[Part]:

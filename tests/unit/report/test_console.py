@@ -11,6 +11,7 @@ from kvspill.report.console import print_summary, render_summary
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.layers import layer_figures
 from kvspill.report.html.prose import checks
+from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.short import _figures, short_summary
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import LittlesLaw
@@ -159,6 +160,16 @@ def test_peak_capacity_is_shown_where_the_users_were_searched_for_s8() -> None:
     assert "Peak capacity found" in text
     assert "1,234.50 tok/s" in text
     assert found.autoscaling_stats == found.summary.autoscaling_stats == [step]
+
+
+def test_the_console_and_the_page_judge_by_the_same_rows() -> None:
+    text, shown = render_summary(built()), verdict_of(built())
+    words = {"met": "PASS", "missed": "FAIL", "open": "----"}
+    assert len(shown.criteria) == 4
+    assert [f"[{words[row.state]}] {row.name}" for row in shown.criteria] == [
+        line.strip().partition(":")[0] for line in text.splitlines() if line.startswith("  [")
+    ]
+    assert [row.actual for row in shown.criteria if "NVMe Read" in row.name] == ["1,000 ms in the device"]
 
 
 def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> None:

@@ -92,6 +92,8 @@ def test_a_directory_in_memory_gets_no_verdict_of_a_drive() -> None:
     storage = [row["passed"] for row in verdict["criteria"] if row["metric"].startswith("storage_")]
     assert storage == [None, None]
     assert "The storage tier lies in memory: this is no verdict on a drive." in render_summary(found)
+    assert "NVMe Read P95 <" in render_summary(built(quick_recorder()))
+    assert "NVMe Read P95 <" not in render_summary(found)
     short = render_summary(found, verbose=False)
     assert "(in memory, not a drive)" in short.splitlines()[0]
     assert "NOT MEASURED, the storage tier lies in memory" in short

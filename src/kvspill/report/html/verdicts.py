@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.report.html.prose import search_sentence, trials_sentence
+from kvspill.report.judged import judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
 from kvspill.result.answer import Status, answer, in_memory, promise_of
 from kvspill.result.bottleneck import link_sentence
-from kvspill.result.schema import Criterion, Result
+from kvspill.result.schema import Result
 from kvspill.texts import counted
 
 MET, MISSED, OPEN = "met", "missed", "open"
@@ -74,29 +75,20 @@ def _assessment(result: Result) -> str:
     health = result.summary.storage_health
     if health is None:
         return ""
-    met = f"{health.passed_count} of {health.total_count} criteria met"
+    met = met_text(health)
     if in_memory(result):
         return f"No storage assessment: the directory lies in memory, not on a drive ({met})"
     return f"Storage assessment: {health.overall_status} ({met}, {health.performance_profile} profile)"
 
 
 def _criteria(result: Result) -> Iterator[Judged]:
-    health = result.summary.storage_health
-    for item in () if health is None else health.criteria:
-        if in_memory(result) and item.metric.startswith("storage_"):
-            continue
+    for item in judged_criteria(result, _text):
         note = "modelled" if item.modelled and not result.simulated else ""
-        yield Judged(
-            item.name, _value(item, item.actual), _value(item, item.target), _state(item.passed), note
-        )
+        yield Judged(item.name, item.actual, item.target, _state(item.passed), note)
 
 
-def _value(item: Criterion, value: float | None) -> str:
-    if value is None:
-        return UNMEASURED if item.target is not None else "none"
-    if item.unit == "ratio":
-        return f"{value:.1%}"
-    return f"{significant(value) if item.unit == 'ms' else number(value)} {item.unit}"
+def _text(value: float, unit: str) -> str:
+    return (significant(value) if unit == " ms" else number(value)) + unit
 
 
 def _state(passed: bool | None) -> str:

@@ -1,0 +1,51 @@
+"""The storage assessment as rows and counts, which the console and the page show alike."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kvspill.report.numbers import UNMEASURED
+from kvspill.result.answer import in_memory
+from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
+from kvspill.result.schema import Criterion, Result, StorageHealth
+
+
+class JudgedCriterion(NamedTuple):
+    """One criterion: what was asked and what came out."""
+
+    name: str
+    actual: str
+    target: str
+    passed: bool | None
+    modelled: bool
+
+
+def judged_criteria(result: Result, text: Callable[[float, str], str]) -> Iterator[JudgedCriterion]:
+    """The criteria that hold for this result; text: writes a figure that is no ratio, with its unit."""
+    health = result.summary.storage_health
+    for item in () if health is None else health.criteria:
+        if in_memory(result) and _of_storage(item):
+            continue
+        actual, target = _value(item, item.actual, text), _value(item, item.target, text)
+        # Tiers have latencies of whole operations, too: the same name must not stand for two figures.
+        inside = " in the device" if "_device_" in item.metric and item.actual is not None else ""
+        yield JudgedCriterion(item.name, actual + inside, target, item.passed, item.modelled)
+
+
+def met_text(health: StorageHealth) -> str:
+    """How many criteria were met."""
+    if health.overall_status == NO_TARGET:
+        return "give --min-tokens-per-sec to have one"
+    judged = any(row.passed is not None for row in health.criteria if _of_storage(row))
+    none = health.overall_status == NOT_MEASURED and not judged and health.performance_profile != "throughput"
+    counts = f"{health.passed_count} of {health.total_count} criteria met"
+    return f"{counts}, none of storage" if none else counts
+
+
+def _of_storage(criterion: Criterion) -> bool:
+    return criterion.metric.startswith("storage_")
+
+
+def _value(item: Criterion, value: float | None, text: Callable[[float, str], str]) -> str:
+    if value is None:
+        return UNMEASURED if item.target is not None else "none"
+    return f"{value:.1%}" if item.unit == "ratio" else text(value, f" {item.unit}")
