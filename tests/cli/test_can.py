@@ -100,6 +100,36 @@ def test_a_question_without_users_is_refused(capsys: pytest.CaptureFixture[str])
     assert "--users: missing; say how many users" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            "trace: mooncake:sample",
+            "trace mooncake:sample of FILE: can asks about users, and a recording has",
+        ),
+        ("use_burst_trace: true", "use_burst_trace true of FILE: can asks about users, and a recording has"),
+        ("request_rate: 5", "request_rate 5.0 of FILE: can asks about users, and a rate has none who wait"),
+        ("max_requests: 50", "max_requests 50 of FILE: can asks about users, and its search takes a time"),
+    ],
+)
+def test_another_load_in_the_configuration_is_refused_by_its_name_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str, said: str
+) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(f"{setting}\n")
+    assert can("--users", "4", "--config", str(file), "--simulate") == 2
+    text = capsys.readouterr().err
+    assert f"error: {said.replace('FILE', str(file))}" in text
+    assert "; leave it out, or " in text
+
+
+def test_recorded_conversations_leave_the_users_to_the_question(tmp_path: Path) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text("trace: sharegpt:sample\n")
+    asked = ("--users", "4", "--model", "tiny-1b", "--config", str(file), "--simulate", "--quiet")
+    assert can(*asked, "--output", str(tmp_path / "r.json")) == 0
+
+
 def test_memory_alone_is_not_called_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--model", "tiny-1b", "--users", "3", "--simulate", "--storage-tier", "off", "--quiet")
     can(*asked, "--cpu-mem-gb", "8", "--json", "--output", str(tmp_path / "r.json"))

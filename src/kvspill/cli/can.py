@@ -44,6 +44,14 @@ FIXED = (
     *("burst_trace_path", "trace_speedup", "replay_cycles", "capacity_metric", "target_saturation"),
     *("performance_profile", "min_tokens_per_sec", "xlsx_output", "log_ops", "verbose"),
 )
+_RECORDING = ("a recording has none to add", "ask `kvspill plan` which drives and nodes it needs")
+_OTHER_LOADS = {
+    "trace": _RECORDING,
+    "use_burst_trace": _RECORDING,
+    "request_rate": ("a rate has none who wait for their answers", "use `kvspill run` with that rate"),
+    "max_requests": ("its search takes a time, not so many requests", "give --duration instead"),
+}
+"""Settings of a configuration that ask for another load than users: why, and what to do instead."""
 YES, NO, NO_VERDICT = 0, 3, 1
 _MORE_SECONDS = 40
 """The look at the storage before the load, the model, filling memory and removing files."""
@@ -66,10 +74,18 @@ def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
 
 
 def _settled(config: Config) -> Config:
-    """The configuration with the time that so many users take."""
+    """The configuration with the time that so many users take; a load without users is refused."""
+    from kvspill.config.messages import shown
+    from kvspill.run.asking import replays
+
     if "num_users" not in config.model_fields_set:
         raise UsageError("--users: missing; say how many users, as in --users 100")
-    if "duration" in config.model_fields_set:
+    for name, (why, instead) in _OTHER_LOADS.items():
+        value = getattr(config, name)
+        if value and (name != "trace" or replays(config)):
+            said = f"{name} {shown(value)} of {config.sources.get(name, 'the configuration')}"
+            raise UsageError(f"{said}: can asks about users, and {why}; leave it out, or {instead}")
+    if config.duration is not None and "duration" in config.model_fields_set:
         return config
     return config.changed(duration=SECONDS_OF_FEW if config.num_users < FEW_USERS else SECONDS)
 
