@@ -17,6 +17,10 @@ MEMORY_USABLE_SHARE = 0.8
 BLOCK_BYTES = 4096
 
 
+NO_LIMIT_BYTES = 1 << 49
+"""A budget of this size or more is called no limit: it stands for a store that tells none."""
+
+
 def size_text(nbytes: int) -> str:
     """Bytes for a reader: 1.00 GiB, 192 MiB, 512 B."""
     if nbytes >= GIB:

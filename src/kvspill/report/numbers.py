@@ -2,13 +2,13 @@
 
 import math
 
+from kvspill.config.checks import NO_LIMIT_BYTES
 from kvspill.records import GIB
 
 NONE = "-"
 """What was not measured, in the cell of a table."""
 UNMEASURED = "not measured"
 """The same where there is room for words."""
-_NO_LIMIT_BYTES = 1 << 50
 
 
 def times(value: float | None) -> str:
@@ -52,7 +52,7 @@ def volume(nbytes: float | None) -> str:
 
 def limit(nbytes: float) -> str:
     """How much a tier may hold."""
-    return "no limit" if nbytes >= _NO_LIMIT_BYTES else volume(nbytes)
+    return "no limit" if nbytes >= NO_LIMIT_BYTES else volume(nbytes)
 
 
 def yes_no(value: bool | None) -> str:

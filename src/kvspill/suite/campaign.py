@@ -42,6 +42,7 @@ from kvspill.suite.manifest import (
 )
 from kvspill.suite.places import Places
 from kvspill.suite.scenario import to_config, unavailable
+from kvspill.suite.sizing import budget_text
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
 from kvspill.texts import counted, make_console, one_line, put
@@ -175,7 +176,7 @@ def describe(config: Config) -> str:
     tiers += [f"DRAM {config.cpu_mem_gb:g} GiB"] if config.cpu_bytes else []
     if config.storage_tier == "on":
         tiers.append(
-            f"storage {config.storage_capacity_gb:g} GiB" if config.storage_capacity_gb else "storage"
+            f"storage {budget_text(config.storage_capacity_gb)}" if config.storage_capacity_gb else "storage"
         )
     time_text = f"{config.duration:g} s" if config.duration else counted(config.max_requests or 0, "request")
     return f"{config.model}, {counted(config.num_users, 'user')}, {time_text}, {' + '.join(tiers)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.checks import MEMORY_USABLE_SHARE, size_text
+from kvspill.config.checks import MEMORY_USABLE_SHARE, NO_LIMIT_BYTES, size_text
 from kvspill.config.groups import Persona
 from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
@@ -19,6 +19,8 @@ GPU_SHARE_MAX = 0.8
 MODELLED_GPU_GB = 16.0
 USERS_MAX = 50
 USERS_HIGH_MAX = 300
+USERS_ROOM_MAX = 1_000_000
+"""As many as a run takes; storage without a limit has room for more."""
 OVERLOAD = 4
 QUICK_CPU_GB = 4.0
 QUICK_STORAGE_GB = 6.0
@@ -147,7 +149,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth, room_bytes:
         "users": users,
         "users_high": users_high,
         "users_start": max(1, users // 3),
-        "users_room": max(users_high, room),
+        "users_room": max(users_high, min(room, USERS_ROOM_MAX)),
         "cpu_gb": cpu_gb,
         "cpu_small_gb": cpu_small_gb,
         "gpu_gb": gpu_gb,
@@ -176,7 +178,7 @@ def _tidy(gib: float) -> float:
 def _limits(wishes: Wishes, hardware: Hardware, free_bytes: int | None) -> tuple[float, float]:
     """The largest DRAM and storage budgets that are safe here, in GiB."""
     cpu_max = hardware.safe_memory_bytes / GIB
-    storage_max = (1 << 50 if free_bytes is None else free_bytes) * STORAGE_SHARE_MAX / GIB
+    storage_max = (NO_LIMIT_BYTES if free_bytes is None else free_bytes * STORAGE_SHARE_MAX) / GIB
     if wishes.quick:
         cpu_max, storage_max = min(cpu_max, QUICK_CPU_GB), min(storage_max, QUICK_STORAGE_GB)
     return cpu_max, wishes.storage_gb or storage_max
@@ -267,9 +269,16 @@ def _storage_note(wishes: Wishes, free_bytes: int | None, storage_gb: float) -> 
         why = "as asked"
     elif wishes.quick and storage_gb >= QUICK_STORAGE_GB:
         why = "--quick holds no more on the disk at any time"
+    elif free_bytes is None:
+        return "Storage budget: unlimited, because the storage tells no limit."
     else:
-        why = "no limit known" if free_bytes is None else f"half of the {size_text(free_bytes)} that are free"
-    return f"Storage budget {storage_gb:g} GiB: {why}."
+        why = f"half of the {size_text(free_bytes)} that are free"
+    return f"Storage budget {budget_text(storage_gb)}: {why}."
+
+
+def budget_text(gib: float) -> str:
+    """A budget of the storage, as a plan shows it."""
+    return "unlimited" if gib * GIB >= NO_LIMIT_BYTES else f"{gib:g} GiB"
 
 
 def _seconds_note(wishes: Wishes, seconds: Mapping[str, float]) -> str:

@@ -1,5 +1,6 @@
 """Derived parameters: meaningful, safe, and each explained."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from kvspill.machine.hardware import Gpu, Hardware, Place
 from kvspill.machine.memory import Available
 from kvspill.run.bandwidth import Bandwidth, modelled_bandwidth
 from kvspill.storage.profiles import PRESETS
+from kvspill.suite.campaign import describe
 from kvspill.suite.sizing import Sizes, Wishes, appetite, derive, quick_seconds
 from unit.machine.kernel_tree import GIB
 
@@ -34,6 +36,17 @@ def test_budgets_never_exceed_half_of_what_the_machine_has() -> None:
     assert found["cpu_gb"] <= 12
     assert found["storage_gb"] <= 40
     assert found["cpu_small_gb"] <= found["cpu_gb"]
+
+
+def test_a_store_that_tells_no_limit_is_called_unlimited_and_fits_the_search() -> None:
+    """A plan said 524288 GiB, and its search was refused for more users than a run takes."""
+    no_place = replace(machine(), places=())
+    found = derive(Wishes(), no_place, Bandwidth(3.0, 1.0, "a probe"))
+    assert "Storage budget: unlimited, because the storage tells no limit." in found.notes
+    assert Config(max_users=found.values["users_room"]).max_users == 1_000_000
+    config = Config(storage_capacity_gb=found.values["storage_gb"], cpu_mem_gb=0.0)
+    assert describe(config).endswith(", storage unlimited")
+    assert describe(config.changed(storage_capacity_gb=40.0)).endswith(", storage 40 GiB")
 
 
 def test_quick_keeps_at_most_6_gib_on_disk_and_4_in_memory() -> None:
