@@ -160,7 +160,17 @@ def _search(result: Result) -> tuple[Status, str]:
     if last.get("mode") == "qos" and classes and classes <= set(last.get("no_verdict") or ()):
         thin = "no service class had the 50 requests that a verdict on its latency needs"
         return Status.UNDECIDED, f"the search ended at {what}, but {thin}. {reason}."
+    missed = missed_in_search(result)
+    if missed and last.get("mode") == "qos":
+        # The saturation of the storage's reads is another criterion than the targets of the users (S11).
+        return Status.FOUND, f"{what}. {reason}. These users miss the latency target of {listed(missed)}."
     return Status.FOUND, f"{what}. {reason}."
+
+
+def missed_in_search(result: Result) -> list[str]:
+    """Service classes that missed their target with the load that a search ended at (S11)."""
+    classes = (result.autoscaling_stats[-1].get("qos") or {}) if result.autoscaling_stats else {}
+    return [name for name, entry in classes.items() if entry.get("sla_verdict") == "missed"]
 
 
 def _throughput(result: Result) -> tuple[Status, str]:

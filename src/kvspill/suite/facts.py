@@ -142,7 +142,9 @@ def figures(name: str, result: Result) -> Figures:
 
 
 def _classes(result: Result) -> dict[str, ClassFigures]:
-    """The service classes; none where the row was judged by its throughput."""
+    """The service classes, of a search with the load of its answer; none where throughput was judged."""
+    if result.autoscaling_stats:
+        return _searched(result.autoscaling_stats[-1].get("qos") or {})
     health = result.summary.storage_health
     if health is not None and health.performance_profile == "throughput":
         return {}
@@ -150,6 +152,19 @@ def _classes(result: Result) -> dict[str, ClassFigures]:
         name: ClassFigures(item.sla.added_p95_ms, item.sla.target_p95_ms, item.sla.met)
         for name, item in result.summary.qos_metrics.items()
         if item.sla is not None
+    }
+
+
+def _searched(classes: Mapping[str, Any]) -> dict[str, ClassFigures]:
+    verdicts = {"met": True, "missed": False}
+    return {
+        name: ClassFigures(
+            (item.get("added_ms") or {}).get("p95"),
+            item["sla_target_p95_ms"],
+            verdicts.get(item["sla_verdict"]),
+        )
+        for name, item in classes.items()
+        if item.get("sla_target_p95_ms") is not None
     }
 
 

@@ -195,6 +195,14 @@ def test_a_search_with_thin_evidence_is_no_answer() -> None:
     assert answer(built(autoscaling=[{**thin, "mode": "capacity"}])).status is Status.FOUND
 
 
+def test_a_search_by_saturation_says_which_latency_targets_its_users_miss_s11() -> None:
+    step: dict[str, Any] = {"mode": "qos", "users": 14, "reason": "Largest load", "concluded": True}
+    step |= {"target_met": True, "no_verdict": [], "qos": {"batch": {"sla_verdict": "missed"}}}
+    assert answer(built(autoscaling=[step])).verdict == (
+        "FOUND: 14 users of llama3.1-8b. Largest load. These users miss the latency target of batch."
+    )
+
+
 def test_storage_that_stood_still_has_no_yes_s16() -> None:
     probes = {"event_loop_lag_ms": {"p99": 0.5, "max": 5988.0}}
     found = answer(many(config=Config(num_users=10), probes=probes))
