@@ -265,6 +265,17 @@ def test_a_print_is_light_whole_and_without_controls(browser: Any, kinds: dict[s
         assert visit.tab.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.parametrize("kind", ["faulty", "suite"])
+def test_a_print_shows_the_sizes_of_entries_beside_their_latency_s15(
+    browser: Any, kinds: dict[str, Path], kind: str
+) -> None:
+    with Visit(browser, kinds[kind], 1280, "light") as visit:
+        visit.tab.emulate_media(media="print")
+        sizes = visit.tab.locator("#headline .sizes", has_text="entries of")
+        assert sizes.count() >= 1
+        assert all(size.is_visible() for size in sizes.all())
+
+
 def test_the_page_of_ten_minutes_is_small_and_opens_within_two_seconds(browser: Any, page: Path) -> None:
     assert page.stat().st_size < PAGE_BYTES_MAX
     with browser.new_context(viewport={"width": 1440, "height": 900}) as context:

@@ -31,6 +31,8 @@ class Shown:
 
     value: str
     spread: str
+    sizes: str
+    """Of the entries that a latency is of (S15)."""
     doubts: tuple[str, ...]
     """Codes of the warnings that touch this figure in particular."""
 
@@ -64,10 +66,10 @@ def _shown(headline: Figure, result: Result) -> Shown:
     statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
     value = value_of(result, headline) if statistics is None else statistics.median
     if value is None:
-        return Shown(UNMEASURED, "", ())
+        return Shown(UNMEASURED, "", "", ())
     codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
-    beside = _entry_size(headline, result) or _spread(headline, statistics)
-    return Shown(value_text(headline, value), beside, tuple(codes))
+    sizes, spread = _entry_size(headline, result), _spread(headline, statistics)
+    return Shown(value_text(headline, value), spread, sizes, tuple(codes))
 
 
 def _entry_size(headline: Figure, result: Result) -> str:

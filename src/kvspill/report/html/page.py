@@ -19,7 +19,15 @@ from kvspill.report.html.facts import Labelled, labelled
 from kvspill.report.html.figure import Figure, Section
 from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
-from kvspill.report.html.prose import checks, config_rows, metric_rows, page_title, setup_rows, subtitle
+from kvspill.report.html.prose import (
+    checks,
+    config_rows,
+    metric_rows,
+    page_title,
+    setup_rows,
+    stage_label,
+    subtitle,
+)
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.reading import refusing_damage
@@ -78,6 +86,7 @@ def _build(
         "remarks": remarks,
         "remarks_of": "the modelled devices" if all(part.simulated for part in remarks) else "this machine",
         "headlines": headline_rows(results),
+        "figures_of": stage_label(results[0].result) if len(results) == 1 else "",
         "results": [_shown(item) for item in results],
         "folds": folds(results),
         "shared": _shared(results),

@@ -12,6 +12,7 @@ from kvspill.report.numbers import UNMEASURED, limit, significant, volume, yes_n
 from kvspill.report.numbers import figure as number
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
+from kvspill.texts import counted
 
 _PERCENTILE = re.compile(r"_p\d+_ms$")
 _SUBTITLES = 3
@@ -74,6 +75,13 @@ def search_sentence(result: Result) -> str:
     return text + ("." if stage == last[lever] else f", not of the answer ({_level(last[lever])}).")
 
 
+def stage_label(result: Result) -> str:
+    """Whose the figures of a search's page are; empty without one."""
+    if not result.autoscaling_stats or result.window.users is None:
+        return ""
+    return f"Figures with {_users(result)}:"
+
+
 def _level(value: Any) -> str:
     known = finite(value)
     return str(value) if known is None else f"{known:,g}"
@@ -87,11 +95,21 @@ def page_title(results: Sequence[Labelled]) -> str:
     models = list(dict.fromkeys(_model(item.result) for item in results))
     # Rows of a suite without storage say nothing of the drive that the others have.
     stored = [item for item in results if any(tier.tier == "storage" for tier in item.result.tiers)]
-    drives = list(dict.fromkeys(drive(item.result) for item in stored or results))
+    used = {drive(item.result): _is_modelled(item.result) for item in stored or results}
+    drives = list(used)
     what = models[0] if len(models) == 1 else f"{len(models)} models"
     if len(drives) == 1:
         return f"{what} on {drives[0]}: {len(results)} results"
-    return f"{what} on {' and '.join(drives)}" if len(drives) == 2 else f"{what} on {len(drives)} drives"
+    if len(drives) == 2:
+        return f"{what} on {' and '.join(drives)}"
+    modelled = sum(used.values())
+    kinds = ((len(drives) - modelled, "drive"), (modelled, "simulated device"))
+    return f"{what} on {' and '.join(counted(number, kind) for number, kind in kinds if number)}"
+
+
+def _is_modelled(result: Result) -> bool:
+    """Whether no drive was measured, but a model of one."""
+    return result.simulated or any(tier.tier == "storage" and tier.modelled for tier in result.tiers)
 
 
 def _title(item: Labelled) -> str:

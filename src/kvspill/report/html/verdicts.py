@@ -7,7 +7,7 @@ from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
-from kvspill.result.answer import Status, answer, in_memory, promise_of
+from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.schema import Result
 from kvspill.texts import counted
@@ -60,8 +60,11 @@ def verdict_of(result: Result) -> Verdict:
         lines = [("What binds", found.because), ("What would help", helps), link, *lines]
     if result.question is not None:
         lines = [*(("", reason) for reason in result.question.reasons), *lines]
+    state = _STATES[found.status]
+    if found.status is Status.FOUND and missed_in_search(result):
+        state = OPEN
     return Verdict(
-        state=_STATES[found.status],
+        state=state,
         headline=found.verdict,
         lines=tuple((name, text) for name, text in lines if text),
         assessment=_assessment(result),
@@ -78,7 +81,9 @@ def _assessment(result: Result) -> str:
     met = met_text(health)
     if in_memory(result):
         return f"No storage assessment: the directory lies in memory, not on a drive ({met})"
-    return f"Storage assessment: {health.overall_status} ({met}, {health.performance_profile} profile)"
+    stage = result.window.users if result.autoscaling_stats else None
+    at = "" if stage is None else f", with {counted(stage, 'user')}"
+    return f"Storage assessment{at}: {health.overall_status} ({met}, {health.performance_profile} profile)"
 
 
 def _criteria(result: Result) -> Iterator[Judged]:

@@ -1,0 +1,72 @@
+"""What a page calls its results: which drives were measured, and which load its figures are of."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jinja2", reason="the page needs the extra `report`")
+pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
+
+from kvspill.report.html.facts import labelled
+from kvspill.report.html.page import Remarks, build_page, page_of
+from kvspill.report.html.prose import page_title
+from kvspill.report.html.verdicts import verdict_of
+from kvspill.result.schema import Question, Result
+from unit.report.html.outline import Outline
+from unit.result import sample
+
+
+def on_drive(name: str) -> Result:
+    found = sample.built()
+    directory = {"path": "/mnt", "device": name, "model": "KX 900", "filesystem": "ext4"}
+    found.environment = {"directories": [directory]}
+    return found
+
+
+def simulated(profile: str) -> Result:
+    found = sample.built(run=sample.facts(simulated=True))
+    return found.model_copy(update={"config": {**found.config, "device_profile": profile}})
+
+
+def test_a_simulated_device_is_not_counted_as_a_drive() -> None:
+    models = [simulated(name) for name in ("nvme-gen4", "nvme-gen5", "sata-ssd")]
+    assert page_title(labelled([(f"{n}", item) for n, item in enumerate(models)])) == (
+        f"{models[0].config['model']} on 3 simulated devices"
+    )
+    mixed = [*models, on_drive("nvme0n1"), on_drive("nvme1n1"), on_drive("nvme1n1")]
+    assert page_title(labelled([(f"{n}", item) for n, item in enumerate(mixed)])).endswith(
+        " on 2 drives and 3 simulated devices"
+    )
+    drives = [on_drive(f"nvme{n}n1") for n in range(3)]
+    assert page_title(labelled([(f"{n}", item) for n, item in enumerate(drives)])).endswith(" on 3 drives")
+
+
+def test_figures_of_another_load_than_the_one_asked_about_say_so() -> None:
+    step = {"mode": "slo", "users": 4, "reason": "Largest load", "concluded": True, "target_met": True}
+    found = sample.built(autoscaling=[step])
+    asked = Question(answer="no", users=900, sentence="NO: 900 users do not.", helps="Use fewer --users.")
+    window = found.window.model_copy(update={"users": 4})
+    found = found.model_copy(update={"question": asked, "window": window})
+    text = " ".join(" ".join(Outline(build_page([("mine", found)])).text).split())
+    assert text.index("Figures with 4 users (asked: 900):") < text.index("Throughput, wall clock")
+    assert "Storage assessment, with 4 users: " in text
+    plain = " ".join(Outline(build_page([("mine", sample.built())])).text)
+    assert "Figures with" not in plain
+
+
+def test_a_search_whose_users_miss_their_targets_is_not_shown_as_met_s11() -> None:
+    step: dict[str, Any] = {
+        **{"mode": "qos", "users": 14, "reason": "Largest load", "concluded": True, "target_met": True},
+        "qos": {"batch": {"sla_verdict": "missed"}},
+        "no_verdict": [],
+    }
+    assert verdict_of(sample.built(autoscaling=[step])).state == "open"
+    step["qos"] = {"batch": {"sla_verdict": "met"}}
+    assert verdict_of(sample.built(autoscaling=[step])).state == "met"
+
+
+def test_the_advice_of_simulated_suites_is_headed_by_what_it_is_of() -> None:
+    results = labelled([("a", simulated("nvme-gen4"))])
+    for of_model, heading in ((True, "for the modelled devices"), (False, "for this machine")):
+        text = page_of(results, remarks=[Remarks("s", ["Buy nothing."], of_model)])
+        assert f"What this means {heading}" in text
