@@ -76,7 +76,7 @@ fi
 
 for python in "${PYTHON:-}" "$here/.venv/bin/python" python3; do
     if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then
-        PYTHONPATH="$here/src${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -m kvspill.cli.main suite \
+        PYTHONPATH="$here/src${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -m kvspill suite \
             ${arguments[@]+"${arguments[@]}"} "$@"
     fi
 done

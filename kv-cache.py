@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Drop-in command: `python3 kv-cache.py FLAGS` is `kvspill run FLAGS`, from a checkout or installed."""
 
-import importlib.util
 import os
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
+ROOT = os.path.dirname(os.path.realpath(__file__))
+TOO_OLD = sys.version_info < (3, 11)
 NEEDED = {
     "kvspill": "kvspill",
     "hdrh": "hdrhistogram",
@@ -20,33 +19,40 @@ NEEDED = {
 _RESTARTED = "KV_CACHE_PY_RESTARTED"
 
 
-def _find_kvspill() -> None:
-    """Make the package beside this file importable, and say what is missing before anything else fails."""
-    too_old = sys.version_info < (3, 11)
-    if importlib.util.find_spec("kvspill") is None and (ROOT / "src").is_dir():
-        sys.path.insert(0, str(ROOT / "src"))
-    if not too_old and importlib.util.find_spec("kvspill") is not None:
-        from kvspill.cli.main import heed_signals
+def _heed_signals() -> None:
+    """First of all: the imports that follow take a while."""
+    # Where kvspill is not installed, it is beside this file.
+    sys.path.append(os.path.join(ROOT, "src"))
+    try:
+        from kvspill.cli.start import heed_signals
+    except ImportError:
+        # It is missing, which is said next.
+        return
+    heed_signals()
 
-        heed_signals()
+
+def _check_packages() -> None:
+    """Say what is missing before anything else fails."""
+    import importlib.util
+
     missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if not too_old and not missing:
+    if not TOO_OLD and not missing:
         return
     _restart_in_the_environment()
-    if too_old:
+    if TOO_OLD:
         _leave("Python 3.11 or newer is needed; run it with a newer python3")
-    venv = ROOT / ".venv"
+    venv = os.path.join(ROOT, ".venv")
     remedy = f"run: python3 -m venv {venv} && {venv}/bin/pip install -e {ROOT}"
     _leave(f"{', '.join(missing)} not installed for {sys.executable}; {remedy}")
 
 
 def _restart_in_the_environment() -> None:
     """Go on in the environment that `make` made, where there is one; returns where that cannot help."""
-    python = ROOT / ".venv" / "bin" / "python"
+    python = os.path.join(ROOT, ".venv", "bin", "python")
     if os.environ.pop(_RESTARTED, None) is None and os.access(python, os.X_OK):
         os.environ[_RESTARTED] = "1"
         try:
-            os.execv(python, [str(python), __file__, *sys.argv[1:]])
+            os.execv(python, [python, __file__, *sys.argv[1:]])
         except OSError:
             return
 
@@ -57,7 +63,9 @@ def _leave(text: str) -> None:
 
 
 if __name__ == "__main__":
-    _find_kvspill()
+    if not TOO_OLD:
+        _heed_signals()
+    _check_packages()
     from functools import partial
 
     from kvspill.cli.main import as_program

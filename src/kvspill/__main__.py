@@ -2,7 +2,7 @@
 
 import sys
 
-from kvspill.cli.main import main
+from kvspill.cli.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,11 +1,10 @@
 """Errors that reach the user: each names the cause, the value and the remedy in one line."""
 
 import signal
-from typing import Final
 
-INTERRUPTED: Final = 130
+INTERRUPTED = 130
 """Exit code of a command that a signal ended."""
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command early."""
 
 

@@ -82,3 +82,33 @@ def test_a_signal_is_not_raised_into_an_import(tmp_path: Path, module: str) -> N
         timeout=60,
     )
     assert (finished.returncode, finished.stderr) == (130, "kvspill: error: interrupted\n")
+
+
+AMID_THE_FIRST_IMPORTS = """\
+import os, runpy, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+program, module = sys.argv.pop(), sys.argv.pop()
+sys.meta_path.insert(0, Finder())
+if program == "kvspill":
+    runpy.run_module("kvspill", run_name="__main__", alter_sys=True)
+else:
+    runpy.run_path(program, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("module", ["kvspill.cli.main", "kvspill.texts", "kvspill.machine.unheard"])
+@pytest.mark.parametrize("program", ["kvspill", str(Path(__file__).parents[2] / "kv-cache.py")])
+def test_the_first_import_of_all_is_that_of_the_signals(tmp_path: Path, module: str, program: str) -> None:
+    """Ctrl-C before the command's own modules were there ended in a traceback."""
+    finished = subprocess.run(
+        [sys.executable, "-c", AMID_THE_FIRST_IMPORTS, "--help", module, program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert (finished.returncode, finished.stderr) == (130, "kvspill: error: interrupted\n")

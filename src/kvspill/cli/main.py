@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final, NamedTuple
 
-from kvspill.errors import INTERRUPTED, SIGNALS, KvspillError
+from kvspill.cli.start import heed_signals, leave
+from kvspill.errors import INTERRUPTED, KvspillError
 from kvspill.imports import importing
 from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import one_line, put
@@ -114,22 +115,11 @@ def _ranks_off(argv: Sequence[str]) -> bool:
     return "--ranks off" in " ".join(argv).replace("--ranks=", "--ranks ")
 
 
-def heed_signals() -> None:
-    """End with one line and 130 from the very start, also where a signal comes amid the imports.
-
-    A run handles them itself while it lasts, to keep what was measured.
-    """
-    for number in SIGNALS:
-        # nohup, or a shell that runs us in the background, had its reasons.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end)
-
-
 _guards = 0
 _AGAIN_SECONDS = 0.5
 
 
-def _end(_number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: FrameType | None) -> None:
     heard()
     if _guards and not importing(frame, since=guarded.__code__):
         # Raised in a callback of the interpreter, it would be swallowed: then it comes again.
@@ -137,8 +127,7 @@ def _end(_number: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
         raise KeyboardInterrupt
     # Nobody is there to catch it: on the way out, or importing, where nothing is under way yet.
-    os.write(2, b"kvspill: error: interrupted\n")
-    os._exit(INTERRUPTED)
+    leave(number, frame)
 
 
 def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -244,12 +233,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `kvspill` script. Called with arguments, it leaves the caller's signals alone."""
     if argv is not None:
         return guarded(dispatch, argv)
-    heed_signals()
     return as_program(dispatch)
 
 
 def as_program(call: Callable[[Sequence[str]], int]) -> int:
     """Run the command line of this process, which ends afterwards."""
+    # A run handles signals itself while it lasts, to keep what was measured.
+    heed_signals(_end)
     _open_closed_streams()
     end_unheard()
     code = guarded(call, sys.argv[1:])
