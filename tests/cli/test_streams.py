@@ -1,6 +1,7 @@
 """Standard output and error that are closed or full: one line, and the result is kept."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -34,6 +35,50 @@ def test_a_full_standard_output_is_named_and_the_result_kept(tmp_path: Path) -> 
         "kvspill: error: standard output: No space left on device; send it where there is room"
     )
     assert json.loads((tmp_path / "r.json").read_text())["simulated"]
+
+
+EVERY_COMMAND = """\
+import json, sys
+import kvspill.cli.main as m
+lines = [[name, "--help"] for name in m.COMMANDS]
+lines += [["--help"], ["models"], ["suite", "--list"], ["doctor", "--cache-dir", "."], ["frobnicat\\u00e9\\u2026"]]
+lines += [["simulate", *sys.argv[1:], "--output", name] for name in ("a.json", "b.json")]
+lines += [["compare", "a.json", "--", "b.json"], ["report", "a.json", "-o", "a.html"]]
+codes = {}
+for line in lines:
+    sys.argv[1:] = line
+    try:
+        codes[ascii(line)] = m.main()
+    except SystemExit as end:
+        codes[ascii(line)] = end.code
+json.dump(codes, open("codes.json", "w"))
+"""
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=pytest.mark.slow),
+        pytest.param({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, marks=pytest.mark.slow),
+    ],
+    ids=["ascii", "latin-1", "C"],
+)
+def test_letters_that_a_terminal_does_not_have_fail_no_command(
+    tmp_path: Path, encoding: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_COMMAND, *LOAD.split()],
+        cwd=tmp_path,
+        env={**os.environ, **encoding},
+        capture_output=True,
+        encoding="latin-1",
+        check=True,
+    )
+    codes = json.loads((tmp_path / "codes.json").read_text())
+    assert [line for line, code in codes.items() if code != 0] == [r"['frobnicat\xe9\u2026']"]
+    assert done.stderr.count("error") == 1
+    assert "usage: kvspill suite [SCENARIO?] [FLAGS]" in done.stdout
 
 
 @pytest.mark.parametrize("tokens", ["1e308", "1" + "0" * 20])

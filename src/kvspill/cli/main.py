@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from types import FrameType
 from typing import Final, NamedTuple
 
@@ -240,7 +241,7 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
     """Run the command line of this process, which ends afterwards."""
     # A run handles signals itself while it lasts, to keep what was measured.
     heed_signals(_end)
-    _open_closed_streams()
+    _prepare_streams()
     end_unheard()
     code = guarded(call, sys.argv[1:])
     # What a large load leaves is not looked through once more.
@@ -248,13 +249,18 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
     return code
 
 
-def _open_closed_streams() -> None:
-    """What the caller closed (`2>&-`) leads nowhere: no file of ours may take its number."""
+def _prepare_streams() -> None:
+    """No line fails for its letters, and what the caller closed (`2>&-`) leads nowhere."""
+    # Of what is closed, no file of ours may take the number.
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(fd, True)
     os.close(fd)
     sys.stdout = sys.stdout or os.fdopen(_STDOUT, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(_STDERR, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal of another encoding shows ? for a letter that it does not have.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

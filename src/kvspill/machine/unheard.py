@@ -86,7 +86,8 @@ def _main_thread() -> tuple[str, int]:
     """Its state and the ticks that it has computed for, as the kernel tells."""
     pid = os.getpid()
     try:
-        words = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+        # As bytes: the name in it may be cut within a letter.
+        words = Path(f"/proc/{pid}/task/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return "", 0
-    return words[0], int(words[11]) + int(words[12])
+    return words[0].decode(), int(words[11]) + int(words[12])
