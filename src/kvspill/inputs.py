@@ -51,6 +51,8 @@ DIGITS_MAX = 300
 """A number of more digits does not fit a float."""
 WAIT_SECONDS = 10
 """How long a pipe may stay silent."""
+WRITER_SECONDS = 1
+"""How long a named pipe may have nobody who writes to it."""
 
 
 class TooMuch(ValueError):  # noqa: N818 - says what is wrong with the text
@@ -69,9 +71,17 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._poll.poll(WAIT_SECONDS * 1000):
-            raise TimeoutError(errno.ETIMEDOUT, f"a pipe into which nothing came for {WAIT_SECONDS} s")
-        data = os.read(self._fd, len(buffer))
+        ready = self._poll.poll(WRITER_SECONDS * 1000)
+        try:
+            data = os.read(self._fd, len(buffer))
+        except BlockingIOError:
+            # Somebody can still write to it.
+            if not self._poll.poll((WAIT_SECONDS - WRITER_SECONDS) * 1000):
+                silent = f"a pipe into which nothing came for {WAIT_SECONDS} s"
+                raise TimeoutError(errno.ETIMEDOUT, silent) from None
+            data = os.read(self._fd, len(buffer))
+        if not data and not ready:
+            raise OSError(errno.EPIPE, "a named pipe to which nobody writes")
         buffer[: len(data)] = data
         return len(data)
 

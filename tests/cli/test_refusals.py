@@ -60,6 +60,15 @@ def test_every_refusal_comes_first_and_alone(
     assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]
 
 
+def test_a_pipe_to_which_nobody_writes_is_not_waited_for(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(place / "pipe")
+    assert main(["simulate", "--trace", "mooncake:pipe", "--quiet", "--output", "r.json"]) == 2
+    said = "--trace pipe: cannot be read (a named pipe to which nobody writes); name a readable file"
+    assert capsys.readouterr().err == f"kvspill: error: {said}\n"
+
+
 def test_a_recording_from_a_pipe_is_left_for_the_run_to_read(place: Path) -> None:
     row = {"timestamp": 0, "input_length": 1000, "output_length": 10, "hash_ids": [1, 2]}
     os.mkfifo(place / "pipe")
