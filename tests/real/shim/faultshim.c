@@ -5,7 +5,9 @@
  * KVSPILL_SHIM_WHEN   a file: nothing happens before it is there
  * KVSPILL_SHIM        verb:kind:share[:argument], several separated by commas; for example
  *                     read:fail:0.3:5 (EIO), write:delay:1:20 (milliseconds), read:hang:1, write:short:0.5;
- *                     path:hang:1 are the calls that take a path: stat, open, mkdir, the list of a directory
+ *                     path:hang:1 are the calls that look at a path or a descriptor: stat, statvfs, open, mkdir, the
+ *                     list of a directory
+ * KVSPILL_SHIM_NTH    the number of the one call that is affected, of those that a rule is for; without it all
  * KVSPILL_SHIM_COUNT  a file to which a byte is appended for each fault */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -35,7 +37,7 @@ static size_t under_length;
 static double after_seconds;
 static struct timespec began;
 static int count_fd = -1;
-static uint64_t calls;
+static uint64_t calls, nth, met;
 
 static double elapsed(void)
 {
@@ -74,6 +76,7 @@ __attribute__((constructor)) static void begin(void)
     when = getenv("KVSPILL_SHIM_WHEN");
     under_length = under ? strlen(under) : 0;
     after_seconds = after ? atof(after) : 0;
+    nth = getenv("KVSPILL_SHIM_NTH") ? strtoull(getenv("KVSPILL_SHIM_NTH"), NULL, 10) : 0;
     if (count)
         count_fd = open(count, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (text) {
@@ -105,6 +108,8 @@ static int is_below(int fd)
 static enum kind fate_below(enum verb verb, int below)
 {
     if (!below || (when && euidaccess(when, F_OK)) || elapsed() < after_seconds || drawn() >= rules[verb].share)
+        return NONE;
+    if (nth && __atomic_add_fetch(&met, 1, __ATOMIC_RELAXED) != nth)
         return NONE;
     if (count_fd >= 0 && write(count_fd, ".", 1) < 0)
         abort();
@@ -280,6 +285,18 @@ LOOKER(lstat64, struct stat64)
 LOOKER(statvfs, struct statvfs)
 LOOKER(statvfs64, struct statvfs64)
 
+#define LOOKER_HELD(name, type)                                          \
+    int name(int fd, type *found)                                       \
+    {                                                                   \
+        REAL(name);                                                     \
+        return fate(PATH, fd) == FAIL ? -1 : real(fd, found);           \
+    }
+
+LOOKER_HELD(fstat, struct stat)
+LOOKER_HELD(fstat64, struct stat64)
+LOOKER_HELD(fstatvfs, struct statvfs)
+LOOKER_HELD(fstatvfs64, struct statvfs64)
+
 #define LOOKER_AT(name, type)                                                   \
     int name(int folder, const char *path, type *found, int flags)              \
     {                                                                           \
@@ -313,3 +330,13 @@ DIR *fdopendir(int fd)
     REAL(fdopendir);
     return fate(PATH, fd) == FAIL ? NULL : real(fd);
 }
+
+#define LISTER(name, type)                                  \
+    type *name(DIR *list)                                   \
+    {                                                       \
+        REAL(name);                                         \
+        return fate(PATH, dirfd(list)) == FAIL ? NULL : real(list); \
+    }
+
+LISTER(readdir, struct dirent)
+LISTER(readdir64, struct dirent64)
