@@ -152,11 +152,17 @@ def _written(target: Path, raw: bytes, write: _Write) -> Iterator[Path]:
 def _open_new(temporary: Path, target: Path) -> IO[bytes]:
     """A new file with the mode of the one that it will replace, if any."""
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    with contextlib.suppress(FileNotFoundError):
-        found = target.lstat()
-        if stat.S_ISREG(found.st_mode):
-            os.fchmod(fd, stat.S_IMODE(found.st_mode))
-    return open(fd, "wb")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            found = target.lstat()
+            if stat.S_ISREG(found.st_mode):
+                os.fchmod(fd, stat.S_IMODE(found.st_mode))
+        return open(fd, "wb")
+    except OSError:
+        for undo in (functools.partial(os.close, fd), functools.partial(os.unlink, temporary)):
+            with contextlib.suppress(OSError):
+                undo()
+        raise
 
 
 class Growing:

@@ -46,6 +46,47 @@ def faulty(where: Path, rule: str, *command: str) -> Iterator["subprocess.Popen[
         process.communicate()
 
 
+RUN = ("run", *SMALL, "--model", "tiny-1b", "--duration", "1", "--cpu-mem-gb", "0", "--output", "r.json")
+COMMANDS = {
+    "run": (*RUN, "--cache-dir", "o"),
+    "doctor": ("doctor", "--cache-dir", "o"),
+    "clean": ("clean", "--yes", "o"),
+    "simulate": ("simulate", *SMALL, "--output", "o/r.json"),
+    "slots": (*RUN, "--cache-dir", "o", "--layout", "slots"),
+}
+EARLIER = {"run path": (7, 15, 22, 25, 43), "run close": (2,), "doctor path": (17,), "simulate path": (17,)}
+"""Calls whose failure ended in an internal error, or left something behind."""
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "number"),
+    [
+        pytest.param(
+            name,
+            verb,
+            number,
+            marks=[] if number in EARLIER.get(f"{name} {verb}", ()) else pytest.mark.slow,
+        )
+        for name in COMMANDS
+        for verb in ("path", "close")
+        for number in range(1, 50 if name in ("run", "slots") else 25)
+    ],
+)
+def test_a_call_that_fails_is_one_line_and_leaves_nothing(
+    tmp_path: Path, name: str, verb: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSPILL_SHIM_NTH", str(number))
+    with faulty(tmp_path, f"{verb}:fail:1:{errno.EIO}", *COMMANDS[name]) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 1, 2)
+    assert "internal error" not in err
+    assert "Traceback" not in err
+    left = [entry for entry in os.listdir(tmp_path / "o") if entry != "r.json"]
+    if left:
+        assert process.returncode == 1
+        assert name == "doctor" or f"Not removed at the end: {tmp_path}/o/{left[0]}" in err
+
+
 def faults(where: Path) -> int:
     count = where / "count"
     return count.stat().st_size if count.exists() else 0

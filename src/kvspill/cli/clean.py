@@ -54,23 +54,38 @@ def _process(text: str) -> int:
 def _clean_directory(named: str, options: Namespace) -> int:
     directory = Path(named)
     # Path("") would be the current directory, and an unset variable of a script is an empty word.
-    if not named or not os.path.isdir(directory):
+    if not named or _is_no_directory(directory):
         shown = options.directory[:200] or "an empty name"
         raise UsageError(f"{shown}: is not a directory; name the one that a --cache-dir named")
-    if not os.access(directory, os.R_OK | os.X_OK):
-        raise UsageError(f"{directory}: cannot be read (Permission denied); clean it as its owner")
     from kvspill.storage.rundir import clean
 
     kept: list[str] = []
     removed = clean(directory, kept)
-    _see_to_leftovers(directory, options.yes, removed, kept)
+    doubtful = _see_to_leftovers(directory, options.yes, removed, kept)
     _say(removed, (), kept, directory)
     if kept:
         raise KvspillError(
             f"{directory}: {len(kept)} files of killed runs stay, named above; "
             "make the file system writable, or move what is yours out of the way, and run it again"
         )
+    if doubtful:
+        raise KvspillError(
+            f"{directory}: {counted(doubtful, 'directory', 'directories')} left alone, named above; "
+            "look at what is in it, and remove it by hand where it is a run's"
+        )
     return 0
+
+
+def _is_no_directory(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except PermissionError:
+        raise UsageError(f"{path}: cannot be read (Permission denied); clean it as its owner") from None
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; check the device and the kernel log") from error
+    return False
 
 
 def _clean_address(options: Namespace, declared: Declared) -> int:
@@ -98,11 +113,15 @@ def _say(removed: Sequence[object], running: Sequence[str], kept: Sequence[str],
     put(f"{counted(len(removed), 'left-over run')} removed from {one_line(place)}")
 
 
-def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: list[str]) -> None:
-    """Directories without a marker: named with their size, and removed where that was asked for."""
+def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: list[str]) -> int:
+    """Directories without a marker: named with their size, and removed where that was asked for.
+
+    Returns how many of this user's could not be judged, or stay though all were to go.
+    """
     from kvspill.storage.leftovers import leftovers, remove_leftover
 
-    for leftover in leftovers(directory):
+    found = leftovers(directory)
+    for leftover in found:
         size = f"{(leftover.nbytes or 0) / MIB:,.1f} MiB"
         if leftover.nbytes is None:
             put(one_line(f"left alone {leftover.path}: {leftover.doubt}"))
@@ -123,3 +142,5 @@ def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: lis
             left = remove_leftover(leftover)
             kept += [str(leftover.path / text) for text in left]
             removed += [] if left else [leftover.path]
+    doubtful = [item for item in found if item.doubt is not None and not item.of_others]
+    return sum(yes or item.nbytes is None for item in doubtful)

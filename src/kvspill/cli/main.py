@@ -20,6 +20,9 @@ from kvspill.texts import one_line, put
 _STDOUT, _STDERR = 1, 2
 _NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some"
 
+_DEVICE_FAILURES: Final = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EREMOTEIO, errno.EUCLEAN)
+"""What a file system answers whose device, server or structure is broken."""
+
 
 class Command(NamedTuple):
     """A subcommand: the module whose `main(argv)` runs it, and what it is for."""
@@ -167,6 +170,9 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         if refusal is not None:
             remedy = "send it where there is room; files already written are kept"
             return _fail(f"standard output: {refusal}; {remedy}", 1, debug)
+        if isinstance(error, OSError) and error.errno in _DEVICE_FAILURES:
+            place = f"{error.filename}: " if isinstance(error.filename, str) else "a disk failed: "
+            return _fail(f"{place}{error.strerror}; check the device and the kernel log", 1, debug)
         text = f"{type(error).__name__}: {error}"
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
     finally:

@@ -153,7 +153,9 @@ def _tried(folder: Path) -> Access:
     try:
         return probe(run, "auto")
     finally:
-        run.remove()
+        left = run.remove()
+        if left:
+            raise KvspillError(f"not removed: {', '.join(str(run.path / name) for name in left)}")
 
 
 def _alignment(group: str, access: Access | None) -> list[Check]:

@@ -232,7 +232,7 @@ def look_at(path: Path, kernel: Kernel) -> Place:
             mount, disks, model, device.rotational if device else None, device.loops if device else ()
         ),
         free_bytes=_free(path),
-        writable=path.is_dir() and os.access(path, os.W_OK | os.X_OK),
+        writable=os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK),
         loops=device.loops if device else (),
         network=look_at_network(mount, kernel) if mount else None,
     )

@@ -21,7 +21,7 @@ from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES
 from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, refuse_one_slash, scheme_of
-from kvspill.storage.rundir import clean
+from kvspill.storage.rundir import clean, usage_errors
 
 FREE_SPACE_SHARE = 0.8
 PRECONDITION_PASSES_MAX = 10
@@ -285,11 +285,13 @@ def _places(dirs: tuple[Path, ...], sharing: Sharing) -> str:
 
 def free_bytes(dirs: tuple[Path, ...], memory_left: int = UNLIMITED_BYTES, sharing: Sharing = ALONE) -> int:
     """Bytes that entries spread evenly over these directories can take; the fullest file system decides."""
-    devices = {path: path.stat().st_dev for path in dirs}
-    shares = Counter(devices.values())
+    looked = {}
+    for path in dirs:
+        with usage_errors(path):
+            looked[path] = path.stat().st_dev, os.statvfs(path)
+    shares = Counter(device for device, _ in looked.values())
     rooms = []
-    for path, device in devices.items():
-        figures = os.statvfs(path)
+    for path, (device, figures) in looked.items():
         free = figures.f_bavail * figures.f_frsize
         if file_system(path) in MEMORY_FILE_SYSTEMS:
             free = min(free, memory_left)

@@ -32,6 +32,8 @@ class Leftover:
     """What its files take; None where nobody may look."""
     doubt: str | None
     """Why it may not be a run's: then it is left alone. None where all in it is as a run makes it."""
+    of_others: bool = False
+    """It belongs to another user."""
 
 
 def leftovers(root: Path) -> list[Leftover]:
@@ -60,10 +62,10 @@ def remove_leftover(leftover: Leftover) -> list[str]:
 def _opened(root: Path) -> Iterator[int]:
     with usage_errors(root):
         root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield root_fd
-    finally:
-        os.close(root_fd)
+        try:
+            yield root_fd
+        finally:
+            os.close(root_fd)
 
 
 def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
@@ -75,7 +77,7 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
     try:
         status = os.fstat(fd)
         if status.st_uid != os.getuid():
-            return Leftover(root / name, None, "it belongs to another user, who can remove it")
+            return Leftover(root / name, None, "it belongs to another user, who can remove it", True)
         if _has_odd_marker(fd):
             return Leftover(root / name, None, f"its {MARKER} is not a file")
         if _is_marked(fd):
@@ -85,6 +87,8 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
         if doubt is None and status.st_mode & 0o777 != _MODE:
             doubt = f"its mode is {status.st_mode & 0o777:o}, not {_MODE:o}"
         return Leftover(root / name, sum(sizes), doubt)
+    except OSError as error:
+        return Leftover(root / name, None, f"it cannot be read ({error.strerror})")
     finally:
         os.close(fd)
 

@@ -12,7 +12,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched
 from kvspill.machine.processes import Counters, lock_holders, open_files, process_io
-from kvspill.storage.rundir import CLAIM, DIRECTORY, MARKER, RunDir, is_run_name, list_entries, run_names
+from kvspill.storage.rundir import CLAIM, DIRECTORY, MARKER, RunDir, is_run_name, list_entries
 
 _CLAIM_BYTES_MAX = 4096
 _CLAIM_SLACK = 1.05
@@ -157,8 +157,11 @@ def _add(neighbour: Neighbour, path: Path, seen: set[tuple[int, int]]) -> None:
             (neighbour.held_bytes, _held(fd)),
         ):
             total[status.st_dev] = total.get(status.st_dev, 0) + more
+    except OSError:
+        # Its disk does not answer.
+        return
     finally:
-        os.close(fd)
+        _close(fd)
 
 
 def _claim_of(run_fd: int) -> Mapping[str, object]:
@@ -171,14 +174,14 @@ def _claim_of(run_fd: int) -> Mapping[str, object]:
     except (OSError, ValueError):
         return {}
     finally:
-        os.close(fd)
+        _close(fd)
     return said if isinstance(said, dict) else {}
 
 
 def _held(fd: int) -> int:
-    """Bytes of the files in a directory and below."""
+    """Bytes of the files in a directory and below, as far as it can be read."""
     held = 0
-    for name, is_dir in list_entries(fd):
+    for name, is_dir in _listed(fd):
         try:
             if not is_dir:
                 held += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * _SECTOR_BYTES
@@ -189,8 +192,21 @@ def _held(fd: int) -> int:
         try:
             held += _held(inner)
         finally:
-            os.close(inner)
+            _close(inner)
     return held
+
+
+def _close(fd: int) -> None:
+    """What was only looked at loses nothing where that fails."""
+    with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+def _listed(fd: int) -> list[tuple[str, bool]]:
+    try:
+        return list_entries(fd)
+    except OSError:
+        return []
 
 
 def _locked_below(root: Path) -> Iterator[Path]:
@@ -200,11 +216,11 @@ def _locked_below(root: Path) -> Iterator[Path]:
     except OSError:
         return
     try:
-        for name in run_names(root_fd):
-            if _is_locked(root_fd, name):
+        for name, is_dir in sorted(_listed(root_fd)):
+            if is_dir and is_run_name(name) and _is_locked(root_fd, name):
                 yield root / name
     finally:
-        os.close(root_fd)
+        _close(root_fd)
 
 
 def _is_locked(root_fd: int, name: str) -> bool:
@@ -221,8 +237,17 @@ def _is_locked(root_fd: int, name: str) -> bool:
     except OSError:
         return False
     finally:
-        os.close(fd)
+        _close(fd)
     return False
+
+
+def _devices(paths: Iterable[Path]) -> list[int]:
+    """The file systems of those that are there and answer."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found.append(os.stat(path).st_dev)
+    return found
 
 
 class Traffic:
@@ -239,7 +264,7 @@ class Traffic:
     def look(self) -> None:
         """Note how far every such run has come; call it every second or so, as runs come and go."""
         if self._devices is None:
-            self._devices = {os.stat(path).st_dev for path in self._directories if path.exists()}
+            self._devices = set(_devices(self._directories))
         for pid, share in self._there(self._devices):
             counters = process_io(pid, self._kernel)
             if counters is not None:
@@ -250,10 +275,7 @@ class Traffic:
     def _there(self, devices: set[int]) -> Iterator[tuple[int, float]]:
         """The other runs, each with the share of its directories that lie here."""
         for pid, links in _runs(self._kernel) if devices else ():
-            found = []
-            for link in links:
-                with contextlib.suppress(OSError):
-                    found.append(os.stat(link).st_dev)
+            found = _devices(links)
             here = sum(device in devices for device in found)
             if here:
                 yield pid, here / len(found)

@@ -95,9 +95,8 @@ def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
     What of it could not be removed, or is not ours, is added to `kept`.
     """
     removed = []
-    with usage_errors(root):
-        root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with usage_errors(root), contextlib.ExitStack() as opened:
+        root_fd = _open_until(opened, root, os.O_RDONLY | os.O_DIRECTORY)
         for name in run_names(root_fd):
             left = _remove_if_stale(root_fd, name)
             if left is None:
@@ -106,8 +105,6 @@ def clean(root: Path, kept: list[str] | None = None) -> list[Path]:
                 (kept if kept is not None else []).extend(str(root / name / entry) for entry in left)
             else:
                 removed.append(root / name)
-    finally:
-        os.close(root_fd)
     return removed
 
 

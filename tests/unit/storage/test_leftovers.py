@@ -65,8 +65,12 @@ def test_a_directory_of_a_run_killed_at_its_start_is_offered(
 def test_nothing_in_doubt_is_ever_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = left_by_a_crash(tmp_path)
     (left / "ab" / "thesis.txt").write_text("years of work")
-    assert main(["clean", "--yes", str(tmp_path)]) == 0
+    assert main(["clean", str(tmp_path)]) == 0
     assert f"left alone {left}" in capsys.readouterr().out
+    assert main(["clean", "--yes", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert f"left alone {left}" in said.out
+    assert f"kvspill: error: {tmp_path}: 1 directory left alone, named above; look" in said.err
     assert (left / "ab" / ENTRY).exists()
     (left / "ab" / "thesis.txt").unlink()
     left.chmod(0o755)

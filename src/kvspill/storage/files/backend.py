@@ -27,7 +27,7 @@ from kvspill.storage.files.site import Site, Tally
 from kvspill.storage.jobs import Job
 from kvspill.storage.mover import by_threads
 from kvspill.storage.neighbours import check_claim, claim
-from kvspill.storage.rundir import RunDir, clean
+from kvspill.storage.rundir import RunDir, clean, usage_errors
 from kvspill.storage.stamps import BLOCK_BYTES, Verify
 from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
 
@@ -186,22 +186,11 @@ class FilesBackend(ThreadedBackend):
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
         sites: list[Site] = []
         for root in self._roots:
-            clean(root)
-            with self._closing:
-                if self._closed:
-                    # The run was interrupted before it began: what is made now nobody would remove.
-                    return
-                run = RunDir(root)
-                self._runs.append(run)
-            share_bytes = self._options.claimed_bytes // len(self._roots)
-            claim(run, share_bytes)
-            check_claim(run, share_bytes)
-            access = probe(run, self._options.direct, keep_pages=self._options.page_cache == "keep")
-            if self._options.preallocate == "off":
-                access = replace(access, preallocates=False)
-            self._check_alignment(root, access)
-            sync = self._options.sync == "data"
-            sites.append(Site(run, access, sync, self._verify, self.plane, self.tally, self._landing))
+            with usage_errors(root):
+                site = self._prepare_site(root)
+            if site is None:
+                return
+            sites.append(site)
         alignment = max(site.access.alignment for site in sites)
         shape = replace(self._options.shape, alignment=alignment)
         self.place = PLACES[self._options.layout](sites, shape)
@@ -215,6 +204,25 @@ class FilesBackend(ThreadedBackend):
             lanes = 1 if self._engine == "io_uring" else self._options.io_threads
             self._landing.reserve(lanes, self.place.piece_bytes)
         self._start()
+
+    def _prepare_site(self, root: Path) -> Site | None:
+        """A run directory below one root; None where the run is over already."""
+        clean(root)
+        with self._closing:
+            if self._closed:
+                # The run was interrupted before it began: what is made now nobody would remove.
+                return None
+            run = RunDir(root)
+            self._runs.append(run)
+        share_bytes = self._options.claimed_bytes // len(self._roots)
+        claim(run, share_bytes)
+        check_claim(run, share_bytes)
+        access = probe(run, self._options.direct, keep_pages=self._options.page_cache == "keep")
+        if self._options.preallocate == "off":
+            access = replace(access, preallocates=False)
+        self._check_alignment(root, access)
+        sync = self._options.sync == "data"
+        return Site(run, access, sync, self._verify, self.plane, self.tally, self._landing)
 
     def _reach(self, landing: Landing) -> Reach:
         """How bytes get from the files to the device's memory and back."""
