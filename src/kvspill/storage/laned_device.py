@@ -1,11 +1,11 @@
 """A modelled device behind lanes: entries in order of arrival, each moved in pieces by a few threads."""
 
-import asyncio
 import math
 from collections.abc import Callable
 from heapq import heappop, heappush
 
 from kvspill.records import MIB, NS_PER_SEC, Verb
+from kvspill.storage.alarm import Alarm
 from kvspill.storage.flow import BYTES_ROUNDING, NS_ROUNDING, Flow, Pool, Ride
 from kvspill.storage.profiles import DeviceModel
 from kvspill.storage.ring import Place, Ring
@@ -39,8 +39,7 @@ class LanedDevice:
         """When the next thing happens."""
         self._request_ns = 0.0
         """When the next request may be made, where their rate is limited."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._alarm = Alarm(clock_ns, self._wake)
 
     def submit(self, transfer: Transfer, verb: Verb) -> None:
         """Take a transfer in; its batch is told when it is done."""
@@ -70,9 +69,7 @@ class LanedDevice:
             pool.wanting.clear()
         for ride in not_begun:
             ride.transfer.finish(now_ns, "cancelled", 0)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
 
     def _grant(self, pool: Pool) -> None:
         """Free lanes go to entries under way first, the last one begun before the others, as threads do."""
@@ -204,23 +201,15 @@ class LanedDevice:
         self._retime()
 
     def _arm(self) -> None:
-        """Wake when the next thing is due. A timer that fires too early only arms again."""
-        if math.isinf(self._due_ns):
-            return
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        when = self._loop.time() + max(0.0, self._due_ns - self._clock_ns()) / NS_PER_SEC
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._wake)
+        """Wake when the next thing is due."""
+        if not math.isinf(self._due_ns):
+            self._alarm.set(self._due_ns)
 
     def _wake(self) -> None:
-        self._timer = None
         self._advance(self._clock_ns())
-        if isinstance(self._loop, VirtualLoop):
-            self._look_ahead(self._loop.idle_until() * NS_PER_SEC)
+        loop = self._alarm.loop
+        if isinstance(loop, VirtualLoop):
+            self._look_ahead(loop.idle_until() * NS_PER_SEC)
         self._arm()
 
     def _look_ahead(self, to_ns: float) -> None:

@@ -1,12 +1,12 @@
 """A modelled device without lanes: whatever is in flight shares its time equally."""
 
-import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from kvspill.records import NS_PER_SEC, Verb
+from kvspill.storage.alarm import Alarm
 from kvspill.storage.transfers import Transfer
 
 
@@ -32,14 +32,7 @@ class SharedDevice:
         self._sequence = 0
         self._work_ns = 0.0
         self._at_ns = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """Asked for once: asyncio looks at the process's number each time, which is a system call."""
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
+        self._alarm = Alarm(clock_ns, self._wake)
 
     def submit(self, transfer: Transfer, verb: Verb) -> None:  # noqa: ARG002 - one device for both
         """Take a transfer in; its batch is told when it is done."""
@@ -70,9 +63,7 @@ class SharedDevice:
         self._starting.clear()
         self._in_service = self._in_latency = 0
         self._waiting.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
 
     def _admit(self, transfer: Transfer, at_ns: float) -> None:
         transfer.started_ns = round(at_ns)
@@ -88,7 +79,7 @@ class SharedDevice:
             together.append(transfer)
             return
         self._entering[enter_ns] = [transfer]
-        self._running_loop().call_later(
+        self._alarm.loop.call_later(
             max(0.0, enter_ns - self._clock_ns()) / NS_PER_SEC, self._latency_over, enter_ns
         )
 
@@ -139,19 +130,10 @@ class SharedDevice:
                 places -= transfer.count
 
     def _arm(self) -> None:
-        """Wake when the next transfer is due. A timer that fires too early only arms again."""
-        if not self._active:
-            return
-        loop = self._running_loop()
-        due_ns = self._at_ns + (self._active[0][0] - self._work_ns) * self._in_service
-        when = loop.time() + max(0.0, due_ns - self._clock_ns()) / NS_PER_SEC
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(when, self._wake)
+        """Wake when the next transfer is due."""
+        if self._active:
+            self._alarm.set(self._at_ns + (self._active[0][0] - self._work_ns) * self._in_service)
 
     def _wake(self) -> None:
-        self._timer = None
         self._advance(self._clock_ns())
         self._arm()
