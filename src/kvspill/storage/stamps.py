@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK_BYTES = 4096
-WORDS_PER_BLOCK = BLOCK_BYTES // 8
+WORD_BYTES = 8
+WORDS_PER_BLOCK = BLOCK_BYTES // WORD_BYTES
 STAMP_WORDS = 3
 """Key hash; generation << 32 | block index; number of the base block that the rest of the block is."""
 
@@ -103,9 +104,9 @@ def _same_bytes(memory: Bytes, columns: Words, nbytes: int, base: Bytes) -> bool
         number = int(columns[block, 2])
         if number >= len(pristine):
             return False
-        first = block * BLOCK_BYTES + STAMP_WORDS * 8
+        first = block * BLOCK_BYTES + STAMP_WORDS * WORD_BYTES
         last = min(nbytes, (block + 1) * BLOCK_BYTES)
-        there = number * BLOCK_BYTES + STAMP_WORDS * 8
+        there = number * BLOCK_BYTES + STAMP_WORDS * WORD_BYTES
         if not np.array_equal(memory[first:last], base[there : there + last - first]):
             return False
     return True

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from string import Template
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from kvspill.storage.gpu.program import STAMP_OUT_BYTES, Command, Program
-from kvspill.storage.stamps import Bytes
+from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, WORD_BYTES, Bytes
 
-ROW_BYTES = 24
-WORD_BYTES = 8
+ROW_BYTES = 3 * WORD_BYTES
 THREADS = 256
 """Of one thread block."""
 _BLOCKS_OF_ROW = 64
@@ -94,10 +94,14 @@ def _launch(
     program.add(Command.LAUNCH, card.function(kernel), *shape, THREADS, stream, *arguments)
 
 
+_THREAD = """    mov.u32             %n0, %ctaid.x;
+    mov.u32             %n1, %ntid.x;
+    mov.u32             %n2, %tid.x;
+"""
 # The driver compiles this for its card, so that no toolkit is needed. One launch copies any number of
 # scattered parts, where a copy command for each would cost a launch each. A thread of the small kernels has
 # one word or one block.
-KERNELS = b"""
+_SOURCE = Template("""
 .version 7.0
 .target sm_52
 .address_size 64
@@ -110,7 +114,7 @@ KERNELS = b"""
 
     ld.param.u64        %row, [rows];
     mov.u32             %n0, %ctaid.y;
-    mad.wide.u32        %row, %n0, 24, %row;
+    mad.wide.u32        %row, %n0, $row, %row;
     ld.global.u64       %source, [%row];
     ld.global.u64       %target, [%row+8];
     ld.global.u64       %size, [%row+16];
@@ -169,10 +173,7 @@ DONE:
     .reg .b32   %n<3>;
     .reg .b64   %mine, %count, %at, %from, %to, %word;
 
-    mov.u32             %n0, %ctaid.x;
-    mov.u32             %n1, %ntid.x;
-    mov.u32             %n2, %tid.x;
-    cvt.u64.u32         %mine, %n2;
+$thread    cvt.u64.u32         %mine, %n2;
     mad.wide.u32        %mine, %n0, %n1, %mine;
     ld.param.u64        %count, [words];
     setp.ge.u64         %past, %mine, %count;
@@ -189,7 +190,7 @@ STAMPS:
     ld.param.u64        %count, [blocks];
     setp.ge.u64         %past, %mine, %count;
     @%past bra          DONE;
-    shl.b64             %at, %mine, 12;
+    shl.b64             %at, %mine, $block_bits;
     ld.param.u64        %to, [target];
     add.u64             %to, %to, %at;
     mov.u64             %word, 0;
@@ -205,18 +206,15 @@ DONE:
     .reg .b32   %n<6>;
     .reg .b64   %mine, %count, %at, %from, %to, %word;
 
-    mov.u32             %n0, %ctaid.x;
-    mov.u32             %n1, %ntid.x;
-    mov.u32             %n2, %tid.x;
-    mad.lo.u32          %n3, %n0, %n1, %n2;
+$thread    mad.lo.u32          %n3, %n0, %n1, %n2;
     cvt.u64.u32         %mine, %n3;
     ld.param.u64        %count, [words];
     setp.ge.u64         %past, %mine, %count;
     @%past bra          DONE;
-    div.u32             %n4, %n3, 3;
-    rem.u32             %n5, %n3, 3;
+    div.u32             %n4, %n3, $words;
+    rem.u32             %n5, %n3, $words;
     ld.param.u64        %from, [target];
-    mul.wide.u32        %at, %n4, 4096;
+    mul.wide.u32        %at, %n4, $block;
     add.u64             %from, %from, %at;
     mul.wide.u32        %at, %n5, 8;
     add.u64             %from, %from, %at;
@@ -229,4 +227,11 @@ DONE:
 DONE:
     ret;
 }
-"""
+""")
+KERNELS = _SOURCE.substitute(
+    thread=_THREAD,
+    row=ROW_BYTES,
+    block=BLOCK_BYTES,
+    block_bits=BLOCK_BYTES.bit_length() - 1,
+    words=STAMP_WORDS,
+).encode()

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kvspill.storage.compiled import compiled
-from kvspill.storage.stamps import Bytes, Words
+from kvspill.storage.stamps import STAMP_WORDS, WORD_BYTES, Bytes, Words
 
 _compiled = compiled("_cudarun", version=2)
 
 COLUMNS = 11
-STAMP_IN_BYTES = 16
+STAMP_IN_BYTES = (STAMP_WORDS - 1) * WORD_BYTES
 """What a put writes into each block: key hash, generation and index. The base block's number is there."""
-STAMP_OUT_BYTES = 24
+STAMP_OUT_BYTES = STAMP_WORDS * WORD_BYTES
 """What is brought back of each block: all of its stamp, of which the first two words are compared."""
 _MASK = (1 << 64) - 1
 
