@@ -5,45 +5,20 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from real.faulting import compiler, shim
+from real.faulting import compiler, faults, faulty
 from real.rig import wait_until
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults"),
 ]
+MAIN = ("-m", "kvspill.cli.main")
 FULL = f"write:fail:1:{errno.ENOSPC}"
 SMALL = ("--num-users", "1", "--max-requests", "3", "--generation-mode", "none")
-
-
-@contextmanager
-def faulty(where: Path, rule: str, *command: str) -> Iterator["subprocess.Popen[str]"]:
-    """A command for whose calls below the directory `o` that rule holds."""
-    for name in ("o", "tmp"):
-        (where / name).mkdir()
-    environ = {
-        **os.environ,
-        "LD_PRELOAD": str(shim()),
-        "KVSPILL_SHIM": rule,
-        "KVSPILL_SHIM_UNDER": str(where / "o"),
-        "KVSPILL_SHIM_COUNT": str(where / "count"),
-        "TMPDIR": str(where / "tmp"),
-    }
-    words = [sys.executable, "-m", "kvspill.cli.main", *command]
-    process = subprocess.Popen(words, cwd=where, env=environ, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 RUN = ("run", *SMALL, "--model", "tiny-1b", "--duration", "1", "--cpu-mem-gb", "0", "--output", "r.json")
@@ -76,7 +51,7 @@ def test_a_call_that_fails_is_one_line_and_leaves_nothing(
     tmp_path: Path, name: str, verb: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KVSPILL_SHIM_NTH", str(number))
-    with faulty(tmp_path, f"{verb}:fail:1:{errno.EIO}", *COMMANDS[name]) as process:
+    with faulty(tmp_path, f"{verb}:fail:1:{errno.EIO}", *MAIN, *COMMANDS[name]) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode in (0, 1, 2)
     assert "internal error" not in err
@@ -87,14 +62,9 @@ def test_a_call_that_fails_is_one_line_and_leaves_nothing(
         assert name == "doctor" or f"Not removed at the end: {tmp_path}/o/{left[0]}" in err
 
 
-def faults(where: Path) -> int:
-    count = where / "count"
-    return count.stat().st_size if count.exists() else 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_no_directory_of_the_doctor(tmp_path: Path, number: signal.Signals) -> None:
-    with faulty(tmp_path, "sync:delay:1:20", "doctor", "--cache-dir", "o") as process:
+    with faulty(tmp_path, "sync:delay:1:20", *MAIN, "doctor", "--cache-dir", "o") as process:
         wait_until(lambda: faults(tmp_path))
         process.send_signal(number)
         process.communicate(timeout=30)
@@ -104,7 +74,7 @@ def test_a_signal_leaves_no_directory_of_the_doctor(tmp_path: Path, number: sign
 
 def test_a_curve_that_the_disk_does_not_take_is_kept_elsewhere(tmp_path: Path) -> None:
     command = ("curve", *SMALL, "--quiet", "--output", "o/c.json", "--page", "o/c.html")
-    with faulty(tmp_path, FULL, *command) as process:
+    with faulty(tmp_path, FULL, *MAIN, *command) as process:
         _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     curve = re.search(r"--output o/c.json: cannot be written .*; the curve is in ([^;]+);", err)
@@ -118,7 +88,7 @@ def test_a_curve_that_the_disk_does_not_take_is_kept_elsewhere(tmp_path: Path) -
 
 def test_an_output_whose_trial_cannot_be_closed_leaves_nothing(tmp_path: Path) -> None:
     command = ("simulate", *SMALL, "--output", "o/r.json")
-    with faulty(tmp_path, f"close:fail:1:{errno.EIO}", *command) as process:
+    with faulty(tmp_path, f"close:fail:1:{errno.EIO}", *MAIN, *command) as process:
         _, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert "o takes no file (Input/output error)" in err
@@ -128,7 +98,7 @@ def test_an_output_whose_trial_cannot_be_closed_leaves_nothing(tmp_path: Path) -
 def test_logs_that_the_disk_does_not_take_leave_nothing(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     logs = ("--log-ops", "o/o.parquet", "--io-trace-log", "o/t.csv")
-    with faulty(tmp_path, FULL, "simulate", *SMALL, "--quiet", "--output", "r.json", *logs) as process:
+    with faulty(tmp_path, FULL, *MAIN, "simulate", *SMALL, "--quiet", "--output", "r.json", *logs) as process:
         process.communicate(timeout=30)
     assert process.returncode == 1
     warnings = json.loads((tmp_path / "r.json").read_text())["warnings"]
@@ -138,7 +108,7 @@ def test_logs_that_the_disk_does_not_take_leave_nothing(tmp_path: Path) -> None:
 
 def test_a_signal_ends_a_suite_whose_files_cannot_be_closed(tmp_path: Path) -> None:
     command = ("suite", "--quick", "--model", "tiny-1b", "--simulate", "-w", "storage-only")
-    with faulty(tmp_path, "close:hang:1", *command, "--output-dir", "o/s") as process:
+    with faulty(tmp_path, "close:hang:1", *MAIN, *command, "--output-dir", "o/s") as process:
         wait_until(lambda: faults(tmp_path))
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=8)

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from real.faulting import compiler, shim
+from real.faulting import compiler, faults, faulty
 from real.rig import SMALL_LOAD, left_over, wait_for_entries, wait_until
 
 pytestmark = [
@@ -38,40 +37,10 @@ def started(
     verbs: Sequence[str] = ("sync",),
 ) -> Iterator["subprocess.Popen[str]"]:
     """A command under whose output such calls hang; writing is given up after so many seconds."""
-    for name in ("o", "tmp"):
-        (where / name).mkdir()
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            LIMITED.format(seconds=seconds),
-            *command,
-            "--output",
-            output,
-        ],
-        cwd=where,
-        env={
-            **os.environ,
-            "LD_PRELOAD": str(shim()),
-            "KVSPILL_SHIM": ",".join(f"{verb}:hang:1" for verb in verbs),
-            "KVSPILL_SHIM_UNDER": str(where / "o"),
-            "KVSPILL_SHIM_COUNT": str(where / "count"),
-            "TMPDIR": str(where / "tmp"),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    rule = ",".join(f"{verb}:hang:1" for verb in verbs)
+    words = ["-c", LIMITED.format(seconds=seconds), *command, "--output", output]
+    with faulty(where, rule, *words) as process:
         yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def hangs(where: Path) -> bool:
-    count = where / "count"
-    return count.exists() and count.stat().st_size > 0
 
 
 def check_kept_elsewhere(where: Path, out: str, err: str) -> None:
@@ -92,7 +61,7 @@ def test_a_simulation_whose_output_hangs_keeps_its_result_elsewhere_and_ends(tmp
     # A table for the same place is not waited for again.
     table = ("--xlsx-output", str(tmp_path / "o" / "r.csv"))
     with started(tmp_path, (*SIMULATE, *table), seconds=0.5) as process:
-        wait_until(lambda: hangs(tmp_path))
+        wait_until(lambda: faults(tmp_path))
         began = time.monotonic()
         out, err = process.communicate(timeout=30)
     assert time.monotonic() - began < 0.5 + END_SECONDS_MAX
@@ -107,7 +76,7 @@ def test_the_first_signal_ends_a_run_whose_output_hangs(tmp_path: Path, number: 
     (tmp_path / "disk").mkdir()
     command = ("run", "--config", "load.yaml", "--cache-dir", "disk", "--max-requests", "10")
     with started(tmp_path, command, seconds=60) as process:
-        wait_until(lambda: hangs(tmp_path))
+        wait_until(lambda: faults(tmp_path))
         began = time.monotonic()
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
@@ -154,7 +123,7 @@ def test_a_signal_ends_a_run_whose_log_hangs_and_says_that_rows_are_missing(tmp_
     log = ("--log-ops", "o/ops.parquet")
     with started(tmp_path, (*command, *log), seconds=60, output="r.json", verbs=("write",)) as process:
         wait_for_entries(cache_dir)
-        wait_until(lambda: hangs(tmp_path))
+        wait_until(lambda: faults(tmp_path))
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from kvspill.config import Config
-from kvspill.records import GIB, NS_PER_SEC, Eviction, OpRecord, QoS, RequestRecord, Tier, Verb
+from kvspill.records import (
+    GIB,
+    NS_PER_SEC,
+    UNLIMITED_BYTES,
+    Eviction,
+    OpRecord,
+    QoS,
+    RequestRecord,
+    Tier,
+    Verb,
+)
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
@@ -17,7 +27,6 @@ from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 
-UNLIMITED_BYTES = 1 << 60
 LATENCY_US = 0
 WRITE_SHARE = 0.7
 SPEEDS_GIB_PER_SEC = {

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import MIB, NS_PER_SEC, QoS, Request, Tier
+from kvspill.records import MIB, NS_PER_SEC, UNLIMITED_BYTES, QoS, Request, Tier
 from kvspill.run.backends import open_backends
 from kvspill.run.build import build_cache, build_engine, build_workload, tier_limits
 from kvspill.run.search.baseline import probe_unloaded
@@ -17,7 +17,7 @@ from kvspill.run.search.stage import StageMeasure
 from kvspill.serving.population import LoadLimits, OpenPopulation
 from kvspill.workload.base import Workload
 from kvspill.world import World, run_virtual
-from sim.limit_sweep import UNLIMITED_BYTES, search
+from sim.limit_sweep import search
 
 TARGET = 0.8
 FIXED_SECONDS = 1800.0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import NS_PER_SEC, Eviction, QoS, Tier
+from kvspill.records import NS_PER_SEC, UNLIMITED_BYTES, Eviction, QoS, Tier
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
@@ -17,7 +17,7 @@ from kvspill.serving.engine import Engine
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
-from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
+from sim.limit_sweep import search, search_config, sweep_config
 from unit.run.searching import trace_search
 
 STEP_FIELDS = {

@@ -11,7 +11,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
-from kvspill.records import MIB, NS_PER_SEC, Eviction, Tier
+from kvspill.records import MIB, NS_PER_SEC, UNLIMITED_BYTES, Eviction, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
@@ -28,7 +28,7 @@ from kvspill.run.trial import run_trial
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
-from sim.limit_sweep import UNLIMITED_BYTES, search, search_config, sweep_config
+from sim.limit_sweep import search, search_config, sweep_config
 from unit.run.autoscaler_rows import read
 from unit.run.searching import trace_search
 

@@ -9,7 +9,7 @@ import pytest
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
-from kvspill.records import Eviction, Tier
+from kvspill.records import UNLIMITED_BYTES, Eviction, Tier
 from kvspill.run import load as load_module
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.load import Load
@@ -22,7 +22,7 @@ from kvspill.serving.engine import Engine
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
-from sim.limit_sweep import UNLIMITED_BYTES, search_config
+from sim.limit_sweep import search_config
 
 
 @cache
