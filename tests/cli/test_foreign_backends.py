@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from kvspill.cli.main import main
 from kvspill.cli.quick import capped
 from kvspill.config import Config
 from kvspill.plugins import find_plugins
+from real.rig import wait_until
 
 SMALL = ["--model", "tiny-1b", "--num-users", "2", "--max-requests", "3", "--request-rate", "50"]
 SMALL += ["--generation-mode", "none", "--cpu-mem-gb", "0", "--output", "result.json"]
@@ -217,10 +217,9 @@ def test_another_process_cleans_an_address_once_this_one_has_ended(install: Inst
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True
     )
     assert ended.stdout == "None\n"
-    cleared, until = tmp_path / "cleared", time.monotonic() + 20
-    while not (cleared.exists() and cleared.read_text()) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert cleared.read_text() == "shelf://h/x {'door': 'left', 'password': 'sesame'}"
+    cleared = tmp_path / "cleared"
+    found = wait_until(lambda: cleared.exists() and cleared.read_text())
+    assert found == "shelf://h/x {'door': 'left', 'password': 'sesame'}"
 
 
 def test_one_that_cannot_be_loaded_is_named_by_its_name_and_by_its_scheme(

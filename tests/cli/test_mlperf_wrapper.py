@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from real.rig import wait_until
+
 ROOT = Path(__file__).parents[2]
 LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
 STAND_IN = """\
@@ -72,10 +74,7 @@ def notes(place: Path, rank: int = 0) -> list[dict[str, Any]]:
 
 
 def wait_for_start(place: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not notes(place) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert notes(place)
+    wait_until(lambda: notes(place))
 
 
 def test_the_run_gets_all_flags_and_the_ranks_own_seed_output_and_cache(place: Path) -> None:
@@ -142,9 +141,7 @@ def test_a_run_does_not_outlive_a_killed_wrapper(place: Path) -> None:
     wait_for_start(place)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 20
-    while len(notes(place)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(notes(place)) > 1)
     assert notes(place)[1:] == [{"signal": signal.SIGTERM}]
 
 

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.suite.scenario import builtins, default_names
+from real.rig import wait_until
 
 SMALL = ["--simulate", "--quick", "--users", "3", "--high-users", "4", "--model", "tiny-1b"]
 
@@ -302,12 +302,8 @@ def suite_process(
 
 def wait_for_the_second_row(folder: Path) -> None:
     """Until the first scenario's result is there and the second one has stored an entry."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (folder / "01-cpu-only.json").exists() and list(folder.parent.glob("kvspill-*/*/*")):
-            return
-        time.sleep(0.02)
-    raise AssertionError("the second row did not begin")
+    wait_until((folder / "01-cpu-only.json").exists)
+    wait_until(lambda: list(folder.parent.glob("kvspill-*/*/*")))
 
 
 @pytest.mark.real

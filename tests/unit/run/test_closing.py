@@ -23,6 +23,7 @@ from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
 from kvspill.storage.profiles import PRESETS
 from kvspill.world import World, run_virtual
+from real.rig import wait_until
 
 
 class SlowToClose(ModelledBackend):
@@ -97,13 +98,6 @@ def leave(source: Path, root: Path, where: Path, **environment: str) -> "subproc
     )
 
 
-def removed(root: Path) -> bool:
-    until = time.monotonic() + 20
-    while os.listdir(root) and time.monotonic() < until:
-        time.sleep(0.05)
-    return os.listdir(root) == []
-
-
 SOURCE = Path(kvspill.__file__).parents[1]
 
 
@@ -121,7 +115,7 @@ def test_the_rest_is_removed_once_the_run_has_ended_and_nothing_planted_is_impor
     assert os.listdir(root) != []
     _out, said = running.communicate()
     assert f"`kvspill clean {root}` removes them." in said
-    assert removed(root)
+    wait_until(lambda: not os.listdir(root))
     assert not (tmp_path / "executed").exists()
 
 
@@ -133,7 +127,7 @@ def test_a_checkout_that_is_not_installed_cleans_up_too(tmp_path: Path) -> None:
     running = leave(checkout, root, tmp_path)
     _out, said = running.communicate()
     assert "in the background" in said, said
-    assert removed(root)
+    wait_until(lambda: not os.listdir(root))
     assert list((checkout / "kvspill" / "run").glob("__pycache__/cleaner*")), "that checkout's own was run"
 
 
