@@ -62,7 +62,7 @@ class Worker:
             for first in range(0, count, _POPULATE_AT_ONCE):
                 numbers = range(first, min(count, first + _POPULATE_AT_ONCE))
                 _no_errors(await backend.write([WriteItem(_old(number, entry_bytes)) for number in numbers]))
-            run = backend.run_paths[0]
+            run = backend.place.sites[0].run.path
             files = sorted(path for path in run.glob("*/*") if path.is_file())
             self._old, self._old_bytes = [], entry_bytes
             for number, path in enumerate(files):
@@ -81,7 +81,7 @@ class Worker:
         try:
             if backend.engine_fallback is not None:
                 raise RuntimeError(f"asked for io_uring: {backend.engine_fallback[0]}")
-            self._link_old(backend.run_paths[0])
+            self._link_old(backend.place.sites[0].run.path)
             await self._warm(backend)
             return await _window(backend, operations(op, len(self._old)), entry_bytes, in_flight, seconds)
         finally:

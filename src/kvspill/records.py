@@ -106,8 +106,6 @@ class Request(NamedTuple):
     history_tokens: tuple[int, ...] = ()
     """Context tokens of the turns before, oldest first."""
     prefix: SharedPrefix | None = None
-    last_turn: bool = False
-    """True where nothing later depends on this turn."""
     persona: str = ""
     chunks: tuple[SharedPrefix, ...] = ()
     """Retrieved document chunks whose stored KV this request reads (RAG)."""

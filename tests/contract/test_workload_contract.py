@@ -70,15 +70,6 @@ def test_every_turn_follows_the_turn_before_and_knows_its_history(name: str) -> 
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_nothing_depends_on_a_conversation_after_its_last_turn(name: str) -> None:
-    ended = set()
-    for request in asked(make(name)):
-        assert (request.user, request.conversation) not in ended
-        if request.last_turn:
-            ended.add((request.user, request.conversation))
-
-
-@pytest.mark.parametrize("name", KINDS)
 def test_a_user_has_one_class(name: str) -> None:
     """L1"""
     classes = defaultdict(set)

@@ -57,7 +57,7 @@ async def read_error(files: FilesBackend, ref: ObjectRef) -> str | None:
 
 
 def objects(files: FilesBackend) -> list[Path]:
-    return sorted(path for run_path in files.run_paths for path in run_path.glob("??/*-*"))
+    return sorted(path for site in files.place.sites for path in site.run.path.glob("??/*-*"))
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def test_an_object_cannot_be_read_while_it_is_written(tmp_path: Path) -> None:
     async def scenario(files: FilesBackend) -> None:
         ref = ObjectRef("k", 1, 64 * MIB)
         writing = asyncio.ensure_future(files.write([WriteItem(ref)]))
-        while not list(files.run_paths[0].rglob("*.tmp")):
+        while not list(files.place.sites[0].run.path.rglob("*.tmp")):
             assert not writing.done(), "the write was over before it could be looked at"
             await asyncio.sleep(0)
         answers = await asyncio.gather(files.read([ref]), writing)
@@ -245,7 +245,7 @@ def test_entries_are_spread_over_several_roots_and_found_again(tmp_path: Path) -
         refs = [ObjectRef(f"k{index}", 1, 5000) for index in range(60)]
         await write(files, *refs)
         assert [c.error for c in await files.read(refs)] == [None] * 60
-        counts = [len([p for p in run_path.rglob("*-1") if p.is_file()]) for run_path in files.run_paths]
+        counts = [len([p for p in site.run.path.rglob("*-1") if p.is_file()]) for site in files.place.sites]
         assert sum(counts) == 60
         assert min(counts) >= 5
 
@@ -318,7 +318,10 @@ def test_the_next_run_removes_what_a_killed_one_left_and_nothing_else(tmp_path: 
     assert len(list(tmp_path.iterdir())) == 2
 
     async def scenario(files: FilesBackend) -> None:
-        assert {path.name for path in tmp_path.iterdir()} == {"theirs.npy", files.run_paths[0].name}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            "theirs.npy",
+            files.place.sites[0].run.path.name,
+        }
 
     run(backend(tmp_path), scenario)
     assert [path.name for path in tmp_path.iterdir()] == ["theirs.npy"]

@@ -124,7 +124,7 @@ def test_the_labels_of_an_axis_do_not_run_into_each_other(
     named = [
         (f"a-rather-long-name-of-a-result-{number}", Result.model_validate(document)) for number in range(3)
     ]
-    from kvspill.report.html.page import build_page
+    from unit.report.html.pages import build_page
 
     for results in (named[:1], named):
         target = tmp_path / f"{len(results)}.html"
@@ -320,7 +320,7 @@ def test_the_pointer_shows_the_values_of_a_line(browser: Any, page: Path) -> Non
 
 
 def test_no_string_of_a_result_runs_as_script(browser: Any, ten_minutes: Path, tmp_path: Path) -> None:
-    from kvspill.report.html.page import build_page
+    from unit.report.html.pages import build_page
 
     target = tmp_path / "hostile.html"
     document = Result.model_validate(poisoned(load_result(ten_minutes).document()))

@@ -151,7 +151,7 @@ def test_damage_on_disk_is_an_error_and_never_a_hit(
     async def scenario(files: FilesBackend) -> None:
         hurt, sound = ObjectRef("hurt", 1, 10 * IO_SIZE), ObjectRef("sound", 1, 10 * IO_SIZE)
         await write(files, hurt)
-        (path,) = [path for run_path in files.run_paths for path in run_path.glob("??/*-*")]
+        (path,) = [path for site in files.place.sites for path in site.run.path.glob("??/*-*")]
         await write(files, sound)
         damage(path)
         assert [answer.error for answer in await files.read([hurt, sound])] == [error, None]
@@ -169,7 +169,7 @@ def test_cancelling_answers_everything_and_leaves_nothing(tmp_path: Path) -> Non
         answers = await asyncio.wait_for(writing, 5)
         assert answers[-1].error == "cancelled"
         assert {answer.error for answer in answers} <= {None, "cancelled"}
-        kept = [path for run_path in files.run_paths for path in run_path.glob("??/*")]
+        kept = [path for site in files.place.sites for path in site.run.path.glob("??/*")]
         assert len(kept) == sum(answer.error is None for answer in answers)
         (late,) = await files.read([refs[0]])
         assert late.error == "cancelled"

@@ -142,7 +142,7 @@ class Auditor(Recorder):
     def _check_quiet(self) -> None:
         """Where the work ended the run nothing is under way: each booked byte has its object or is lost."""
         assert self.cache is not None
-        if self.cache.deleting:
+        if self.cache._core.background:
             return
         for tier in self.cache.tiers:
             kept = sum(entry.stored_bytes for entry in tier.residents.values())

@@ -251,13 +251,8 @@ class Cache:
                 self._core.doom(entry)
         self.release(entries)
 
-    @property
-    def deleting(self) -> bool:
-        """True while deletes are under way that nobody waits for."""
-        return bool(self._core.background)
-
     async def drain(self) -> None:
-        """Wait for those deletes."""
+        """Wait for deletes that nobody else waits for."""
         while self._core.background:
             await asyncio.gather(*self._core.background)
 

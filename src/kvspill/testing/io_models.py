@@ -156,7 +156,6 @@ class Conversations:
                     chunks=(CHUNK,) if rng.random() < 0.3 else (),
                     history_answers=answers,
                     opening=opening,
-                    last_turn=turn == 3,
                     history_shared=(PROMPT.tokens, 0, 0)[:turn] if opening is not None else (),
                 )
                 history, answers = (*history, context), (*answers, answer)

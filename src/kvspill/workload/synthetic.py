@@ -76,7 +76,6 @@ class SyntheticWorkload:
                     generate_tokens,
                     history,
                     shared,
-                    last,
                     habits.persona,
                     history_answers=answers,
                     history_shared=prompts if any(prompts) else (),

@@ -34,7 +34,7 @@ def test_the_log_agrees_with_the_result(tmp_path: Path) -> None:
 
 
 def rows(log: OpLog, count: int) -> None:
-    request = Request(0, 0, 0, QoS.BATCH, 0, 0, 1, 1, (), None, True, "chatbot")
+    request = Request(0, 0, 0, QoS.BATCH, 0, 0, 1, 1, (), None, "chatbot")
     record = RequestRecord(request, 0, 0, 0, 0, 0, 0, 0, 0, None)
     for _ in range(count):
         log.request(record)

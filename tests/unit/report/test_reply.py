@@ -14,7 +14,6 @@ from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.records import GIB, Tier
 from kvspill.report.html import page as page_module
-from kvspill.report.html.page import build_page
 from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
 from kvspill.report.reply import answered, lines
 from kvspill.report.short import short_summary
@@ -25,6 +24,7 @@ from kvspill.result.schema import Result
 from kvspill.run.asking import Bracket, Reply
 from kvspill.run.bandwidth import Bandwidth
 from kvspill.run.search.controller import Levels
+from unit.report.html.pages import build_page
 from unit.result.sample import built, facts, tier
 
 FEW = ("--model", "tiny-1b", "--users", "5", "--simulate", "--quiet", "--json")

@@ -94,6 +94,7 @@ def test_a_damaged_result_is_shown_or_refused(
 ) -> None:
     pytest.importorskip("jinja2")
     from kvspill.report.html import page
+    from unit.report.html.pages import build_page
 
     # Plots and their library take seconds to make and know nothing of damage.
     monkeypatch.setattr(page, "_library", lambda: "")
@@ -102,4 +103,4 @@ def test_a_damaged_result_is_shown_or_refused(
     for number in range(8):
         path = write(tmp_path / f"r{number}.json", damaged(whole, chance))
         with suppress(UsageError):
-            assert page.build_page([("r", load_result(path))])
+            assert build_page([("r", load_result(path))])

@@ -137,7 +137,6 @@ def test_sub_agents_are_conversations_of_their_session_in_the_order_of_times(tmp
     assert [request.intended_ns / NS_PER_SEC for request in found] == [0, 1.5, 1.7, 3.0, 4.0]
     assert found[4].blocks == ("s0:1", "s0:9", "s0:10")
     assert found[4].history_tokens == (128,)
-    assert [request.last_turn for request in found] == [False, False, True, True, True]
 
 
 def test_local_block_ids_differ_between_sessions_and_global_ones_do_not(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ def test_a_message_and_its_answer_are_a_turn_and_the_context_is_the_message_alon
     assert turns(found) == [(0, 0, 10, 20), (0, 1, 100, 1), (1, 0, 3, 2)]
     assert [request.history_tokens for request in found] == [(), (10,), ()]
     assert [request.history_answers for request in found] == [(), (20,), ()]
-    assert [request.last_turn for request in found] == [False, True, True]
 
 
 def test_messages_that_are_no_pair_are_left_out(tmp_path: Path) -> None:

@@ -58,13 +58,13 @@ def test_a_turn_knows_the_prompts_of_the_turns_before_it() -> None:
 
 def test_without_multi_turn_every_request_is_a_conversation_of_its_own() -> None:
     found = asked(disable_multi_turn=True)
-    assert all(request.turn == 0 and request.last_turn and not request.history_tokens for request in found)
+    assert all(request.turn == 0 and not request.history_tokens for request in found)
     assert [request.context_tokens for request in found] == [request.context_tokens for request in asked()]
 
 
 def test_a_conversation_ends_with_probability_one_fifth_and_after_fifty_turns_at_most() -> None:
     found = asked(each=400)
-    assert sum(request.last_turn for request in found) / len(found) == pytest.approx(0.2, abs=0.01)
+    assert sum(request.turn == 0 for request in found) / len(found) == pytest.approx(0.2, abs=0.01)
     longest = asked(conversation_end_probability=0.0, each=120)
     assert max(request.turn for request in longest) == 49
 

@@ -55,7 +55,7 @@ def test_each_row_is_a_conversation_of_its_own_and_nothing_is_added_to_it(tmp_pa
         (1, 0, ()),
         (2, 0, ()),
     ]
-    assert all(request.prefix is None and not request.chunks and request.last_turn for request in found)
+    assert all(request.prefix is None and not request.chunks for request in found)
     assert [request.blocks for request in found] == [("0",), ("1",), ("2",)]
 
 

@@ -15,7 +15,7 @@ from kvspill import __version__
 from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import write_whole
 from kvspill.report.html.doubts import folds
-from kvspill.report.html.facts import Labelled, labelled
+from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure, Section
 from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
@@ -31,7 +31,6 @@ from kvspill.report.html.prose import (
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.reading import refusing_damage
-from kvspill.result.schema import Result
 from kvspill.texts import plain
 
 _BANNERS_MAX = 3
@@ -46,11 +45,6 @@ class Remarks:
     title: str
     lines: Sequence[str]
     simulated: bool = False
-
-
-def build_page(named: Sequence[tuple[str, Result]], title: str | None = None) -> str:
-    """The whole page for these results, as text."""
-    return page_of(labelled(named), title)
 
 
 def page_of(

@@ -171,11 +171,6 @@ class FilesBackend(ThreadedBackend):
             notes += self.to_gpu.notes()
         return notes
 
-    @property
-    def run_paths(self) -> list[Path]:
-        """The run directories."""
-        return [run.path for run in self._runs]
-
     def stored_bytes(self, nbytes: int) -> int:
         return self.place.stored_bytes(nbytes)
 

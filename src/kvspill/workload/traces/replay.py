@@ -81,7 +81,6 @@ class _Threads:
                 context_tokens=row.context_tokens,
                 generate_tokens=row.generate_tokens,
                 history_tokens=history,
-                last_turn=row.name is None,
                 blocks=row.blocks,
                 block_tokens=row.block_tokens,
                 block_fill=row.block_fill,

@@ -150,7 +150,6 @@ class ShareGptWorkload:
                     context_tokens=context_tokens,
                     generate_tokens=generate_tokens,
                     history_tokens=history,
-                    last_turn=turn + 1 == len(turns),
                     persona=PERSONA,
                     history_answers=answers,
                 )

@@ -188,15 +188,10 @@ def _seconds_ns(entry: Mapping[str, Any], name: str) -> int:
 def _as_turns(requests: Sequence[Request], conversations: int) -> Sequence[Request]:
     """The requests with their turn and history in the conversation of their agent."""
     histories: list[tuple[int, ...]] = [()] * conversations
-    last = {request.conversation: index for index, request in enumerate(requests)}
     turns = []
-    for index, request in enumerate(requests):
+    for request in requests:
         history = histories[request.conversation]
-        turns.append(
-            request._replace(
-                turn=len(history), history_tokens=history, last_turn=last[request.conversation] == index
-            )
-        )
+        turns.append(request._replace(turn=len(history), history_tokens=history))
         histories[request.conversation] = (*history, request.context_tokens)
     return turns
 

@@ -18,13 +18,13 @@ from kvspill.report.html.facts import curve, labelled
 from kvspill.report.html.figure import Figure
 from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
-from kvspill.report.html.page import build_page
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import significant
 from kvspill.result.cautions import noted
 from kvspill.result.schema import Result
+from unit.report.html.pages import build_page
 
 
 def warned(*codes: str, **given: Any) -> Result:

@@ -8,11 +8,12 @@ pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
 
 from kvspill.report.html.facts import labelled
-from kvspill.report.html.page import Remarks, build_page, page_of
+from kvspill.report.html.page import Remarks, page_of
 from kvspill.report.html.prose import page_title
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.schema import Question, Result
 from unit.report.html.outline import Outline
+from unit.report.html.pages import build_page
 from unit.result import sample
 
 

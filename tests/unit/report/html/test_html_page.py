@@ -19,10 +19,10 @@ from kvspill.report.html.doubts import folds  # noqa: E402
 from kvspill.report.html.facts import labelled  # noqa: E402
 from kvspill.report.html.figure import Figure  # noqa: E402
 from kvspill.report.html.figures import figures  # noqa: E402
-from kvspill.report.html.page import build_page  # noqa: E402
 from kvspill.report.html.prose import page_title  # noqa: E402
 from kvspill.result.cautions import noted  # noqa: E402
 from kvspill.result.schema import Result  # noqa: E402
+from unit.report.html.pages import build_page  # noqa: E402
 
 
 @pytest.fixture(scope="module")
