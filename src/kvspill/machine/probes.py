@@ -11,6 +11,7 @@ from kvspill.machine.kernel import Kernel, read_text
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
 from kvspill.machine.nfs import read_nfs_mount
 from kvspill.machine.processes import Counters, process_io
+from kvspill.records import NS_PER_SEC
 
 SECTOR_BYTES = 512
 
@@ -30,6 +31,8 @@ class Snapshot:
     process_io: Counters | None
     nfs: Counters | None
     cpu_seconds: float
+    cpu_wait_seconds: float | None
+    """How long this process's threads were ready to run and had no processor."""
     resident_bytes: int | None
     peak_resident_bytes: int | None
 
@@ -64,6 +67,7 @@ class Probe:
             process_io=process_io("self", self._kernel),
             nfs=self._nfs_counters() if self._all_nfs else None,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
+            cpu_wait_seconds=self._cpu_wait_seconds(),
             resident_bytes=_kib(status.get("VmRSS")),
             peak_resident_bytes=_kib(status.get("VmHWM")),
         )
@@ -78,9 +82,19 @@ class Probe:
             "process_io": _grown(before.process_io, after.process_io),
             "nfs": _grown(before.nfs, after.nfs),
             "cpu_seconds": after.cpu_seconds - before.cpu_seconds,
+            # A thread that ends takes its count along.
+            "cpu_wait_seconds": None
+            if before.cpu_wait_seconds is None or after.cpu_wait_seconds is None
+            else max(0.0, after.cpu_wait_seconds - before.cpu_wait_seconds),
             "resident_bytes": after.resident_bytes,
             "peak_resident_bytes": after.peak_resident_bytes,
         }
+
+    def _cpu_wait_seconds(self) -> float | None:
+        """By the second figure of each thread's schedstat."""
+        texts = (read_text(path) for path in (self._kernel.proc / "self" / "task").glob("*/schedstat"))
+        waits_ns = [int(words[1]) for words in map(str.split, filter(None, texts)) if len(words) > 1]
+        return sum(waits_ns) / NS_PER_SEC if waits_ns else None
 
     def device_counters(self) -> Counters | None:
         """What the kernel counted of the devices by now; None where it does not know all of them."""

@@ -31,6 +31,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Event loop lag (p99)", duration(lag["p99"]) if lag else UNMEASURED),
             ("Ceiling without a device", _ceiling(ceiling)),
             ("Client bound", yes_no(ceiling.client_bound) if ceiling else UNMEASURED),
+            ("Waited for a processor", number(block.cpu_wait_seconds, " s")),
             ("CPU seconds per GiB", number(block.cpu_seconds_per_gib, digits=3)),
             ("Peak resident memory", volume(block.peak_resident_bytes)),
             ("In flight at the end", _in_flight(result)),

@@ -45,6 +45,8 @@ class Binds(StrEnum):
     LOAD = "load"
     """More is asked than the servers could do on a device that takes no time (L2)."""
     CLIENT = "client"
+    PROCESSOR = "processor"
+    """Threads of this program were ready to run and had no processor: other programs, or too few cores."""
     GENERATION = "generation"
     MEMORY = "memory"
     """A tier in memory, or a storage tier whose directory lies in memory."""
@@ -185,6 +187,14 @@ def _storage(result: Result, whole: str) -> _Service:
             return _Service(Binds.ROOM, what, f"Use a device that deletes faster, or {fewer}.")
         what = f"{whole}, most of it waiting for an allocation slot or for room"
         return _Service(Binds.ROOM, what, f"Raise --max-concurrent-allocs, or use {fewer}.")
+    if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES:
+        waited_ms = 1000 * (result.honesty.cpu_wait_seconds or 0.0)
+        what = (
+            f"{whole}, and this program's threads waited {duration(waited_ms)} for a processor: "
+            "the processors set the pace"
+        )
+        helps = f"Stop other programs, use more processors or {less(result.config)}, and run it again."
+        return _Service(Binds.PROCESSOR, what, helps)
     slowest = max(busy_ms, key=lambda name: busy_ms[name])
     in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
     link = _link_share(result)
@@ -195,10 +205,15 @@ def _storage(result: Result, whole: str) -> _Service:
     if slowest != "storage":
         what = f"{whole}, {in_tier}"
         return _Service(Binds.MEMORY, what, f"Use faster memory, smaller entries or {less(result.config)}.")
-    if MEMORY_DIRECTORY.code in {item.code for item in result.warnings}:
-        what = f"{whole}, {in_tier}, whose directory lies in memory"
+    if _in_memory(result):
+        what = f"{whole}, {busy_ms[slowest] / inside_ms:.0%} of it copies to and from a directory in memory"
+        what += ": memory and processors set the pace, no drive took part"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
     return _device(result, whole, busy_ms[slowest] / inside_ms)
+
+
+def _in_memory(result: Result) -> bool:
+    return MEMORY_DIRECTORY.code in {item.code for item in result.warnings}
 
 
 def _link_seconds(result: Result) -> dict[str, float]:
@@ -286,6 +301,8 @@ def _lines(
         found.append(f"Latency targets are missed because {service.clause}.")
     if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
         found.append("Capacity: entries are dropped from the last tier for lack of space.")
+    if service.binds is Binds.PROCESSOR:
+        found.append("Processors: this program waited for them.")
     if service.binds is Binds.CLIENT:
         found.append("Client: this program is near its own ceiling.")
     return found or ["None stands out."]
@@ -298,6 +315,8 @@ def _inside_storage(result: Result) -> str:
         return "no reads on the storage tier."
     if not total_ms:
         return "its reads took no measurable time."
+    if _in_memory(result):
+        return "the storage tier's directory lies in memory."
     device, queue = (
         (result.number(f"storage_read_{part}_mean_ms") or 0.0) / total_ms for part in ("device", "queue")
     )

@@ -64,6 +64,8 @@ def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling:
         ceiling=_ceiling(measured, ceiling, probes),
         event_loop_lag_ms=probes.get("event_loop_lag_ms"),
         cpu_seconds=probes.get("cpu_seconds"),
+        cpu_wait_seconds=probes.get("cpu_wait_seconds"),
+        cpu_wait_share=_cpu_wait_share(measured, probes),
         cpu_seconds_per_gib=_cpu_per_gib(measured, probes),
         peak_resident_bytes=probes.get("peak_resident_bytes"),
         probes={name: probes.get(name) for name in ("block_device", "process_io", "nfs")},
@@ -278,6 +280,12 @@ def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
     lanes = (lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real)
     moved = sum(lane.moved_bytes for lane in lanes)
     return ratio(probes.get("cpu_seconds"), moved / GIB)
+
+
+def _cpu_wait_share(measured: Measured, probes: Mapping[str, Any]) -> float | None:
+    real = {facts.tier for facts in measured.facts.tiers if not facts.modelled}
+    lanes = (lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real)
+    return ratio(probes.get("cpu_wait_seconds"), sum(_sum_ns(lane.pieces) for lane in lanes) / NS_PER_SEC)
 
 
 def lateness_p99_ms(block: Honesty) -> float | None:

@@ -278,6 +278,9 @@ def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
         "nfs": _added([probes.get("nfs") for probes in hosts.values()]),
         "neighbours": _added([_strangers(mates) for mates in shared.values()]),
         "cpu_seconds": sum(probes["cpu_seconds"] for probes in found),
+        "cpu_wait_seconds": None
+        if any(probes.get("cpu_wait_seconds") is None for probes in found)
+        else sum(probes["cpu_wait_seconds"] for probes in found),
         "resident_bytes": max(probes.get("resident_bytes") or 0 for probes in found) or None,
         "peak_resident_bytes": max(probes.get("peak_resident_bytes") or 0 for probes in found) or None,
         "event_loop_lag_ms": _worst_lag(lags),

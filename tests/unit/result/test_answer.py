@@ -13,7 +13,7 @@ from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
 from kvspill.result.schema import Result
-from unit.measure.rows import ns, op, request
+from unit.measure.rows import ns, op, piece, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder
 
 
@@ -23,7 +23,8 @@ def many(storage: float = 0.01, qos: QoS = QoS.INTERACTIVE, count: int = 60, **g
     for number in range(count):
         at = 11 + number / 10
         recorder.request(request(at + storage, intended=at, storage=storage, qos=qos, tokens=10))
-        recorder.op(op(at + storage, started=at, nbytes=1 << 20))
+        pieces = (piece(at, at + storage, 1 << 20),)
+        recorder.op(op(at + storage, started=at, nbytes=1 << 20, pieces=pieces))
         recorder.cache_call(ns(at), ns(at + storage))
     return built(recorder, **given)  # type: ignore[arg-type]
 
@@ -163,6 +164,27 @@ def test_where_this_program_is_the_limit_no_word_blames_the_device() -> None:
     assert found.bottleneck.binds is Binds.CLIENT
     assert "this program" in found.because.lower()
     assert "faster device" not in found.helps
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_where_the_processors_were_taken_no_word_blames_storage(in_memory: bool) -> None:
+    warnings = [MEMORY_DIRECTORY.of(path="/dev/shm")] if in_memory else []
+    probes = {"cpu_seconds": 1.0, "cpu_wait_seconds": 4.0}
+    found = answer(many(storage=0.08, warnings=warnings, probes=probes))
+    assert found.status is Status.NO
+    assert found.bottleneck.binds is Binds.PROCESSOR
+    assert "this program's threads waited 4.00 s for a processor: the processors set" in found.because
+    assert "storage" not in found.because + found.helps
+    assert not [line for line in found.bottleneck.lines if "missed because" in line]
+    idle = answer(many(storage=0.08, warnings=warnings, probes={**probes, "cpu_wait_seconds": 0.4}))
+    assert idle.bottleneck.binds is (Binds.MEMORY if in_memory else Binds.DEVICE)
+
+
+def test_a_directory_in_memory_is_no_storage_that_binds() -> None:
+    found = answer(many(storage=0.08, warnings=[MEMORY_DIRECTORY.of(path="/dev/shm")]))
+    assert found.bottleneck.binds is Binds.MEMORY
+    assert "100% of it copies to and from a directory in memory" in found.because
+    assert "in storage" not in found.because
 
 
 def test_warnings_stand_by_their_severity() -> None:

@@ -245,6 +245,7 @@ def probes(read_bytes: int, own_bytes: int, neighbours: int) -> dict[str, Any]:
         "neighbours": {"runs": neighbours, "read_bytes": 1000 * neighbours, "written_bytes": 0},
         "nfs": None,
         "cpu_seconds": 1.5,
+        "cpu_wait_seconds": 0.5,
         "peak_resident_bytes": own_bytes,
         "event_loop_lag_ms": {"p99": float(own_bytes), "max": 2.0 * own_bytes},
     }
@@ -260,7 +261,7 @@ def test_a_device_is_counted_once_however_many_ranks_used_it_r5() -> None:
     assert merged["block_device"]["read_bytes"] == 4000
     assert merged["process_io"]["read_bytes"] == 3000
     assert merged["neighbours"] == {"runs": 0, "read_bytes": 0, "written_bytes": 0}
-    assert merged["cpu_seconds"] == 4.5
+    assert (merged["cpu_seconds"], merged["cpu_wait_seconds"]) == (4.5, 1.5)
     assert merged["event_loop_lag_ms"] == {"p99": 1000.0, "max": 2000.0}
 
 
