@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from kvspill.records import GIB, MIB
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -114,3 +116,14 @@ def duration(value_ms: float | None) -> str:
     if value_ms >= 1000:
         return f"{value_ms / 1000:,.2f} s"
     return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
+
+
+def size_text(nbytes: float) -> str:
+    """Bytes for a reader: 1.00 GiB, 192 MiB, 1.5 MiB, 64 KiB, 512 B."""
+    if nbytes >= GIB:
+        return f"{nbytes / GIB:,.2f} GiB"
+    for unit, name in ((MIB, "MiB"), (1 << 10, "KiB")):
+        if nbytes >= unit:
+            amount = nbytes / unit
+            return f"{amount:,.0f} {name}" if amount >= 10 else f"{amount:.3g} {name}"
+    return f"{nbytes:,.0f} B"

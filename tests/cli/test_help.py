@@ -145,7 +145,7 @@ def test_models_prints_what_grows_what_stays_and_whole_contexts(capsys: pytest.C
     assert rows["tiny-1b"] == ["24,576", "-", "192 MiB", "3.00 GiB"]
     assert rows["llama2-7b"] == ["524,288", "-", "4.00 GiB", "64.00 GiB"]
     assert rows["llama3.1-70b-instruct"] == ["327,680", "-", "2.50 GiB", "40.00 GiB"]
-    assert rows["gpt-oss-120b"] == ["36,864", "4 MiB", "292 MiB", "4.50 GiB"]
+    assert rows["gpt-oss-120b"] == ["36,864", "4.5 MiB", "292 MiB", "4.50 GiB"]
 
 
 def test_models_leaves_out_what_the_ranks_cannot_share(capsys: pytest.CaptureFixture[str]) -> None:

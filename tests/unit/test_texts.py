@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from kvspill.texts import cell, make_console, one_line, plain
+from kvspill.texts import cell, make_console, one_line, plain, size_text
 
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
@@ -60,3 +60,8 @@ def test_a_console_sends_only_its_own_escape_sequences() -> None:
     assert "\x1b[2J" not in shown
     assert "\x1b]" not in shown
     assert obeyed(shown) <= {"\n", "\x1b"}
+
+
+def test_a_size_has_the_unit_that_shows_it() -> None:
+    shown = [size_text(nbytes) for nbytes in (512, 4096, 65_536, 1_572_864, 192 << 20, 3 << 29)]
+    assert shown == ["512 B", "4 KiB", "64 KiB", "1.5 MiB", "192 MiB", "1.50 GiB"]

@@ -45,13 +45,13 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         return 0
     if config.output is None:
         raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
-    from kvspill.config.checks import size_text
     from kvspill.outputs import check_place
     from kvspill.plan.calibrate import calibrate, check_device, document, schedule_of
     from kvspill.plan.schedule import FULL, QUICK
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
     from kvspill.spare import write_or_spare
+    from kvspill.texts import size_text
 
     check_place(config.output, f"--output {config.output}")
     paths = cache_dirs(config, Path.cwd())

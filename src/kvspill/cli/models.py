@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from kvspill.cli.options import Parser
-from kvspill.config.checks import size_text
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.models import ModelSpec, all_models
-from kvspill.texts import one_line
+from kvspill.texts import one_line, size_text
 
 CONTEXTS = (8192, 131_072)
 

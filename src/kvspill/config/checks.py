@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from kvspill.config.effects import CONVERSATIONS
 from kvspill.errors import UsageError
-from kvspill.records import GIB, MIB
+from kvspill.records import GIB
+from kvspill.texts import size_text
 
 if TYPE_CHECKING:
     from kvspill.config import Config
@@ -19,15 +20,6 @@ BLOCK_BYTES = 4096
 
 NO_LIMIT_BYTES = 1 << 49
 """A budget of this size or more is called no limit: it stands for a store that tells none."""
-
-
-def size_text(nbytes: int) -> str:
-    """Bytes for a reader: 1.00 GiB, 192 MiB, 512 B."""
-    if nbytes >= GIB:
-        return f"{nbytes / GIB:,.2f} GiB"
-    if nbytes >= MIB:
-        return f"{nbytes / MIB:,.0f} MiB"
-    return f"{nbytes:,} B"
 
 
 def gb_flag_value(nbytes: int) -> str:

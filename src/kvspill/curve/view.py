@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kvspill.config.checks import size_text
-from kvspill.texts import aligned
+from kvspill.texts import aligned, size_text
 
 
 def text_of(curve: Mapping[str, Any]) -> str:

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from kvspill import __version__
-from kvspill.config.checks import size_text
 from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, nodes_for, wear
 from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
 from kvspill.run.asking import Level
-from kvspill.texts import aligned, counted
+from kvspill.texts import aligned, counted, size_text
 
 YES, NO, NO_VERDICT = "yes", "no", "no verdict"
 

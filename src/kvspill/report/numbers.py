@@ -3,7 +3,7 @@
 import math
 
 from kvspill.config.checks import NO_LIMIT_BYTES
-from kvspill.records import GIB
+from kvspill.texts import size_text
 
 NONE = "-"
 """What was not measured, in the cell of a table."""
@@ -47,7 +47,7 @@ def share(value: float | None) -> str:
 
 
 def volume(nbytes: float | None) -> str:
-    return UNMEASURED if nbytes is None else f"{nbytes / GIB:,.2f} GiB"
+    return UNMEASURED if nbytes is None else size_text(nbytes)
 
 
 def limit(nbytes: float) -> str:

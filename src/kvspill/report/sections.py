@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.records import MIB
 from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text
@@ -22,7 +21,7 @@ from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, size_text
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
@@ -175,8 +174,8 @@ def _tier_latencies(result: Result) -> Iterator[Part]:
 def _entry_sizes(result: Result, tier: str, verb: str) -> str:
     """The sizes that a tier's latencies are of (S15)."""
     sizes = [result.number(f"{tier}_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
-    middle, large = ("-" if nbytes is None else f"{nbytes / MIB:,.1f}" for nbytes in sizes)
-    return f"entries: P50 {middle}, P95 {large} MiB"
+    middle, large = ("-" if nbytes is None else size_text(nbytes) for nbytes in sizes)
+    return f"entries: P50 {middle}, P95 {large}"
 
 
 def _tier_distribution(result: Result) -> Iterator[Part]:
@@ -291,7 +290,7 @@ def _warnings(result: Result) -> Iterator[Part]:
         return
     yield Text("\nWarnings:", style="bold yellow")
     for item in result.warnings:
-        yield indent(Text(f"! {item.code}: {item.message}"))
+        yield indent(Text(f"! {item.code} ({item.severity}): {item.message}"))
         yield indent(Text(f"-> {item.remedy}"), 4)
 
 

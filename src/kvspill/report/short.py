@@ -5,7 +5,6 @@ from typing import Any
 
 from rich.text import Text
 
-from kvspill.records import MIB
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import number, share
 from kvspill.report.parts import Part, grid, indent, pairs
@@ -17,7 +16,7 @@ from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.classes import class_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, size_text
 
 _STYLES = {
     Status.YES: "bold green",
@@ -165,13 +164,9 @@ def _storage(result: Result) -> Iterator[tuple[str, str]]:
             continue
         bandwidth = number(result.number(f"tier_storage_{verb}_bandwidth_gbps"), " GiB/s")
         sizes = [result.number(f"storage_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
-        middle, large = ("-" if size is None else _in_mib(size) for size in sizes)
-        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries p50 {middle}, p95 {large} MiB"
+        middle, large = ("-" if size is None else size_text(size) for size in sizes)
+        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries p50 {middle}, p95 {large}"
         yield f"Storage {verb}s", text
-
-
-def _in_mib(nbytes: float) -> str:
-    return f"{nbytes / MIB:,.0f}" if nbytes >= MIB else f"{nbytes / MIB:.2g}"
 
 
 def _warnings(found: Answer) -> Iterator[Part]:

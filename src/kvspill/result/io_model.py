@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kvspill.records import GIB, Purpose, Verb
+from kvspill.records import Purpose, Verb
 from kvspill.result import cautions as kinds
 from kvspill.result.measured import Measured
 from kvspill.result.schema_honesty import Caution
+from kvspill.texts import size_text
 
 _NAMES = {
     "mlperf": "mlperf: the turn's entry is read again while decoding",
@@ -48,7 +49,7 @@ def io_model_rows(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield "Model", _NAMES.get(block["name"], block["name"])
     inflation = block["read_inflation"]
-    least = f"{block['least_read_bytes'] / GIB:,.2f} GiB"
+    least = size_text(block["least_read_bytes"])
     if inflation is None:
         yield "Read inflation", "no request shares a beginning with an earlier one"
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.config import Config
-from kvspill.config.checks import check_fit, size_text, stored_bytes
+from kvspill.config.checks import check_fit, stored_bytes
 from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
@@ -22,6 +22,7 @@ from kvspill.records import GIB, MIB, UNLIMITED_BYTES
 from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, refuse_one_slash, scheme_of
 from kvspill.storage.rundir import clean, usage_errors
+from kvspill.texts import size_text
 
 FREE_SPACE_SHARE = 0.8
 PRECONDITION_PASSES_MAX = 10

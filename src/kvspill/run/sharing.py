@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.config import Config
-from kvspill.config.checks import size_text
 from kvspill.machine.launcher import Launched, launched, placed
 from kvspill.machine.mounts import file_system
 from kvspill.machine.network import is_network
 from kvspill.storage.addresses import directory_of
 from kvspill.storage.neighbours import Neighbour, neighbours
+from kvspill.texts import size_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.checks import MEMORY_USABLE_SHARE, NO_LIMIT_BYTES, size_text
+from kvspill.config.checks import MEMORY_USABLE_SHARE, NO_LIMIT_BYTES
 from kvspill.config.groups import Persona
 from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.run.bandwidth import Bandwidth
-from kvspill.texts import counted
+from kvspill.texts import counted, size_text
 
 STORAGE_SHARE_MAX = 0.5
 GPU_SHARE_MAX = 0.8

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.checks import size_text
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
+from kvspill.texts import size_text
 from kvspill.workload.base import Workload
 from kvspill.workload.rate import in_arrival_order
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.checks import size_text
 from kvspill.errors import UsageError
 from kvspill.records import HitType, Request, SharedPrefix
+from kvspill.texts import size_text
 from kvspill.workload.base import Workload
 from kvspill.workload.draws import between, weighted
 from kvspill.world import World

@@ -132,7 +132,7 @@ def test_what_was_not_measured_says_so() -> None:
 
 def test_warnings_come_with_their_remedies() -> None:
     text = render_summary(built())
-    assert "! few_trials: 1 trial: the spread between runs is unknown." in text
+    assert "! few_trials (note): 1 trial: the spread between runs is unknown." in text
     assert "-> Use --trials 3 or more and compare medians." in text
 
 
@@ -193,7 +193,7 @@ def test_a_fault_before_the_window_passes_nothing_either_s13() -> None:
 
 
 def test_latencies_of_whole_entries_stand_beside_their_sizes_s15() -> None:
-    assert "entries: P50 4,096.0, P95 4,096.0 MiB" in render_summary(built())
+    assert "entries: P50 4.00 GiB, P95 4.00 GiB" in render_summary(built())
 
 
 def test_ttft_and_tpot_stand_in_the_breakdown_s12() -> None:
@@ -226,7 +226,7 @@ def test_other_runs_on_the_device_are_shown_where_there_were_some() -> None:
         update={"neighbours": 1, "neighbours_read_bytes": 3 << 30, "neighbours_written_bytes": 1 << 29}
     )
     shared = found.model_copy(update={"honesty": found.honesty.model_copy(update={"bytes": counted})})
-    assert "Other runs on the device        1: read 3.00 GiB, wrote 0.50 GiB\n" in render_summary(shared)
+    assert "Other runs on the device        1: read 3.00 GiB, wrote 512 MiB\n" in render_summary(shared)
 
 
 def test_the_layers_of_a_traced_run_name_the_application_and_fit_80_columns() -> None:
