@@ -136,7 +136,7 @@ def _users(found: Found) -> Iterator[str]:
     if row is None or answer is None:
         yield "There was no search for the number of users that this machine can serve; run autoscale."
     else:
-        yield f"{_users_text(row, answer)}{_disagreeing(row, found)}"
+        yield _users_text(row, answer, found)
     limit = found.get("capacity-autoscale")
     peak = limit.autoscaling if limit is not None else None
     if limit is None or peak is None or peak.get("peak_throughput") is None:
@@ -151,7 +151,7 @@ def _users(found: Found) -> Iterator[str]:
     )
 
 
-def _users_text(row: Figures, answer: Mapping[str, Any]) -> str:
+def _users_text(row: Figures, answer: Mapping[str, Any], found: Found) -> str:
     """The number that the search ended at, by which criterion, and whether its users keep their targets."""
     head = f"Users that {'the modelled devices' if row.simulated else 'this machine'} can serve"
     if not answer["concluded"]:
@@ -166,32 +166,34 @@ def _users_text(row: Figures, answer: Mapping[str, Any]) -> str:
     if row.status == Status.NO:
         return f"{head}: none was found down to {users}. {answer['reason'].rstrip('.')}."
     least = "at least " if "highest load allowed" in answer["reason"] else ""
-    if row.missed:
-        return (
-            f"Users by the criterion of {row.name}: {least}{users} ({answer['reason']}). That is too many by "
-            f"the latency targets of the service classes: {counted(users or 0, 'user')} miss that of "
-            f"{listed(row.missed)}. `kvspill can --users N` searches by these targets."
-        )
     open_classes = answer.get("no_verdict") or ()
     but = f"; no verdict for {', '.join(open_classes)}" if open_classes else ""
-    return f"{head}: {least}{users} ({answer['reason']}{but})."
+    text = f"{least}{users} ({answer['reason']}{but})."
+    against = _against(row, found)
+    return f"Users by the criterion of {row.name}: {text} {against}" if against else f"{head}: {text}"
 
 
-def _disagreeing(row: Figures, found: Found) -> str:
-    """Why rows with no more users can miss the targets that the search's users do not miss."""
-    missing = [
+def _against(row: Figures, found: Found) -> str:
+    """How the latency targets speak against the number of a search; empty where they don't."""
+    searches = "`kvspill can --users N` searches by these targets."
+    if row.missed:
+        return (
+            "That is too many by the latency targets of the service classes: "
+            f"{counted(row.users, 'user')} miss that of {listed(row.missed)}. {searches}"
+        )
+    fewer = [
         other
         for other in found.values()
         if other.status == Status.NO and other.autoscaling is None and other.users <= row.users
     ]
-    if row.missed or row.status == Status.NO or not missing:
+    if not fewer:
         return ""
-    same = [other.name for other in missing if _budgets(other) == _budgets(row)]
-    if same:
-        return (
-            f" {listed(same)} missed targets with the same tiers and no more users: run both again, longer."
-        )
-    return f" {listed([other.name for other in missing])} missed targets with other tiers or budgets."
+    named = listed([f"{other.name} ({counted(other.users, 'user')})" for other in fewer])
+    if not row.classes or any(item.met is None for item in row.classes.values()):
+        return f"It is not by the latency targets of the service classes, which {named} missed. {searches}"
+    if any(_budgets(other) == _budgets(row) for other in fewer):
+        return f"{named} missed targets that these users kept on the same tiers: run both again, longer."
+    return f"These users kept their latency targets; {named} missed theirs on other tiers or budgets."
 
 
 def _budgets(row: Figures) -> dict[str, float]:
@@ -218,7 +220,10 @@ def _engines(found: Found) -> Iterator[str]:
     ranked = sorted((row for row in rows if _rankable(row)), key=lambda row: -(row.tokens_per_sec or 0.0))
     left_out = [f"{_engine(row)} ({row.tokens_per_sec:,.0f} tok/s)" for row in rows if not _rankable(row)]
     if len(ranked) > 1:
-        yield "Engines on this storage by what the same users get, best first:"
+        yield (
+            "Engines on this storage by the throughput of the same users, best first (not by their targets, "
+            "which leave out the time to recompute what was not found):"
+        )
         yield from (_place(place, row) for place, row in enumerate(ranked, start=1))
     if left_out:
         yield f"Not ranked because of too few requests or a disturbance: {', '.join(left_out)}."

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from kvspill.result.answer import Status
+from kvspill.result.cautions import OVERLOAD
 from kvspill.suite.advice_doubts import reservations
 from kvspill.suite.facts import Figures
 from kvspill.texts import counted, duration, listed
@@ -28,7 +29,13 @@ def targets(found: Found) -> Iterator[str]:
     open_rows = [row for row in rows if row.status == Status.UNDECIDED]
     for why in dict.fromkeys(map(_why, open_rows)):
         names = [_named(row) for row in open_rows if _why(row) == why]
-        yield f"No verdict on the targets in {listed(names)}: {why}"
+        yield f"No verdict on the targets in {listed(names)}: {why}{_remedy(why, open_rows)}"
+
+
+def _remedy(why: str, rows: Sequence[Figures]) -> str:
+    """Longer runs help where classes had too few requests, and not where the load is too much."""
+    few = [row for row in rows if _why(row) == why and OVERLOAD.code not in row.warnings]
+    return " Run longer." if any(item.met is None for row in few for item in row.classes.values()) else ""
 
 
 def _why(row: Figures) -> str:
@@ -117,14 +124,14 @@ def _first(candidates: Sequence[Choice], base: Choice, missed: Sequence[Choice],
     chosen = "nothing in front of the storage" if is_base else what
     users = counted(row.users, "user")
     if by_throughput:
-        why = "the targets could not be judged, so throughput decides"
+        why = "The targets could not be judged, so throughput decides"
     else:
-        why = f"{'storage alone' if is_base else 'it'} keeps the targets of {users}"
+        why = f"{'Storage alone' if is_base else 'It'} keeps the targets of {users}"
     if not is_base and base in missed:
         why += f", and storage alone misses {listed(base[0].missed) or 'its own'}"
     elif is_base and len(candidates) > 1:
         why += ", and memory in front of it serves about as much"
-    text = f"{head}: {chosen}: {why} ({served})."
+    text = f"{head}: {chosen}. {why} ({served})."
     if "cpu" in row.tiers and "storage" in row.tiers:
         text += f" {row.read_share.get('cpu', 0.0):.0%} of the bytes read came from DRAM."
     if "storage" not in row.tiers and row.hit_rate is not None:

@@ -39,7 +39,7 @@ def test_what_misses_the_targets_is_never_advised_for_its_throughput() -> None:
         row(IN_FRONT, tokens_per_sec=100.0, tiers=both()),
         missing("cpu-only", tiers={"cpu": tier()}),
     )
-    assert "To buy first: DRAM in front of the storage: it keeps the targets of 10 users" in text
+    assert "To buy first: DRAM in front of the storage. It keeps the targets of 10 users" in text
     assert "storage alone misses interactive (100 tok/s with DRAM in front of the storage)" in text
     assert "nothing in front of the storage" not in text
 
@@ -48,7 +48,7 @@ def test_throughput_decides_among_the_set_ups_that_keep_the_targets() -> None:
     rows = row(ALONE), row(IN_FRONT, tokens_per_sec=105.0, tiers=both())
     text = advice(*rows)
     assert (
-        "To buy first: nothing in front of the storage: storage alone keeps the targets of 10 users" in text
+        "To buy first: nothing in front of the storage. Storage alone keeps the targets of 10 users" in text
     )
     assert "serves about as much (100 tok/s with storage alone, 105 tok/s with DRAM" in text
     assert "To buy first: DRAM in front" in advice(rows[0], row(IN_FRONT, tokens_per_sec=190.0, tiers=both()))
@@ -57,7 +57,7 @@ def test_throughput_decides_among_the_set_ups_that_keep_the_targets() -> None:
 def test_memory_alone_is_bought_only_where_nothing_with_storage_keeps_the_targets() -> None:
     memory = row("cpu-only", tiers={"cpu": tier()}, hit_rate=0.8)
     text = advice(missing(ALONE), missing(IN_FRONT, tiers=both()), memory)
-    assert "To buy first: DRAM alone: it keeps the targets of 10 users" in text
+    assert "To buy first: DRAM alone. It keeps the targets of 10 users" in text
     assert "It drops what does not fit: 20% of its lookups missed." in text
     assert "To buy first: DRAM in front" in advice(missing(ALONE), row(IN_FRONT, tiers=both()), memory)
 
@@ -81,14 +81,15 @@ def test_a_modelled_row_that_keeps_the_targets_is_labelled_and_not_bought() -> N
 
 
 def test_where_targets_were_not_judged_throughput_decides_and_that_is_said() -> None:
-    rows = unjudged(ALONE), unjudged(IN_FRONT, tokens_per_sec=190.0, tiers=both())
+    few: Classes = {"batch": ClassFigures(80.0, 1000.0, None)}
+    rows = unjudged(ALONE), unjudged(IN_FRONT, classes=few, tokens_per_sec=190.0, tiers=both())
     text = advice(*rows)
     assert (
-        "No verdict on the targets in storage-only and cpu-storage: too few requests of batch for a verdict."
-        in text
+        "No verdict on the targets in storage-only and cpu-storage: too few requests of batch for a verdict. "
+        "Run longer." in text
     )
     assert (
-        "To buy first: DRAM in front of the storage: the targets could not be judged, so throughput decides"
+        "To buy first: DRAM in front of the storage. The targets could not be judged, so throughput decides"
         in text
     )
     left = advice(missing(ALONE, tokens_per_sec=900.0), rows[1])
@@ -113,11 +114,24 @@ def test_a_search_whose_users_miss_their_targets_does_not_say_that_they_can_be_s
 
 
 def test_a_search_beside_rows_that_miss_with_fewer_users_says_why_both_hold() -> None:
-    text = advice(search(75, HIGHEST), missing("production", tiers=both()))
-    assert "at least 75" in text
-    assert "production missed targets with other tiers or budgets." in text
-    same = advice(search(75, HIGHEST), missing("production"))
-    assert "production missed targets with the same tiers and no more users: run both again" in same
+    kept: Classes = {"interactive": ClassFigures(40.0, 50.0, True)}
+    other = advice(search(75, HIGHEST, classes=kept), missing("production", tiers=both()))
+    assert "can serve" not in other
+    assert (
+        "These users kept their latency targets; production (10 users) missed theirs on other tiers" in other
+    )
+    same = advice(search(75, HIGHEST, classes=kept), missing("production"))
+    assert "production (10 users) missed targets that these users kept on the same tiers: run both" in same
+    more = advice(search(5, HIGHEST, classes=kept), missing("production"))
+    assert "can serve: at least 5" in more
+
+
+def test_a_search_whose_classes_were_not_judged_is_not_said_to_serve_more_than_rows_that_miss() -> None:
+    unknown: Classes = {"interactive": ClassFigures(None, 50.0, None)}
+    text = advice(search(75, HIGHEST, classes=unknown), missing("production", tiers=both()))
+    assert "can serve" not in text
+    assert f"Users by the criterion of autoscale: at least 75 ({HIGHEST}). It is not by the latency" in text
+    assert "targets of the service classes, which production (10 users) missed." in text
 
 
 def test_a_search_that_even_the_fewest_users_fail_names_no_number_that_can_be_served() -> None:

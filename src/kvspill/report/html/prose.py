@@ -25,7 +25,7 @@ def subtitle(results: Sequence[Labelled]) -> str:
     if len(set(lines)) == 1:
         return lines[0]
     if len(lines) > _SUBTITLES:
-        return f"{len(lines)} results that are not alike: the set-up at the end of the page has each."
+        return f"{len(lines)} results that are not alike."
     return "; ".join(f"{item.label}: {line}" for item, line in zip(results, lines, strict=True))
 
 
