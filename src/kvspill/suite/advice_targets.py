@@ -58,7 +58,7 @@ def purchase(choices: Sequence[Choice]) -> Iterator[str]:
     kept, missed = by_status[Status.YES], by_status[Status.NO]
     candidates = _before_memory_alone(kept or [item for item in real if item not in missed])
     enough = len(_with_storage(real)) > 1 or (bool(kept) and candidates != real[:1])
-    if not candidates:
+    if real and not candidates:
         yield _nobody(missed, "set-up" if len(real) == len(choices) else "real set-up")
     elif enough:
         yield _first(candidates, choices[0], missed, by_throughput=not kept)
@@ -128,12 +128,13 @@ def _first(candidates: Sequence[Choice], base: Choice, missed: Sequence[Choice],
     else:
         why = f"{'Storage alone' if is_base else 'It'} keeps the targets of {users}"
     if not is_base and base in missed:
-        why += f", and storage alone misses {listed(base[0].missed) or 'its own'}"
+        why += f", and storage alone misses {listed(base[0].missed) or 'its target'}"
     elif is_base and len(candidates) > 1:
         why += ", and memory in front of it serves about as much"
     text = f"{head}: {chosen}. {why} ({served})."
     if "cpu" in row.tiers and "storage" in row.tiers:
         text += f" {row.read_share.get('cpu', 0.0):.0%} of the bytes read came from DRAM."
     if "storage" not in row.tiers and row.hit_rate is not None:
-        text += f" It drops what does not fit: {1 - row.hit_rate:.0%} of its lookups missed."
+        lost = f"{1 - row.hit_rate:.0%} of the lookups missed"
+        text += f" Without storage below, what does not fit is lost: {lost}."
     return text

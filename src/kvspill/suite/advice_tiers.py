@@ -17,6 +17,7 @@ _SET_UPS = {
 """The cheaper ones first."""
 _SAME_HITS = 0.03
 _TIER_FLAG = "--tier-seconds"
+_LITTLE = 0.01
 
 
 def tiers(found: Found) -> Iterator[str]:
@@ -88,22 +89,23 @@ def faster_drive(found: Found) -> Iterator[str]:
     tier = row.tiers.get("storage") if row is not None else None
     if row is None or tier is None or row.storage_io_ms is None or not row.served_ms:
         return
-    if not tier.read_mean_ms or tier.read_device_mean_ms is None:
-        return
     if not fit(row):
         if row.name == "production":
             yield from why_unfit([row], "--production-seconds")
         return
-    if row.read_share.get("storage", 0.0) < 0.01:
-        yield f"In {row.name} almost nothing was read from storage, so a faster drive would change nothing."
-        return
-    device_share = min(1.0, tier.read_device_mean_ms / tier.read_mean_ms)
     busy_ms = sum(other.busy_ms for other in row.tiers.values())
-    part = tier.busy_ms / busy_ms if busy_ms > 0 else 1.0
+    part = tier.busy_ms / busy_ms if busy_ms > 0 else 0.0
+    if part < _LITTLE:
+        little = "storage takes almost none of the tiers' time"
+        yield f"In {row.name} {little}: a faster drive would change nothing."
+        return
+    how = "almost all of it for writing"
+    if row.read_share.get("storage", 0.0) >= _LITTLE and tier.read_mean_ms:
+        share = min(1.0, (tier.read_device_mean_ms or 0.0) / tier.read_mean_ms)
+        how = f"and a storage read is {share:.0%} device time"
     io_saved = part / 2
     saved = mean(row.storage_io_ms) * io_saved / row.served_ms
     yield (
-        f"In {row.name} storage takes {part:.0%} of the tiers' time, and a storage read is "
-        f"{device_share:.0%} device time; a drive of twice the speed would take about {io_saved:.0%} "
-        f"off the I/O of a request and {saved:.0%} off its whole service at most."
+        f"In {row.name} storage takes {part:.0%} of the tiers' time, {how}; a drive of twice the speed would "
+        f"take about {io_saved:.0%} off the I/O of a request and {saved:.0%} off its whole service at most."
     )

@@ -58,7 +58,7 @@ def test_memory_alone_is_bought_only_where_nothing_with_storage_keeps_the_target
     memory = row("cpu-only", tiers={"cpu": tier()}, hit_rate=0.8)
     text = advice(missing(ALONE), missing(IN_FRONT, tiers=both()), memory)
     assert "To buy first: DRAM alone. It keeps the targets of 10 users" in text
-    assert "It drops what does not fit: 20% of its lookups missed." in text
+    assert "Without storage below, what does not fit is lost: 20% of the lookups missed." in text
     assert "To buy first: DRAM in front" in advice(missing(ALONE), row(IN_FRONT, tiers=both()), memory)
 
 
@@ -78,6 +78,13 @@ def test_a_modelled_row_that_keeps_the_targets_is_labelled_and_not_bought() -> N
     assert "no set-up that was run keeps" not in text
     assert "no real set-up that was run keeps the targets" in text
     assert "measure on a machine that has a GPU" in text
+
+
+def test_nothing_is_bought_where_every_tier_was_modelled() -> None:
+    modelled = {"storage": tier(modelled=True)}
+    text = advice(missing(ALONE, tiers=modelled), row(IN_FRONT, tiers={"cpu": tier(), **modelled}))
+    assert "No real tier was measured in front of the storage, so no purchase can be advised." in text
+    assert "To buy first" not in text
 
 
 def test_where_targets_were_not_judged_throughput_decides_and_that_is_said() -> None:
