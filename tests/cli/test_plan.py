@@ -144,7 +144,7 @@ def test_what_was_simulated_before_a_kill_is_not_simulated_again(tmp_path: Path,
     wanted = Simulation(config, load_profile(drive))
     said: list[str] = []
     (tmp_path / "kept").write_text(json.dumps({"key": wanted.key, "facts": {"passed": 7}}) + "\n")
-    pool = Pool(Journal(tmp_path / "kept"), 2, tmp_path, said.append)
+    pool = Pool(Journal(tmp_path / "kept"), 2, said.append)
     assert pool.all([wanted], "what each holds") == [{"passed": 7}]
     assert (pool.done, said) == (0, [])
     assert Simulation(config.changed(seed=7), load_profile(drive)).key != wanted.key

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -207,12 +206,11 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     journal = Journal(output.with_name(f"{output.name}.part"))
     if journal.found:
         progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
-    with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
-        try:
-            found = plan(asked, Pool(journal, workers, Path(folder), progress.say_often))
-        except KeyboardInterrupt:
-            progress.say(f"{len(journal.found)} simulations are kept; the same command continues")
-            raise
+    try:
+        found = plan(asked, Pool(journal, workers, progress.say_often))
+    except KeyboardInterrupt:
+        progress.say(f"{len(journal.found)} simulations are kept; the same command continues")
+        raise
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
     files, problems = _keep(data, output, options)

@@ -22,7 +22,7 @@ from kvspill.plan.predict import entry_sizes, figures
 from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result
-from kvspill.run.asking import read_bracket, replays, search_limit
+from kvspill.run.asking import profile_file, read_bracket, replays, search_limit
 from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Profile, profile_document
 
@@ -108,10 +108,9 @@ class Journal:
 class Pool:
     """Simulates what is not known yet; the answers do not depend on how many processes there are."""
 
-    def __init__(self, journal: Journal, workers: int, folder: Path, say: Say):
+    def __init__(self, journal: Journal, workers: int, say: Say):
         self._journal = journal
         self._workers = workers
-        self._folder = folder
         self._say = say
         self.done = 0
 
@@ -133,13 +132,12 @@ class Pool:
         return [self._journal.found[key] for key in keys]
 
     def _results(self, left: dict[str, Simulation]) -> Any:
-        files = {key: self._file(key, simulation.profile) for key, simulation in left.items()}
         if min(self._workers, len(left)) < 2:
             for key, simulation in left.items():
-                yield key, simulate(simulation, files[key])
+                yield key, simulate(simulation)
             return
         with ProcessPoolExecutor(self._workers, get_context("fork"), _heedless) as pool:
-            futures = {pool.submit(simulate, simulation, files[key]): key for key, simulation in left.items()}
+            futures = {pool.submit(simulate, simulation): key for key, simulation in left.items()}
             try:
                 for future in as_completed(futures):
                     yield futures[future], future.result()
@@ -150,23 +148,17 @@ class Pool:
                     process.kill()
                 raise
 
-    def _file(self, key: str, profile: Profile) -> str:
-        import yaml
-
-        path = self._folder / f"{key}.yaml"
-        path.write_text(yaml.safe_dump(profile_document(profile)))
-        return str(path)
-
 
 def _heedless() -> None:
     """Ctrl-C reaches all processes of a terminal: the first of them decides what becomes of the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def simulate(wanted: Simulation, profile_file: str) -> Facts:
+def simulate(wanted: Simulation) -> Facts:
     """Do one of them."""
-    config = wanted.config.changed(device_profile=profile_file, quiet=True)
-    result = search_limit(config, wanted.most, wanted.start) if wanted.most else simulate_aside(config)
+    with profile_file(wanted.profile) as path:
+        config = wanted.config.changed(device_profile=str(path), quiet=True)
+        result = search_limit(config, wanted.most, wanted.start) if wanted.most else simulate_aside(config)
     return {**_limit(config, result), **_of_result(config, result)}
 
 

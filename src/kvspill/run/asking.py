@@ -1,7 +1,7 @@
 """The question "can N users be served?": what is run for it, in which order, and what comes out."""
 
 import math
-import tempfile
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -331,10 +331,10 @@ def _faster(profile: Profile) -> Profile:
 
 @contextmanager
 def profile_file(profile: Profile) -> Iterator[Path]:
-    """The profile where a configuration can name it."""
+    """The profile where a configuration can name it: in memory, so that no end of the program leaves it."""
     import yaml
 
-    with tempfile.TemporaryDirectory(prefix="kvspill-") as folder:
-        path = Path(folder) / "profile.yaml"
-        path.write_text(yaml.safe_dump(profile_document(profile)))
-        yield path
+    with open(os.memfd_create("profile"), "wb") as file:
+        file.write(yaml.safe_dump(profile_document(profile)).encode())
+        file.flush()
+        yield Path(f"/proc/self/fd/{file.fileno()}")
