@@ -43,7 +43,7 @@ def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path
     raw = data.encode() if isinstance(data, str) else data
 
     def replace(write: _Write) -> bool:
-        if named and _is_stream(given):
+        if named and is_stream(given):
             return False
         target = _real(given) if named else _real(given.parent) / given.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ class Growing:
         given = Path(path)
         self._target = _real(given)
         self._temporary: Path | None = None
-        if _is_stream(given):
+        if is_stream(given):
             self.file: IO[bytes] = os.fdopen(_open_stream(given), "wb")
             return
         self._target.parent.mkdir(parents=True, exist_ok=True)
@@ -268,7 +268,7 @@ def refuse_clashes(
 
 def _streams(path: Path, label: str) -> bool:
     try:
-        return _is_stream(path)
+        return is_stream(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{label}: cannot be written ({_reason(error)}); name a file") from error
 
@@ -303,7 +303,7 @@ def check_place(path: StrPath, label: str) -> None:
             raise UsageError(f"{label}: is a directory; name a file in it")
         if given.exists() and not os.access(given, os.W_OK):
             raise UsageError(f"{label}: is not writable; {remedy}")
-        if _is_stream(given):
+        if is_stream(given):
             return
         target = _real(given)
         folder = next(above for above in target.parents if above.exists())
@@ -329,7 +329,7 @@ def _try_writing(probe: Path, label: str, remedy: str) -> None:
         raise UsageError(f"{label}: {probe.parent} takes no file ({_reason(error)}); {remedy}") from error
 
 
-def _is_stream(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
     """Whether something stands there that is to be written through; false for files, new ones included."""
     try:
         found = path.stat()

@@ -1,6 +1,7 @@
 """A result whose own place has become unwritable is kept in another one, and the error says where."""
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,6 +10,17 @@ from pathlib import Path
 from kvspill.errors import KvspillError
 from kvspill.outputs import WRITING_SECONDS_MAX, StrPath, file_name, write_file, write_whole
 from kvspill.waiting import within
+
+Stamp = tuple[int, int, int]
+
+
+def stamp_of(path: StrPath) -> Stamp | None:
+    """What tells a file from one that takes its place; None where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def spare_copy(name: str, text: str, suffix: str = ".json") -> Path | None:

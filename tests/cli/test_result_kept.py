@@ -55,6 +55,31 @@ def test_a_result_whose_place_became_unwritable_is_kept_elsewhere_and_the_error_
     assert json.loads(Path(kept[1]).read_text())["requests_completed"] == 3
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
+def test_of_runs_with_the_same_output_at_the_same_time_none_loses_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: bool
+) -> None:
+    output, real_run, runs = tmp_path / "r.json", run_trials, 0
+    if there:
+        output.write_text("of last week")
+
+    def run_while_another_ends(*arguments: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            assert main([*RUN, "--seed", "2", "--output", str(output)]) == 0
+        return real_run(*arguments)
+
+    monkeypatch.setattr(measuring, "run_trials", run_while_another_ends)
+    assert main([*RUN, "--seed", "1", "--output", str(output)]) == 1
+    own = tmp_path / "r-2.json"
+    assert f"--output {output}: another program has written it since" in (said := capsys.readouterr().err)
+    assert f"the result of this run is in {own}" in said
+    assert [json.loads(path.read_text())["seed"] for path in (output, own)] == [2, 1]
+    assert main([*RUN, "--seed", "3", "--output", str(output)]) == 0
+    assert json.loads(output.read_text())["seed"] == 3
+
+
 def test_two_runs_of_the_same_second_both_keep_their_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,8 +197,8 @@ def test_a_result_that_no_place_takes_is_printed_at_least(
     def full(*_: object, **__: object) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for module in ("result.result", "spare"):
-        monkeypatch.setattr(f"kvspill.{module}.write_whole", full)
+    for writer in ("result.result.write_whole", "spare.write_whole", "cli.measuring.write_new"):
+        monkeypatch.setattr(f"kvspill.{writer}", full)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -112,6 +112,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.preflight import addresses
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
+    from kvspill.spare import stamp_of
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
@@ -122,6 +123,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
         unused = UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
         plan = replace(plan, warnings=[*plan.warnings, unused])
     progress, path = Progress(config.quiet), result_path(config)
+    before = stamp_of(path)
     if not simulated:
         minutes = ((config.duration or 0.0) + _MORE_SECONDS) / 60
         progress.say(f"this takes at most {minutes:.1f} min, less where the answer is clear (--duration)")
@@ -129,7 +131,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     with interrupts.handled():
         reply = ask(plan, progress)
         result = answered(reply).model_copy(update={"command": _command(config, simulated=simulated)})
-        written, problems = keep_all(config, path, result)
+        written, problems = keep_all(config, path, result, before)
     try:
         if as_json:
             print(json.dumps(document(reply, [str(file) for file in written]), indent=1))

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,7 @@ from kvspill.config.origins import naming_variables
 from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
-from kvspill.outputs import check_place, file_name, write_new
+from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stream, write_new
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
@@ -32,10 +33,11 @@ from kvspill.run.progress import Progress
 from kvspill.run.ranks import LeaderLost, Ranks, join
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
-from kvspill.spare import kept_in, spare_copy
+from kvspill.spare import Stamp, kept_in, spare_copy, stamp_of
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
+from kvspill.waiting import within
 
 _CLOSING_SECONDS_MAX = 1.5
 _CLOSED_AFTER_SECONDS = 3.8
@@ -121,17 +123,19 @@ def prepare_together(
 
 
 def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool) -> int:
-    progress, error = Progress(config.quiet), None
+    progress, error, before = Progress(config.quiet), None, stamp_of(result_path(config))
     with contextlib.ExitStack() as served:
         try:
             served.enter_context(exporting(None if simulated else config.prometheus, progress))
         except KvspillError as caught:
             error = caught
         plan = prepare_together(config, ranks, simulated=simulated, error=error)
-        return _measure(config, plan, ranks, progress, verbose)
+        return _measure(config, plan, ranks, progress, verbose, before)
 
 
-def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbose: bool) -> int:
+def _measure(
+    config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbose: bool, before: Stamp | None
+) -> int:
     path = result_path(config)
     if config.duration is not None and config.trials == 1:
         closed_by_seconds = time.monotonic() + config.duration + _CLOSED_AFTER_SECONDS
@@ -145,7 +149,7 @@ def _measure(config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbo
     with interrupts.handled():
         result = run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks)
         cut_off = plan.simulated and not _noted(config, result, progress)
-        written, problems = keep_all(config, path, result)
+        written, problems = keep_all(config, path, result, before)
         if ranks.size > 1 and not problems:
             checkpoint.unlink(missing_ok=True)
         if not config.quiet:
@@ -179,13 +183,20 @@ def _noted(config: Config, result: Result, progress: Progress) -> bool:
     return True
 
 
-def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], list[str]]:
-    """Write the result, and a table where one is asked for; returns all files, and what went wrong."""
+def keep_all(
+    config: Config, path: Path, result: Result, before: Stamp | None
+) -> tuple[list[Path], list[str]]:
+    """Write the result, and a table where one is asked for; returns all files, and what went wrong.
+
+    before: what stood under the result's name when the run began.
+    """
     written, problems = [], []
     try:
-        written.append(
-            write_result(path, result) if config.output is not None else write_new_result(path, result)
-        )
+        own = _written(config, path, result, before)
+        written.append(own)
+        if config.output is not None and own != path:
+            taken = f"--output {path}: another program has written it since this run began"
+            problems.append(f"{taken}; {kept_in(own, 'the result of this run')}; give each run its own")
     except KvspillError as error:
         spare = spare_copy(path.name, result_text(result))
         problems.append(f"{error}; {kept_in(spare, 'the result of this run')}")
@@ -196,6 +207,27 @@ def keep_all(config: Config, path: Path, result: Result) -> tuple[list[Path], li
         except KvspillError as error:
             problems.append(str(error))
     return [*written, *_logs(config, result)], problems
+
+
+def _written(config: Config, path: Path, result: Result, before: Stamp | None) -> Path:
+    """Write the result; returns where, which is another place where somebody took this one meanwhile."""
+    if config.output is None:
+        return write_new_result(path, result)
+
+    def new_place() -> Path | None:
+        """Where a file is to be made; None where what stood there before is written to or replaced."""
+        if is_stream(path) or (before is not None and before == stamp_of(path)):
+            return None
+        return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+    try:
+        place = within(WRITING_SECONDS_MAX, new_place)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    if place is None:
+        return write_result(path, result)
+    own = write_new_result(place, result)
+    return path if own == place else own
 
 
 def _logs(config: Config, result: Result) -> Iterator[Path]:
