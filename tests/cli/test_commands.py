@@ -1,5 +1,6 @@
 """The smaller commands: quick's safety, clean's restraint, the drop-in script."""
 
+import json
 import os
 import re
 import runpy
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from kvspill.cli.main import main
-from kvspill.cli.quick import DEFAULTS, capped, safe_capacity_gb
+from kvspill.cli.quick import DEFAULTS, OWN_NOTES, capped, safe_capacity_gb
+from kvspill.cli.run import measured
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
@@ -40,6 +42,18 @@ def test_quick_refuses_a_nearly_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_p
     flags = {"cache_dir": ("--cache-dir", [str(tmp_path)])}
     with pytest.raises(UsageError, match=r"a tenth of the free space is 0\.1 GiB, too little"):
         capped(load_config(flags, defaults=DEFAULTS))
+
+
+@pytest.mark.parametrize("given", [(), ("--duration", "21")])
+def test_quick_does_not_warn_of_what_it_chose_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
+) -> None:
+    path = tmp_path / "r.json"
+    words = ["--model", "tiny-1b", "--num-users", "2", *given, "--output", str(path)]
+    defaults = {"duration": 20.0}
+    assert measured(words, "x", "", "", simulated=True, defaults=defaults, own_notes=OWN_NOTES) == 0
+    assert ("too_short" in capsys.readouterr().out) is bool(given)
+    assert "too_short" in [item["code"] for item in json.loads(path.read_text())["warnings"]]
 
 
 def test_quick_keeps_what_the_user_gives() -> None:

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
@@ -79,15 +79,20 @@ def _check_log(path: Path, trials: int, rank: int | None) -> None:
         check_place(file, f"--log-ops {path}: its {file.name}")
 
 
-def run_command(config: Config, *, simulated: bool, verbose: bool = False) -> int:
-    """Run what the configuration asks for, write and print it; returns the exit code."""
+def run_command(
+    config: Config, *, simulated: bool, verbose: bool = False, unsaid: Collection[str] = ()
+) -> int:
+    """Run what the configuration asks for, write and print it; returns the exit code.
+
+    The short summary leaves out the unsaid notes: what the command's own settings cause.
+    """
     if config.io_trace_log is not None and not simulated:
         # The logical trace is of the requests: no byte is moved for it, and no time passes.
         simulated = True
         config = config if config.device_profile is not None else config.changed(device_profile="null")
     ranks = join(config, simulated=simulated)
     if ranks.index == 0:
-        return _run(config, ranks, simulated, verbose or config.verbose)
+        return _run(config, ranks, simulated, verbose or config.verbose, unsaid)
     return follow(ranks, lambda: serve(config, ranks))
 
 
@@ -122,7 +127,7 @@ def prepare_together(
     return plan_together(config, ranks, make, error)
 
 
-def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool) -> int:
+def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool, unsaid: Collection[str]) -> int:
     progress, error, before = Progress(config.quiet), None, stamp_of(result_path(config))
     with contextlib.ExitStack() as served:
         try:
@@ -130,11 +135,17 @@ def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool) -> int:
         except KvspillError as caught:
             error = caught
         plan = prepare_together(config, ranks, simulated=simulated, error=error)
-        return _measure(config, plan, ranks, progress, verbose, before)
+        return _measure(config, plan, ranks, progress, verbose, before, unsaid)
 
 
 def _measure(
-    config: Config, plan: Plan, ranks: Ranks, progress: Progress, verbose: bool, before: Stamp | None
+    config: Config,
+    plan: Plan,
+    ranks: Ranks,
+    progress: Progress,
+    verbose: bool,
+    before: Stamp | None,
+    unsaid: Collection[str],
 ) -> int:
     path = result_path(config)
     if config.duration is not None and config.trials == 1:
@@ -153,7 +164,10 @@ def _measure(
         if ranks.size > 1 and not problems:
             checkpoint.unlink(missing_ok=True)
         if not config.quiet:
-            print_summary(result, written, file=sys.stdout, verbose=verbose)
+            left_out = () if verbose else unsaid
+            said = [item for item in result.warnings if item.code not in left_out]
+            shown = result.model_copy(update={"warnings": said})
+            print_summary(shown, written, file=sys.stdout, verbose=verbose)
             if result.prediction is not None:
                 from kvspill.plan.predict import lines
 

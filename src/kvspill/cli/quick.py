@@ -21,6 +21,14 @@ DEFAULTS = {
 HELPS = {
     "storage_capacity_gb": f"storage tier in GiB (default: {CAPACITY_GB_MAX:g}, or a tenth of what is free)"
 }
+OWN_NOTES = {
+    "capacity_bound": "storage_capacity_gb",
+    "few_trials": "trials",
+    "half_done": "duration",
+    "not_steady": "duration",
+    "too_short": "duration",
+}
+"""Notes that follow from what quick chooses, with the setting that takes the choice from it."""
 SMALL_MODEL = "tiny-1b"
 
 SUMMARY = (
@@ -36,7 +44,9 @@ examples:
 
 def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
     """Cap and run; returns the exit code."""
-    return measured(argv, prog, SUMMARY, EXAMPLES, defaults=DEFAULTS, helps=HELPS, settled=capped)
+    return measured(
+        argv, prog, SUMMARY, EXAMPLES, defaults=DEFAULTS, helps=HELPS, settled=capped, own_notes=OWN_NOTES
+    )
 
 
 def capped(config: Config, here: Path | None = None) -> Config:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
+from kvspill.config.load import OF_COMMAND
 
 DROP_IN = "kv-cache.py"
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
@@ -37,10 +38,12 @@ def measured(
     defaults: Mapping[str, Any] | None = None,
     helps: Mapping[str, str] = MappingProxyType({}),
     settled: Callable[[Config], Config] = lambda config: config,
+    own_notes: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Parse, check and run, in real time or simulated; settled is what becomes of the configuration.
 
-    The helps are of flags that mean something else here.
+    The helps are of flags that mean something else here; the own notes are codes of what the command itself
+    causes where nobody gave the setting that is named beside each.
     """
     asked = asks_for_help(argv)
     parser = config_parser(prog, summary, examples, full=asked == "--help-all", defaults=defaults)
@@ -49,9 +52,11 @@ def measured(
     if asked is not None:
         print(parser.format_help(), end="")
         return 0
-    config = settled(parse_config(parser, argv, defaults=defaults))
+    given = parse_config(parser, argv, defaults=defaults)
+    config = settled(given)
     if prints_config(argv, config):
         return 0
     from kvspill.cli.measuring import run_command
 
-    return run_command(config, simulated=simulated, verbose=verbose)
+    unsaid = [code for code, name in own_notes.items() if given.sources.get(name, OF_COMMAND) == OF_COMMAND]
+    return run_command(config, simulated=simulated, verbose=verbose, unsaid=unsaid)

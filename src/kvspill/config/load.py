@@ -183,12 +183,16 @@ def _suiting(given: Mapping[str, Given], declared: Declared) -> Mapping[str, Any
     return found.plugins[name].suits
 
 
+OF_COMMAND = "default of the command"
+"""The source of a value that nobody gave: the command has a default of its own."""
+
+
 def _sources(
     config: Config, given: Mapping[str, Given], config_file: str | None, defaults: Mapping[str, Any]
 ) -> dict[str, str]:
     """Where each value that is not the default came from."""
     usual, values = Config().model_dump(), config.model_dump()
-    sources = dict.fromkeys(defaults, "default of the command")
+    sources = dict.fromkeys(defaults, OF_COMMAND)
     for name, item in given.items():
         sources[name] = str(config_file) if item.source == "file" else item.label
     return {

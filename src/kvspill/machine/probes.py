@@ -1,5 +1,6 @@
 """Probes of the machine around the window: device, process, NFS and CPU counters before and after."""
 
+import os
 import resource
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -32,7 +33,7 @@ class Snapshot:
     nfs: Counters | None
     cpu_seconds: float
     cpu_wait_seconds: float | None
-    """How long this process's threads were ready to run and had no processor."""
+    """How long this process's threads, but the main one, were ready to run and had no processor."""
     resident_bytes: int | None
     peak_resident_bytes: int | None
 
@@ -91,8 +92,9 @@ class Probe:
         }
 
     def _cpu_wait_seconds(self) -> float | None:
-        """By the second figure of each thread's schedstat."""
-        texts = (read_text(path) for path in (self._kernel.proc / "self" / "task").glob("*/schedstat"))
+        """By the second figure of each thread's schedstat; the main thread makes no call that is timed."""
+        paths = (self._kernel.proc / "self" / "task").glob("*/schedstat")
+        texts = (read_text(path) for path in paths if path.parent.name != str(os.getpid()))
         waits_ns = [int(words[1]) for words in map(str.split, filter(None, texts)) if len(words) > 1]
         return sum(waits_ns) / NS_PER_SEC if waits_ns else None
 

@@ -44,5 +44,7 @@ def settings_text(config: Config) -> str:
     )
     kind = "" if config.gpu_tier == "real" else " (modelled)"
     gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
+    if config.storage_capacity_gb:
+        gpu += f", {config.storage_capacity_gb:g} GiB of storage"
     who = "arrivals as recorded" if replays(config) else "users who wait for their answers, a server each"
     return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"

@@ -12,16 +12,20 @@ from kvspill.result.bottleneck import others_used_device
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
     DEVICE_EXCESS,
+    FEW_TRIALS,
     LIMIT_NOT_EXACT,
     NO_VERDICT,
     NOT_JUDGED,
+    NOT_STEADY,
     SIMULATED,
+    STAGE_NOT_SETTLED,
+    TOO_SHORT,
     UNUSED_SETTING,
 )
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import FEW_DRAWN, SIMULATED_TIMES, Reply, replays
 from kvspill.storage.profiles import Calibrated
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, listed
 
 _RESERVE = 1.25
 """How much longer than by the estimate: another run has other stages."""
@@ -30,6 +34,10 @@ NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
 _SAID = {kind.code for kind in (SIMULATED, DEVICE_EXCESS, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)}
 """Warnings that the text itself says, in words of its own."""
+
+
+_OF_ITSELF = {kind.code for kind in (FEW_TRIALS, TOO_SHORT, NOT_STEADY, STAGE_NOT_SETTLED)}
+"""Notes on the windows of the search, which the question chose itself; the file has them."""
 
 
 def lines(reply: Reply) -> Iterator[str]:
@@ -52,18 +60,16 @@ def lines(reply: Reply) -> Iterator[str]:
 
 
 def _warnings(reply: Reply) -> Iterator[str]:
-    """Grave warnings and settings without effect in full, the others counted; not what the text says."""
+    """Grave warnings with their remedies, notes in a sentence; not what the text says or itself caused."""
     found = answer(answered(reply))
     for item in found.grave:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
-    notes = [item for item in found.notes if item.code not in _SAID]
-    for item in notes:
-        if item.code == UNUSED_SETTING.code:
+    for item in found.notes:
+        if item.code in (UNUSED_SETTING.code, LIMIT_NOT_EXACT.code):
             yield f"- {item.message} {item.remedy}"
-    codes = [item.code for item in notes if item.code != UNUSED_SETTING.code]
-    if codes:
-        yield f"{counted(len(codes), 'note')}: {', '.join(dict.fromkeys(codes))}"
+        elif item.code not in _SAID | _OF_ITSELF:
+            yield f"- {item.message} ({item.code})"
 
 
 def answered(reply: Reply) -> Result:
@@ -229,8 +235,7 @@ def _limit(reply: Reply) -> str:
     kind = "simulated" if reply.result.simulated else "measured"
     if others_used_device(reply.result) is not None:
         kind += " beside the others"
-    memory = in_memory(reply.result) or reply.config.storage_tier == "off"
-    what = "This memory" if memory else "This storage"
+    what = _held_by(reply)
     if found.passed is not None:
         beyond = "" if found.failed is None else f"; {found.failed:,} do not keep the target"
         text = f"{what} holds about {counted(found.passed, 'user')} ({kind}{beyond})."
@@ -249,6 +254,19 @@ def _limit(reply: Reply) -> str:
         about = "at least" if reply.at_twice_is_a_bound else "about"
         text += f" Twice the speed would hold {about} {faster:,} (modelled)."
     return text
+
+
+def _held_by(reply: Reply) -> str:
+    """What holds the users: the storage alone, memory, or memory in front of storage with its share."""
+    if in_memory(reply.result) or reply.config.storage_tier == "off":
+        return "This memory"
+    names = {"gpu": "GPU memory", "cpu": "DRAM", "storage": ""}
+    read = {tier: reply.result.number(f"tier_{tier}_kv_bytes_read_gb") or 0.0 for tier in names}
+    front = [names[tier] for tier in ("gpu", "cpu") if read[tier]]
+    if not front:
+        return "This storage"
+    share = 1 - read["storage"] / sum(read.values())
+    return f"This storage behind {listed(front)}, which served {share:.0%} of the bytes read,"
 
 
 def _seeds(reply: Reply) -> str:

@@ -175,7 +175,7 @@ class Honesty(Part):
     event_loop_lag_ms: Statistics | None = None
     cpu_seconds: Number | None = None
     cpu_wait_seconds: Number | None = None
-    """How long threads of this program were ready to run and had no processor."""
+    """How long threads of this program, but the main one, were ready to run and had no processor."""
     cpu_wait_share: Number | None = None
     """That by the time of all its system calls and copies: near 1 these took long for lack of a processor."""
     cpu_seconds_per_gib: Number | None = None

@@ -70,12 +70,14 @@ def test_what_the_machine_does_not_tell_is_none_and_not_zero(kernel: Kernel, tmp
 
 def test_the_wait_for_a_processor_is_that_of_all_threads(kernel: Kernel) -> None:
     tasks = kernel.proc / "self" / "task"
-    for thread, wait_ns in (("1", 2_000_000_000), ("2", 500_000_000)):
+    main = str(os.getpid())
+    for thread, wait_ns in (("1", 2_000_000_000), ("2", 500_000_000), (main, 0)):
         (tasks / thread).mkdir(parents=True)
         (tasks / thread / "schedstat").write_text(f"7 {wait_ns} 3\n")
     probe = Probe([], kernel)
     before = probe.snapshot()
     (tasks / "2" / "schedstat").write_text("9 1500000000 4\n")
+    (tasks / main / "schedstat").write_text("9 9000000000 4\n")
     assert probe.difference(before, probe.snapshot())["cpu_wait_seconds"] == 1.0
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,12 @@ from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
 from kvspill.report.reply import answered, lines
 from kvspill.report.short import short_summary
 from kvspill.result.answer import Status, promise_of
-from kvspill.result.cautions import AUTOSCALING_INCONCLUSIVE, MEMORY_DIRECTORY, STAGE_NOT_SETTLED
+from kvspill.result.cautions import (
+    AUTOSCALING_INCONCLUSIVE,
+    LATE_ARRIVALS,
+    MEMORY_DIRECTORY,
+    STAGE_NOT_SETTLED,
+)
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
 from kvspill.run.asking import Bracket, Reply
@@ -287,4 +293,15 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])
     assert "86 s" not in everything, "one figure in one place"
     assert "Give --duration 210." in everything
-    assert text[-1] == "1 note: stage_not_settled"
+    assert not [line for line in text if "stage_not_settled" in line], "a note on what the question chose"
+    late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
+    (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("- "))
+    assert said.startswith("- Arrivals were seen up to 12.0 ms (p99) after their intended time;")
+    assert said.endswith("(late_arrivals)")
+
+
+def test_the_answer_says_what_held_and_with_how_much_storage() -> None:
+    reply = Reply(Status.NO, 5, Config(storage_capacity_gb=3), built(), Bracket(2, 3, True), None, None, None)
+    text = " ".join(lines(reply))
+    assert "This storage behind DRAM, which served 20% of the bytes read, holds about 2 users" in text
+    assert ", 3 GiB of storage, I/O model" in text
