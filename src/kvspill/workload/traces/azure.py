@@ -1,22 +1,16 @@
 """Azure LLM inference traces: CSV with a wall-clock time, context tokens and generated tokens per row."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 
 from kvspill.records import NS_PER_SEC
-from kvspill.workload.traces.files import RowError, RowLog, csv_rows, tokens_of
+from kvspill.workload.traces.files import RowError, csv_rows, tokens_of
 from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _DAY_SECONDS = 86_400
-
-
-def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
-    """The rows of the file in its own order."""
-    return csv_rows(path, flag, log, COLUMNS, _row)
 
 
 def _row(record: Mapping[str, str]) -> Row | None:
@@ -46,6 +40,8 @@ def wall_clock_ns(text: str) -> int:
 def _day_number(text: str) -> int:
     return date.fromisoformat(text).toordinal()
 
+
+rows = partial(csv_rows, columns=COLUMNS, parse=_row)
 
 PLUGIN = row_format(
     "azure",

@@ -1,13 +1,12 @@
 """Qwen-Bailian traces: JSON lines with times in seconds, 16-token blocks and the chat that each continues."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from kvspill.records import NS_PER_SEC
 from kvspill.workload.traces.files import (
     RowError,
-    RowLog,
     content_ids_of,
     json_rows,
     time_ns_of,
@@ -18,11 +17,6 @@ from kvspill.workload.traces.replay import Row
 
 BLOCK_TOKENS = 16
 _NO_PARENT = (-1, "-1", None)
-
-
-def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
-    """The rows of the file in its own order."""
-    return json_rows(path, flag, log, _row)
 
 
 def _row(record: Mapping[str, Any]) -> Row | None:
@@ -46,6 +40,8 @@ def _chat(record: Mapping[str, Any], name: str) -> int | str | None:
         raise RowError(f"{name} {str(value)[:40]!r} is not the id of a chat")
     return value
 
+
+rows = partial(json_rows, parse=_row)
 
 PLUGIN = row_format(
     "bailian",

@@ -1,20 +1,15 @@
 """BurstGPT traces: CSV by column names, times in seconds; newer ones name the session of a conversation."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 
 from kvspill.records import NS_PER_SEC
-from kvspill.workload.traces.files import RowLog, csv_rows, time_ns_of, tokens_of
+from kvspill.workload.traces.files import csv_rows, time_ns_of, tokens_of
 from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 _SESSION = "session id"
-
-
-def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
-    """The rows of the file in its own order."""
-    return csv_rows(path, flag, log, COLUMNS, _row)
 
 
 def _row(record: Mapping[str, str]) -> Row | None:
@@ -31,6 +26,11 @@ def _row(record: Mapping[str, str]) -> Row | None:
     return row if context_tokens else None
 
 
+rows = partial(csv_rows, columns=COLUMNS, parse=_row)
+
 PLUGIN = row_format(
-    "burstgpt", "BurstGPT: CSV of times and tokens, by sessions", rows, sample=SAMPLES / "burstgpt.csv"
+    "burstgpt",
+    "BurstGPT: CSV of times and tokens, by sessions",
+    rows,
+    sample=SAMPLES / "burstgpt.csv",
 )

@@ -1,20 +1,15 @@
 """Mooncake traces: JSON lines with times in milliseconds and global hashes of 512-token blocks."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from kvspill.workload.traces.files import RowLog, hash_ids_of, json_rows, time_ns_of, tokens_of
+from kvspill.workload.traces.files import hash_ids_of, json_rows, time_ns_of, tokens_of
 from kvspill.workload.traces.format import SAMPLES, row_format
 from kvspill.workload.traces.replay import Row
 
 BLOCK_TOKENS = 512
 _NS_PER_MS = 1_000_000
-
-
-def rows(path: Path, flag: str, log: RowLog) -> Iterator[Row]:
-    """The rows of the file in its own order."""
-    return json_rows(path, flag, log, _row)
 
 
 def _row(record: Mapping[str, Any]) -> Row | None:
@@ -28,6 +23,8 @@ def _row(record: Mapping[str, Any]) -> Row | None:
     )
     return row if context_tokens else None
 
+
+rows = partial(json_rows, parse=_row)
 
 PLUGIN = row_format(
     "mooncake",
