@@ -266,13 +266,9 @@ def _dram_wait_share(measured: Measured) -> float | None:
         return None
     lanes = [lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier is Tier.CPU]
     host_ns, total_ns = (
-        sum(_sum_ns(lane.latencies.component(name)) for lane in lanes) for name in ("host", "total")
+        sum(lane.latencies.component(name).sum_ns for lane in lanes) for name in ("host", "total")
     )
     return ratio(host_ns, total_ns)
-
-
-def _sum_ns(histogram: Histogram) -> float:
-    return histogram.count * (histogram.mean_ns or 0.0)
 
 
 def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
@@ -285,7 +281,7 @@ def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
 def _cpu_wait_share(measured: Measured, probes: Mapping[str, Any]) -> float | None:
     real = {facts.tier for facts in measured.facts.tiers if not facts.modelled}
     lanes = (lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real)
-    return ratio(probes.get("cpu_wait_seconds"), sum(_sum_ns(lane.pieces) for lane in lanes) / NS_PER_SEC)
+    return ratio(probes.get("cpu_wait_seconds"), sum(lane.pieces.sum_ns for lane in lanes) / NS_PER_SEC)
 
 
 def lateness_p99_ms(block: Honesty) -> float | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.records import NS_PER_SEC, Verb
 from kvspill.result.measured import Measured, ratio
@@ -25,13 +24,13 @@ def littles_law(measured: Measured) -> Iterator[LittlesLaw]:
     in_service = measured.seen("in_service")
     if ended or facts.under_way:
         inside_ns = recorder.service_ns + facts.under_way_service_ns
-        served_ns = _sum_ns(stay) - _sum_ns(wait)
+        served_ns = stay.sum_ns - wait.sum_ns
         mean_ns = ratio(served_ns, requests.completed)
         yield _row(measured, SERVED, inside_ns, in_service, ended, mean_ns, facts.under_way)
         inside_ns = recorder.stay_ns + facts.unfinished_stay_ns
         queued = measured.seen("queued")
         seen = None if in_service is None or queued is None else in_service + queued
-        mean_ns, unfinished = ratio(_sum_ns(stay), requests.completed), len(facts.unfinished_ages_ns)
+        mean_ns, unfinished = ratio(stay.sum_ns, requests.completed), len(facts.unfinished_ages_ns)
         yield _row(measured, WHOLE, inside_ns, seen, ended, mean_ns, unfinished)
     for tier in facts.tiers:
         lanes = [lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier is tier.tier]
@@ -41,7 +40,7 @@ def littles_law(measured: Measured) -> Iterator[LittlesLaw]:
 
 def _tier_row(measured: Measured, what: str, lanes: Sequence[Lane]) -> LittlesLaw:
     totals = [lane.latencies.total for lane in lanes]
-    mean_ns = ratio(sum(_sum_ns(total) for total in totals), sum(total.count for total in totals))
+    mean_ns = ratio(sum(total.sum_ns for total in totals), sum(total.count for total in totals))
     ended = sum(lane.op_count + lane.error_count for lane in lanes)
     at_end = sum(lane.in_flight_at_end for lane in lanes)
     return _row(measured, what, sum(lane.inside_ns for lane in lanes), None, ended, mean_ns, at_end)
@@ -96,7 +95,3 @@ def _explained(
         )
     when = f"before the window, or that of {at_end:,} after it"
     return f"a part of the time of those that ended lies {when}: {means}"
-
-
-def _sum_ns(histogram: Histogram) -> float:
-    return histogram.count * (histogram.mean_ns or 0.0)
