@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, WORDS_PER_BLOCK, Bytes
+from kvspill.storage.stamps import BLOCK_BYTES, STAMP_WORDS, WORDS_PER_BLOCK, Bytes, block_padded
 
 HUGE_PAGE_BYTES = 2 << 20
 BASE_BYTES_MIN = 64 << 20
@@ -71,7 +71,7 @@ class DataPlane:
                 slot.cursor = 0
             start = slot.start + slot.cursor
             # Small pieces walk through the slot: otherwise they would all be made of its first bytes.
-            slot.cursor += -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
+            slot.cursor += block_padded(nbytes)
             yield self.base[start : start + nbytes]
         finally:
             self._free.append(slot)

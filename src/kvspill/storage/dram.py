@@ -18,7 +18,7 @@ from kvspill.storage.copies import CopyJob, CopyLanes
 from kvspill.storage.fastio import Span, Status
 from kvspill.storage.jobs import Worker
 from kvspill.storage.lanes import on_thread, post
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of, identify
+from kvspill.storage.stamps import Bytes, Verify, block_padded, identify
 
 _JOIN_NS = 2 * NS_PER_SEC
 _FILL_AHEAD_NS = NS_PER_SEC // 5
@@ -259,4 +259,4 @@ def _helpers(backend: DramBackend, span: Span) -> int:
 def _span(backend: DramBackend, ref: ObjectRef) -> Span:
     identity = identify(ref.key, ref.generation, backend.plane.salt)
     # Whole blocks are filled and stamped, so that the object can be lent to a tier that pads it.
-    return Span(identity, ref.nbytes, blocks_of(ref.nbytes) * BLOCK_BYTES, PAGE_BYTES)
+    return Span(identity, ref.nbytes, block_padded(ref.nbytes), PAGE_BYTES)

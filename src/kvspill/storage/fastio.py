@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kvspill.storage.base import Source
 from kvspill.storage.compiled import compiled
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, blocks_of, check, stamp
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, block_padded, blocks_of, check, stamp
 
 _compiled = compiled("_fastio", version=2)
 
@@ -264,7 +264,7 @@ def exchange(write: bool, memory: Bytes, there: Source, span: Span, verify: Veri
             at += len(part)
         span.note(piece, start_ns, time.monotonic_ns(), nbytes)
         if write:
-            for part in there.buffers(offset, blocks_of(nbytes) * BLOCK_BYTES):
+            for part in there.buffers(offset, block_padded(nbytes)):
                 stamp(part, span.identity, offset, len(part))
                 offset += len(part)
         elif check_piece(memory, span, piece, verify, base) is not None:

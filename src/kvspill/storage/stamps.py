@@ -43,6 +43,11 @@ def blocks_of(nbytes: int) -> int:
     return -(-nbytes // BLOCK_BYTES)
 
 
+def block_padded(nbytes: int) -> int:
+    """What so many bytes take in whole blocks."""
+    return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
 def _stamp_columns(memory: Bytes, blocks: int) -> Words:
     """The first words of each block, as a (blocks, 512) view of memory."""
     return memory[: blocks * BLOCK_BYTES].view(np.uint64).reshape(blocks, WORDS_PER_BLOCK)

@@ -11,7 +11,7 @@ from kvspill.storage.fastio import Answer, Span, Status
 from kvspill.storage.files.place import Place, Spot
 from kvspill.storage.files.site import Site
 from kvspill.storage.jobs import RemovalJob, SpanJob, Worker, errno_name
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify
+from kvspill.storage.stamps import Identity, Verify, block_padded
 
 _BURST_BYTES = 64 << 20
 """A lane writes this much from one leased buffer before it takes the next: large entries are made of several
@@ -191,7 +191,7 @@ class WriteJob(FileJob):
             return
         span, plane = self.span, self.site.plane
         burst = max(1, _BURST_BYTES // span.piece_bytes)
-        nbytes = min(span.piece_bytes, -(-span.total_bytes // BLOCK_BYTES) * BLOCK_BYTES)
+        nbytes = min(span.piece_bytes, block_padded(span.total_bytes))
         answer: Answer = (Status.MORE, -1, 0)
         while answer[0] == Status.MORE:
             with plane.lease(nbytes) as memory:

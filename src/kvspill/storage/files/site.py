@@ -10,7 +10,7 @@ from kvspill.storage.base import Landing
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access, resident_pages
 from kvspill.storage.rundir import RunDir
-from kvspill.storage.stamps import BLOCK_BYTES, Verify
+from kvspill.storage.stamps import Verify, blocks_of
 
 _DROP_NAPS_SECONDS = (0.0, 0.001, 0.004, 0.016)
 
@@ -77,4 +77,4 @@ class Site:
             left = resident_pages(fd, offset, nbytes)
             if left == 0:
                 break
-        self.tally.dropped(-(-nbytes // BLOCK_BYTES), left)
+        self.tally.dropped(blocks_of(nbytes), left)

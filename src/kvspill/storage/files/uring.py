@@ -18,7 +18,7 @@ from kvspill.storage.files.ring import Ring
 from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker
 from kvspill.storage.lanes import ClockNs, Lanes, start_thread
 from kvspill.storage.mover import Mover
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, stamp
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, block_padded, stamp
 
 _HELPERS_MAX = 8
 _SPARE_LANDINGS = LANES_PER_ENTRY
@@ -206,7 +206,7 @@ class RingLanes(Lanes):
         elif isinstance(job, WriteJob) and job.source is not None:
             flight.buffers = job.source.buffers(offset, nbytes)
         else:
-            lease = self._plane.lease(-(-nbytes // BLOCK_BYTES) * BLOCK_BYTES)
+            lease = self._plane.lease(block_padded(nbytes))
             memory = lease.__enter__()
             flight.lease = lease
             stamp(memory, job.span.identity, offset, nbytes)

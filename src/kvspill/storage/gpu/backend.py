@@ -28,7 +28,7 @@ from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
 from kvspill.storage.gpu.source import GpuSource
 from kvspill.storage.lanes import on_thread, post
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, blocks_of
+from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, block_padded
 
 _JOIN_SECONDS = 2.0
 """For all cards together, and again to release their memory."""
@@ -101,7 +101,7 @@ class GpuBackend(Backend):
         )
 
     def stored_bytes(self, nbytes: int) -> int:
-        return blocks_of(nbytes) * BLOCK_BYTES
+        return block_padded(nbytes)
 
     async def prepare(self, progress: Progress) -> None:
         """Allocate the arenas and register the host's memory, once (G2)."""

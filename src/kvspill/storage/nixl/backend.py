@@ -15,7 +15,7 @@ from kvspill.storage.files.jobs import ReadJob, WriteJob
 from kvspill.storage.files.place import Place
 from kvspill.storage.jobs import Job, Worker
 from kvspill.storage.nixl.agent import Agents, Target, started, version
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, blocks_of, stamp
+from kvspill.storage.stamps import Identity, block_padded, stamp
 
 
 class NixlReadJob(ReadJob):
@@ -60,7 +60,7 @@ class NixlWriteJob(WriteJob):
                 if self.source is not None:
                     self._move_from(self.source, piece, file)
                     continue
-                with plane.lease(blocks_of(nbytes) * BLOCK_BYTES) as memory:
+                with plane.lease(block_padded(nbytes)) as memory:
                     stamp(memory, span.identity, offset, nbytes)
                     start_ns = span.begin(piece)
                     end_ns = agent.move("WRITE", memory.ctypes.data, nbytes, file, span.place(piece))

@@ -15,7 +15,7 @@ from kvspill.storage.objects.backend import ObjectBackend
 from kvspill.storage.objects.calls import DELETE
 from kvspill.storage.objects.failures import RequestError
 from kvspill.storage.objects.stores import check_endpoint, parse
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, blocks_of, stamp
+from kvspill.storage.stamps import Identity, block_padded, stamp
 
 _PIECES_MAX = 10**6
 """Of one entry: the number of a piece stands behind that of the generation."""
@@ -81,7 +81,7 @@ class WriteJob(_PieceJob):
         agent.know(plane.base)
         while (piece := span.take()) is not None:
             offset, nbytes = span.extent(piece)
-            with plane.lease(blocks_of(nbytes) * BLOCK_BYTES) as memory:
+            with plane.lease(block_padded(nbytes)) as memory:
                 if self.source is None:
                     stamp(memory, span.identity, offset, nbytes)
                 else:

@@ -18,7 +18,7 @@ from kvspill.storage.objects.jobs import DeleteJob, ReadJob, WriteJob
 from kvspill.storage.objects.parts import PartMemory
 from kvspill.storage.objects.prefix import RunPrefix, clean, refused
 from kvspill.storage.objects.stores import open_stores, parse
-from kvspill.storage.stamps import BLOCK_BYTES, Identity, Verify, blocks_of
+from kvspill.storage.stamps import Identity, Verify, block_padded
 from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
 
 
@@ -60,7 +60,7 @@ class ObjectBackend(ThreadedBackend):
         )
 
     def stored_bytes(self, nbytes: int) -> int:
-        return blocks_of(nbytes) * BLOCK_BYTES
+        return block_padded(nbytes)
 
     def facts(self) -> Mapping[str, int | float | str]:
         missed = sum(run.renewal.failed for run in self._runs)

@@ -17,7 +17,7 @@ from kvspill.storage.jobs import RemovalJob, SpanJob, Worker
 from kvspill.storage.redis.link import Link, ServerError, command
 from kvspill.storage.redis.runs import Names
 from kvspill.storage.redis.server import Servers
-from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Identity, Verify, stamp
+from kvspill.storage.stamps import Bytes, Identity, Verify, block_padded, stamp
 
 _MOVED = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 """Answers of a cluster whose servers are changing places."""
@@ -50,9 +50,6 @@ class Store:
     dropped_count: int = 0
     retries: int = 0
     _lock: Lock = field(default_factory=Lock)
-
-    def padded(self, nbytes: int) -> int:
-        return -(-nbytes // BLOCK_BYTES) * BLOCK_BYTES
 
     def value_count(self, span: Span) -> int:
         return -(-span.piece_count // self.pieces_per_value)
@@ -91,7 +88,7 @@ class ValueJob(SpanJob):
     __slots__ = ("name", "store")
 
     def __init__(self, store: Store, identity: Identity, nbytes: int):
-        super().__init__(Span(identity, nbytes, store.padded(nbytes), store.piece_bytes))
+        super().__init__(Span(identity, nbytes, block_padded(nbytes), store.piece_bytes))
         self.store = store
         self.name = name_of(identity)
 
