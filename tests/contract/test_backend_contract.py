@@ -67,14 +67,8 @@ class TestFiles(OfFiles):
         return chosen
 
 
-@pytest.mark.real
-class TestDram(BackendSuite):
-    plugin = dram.PLUGIN
-    tier = Tier.CPU
-
-    @pytest.fixture(params=["stamp", "full"])
-    def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
-        return {"verify": request.param}
+class OfMemory(BackendSuite):
+    """The suite of a backend that lends its objects."""
 
     def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
         del tmp_path
@@ -82,6 +76,16 @@ class TestDram(BackendSuite):
         assert source is not None
         source.buffers(offset, 1)[0][:] ^= 1
         return True
+
+
+@pytest.mark.real
+class TestDram(OfMemory):
+    plugin = dram.PLUGIN
+    tier = Tier.CPU
+
+    @pytest.fixture(params=["stamp", "full"])
+    def settings(self, request: pytest.FixtureRequest) -> Mapping[str, Any]:
+        return {"verify": request.param}
 
 
 class TestModelled(BackendSuite):

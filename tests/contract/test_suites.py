@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.test_backend_contract import OfMemory
 from kvspill.cache.cache import Cache
 from kvspill.plugins import Plugin
 from kvspill.records import MIB, Completion, HitType, Outcome, PlannedOp, Purpose, Request, Verb
@@ -219,15 +220,6 @@ class InMoreThanAllTime(InMemory):
         return replace(answer, device_ns=answer.total_ns + 1)
 
 
-class MemorySuite(BackendSuite):
-    def corrupt(self, backend: Backend, ref: ObjectRef, offset: int, tmp_path: Path) -> bool:
-        del tmp_path
-        source = backend.lend(ref)
-        assert source is not None
-        source.buffers(offset, 1)[0][:] ^= 1
-        return True
-
-
 def running(backend: Backend) -> Run:
     async def main(scenario: Scenario) -> None:
         try:
@@ -259,7 +251,7 @@ def test_a_backend_that_says_it_verifies_must_show_it(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_backend_that_verifies_stamps_where_all_was_asked_for_fails(tmp_path: Path) -> None:
-    suite = MemorySuite()
+    suite = OfMemory()
     suite.test_damage_is_found_where_it_verifies(running(InMemory()), tmp_path, "stamp", MIB)
     with pytest.raises(AssertionError, match="--verify full does not find that byte 1,048,677 of an object"):
         suite.test_damage_is_found_where_it_verifies(running(InMemory()), tmp_path, "full", MIB + 101)
@@ -268,7 +260,7 @@ def test_a_backend_that_verifies_stamps_where_all_was_asked_for_fails(tmp_path: 
 @pytest.mark.real
 def test_a_backend_whose_device_takes_no_time_or_more_than_the_operation_fails() -> None:
     """S2: queue, device and host are parts of the operation's time."""
-    suite = MemorySuite()
+    suite = OfMemory()
     suite.test_moving_bytes_takes_time_inside_the_device(running(InMemory()))
     suite.test_times_are_in_order_and_queue_device_and_host_add_up(running(InMemory()))
     with pytest.raises(AssertionError, match="device_ns of a read is 0: take the clock around the call"):

@@ -18,7 +18,7 @@ from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 from sim.limit_sweep import search, search_config, sweep_config
-from unit.run.searching import trace_search
+from unit.run.searching import quick, trace_search
 
 STEP_FIELDS = {
     "time_seconds",
@@ -31,13 +31,6 @@ STEP_FIELDS = {
     "storage_throughput",
     "read_p95_ms",
 }
-
-
-def quick(tmp_path: Path, mode: str, **changes: Any) -> dict[str, Any]:
-    """A search with short stages: these tests are about what is said, not about how exact it is."""
-    config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
-    assert config.autoscaler_interval is not None
-    return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
 
 
 @pytest.fixture(scope="module")

@@ -30,13 +30,7 @@ from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 from sim.limit_sweep import search, search_config, sweep_config
 from unit.run.autoscaler_rows import read
-from unit.run.searching import trace_search
-
-
-def quick(tmp_path: Path, mode: str, **changes: Any) -> dict[str, Any]:
-    config = search_config(tmp_path, "llama3.1-8b", 2.0, mode, **changes)
-    assert config.autoscaler_interval is not None
-    return search(config.changed(autoscaler_interval=config.autoscaler_interval / 2))
+from unit.run.searching import quick, trace_search
 
 
 class _AfterSeconds(Interrupts):

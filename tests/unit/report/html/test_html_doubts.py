@@ -15,8 +15,6 @@ pytest.importorskip("vl_convert")
 
 from kvspill.report.html import page as page_module
 from kvspill.report.html.facts import curve, labelled
-from kvspill.report.html.figure import Figure
-from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
@@ -24,7 +22,7 @@ from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import significant
 from kvspill.result.cautions import noted
 from kvspill.result.schema import Result
-from unit.report.html.pages import build_page
+from unit.report.html.pages import build_page, drawn
 
 
 def warned(*codes: str, **given: Any) -> Result:
@@ -35,10 +33,6 @@ def warned(*codes: str, **given: Any) -> Result:
 
 def badges(result: Result) -> dict[str, tuple[str, ...]]:
     return {row.title: row.cells[0].doubts for row in headline_rows(labelled([("r", result)]))}
-
-
-def drawn(*results: Result) -> dict[str, Figure]:
-    return {figure.id: figure for figure in figures(labelled([(f"r{n}", r) for n, r in enumerate(results)]))}
 
 
 def bare(monkeypatch: pytest.MonkeyPatch, *results: Result) -> str:

@@ -17,21 +17,16 @@ vl_convert = pytest.importorskip("vl_convert")
 
 from kvspill.report.html.doubts import folds  # noqa: E402
 from kvspill.report.html.facts import labelled  # noqa: E402
-from kvspill.report.html.figure import Figure  # noqa: E402
 from kvspill.report.html.figures import figures  # noqa: E402
 from kvspill.report.html.prose import page_title  # noqa: E402
 from kvspill.result.cautions import noted  # noqa: E402
 from kvspill.result.schema import Result  # noqa: E402
-from unit.report.html.pages import build_page  # noqa: E402
+from unit.report.html.pages import build_page, drawn  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def page() -> Outline:
     return Outline(build_page([("mine", sample.built())]))
-
-
-def drawn(*results: Result) -> dict[str, Figure]:
-    return {figure.id: figure for figure in figures(labelled([(f"r{n}", r) for n, r in enumerate(results)]))}
 
 
 def test_the_page_loads_nothing_from_anywhere(page: Outline) -> None:
