@@ -1,12 +1,10 @@
 """A state machine drives the cache of blocks with faults: C1-C7 hold for batches, copies and chains, too."""
 
-import asyncio
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from kvspill.cache.cache import Cache
 from kvspill.cache.options import CacheOptions
@@ -14,9 +12,9 @@ from kvspill.cache.tier import State, TierState
 from kvspill.records import Eviction, HitType, OpRecord, Outcome, Purpose, Tier, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.profiles import DeviceModel
-from kvspill.world import VirtualLoop, World
 from sim.faults import FaultyBackend
 from sim.harness import LEAF_FIRST_NAMES, Oracle, check_ledgers, make_policy
+from sim.machine import SETTINGS, Machine
 
 BLOCK_BYTES = 8192
 KIND = (Purpose.HISTORY, HitType.MULTI_TURN)
@@ -59,7 +57,7 @@ class LeafCheckedTier(TierState):
         return victims
 
 
-class BlockMachine(RuleBasedStateMachine):
+class BlockMachine(Machine):
     """Loads, stores, promotions and puts, started at any time and left to run for any time."""
 
     @initialize(
@@ -74,9 +72,7 @@ class BlockMachine(RuleBasedStateMachine):
     def start(
         self, blocks: Any, policy: Any, waterfall: bool, allocs: Any, min_uses: Any, faults: Any, seed: int
     ) -> None:
-        self.loop = VirtualLoop()
-        asyncio.set_event_loop(self.loop)
-        self.world = World(seed, self.loop.now_ns, virtual=True)
+        self.open_loop(seed)
         self.oracle = BlockOracle()
         rng = random.Random(seed)
 
@@ -95,11 +91,7 @@ class BlockMachine(RuleBasedStateMachine):
             return Cache(tiers, self.oracle, self.world.now_ns, options)
 
         self.cache = self.loop.run_until_complete(build())
-        self.tasks: list[asyncio.Task[Any]] = []
         self.loading: list[Any] = []
-
-    def spawn(self, coroutine: Any) -> None:
-        self.tasks.append(self.loop.create_task(coroutine))
 
     @rule(chain=CHAINS)
     def store(self, chain: Any) -> None:
@@ -138,8 +130,7 @@ class BlockMachine(RuleBasedStateMachine):
     @rule(key=st.sampled_from(["doc0", "doc1"]), nbytes=st.integers(1, 5 * BLOCK_BYTES))
     def put(self, key: str, nbytes: int) -> None:
         if not any(task.get_name() == key for task in self.tasks if not task.done()):
-            task = self.loop.create_task(self.cache.put([key], nbytes, Purpose.RAG), name=key)
-            self.tasks.append(task)
+            self.spawn(self.cache.put([key], nbytes, Purpose.RAG), name=key)
 
     @rule(chain=CHAINS)
     def wait_for_one_on_its_way(self, chain: Any) -> None:
@@ -150,15 +141,6 @@ class BlockMachine(RuleBasedStateMachine):
                 assert entry.state in (State.READY, State.GONE, State.MOVING)
 
         self.spawn(settled())
-
-    @rule(microseconds=st.integers(0, 400))
-    def wait(self, microseconds: Any) -> None:
-        self.loop.run_until_complete(asyncio.sleep(microseconds / 1e6))
-
-    @invariant()
-    def ledgers_hold(self) -> None:
-        if hasattr(self, "cache"):
-            check_ledgers(self.cache)
 
     @invariant()
     def blocks_being_loaded_stay(self) -> None:
@@ -178,21 +160,7 @@ class BlockMachine(RuleBasedStateMachine):
             assert home.ref == copy.ref
             assert home.tier is self.cache.tiers[-1]
 
-    def teardown(self) -> None:
-        """C4: everything ends by itself, and every byte is accounted for."""
-        if not hasattr(self, "cache"):
-            return
-
-        async def finish() -> None:
-            while self.tasks:
-                done, pending = await asyncio.wait(self.tasks, timeout=1)
-                for task in done:
-                    task.result()
-                assert done or not pending, "no progress for a second of virtual time"
-                self.tasks = list(pending)
-            await self.cache.drain()
-
-        self.loop.run_until_complete(finish())
+    def check_end(self) -> None:
         check_ledgers(self.cache)
         for tier in self.cache.tiers:
             residents = tier.residents.values()
@@ -213,11 +181,7 @@ class BlockMachine(RuleBasedStateMachine):
             if op.verb is Verb.READ and op.completion.error and op.purpose is not Purpose.DEMOTION
         ]
         assert len(errors) == len(failed)
-        self.loop.close()
-        asyncio.set_event_loop(None)
 
 
 TestBlockMachine = BlockMachine.TestCase
-TestBlockMachine.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestBlockMachine.settings = SETTINGS

@@ -1,24 +1,22 @@
 """A state machine drives the cache with faults against an oracle: C1-C7 under any interleaving."""
 
-import asyncio
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.tier import State
 from kvspill.records import HitType, Outcome, Purpose
-from kvspill.world import VirtualLoop, World
-from sim.harness import POLICY_NAMES, check_ledgers, check_quiet, make_cache
+from sim.harness import POLICY_NAMES, check_quiet, make_cache
+from sim.machine import SETTINGS, Machine
 
 KIB = 1024
 KEYS = st.sampled_from([f"k{n}" for n in range(8)])
 
 
-class CacheMachine(RuleBasedStateMachine):
+class CacheMachine(Machine):
     """Puts, gets, pins and releases, started at any time and left to run for any time."""
 
     @initialize(
@@ -30,9 +28,7 @@ class CacheMachine(RuleBasedStateMachine):
         seed=st.integers(0, 2**32),
     )
     def start(self, sizes: Any, policy: Any, waterfall: bool, allocs: Any, faults: Any, seed: int) -> None:
-        self.loop = VirtualLoop()
-        asyncio.set_event_loop(self.loop)
-        self.world = World(seed, self.loop.now_ns, virtual=True)
+        self.open_loop(seed)
         options = CacheOptions(waterfall, allocs)
         self.largest = max(sizes) * KIB // 4096 * 4096
 
@@ -47,12 +43,8 @@ class CacheMachine(RuleBasedStateMachine):
             )
 
         self.cache, self.oracle = self.loop.run_until_complete(build())
-        self.tasks: list[Any] = []
         self.writing: set[Any] = set()
         self.pinned: list[Any] = []
-
-    def spawn(self, coroutine: Any) -> None:
-        self.tasks.append(self.loop.create_task(coroutine))
 
     @rule(key=KEYS, nbytes=st.integers(1, 120 * KIB), pin=st.booleans())
     def put(self, key: str, nbytes: int, pin: Any) -> None:
@@ -98,15 +90,6 @@ class CacheMachine(RuleBasedStateMachine):
 
         self.loop.run_until_complete(release())
 
-    @rule(microseconds=st.integers(0, 400))
-    def wait(self, microseconds: Any) -> None:
-        self.loop.run_until_complete(asyncio.sleep(microseconds / 1e6))
-
-    @invariant()
-    def ledgers_hold(self) -> None:
-        if hasattr(self, "cache"):
-            check_ledgers(self.cache)
-
     @invariant()
     def pinned_entries_stay(self) -> None:
         """C3: a pinned entry is neither evicted nor moved, even when its key was overwritten."""
@@ -115,33 +98,17 @@ class CacheMachine(RuleBasedStateMachine):
             assert entry.state is State.READY
             assert (entry.ref.key, entry.ref.generation) in tier.backend.objects
 
-    def teardown(self) -> None:
-        """C4: once the pins are released, everything ends by itself."""
-        if not hasattr(self, "cache"):
-            return
+    def give_up(self) -> None:
+        while self.pinned:
+            entry, _tier = self.pinned.pop()
+            self.cache.release([entry])
 
-        async def finish() -> None:
-            while self.pinned or self.tasks:
-                while self.pinned:
-                    entry, _tier = self.pinned.pop()
-                    self.cache.release([entry])
-                done, pending = await asyncio.wait(self.tasks, timeout=1) if self.tasks else (set(), set())
-                for task in done:
-                    task.result()
-                assert done or not pending, "no progress for a second of virtual time"
-                self.tasks = list(pending)
-            await self.cache.drain()
-
-        self.loop.run_until_complete(finish())
+    def check_end(self) -> None:
         check_quiet(self.cache, self.oracle)
-        self.loop.close()
-        asyncio.set_event_loop(None)
 
 
 TestCacheMachine = CacheMachine.TestCase
-TestCacheMachine.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestCacheMachine.settings = SETTINGS
 
 
 def test_a_move_that_fails_after_its_key_was_overwritten_loses_the_old_generation_alone() -> None:
