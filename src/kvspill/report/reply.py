@@ -13,6 +13,7 @@ from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
     DEVICE_EXCESS,
     FEW_TRIALS,
+    HALF_DONE,
     LIMIT_NOT_EXACT,
     NO_VERDICT,
     NOT_JUDGED,
@@ -20,6 +21,7 @@ from kvspill.result.cautions import (
     SIMULATED,
     STAGE_NOT_SETTLED,
     TOO_SHORT,
+    UNFINISHED,
     UNUSED_SETTING,
 )
 from kvspill.result.schema import Question, Result
@@ -36,8 +38,10 @@ _SAID = {kind.code for kind in (SIMULATED, DEVICE_EXCESS, AUTOSCALING_INCONCLUSI
 """Warnings that the text itself says, in words of its own."""
 
 
-_OF_ITSELF = {kind.code for kind in (FEW_TRIALS, TOO_SHORT, NOT_STEADY, STAGE_NOT_SETTLED)}
-"""Notes on the windows of the search, which the question chose itself; the file has them."""
+_OF_A_WINDOW = {
+    kind.code for kind in (FEW_TRIALS, HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT, UNFINISHED)
+}
+"""Notes on rates and waits of a window that the search chose: the answer rests on neither."""
 
 
 def lines(reply: Reply) -> Iterator[str]:
@@ -68,7 +72,7 @@ def _warnings(reply: Reply) -> Iterator[str]:
     for item in found.notes:
         if item.code in (UNUSED_SETTING.code, LIMIT_NOT_EXACT.code):
             yield f"- {item.message} {item.remedy}"
-        elif item.code not in _SAID | _OF_ITSELF:
+        elif item.code not in _SAID | _OF_A_WINDOW:
             yield f"- {item.message} ({item.code})"
 
 
@@ -216,7 +220,7 @@ def headline(reply: Reply) -> str:
 
 
 def _enough_seconds(reply: Reply) -> int:
-    """A --duration in which the search should end and every class have its requests, by those it had."""
+    """A --duration in which the search should end, and every class have its requests where one lacks them."""
     seconds, last = reply.config.duration or 1.0, (reply.result.autoscaling_stats or [{}])[-1]
     missing = (last.get("missing_seconds") or 0.0) / (SIMULATED_TIMES if reply.result.simulated else 1)
     levels: list[dict[str, Any]] = last.get("levels", [])
@@ -224,6 +228,8 @@ def _enough_seconds(reply: Reply) -> int:
     classes = [block for level in levels if level["level"] == most for block in level["classes"].values()]
     counts = [block["requests"] for block in classes if block["requests"]]
     times = max(1.0, MIN_COMPLETIONS / min(counts, default=MIN_COMPLETIONS))
+    if reply.status is not Status.UNDECIDED:
+        times = 1.0
     return math.ceil(_RESERVE * max(seconds + missing, seconds * times) / 30) * 30
 
 
@@ -284,7 +290,9 @@ def _seeds(reply: Reply) -> str:
 
 def _no_gain(reply: Reply) -> bool:
     """True where even an idle device of twice the speed is too slow for the next user's entries."""
-    holds, at_twice = reply.bracket.passed, reply.modelled_users_at_twice
+    passed, at_twice = reply.bracket.passed, reply.modelled_users_at_twice
+    # Where the search found no load that passes, the model says what this device holds.
+    holds = reply.modelled_users if passed is None else passed
     return bool(holds) and at_twice is not None and at_twice <= (holds or 0)
 
 

@@ -193,6 +193,13 @@ def test_as_many_seeds_for_as_against_are_no_verdict() -> None:
     assert first.endswith("as many seeds say yes as no; give another --seed or more --users.")
 
 
+def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:
+    reply = Reply(Status.NO, 20, Config(), built(), Bracket(None, 10, False), None, 7, 7)
+    text = " ".join(lines(reply))
+    assert "Twice the speed would hold no more (modelled)." in text
+    assert "faster device" not in text
+
+
 def of_level(users: int, **classes: tuple[int, int, float | None, str]) -> Result:
     """A result whose search failed clearly at one level: requests, late ones, p95 and verdict by class."""
     targets = {"interactive": 50.0, "responsive": 300.0, "batch": 1000.0}
@@ -293,6 +300,12 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])
     assert "86 s" not in everything, "one figure in one place"
     assert "Give --duration 210." in everything
+    steps = [search.autoscaling_stats[0], {**last, "missing_seconds": 10.0}]
+    sooner = replace(reply, result=result.model_copy(update={"autoscaling_stats": steps}))
+    assert "give --duration 150." in next(lines(sooner)), "25 of 50 requests took the 60 s"
+    decided = answered(replace(sooner, status=Status.NO, bracket=Bracket(None, 5, False)))
+    (limit,) = (item for item in decided.warnings if item.code == "limit_not_exact")
+    assert limit.remedy == "Give --duration 90.", "the search is to end, no class lacks requests"
     assert not [line for line in text if "stage_not_settled" in line], "a note on what the question chose"
     late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("- "))
