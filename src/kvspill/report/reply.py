@@ -170,7 +170,8 @@ def _reasons(reply: Reply) -> Iterator[str]:
 
 def _open(reply: Reply) -> str:
     """Where there is no verdict, what the search knows so far."""
-    return _known(reply.result) if reply.status is Status.UNDECIDED else ""
+    known = _known(reply.result).rstrip(".")
+    return f"{known}." if known and reply.status is Status.UNDECIDED else ""
 
 
 def _calibrated(reply: Reply, known: Calibrated) -> str:
