@@ -78,7 +78,7 @@ def _build(
         "banners": said[:_BANNERS_MAX],
         "banners_left": len(said[_BANNERS_MAX:]),
         "remarks": remarks,
-        "remarks_of": "the modelled devices" if all(part.simulated for part in remarks) else "this machine",
+        "remarks_title": _remarks_title(remarks),
         "headlines": headline_rows(results),
         "figures_of": stage_label(results[0].result) if len(results) == 1 else "",
         "results": [_shown(item) for item in results],
@@ -179,6 +179,12 @@ def _sha256(script: str) -> str:
 def _sections(drawn: Sequence[Figure]) -> Iterator[Section]:
     for number, name in enumerate(dict.fromkeys(figure.section for figure in drawn)):
         yield Section(name, f"section-{number}", [figure for figure in drawn if figure.section == name])
+
+
+def _remarks_title(remarks: Sequence[Remarks]) -> str:
+    """What the advice is of; suites that ran for real beside simulated ones share no machine."""
+    of = {"the modelled devices" if part.simulated else "this machine" for part in remarks}
+    return f"What this means for {of.pop()}" if len(of) == 1 else "What this means"
 
 
 def _shared(results: Sequence[Labelled]) -> list[str]:

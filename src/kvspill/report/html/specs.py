@@ -163,17 +163,27 @@ def with_targets(spec: Spec, targets: Mapping[str, float], unit: str) -> Spec:
         "mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5},
         "encoding": {"y": {**y, "field": "y"}, "color": {**line["encoding"]["color"], "legend": None}},
     }
-    said: Spec = {
-        "data": {"values": rows},
-        "mark": {"type": "text", "align": "right", "baseline": "bottom", "dy": -3, "fontSize": 11},
-        "encoding": {
-            "x": {"value": {"expr": "width"}},
-            "y": {**y, "field": "y"},
-            "text": {"field": "label", "type": "nominal"},
-        },
-    }
+    # The lowest is named below its line, where the next line above it may be near.
+    rows.sort(key=lambda row: -float(row["y"]))
+    above, below = (rows[:-1], rows[-1:]) if len(rows) > 1 else (rows, [])
+    said: list[Spec] = [
+        {
+            "data": {"values": part},
+            "mark": {"type": "text", "align": "right", "fontSize": 11, **at},
+            "encoding": {
+                "x": {"value": {"expr": "width"}},
+                "y": {**y, "field": "y"},
+                "text": {"field": "label", "type": "nominal"},
+            },
+        }
+        for part, at in (
+            (above, {"baseline": "bottom", "dy": -3}),
+            (below, {"baseline": "top", "dy": 4}),
+        )
+        if part
+    ]
     rest = {key: value for key, value in spec.items() if key not in line and key != "data"}
-    return {**rest, "data": spec["data"], "layer": [line, across, said]}
+    return {**rest, "data": spec["data"], "layer": [line, across, *said]}
 
 
 def heat(cells: list[Spec], x_title: str, y_title: str) -> Spec:

@@ -10,6 +10,7 @@ pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.page import Remarks, page_of
 from kvspill.report.html.prose import page_title
+from kvspill.report.html.specs import lines, with_targets
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.schema import Question, Result
 from unit.report.html.outline import Outline
@@ -71,3 +72,19 @@ def test_the_advice_of_simulated_suites_is_headed_by_what_it_is_of() -> None:
     for of_model, heading in ((True, "for the modelled devices"), (False, "for this machine")):
         text = page_of(results, remarks=[Remarks("s", ["Buy nothing."], of_model)])
         assert f"What this means {heading}" in text
+    both = page_of(results, remarks=[Remarks("one", ["A."], True), Remarks("two", ["B."])])
+    assert ">What this means</h2>" in both
+    assert "<h3>one (simulated)</h3>" in both
+
+
+def test_the_lowest_target_is_named_below_its_line_so_that_two_near_ones_can_be_read() -> None:
+    axis = {"field": "x", "title": "users"}
+    spec = lines([{"series": "interactive", "x": 1.0, "y": 9e5}], axis, axis, ["interactive"])
+    layers = with_targets(spec, {"interactive": 50.0, "responsive": 100.0}, "milliseconds")["layer"]
+    texts = {
+        row["label"]: layer["mark"]["baseline"]
+        for layer in layers
+        if layer["mark"].get("type") == "text"
+        for row in layer["data"]["values"]
+    }
+    assert texts == {"target 100 ms (responsive)": "bottom", "target 50 ms (interactive)": "top"}
