@@ -27,7 +27,6 @@ SLOW = {
         "write_latency_us": 500,
     },
 }
-COUNTS = ("_bytes", "_bytes_read_gb", "_bytes_written_gb", "_ops", "_entries", "_hits", "_misses")
 BLOCKS: dict[str, Any] = {"io_model": "prefix"}
 DRAM: dict[str, Any] = {"cpu_mem_gb": 0.1}
 LOADS: dict[str, dict[str, Any]] = {
