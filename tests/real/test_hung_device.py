@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from real.faulting import compiler, shim
-from real.rig import Run, entries, left_over, start, wait_for_entries
+from real.rig import Run, entries, left_over, start, wait_for_entries, wait_until
 
 pytestmark = pytest.mark.real
 SECONDS = 3.0
@@ -73,6 +73,39 @@ def test_a_signal_after_the_window_shortens_the_wait_for_a_hung_device(tmp_path:
     assert time.monotonic() - began < 3
     assert finished.code == 130, finished.err
     assert finished.result["incomplete"] is True, "nobody could see any more whether it hangs"
+    assert left_over(cache_dir) == []
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler to build the library that makes the faults")
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["read", "open"])
+@pytest.mark.parametrize("engine", ["threads", "io_uring"])
+def test_a_signal_amid_the_load_ends_a_run_whose_every_call_hangs(
+    tmp_path: Path, engine: str, call: str
+) -> None:
+    """A preloaded library sees no read of a ring, but the opening of its files."""
+    cache_dir, count, when = tmp_path / "disk", tmp_path / "count", tmp_path / "when"
+    cache_dir.mkdir()
+    under = (
+        "env",
+        f"LD_PRELOAD={shim()}",
+        f"KVSPILL_SHIM={call}:hang:1",
+        f"KVSPILL_SHIM_UNDER={cache_dir}/kvspill-",
+        f"KVSPILL_SHIM_WHEN={when}",
+        f"KVSPILL_SHIM_COUNT={count}",
+    )
+    run = start(tmp_path, cache_dir, "--duration", "60", *HOLDS, "--io-engine", engine, under=under)
+    wait_for_entries(cache_dir, 20)
+    when.touch()
+    if (engine, call) != ("io_uring", "read"):
+        wait_until(lambda: count.exists() and count.stat().st_size)
+    time.sleep(1.0)
+    run.send(signal.SIGTERM)
+    began = time.monotonic()
+    finished = run.finish()
+    assert time.monotonic() - began < 3
+    assert finished.code == 130, finished.err
+    assert finished.result["incomplete"] is True
     assert left_over(cache_dir) == []
 
 
