@@ -337,4 +337,4 @@ def profile_file(profile: Profile) -> Iterator[Path]:
     with open(os.memfd_create("profile"), "wb") as file:
         file.write(yaml.safe_dump(profile_document(profile)).encode())
         file.flush()
-        yield Path(f"/proc/self/fd/{file.fileno()}")
+        yield Path(f"/dev/fd/{file.fileno()}")
