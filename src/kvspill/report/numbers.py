@@ -3,6 +3,7 @@
 import math
 
 from kvspill.config.checks import NO_LIMIT_BYTES
+from kvspill.result.schema import Result
 from kvspill.texts import size_text
 
 NONE = "-"
@@ -57,3 +58,11 @@ def limit(nbytes: float) -> str:
 
 def yes_no(value: bool | None) -> str:
     return {True: "yes", False: "no", None: UNMEASURED}[value]
+
+
+def entry_sizes(result: Result, tier: str, verb: str, p: str = "p") -> str:
+    """The sizes that a tier's latencies are of (S15), the unit once where it is the same."""
+    sizes = [result.number(f"{tier}_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
+    middle, large = ("-" if nbytes is None else size_text(nbytes) for nbytes in sizes)
+    unit = large.partition(" ")[2]
+    return f"{p}50 {middle.removesuffix(f' {unit}') if unit else middle}, {p}95 {large}"

@@ -9,7 +9,7 @@ from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text
 from kvspill.report.layers_section import device_load_section, layers_section
-from kvspill.report.numbers import UNMEASURED, limit, number, share, volume
+from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share, volume
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
@@ -21,7 +21,7 @@ from kvspill.result.io_model import io_model_rows
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
-from kvspill.texts import counted, duration, size_text
+from kvspill.texts import counted, duration
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
@@ -167,15 +167,8 @@ def _tier_latencies(result: Result) -> Iterator[Part]:
             queue = result.number(f"{tier}_{verb}_queue_p95_ms")
             if tier == "storage" and queue:
                 rows.append(("  queueing at the device's depth", f"queue {queue:,.2f} ms"))
-            rows.append(("", _entry_sizes(result, tier, verb)))
+            rows.append(("", f"entries: {entry_sizes(result, tier, verb, 'P')}"))
     yield pairs(rows or [("No operation completed in the window", "")])
-
-
-def _entry_sizes(result: Result, tier: str, verb: str) -> str:
-    """The sizes that a tier's latencies are of (S15)."""
-    sizes = [result.number(f"{tier}_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
-    middle, large = ("-" if nbytes is None else size_text(nbytes) for nbytes in sizes)
-    return f"entries: P50 {middle}, P95 {large}"
 
 
 def _tier_distribution(result: Result) -> Iterator[Part]:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from kvspill.report.layers_section import layers_section
-from kvspill.report.numbers import number, share
+from kvspill.report.numbers import entry_sizes, number, share
 from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
@@ -16,7 +16,7 @@ from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.classes import class_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
-from kvspill.texts import counted, duration, size_text
+from kvspill.texts import counted, duration
 
 _STYLES = {
     Status.YES: "bold green",
@@ -163,9 +163,7 @@ def _storage(result: Result) -> Iterator[tuple[str, str]]:
         if p95_ms is None:
             continue
         bandwidth = number(result.number(f"tier_storage_{verb}_bandwidth_gbps"), " GiB/s")
-        sizes = [result.number(f"storage_{verb}_entry_{size}_bytes") for size in ("p50", "p95")]
-        middle, large = ("-" if size is None else size_text(size) for size in sizes)
-        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries p50 {middle}, p95 {large}"
+        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries {entry_sizes(result, 'storage', verb)}"
         yield f"Storage {verb}s", text
 
 

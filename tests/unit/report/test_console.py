@@ -193,7 +193,7 @@ def test_a_fault_before_the_window_passes_nothing_either_s13() -> None:
 
 
 def test_latencies_of_whole_entries_stand_beside_their_sizes_s15() -> None:
-    assert "entries: P50 4.00 GiB, P95 4.00 GiB" in render_summary(built())
+    assert "entries: P50 4.00, P95 4.00 GiB" in render_summary(built())
 
 
 def test_ttft_and_tpot_stand_in_the_breakdown_s12() -> None:
