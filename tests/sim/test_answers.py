@@ -45,8 +45,8 @@ LOADS: dict[str, tuple[dict[str, Any], Status, Binds]] = {
     ),
     "few servers": (
         {"arrival": "closed", "num_users": 40, "servers": 4, "duration": 400},
-        Status.NO,
-        Binds.GENERATION,
+        Status.UNDECIDED,
+        Binds.LOAD,
     ),
     "one allocation at a time": (
         {

@@ -124,7 +124,7 @@ def bottleneck(result: Result) -> Bottleneck:
     if OVERLOAD.code not in codes or load is None:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
     too_much = f"{load:,.1f} times what the servers could complete on a device without delay"
-    if service.binds is not Binds.GENERATION:
+    if service.binds is not Binds.GENERATION or not waits:
         helps = f"Use {less(result.config)}, or {or_else(result.config)}: no device could serve this load."
         return Bottleneck(service.binds, f"{text}; the load is {too_much}.", helps, lines)
     text = (
