@@ -76,11 +76,13 @@ class _Stream(io.RawIOBase):
             data = os.read(self._fd, len(buffer))
         except BlockingIOError:
             # Somebody can still write to it.
-            if not self._poll.poll((WAIT_SECONDS - WRITER_SECONDS) * 1000):
+            ready = self._poll.poll((WAIT_SECONDS - WRITER_SECONDS) * 1000)
+            if not ready:
                 silent = f"a pipe into which nothing came for {WAIT_SECONDS} s"
                 raise TimeoutError(errno.ETIMEDOUT, silent) from None
             data = os.read(self._fd, len(buffer))
-        if not data and not ready:
+        # A pipe whose writer has gone says so, also where that was a moment after the wait for it.
+        if not data and not ready and not self._poll.poll(0):
             raise OSError(errno.EPIPE, "a named pipe to which nobody writes")
         buffer[: len(data)] = data
         return len(data)
