@@ -21,6 +21,7 @@ from kvspill.storage.rundir import (
 )
 
 _MODE = 0o700
+_OF_OTHERS = "it belongs to another user, who can remove it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,20 @@ def _opened(root: Path) -> Iterator[int]:
 
 
 def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
-    """What stands under that name; None where a marker says all that is to be known."""
+    """What stands under that name; None where a marker says all that is to be known, or it has gone."""
     try:
         fd = os.open(name, DIRECTORY, dir_fd=root_fd)
+    except FileNotFoundError:
+        return None
     except OSError as error:
+        # A run's directory is closed to other users: only its entry in the root tells whose it is.
+        if _is_of_others(root_fd, name):
+            return Leftover(root / name, None, _OF_OTHERS, True)
         return Leftover(root / name, None, f"it cannot be opened ({error.strerror})")
     try:
         status = os.fstat(fd)
         if status.st_uid != os.getuid():
-            return Leftover(root / name, None, "it belongs to another user, who can remove it", True)
+            return Leftover(root / name, None, _OF_OTHERS, True)
         if _has_odd_marker(fd):
             return Leftover(root / name, None, f"its {MARKER} is not a file")
         if _is_marked(fd):
@@ -91,6 +97,13 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
         return Leftover(root / name, None, f"it cannot be read ({error.strerror})")
     finally:
         os.close(fd)
+
+
+def _is_of_others(root_fd: int, name: str) -> bool:
+    try:
+        return os.stat(name, dir_fd=root_fd, follow_symlinks=False).st_uid != os.getuid()
+    except OSError:
+        return False
 
 
 def _has_odd_marker(run_fd: int) -> bool:

@@ -102,6 +102,49 @@ def test_a_live_run_is_no_leftover(tmp_path: Path) -> None:
     run.remove()
 
 
+def refuse_to_open(name: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def refused(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == name:
+            raise OSError(code, os.strerror(code))
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refused)
+
+
+@pytest.mark.parametrize("words", [["clean"], ["clean", "--yes"]], ids=["asked", "all"])
+def test_a_run_of_another_user_is_named_and_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Root alone can open it, so whose it is must be known without that."""
+    theirs = left_by_a_crash(tmp_path, MARKER_TEXT)
+    refuse_to_open(theirs.name, errno.EACCES, monkeypatch)
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    assert main([*words, str(tmp_path)]) == 0
+    assert f"left alone {theirs}: it belongs to another user" in capsys.readouterr().out
+    assert (theirs / "ab" / ENTRY).exists()
+
+
+def test_a_run_of_ones_own_that_cannot_be_opened_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = left_by_a_crash(tmp_path, MARKER_TEXT)
+    refuse_to_open(own.name, errno.EIO, monkeypatch)
+    assert main(["clean", str(tmp_path)]) == 1
+    assert f"left alone {own}: it cannot be opened (Input/output error)" in capsys.readouterr().out
+
+
+def test_a_run_that_ends_while_the_directory_is_looked_at_is_no_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = left_by_a_crash(tmp_path, MARKER_TEXT)
+    refuse_to_open(own.name, errno.ENOENT, monkeypatch)
+    assert main(["clean", str(tmp_path)]) == 0
+    assert leftovers(tmp_path) == []
+
+
 @pytest.mark.real
 def test_a_mount_inside_a_stale_run_directory_is_not_crossed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -196,15 +239,8 @@ def test_a_run_whose_marker_cannot_be_opened_stays_is_named_and_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     left = left_by_a_crash(tmp_path, MARKER_TEXT)
-    real = os.open
-
-    def failing(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if path == MARKER:
-            raise OSError(code, os.strerror(code))
-        return real(path, flags, mode, dir_fd=dir_fd)
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, "open", failing)
+        refuse_to_open(MARKER, code, patched)
         assert main(["clean", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert f"kept {left}/{MARKER} ({os.strerror(code)})\n" in printed.out
