@@ -55,6 +55,7 @@ ERRORS = [
     ("models --tensor-parallel x", "--tensor-parallel x: not a whole number; give 1 or more"),
     ("models --tensor-parallel 0", "--tensor-parallel 0: must be at least 1; give 1 for no split"),
     ("clean /nope", "/nope: is not a directory; name the one that a --cache-dir named"),
+    (f"clean {'a' * 300}", f"{'a' * 200}: is not a directory; name the one that a --cache-dir named"),
     ("clean", "the following arguments are required: DIR; `kvspill clean --help` lists all flags"),
 ]
 
@@ -70,6 +71,16 @@ def test_a_wrong_command_line_gets_one_line_and_exit_code_2(
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == f"kvspill: error: {message}\n"
+
+
+def test_a_link_that_leads_to_itself_is_no_directory_to_clean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("link")
+    assert main(["clean", str(link)]) == 2
+    said = f"kvspill: error: {link}: is not a directory; name the one that a --cache-dir named\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_traceback_is_printed_with_debug_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """`kvspill clean`: remove what killed runs left in a directory or at an address, and nothing else."""
 
+import errno
 import os
 from argparse import Namespace
 from collections.abc import Sequence
@@ -84,6 +85,8 @@ def _is_no_directory(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return True
     except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            return True
         raise UsageError(f"{path}: {error.strerror}; check the device and the kernel log") from error
     return False
 
