@@ -15,6 +15,7 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.cli.quick import DEFAULTS, OWN_NOTES, capped, safe_capacity_gb
 from kvspill.cli.run import measured
+from kvspill.config import Config
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
@@ -54,6 +55,37 @@ def test_quick_does_not_warn_of_what_it_chose_itself(
     assert measured(words, "x", "", "", simulated=True, defaults=defaults, own_notes=OWN_NOTES) == 0
     assert ("too_short" in capsys.readouterr().out) is bool(given)
     assert "too_short" in [item["code"] for item in json.loads(path.read_text())["warnings"]]
+
+
+OF_DURATION = {"half_done", "not_steady", "too_short"}
+
+
+@pytest.mark.parametrize(
+    ("given", "unsaid"),
+    [
+        ((), set(OWN_NOTES)),
+        (("--max-requests", "9"), set(OWN_NOTES)),
+        (("--duration", "61"), set(OWN_NOTES) - OF_DURATION),
+        # As long as quick would take, and as any other run would.
+        (("--duration", "30"), set(OWN_NOTES) - OF_DURATION),
+        (("--duration", "60"), set(OWN_NOTES) - OF_DURATION),
+        (("--trials", "1"), set(OWN_NOTES) - {"few_trials"}),
+    ],
+    ids=["nothing", "requests", "61 s", "30 s", "60 s", "trials"],
+)
+def test_what_the_user_gives_to_quick_counts_whatever_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], unsaid: set[str]
+) -> None:
+    told: list[set[str]] = []
+
+    def run_command(_config: Config, *, unsaid: list[str], **_: object) -> int:
+        told.append(set(unsaid))
+        return 0
+
+    monkeypatch.setattr("kvspill.cli.measuring.run_command", run_command)
+    monkeypatch.setattr("kvspill.run.preflight.free_bytes", lambda _dirs: 100 * GIB)
+    assert main(["quick", "--cache-dir", str(tmp_path), *given]) == 0
+    assert told == [unsaid]
 
 
 def test_quick_keeps_what_the_user_gives() -> None:

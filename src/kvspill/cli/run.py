@@ -6,7 +6,7 @@ from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
-from kvspill.config.load import OF_COMMAND
+from kvspill.config.load import was_given
 
 DROP_IN = "kv-cache.py"
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."
@@ -58,5 +58,5 @@ def measured(
         return 0
     from kvspill.cli.measuring import run_command
 
-    unsaid = [code for code, name in own_notes.items() if given.sources.get(name, OF_COMMAND) == OF_COMMAND]
+    unsaid = [code for code, name in own_notes.items() if not was_given(given, name)]
     return run_command(config, simulated=simulated, verbose=verbose, unsaid=unsaid)

@@ -202,6 +202,11 @@ def _sources(
     }
 
 
+def was_given(config: Config, name: str) -> bool:
+    """Whether somebody gave that setting, be it with the value that it has anyway."""
+    return name in config.model_fields_set and config.sources.get(name) != OF_COMMAND
+
+
 def _read(path: str) -> "YamlFile":
     # Reading YAML is rare, and its parser is slow to import.
     from kvspill.config.yaml_text import read_yaml
