@@ -68,7 +68,7 @@ class Flow:
 
     __slots__ = (
         *("bursting", "busy_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
-        *("pool", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
+        *("pool", "resume_ns", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
     )
 
     def __init__(self, speed: Direction, pool: "Pool"):
@@ -80,6 +80,8 @@ class Flow:
         self.credit_bytes = speed.burst_bytes
         self.bursting = speed.burst_bytes > 0
         self.slice_end_ns = 0.0
+        self.resume_ns = math.inf
+        """When the piece that a slice had no room for may pass, where one waits."""
         self.row_ns = 0.0
         """When the first of the slices began that follow each other."""
         self.passed_bytes = 0.0
@@ -123,25 +125,28 @@ class Flow:
         """Earn the right to a burst: with a new slice, or little by little."""
         speed = self.speed
         if speed.slice_ns:
-            if at_ns >= self.slice_end_ns - NS_ROUNDING:
-                self._next_slice(at_ns)
+            waited = self.stalled and self.resume_ns < math.inf
+            if at_ns >= (self.resume_ns if waited else self.slice_end_ns) - NS_ROUNDING:
+                self._next_slice(at_ns, waited)
                 self.bursting = self.changed = True
         elif not self.bursting and self.credit_bytes >= _RESUME_SHARE * speed.burst_bytes > 0:
             self.bursting = self.changed = True
 
-    def _next_slice(self, at_ns: float) -> None:
+    def _next_slice(self, at_ns: float, waited: bool) -> None:
         """Slices follow each other, and what one leaves over goes with the next; a pause ends their row.
 
         So does the throttle of the kernel, whose clock ends a row at a whole number of slices.
         """
         slice_ns, whole_bytes = self.speed.slice_ns, self.speed.burst_bytes
-        if at_ns > (self.busy_ns // slice_ns + 2) * slice_ns:
+        self.resume_ns = math.inf
+        if not waited and at_ns > (self.busy_ns // slice_ns + 2) * slice_ns:
             self.row_ns, self.passed_bytes = at_ns, 0.0
         slices = int((at_ns - self.row_ns + NS_ROUNDING) / slice_ns)
         if slices > 1:
-            # The slice before this one is kept.
+            # The slice before this one is kept. What is older is settled once the next piece has passed.
             self.row_ns += (slices - 1) * slice_ns
-            self.passed_bytes = max(0.0, self.passed_bytes - (slices - 1) * whole_bytes)
+            older_bytes = (slices - 1) * whole_bytes
+            self.passed_bytes = max(-self._piece()[1], self.passed_bytes - older_bytes)
             slices = 1
         self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
         self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
@@ -151,6 +156,20 @@ class Flow:
     def stalled(self) -> bool:
         """Whether what the slice allows has been used up."""
         return not self.bursting and self.speed.slice_ns > 0
+
+    def _hold(self, slice_end_ns: float) -> None:
+        """A piece passes whole: one that a slice has no room for waits as long as the limit takes for the rest."""
+        piece_bytes, left_bytes = self._piece()
+        self.ring.begin_again(piece_bytes - left_bytes)
+        self.passed_bytes -= piece_bytes - left_bytes
+        self.resume_ns = slice_end_ns + left_bytes * self.speed.ns_per_byte
+
+    def _piece(self) -> tuple[float, float]:
+        """The size of the piece that is served now, or next, and what is still to be moved of it."""
+        place, left_bytes = self.ring.head_left()
+        piece_bytes = place.rider.piece_bytes
+        rest_bytes = left_bytes % piece_bytes
+        return piece_bytes, rest_bytes if rest_bytes > BYTES_ROUNDING else piece_bytes
 
     def drain_ns(self) -> float:
         """How long the device would take for the bytes in flight, had it nothing else to do."""
@@ -163,8 +182,10 @@ class Flow:
         speed, self.changed = self.speed, False
         slice_end_ns = self.slice_end_ns if speed.slice_ns else math.inf
         if self.stalled:
+            if self.resume_ns == math.inf:
+                self._hold(slice_end_ns)
             self.turn_ns = self.leave_ns = math.inf
-            self.due_ns = slice_end_ns
+            self.due_ns = self.resume_ns
             return
         shared_ns = self.drain_ns() + (1 - speed.duplex) * others_ns
         alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes

@@ -145,14 +145,27 @@ def test_a_limit_in_slices_lets_pass_what_one_allows_and_holds_the_rest() -> Non
     assert many[-1].finished_ns == pytest.approx(400 * 16 * MIB / (0.4 * GIB) * NS_PER_SEC, rel=0.02)
 
 
-@pytest.mark.parametrize(("streams", "pause_ms"), [(1, 300), (2, 300), (4, 300), (8, 100), (16, 50)])
-def test_a_limit_in_slices_agrees_with_the_throttle_piece_by_piece(streams: int, pause_ms: int) -> None:
+def test_a_piece_that_a_slice_has_no_room_for_waits_as_long_as_the_limit_takes_for_it() -> None:
+    """The kernel's throttle lets no part of a request pass: it waits for the next slice and its own bytes."""
+    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 4.0}
+    model = lanes(32, 120 / 1024, **more)
+    first, second = served(model, [(Verb.READ, 8 * MIB, 0), (Verb.READ, 8 * MIB, NS_PER_SEC // 20)])
+    assert first.total_ns < 0.003 * NS_PER_SEC
+    # Three pieces of 4 MiB fill the slice of 12; the fourth waits until 100 ms, and 4 MiB at 120 MiB/s.
+    assert second.finished_ns == pytest.approx((0.1 + 4 / 120) * NS_PER_SEC, abs=2e6)
+
+
+@pytest.mark.parametrize(("streams", "pause_ms"), [(1, 100), (2, 300), (4, 300), (8, 100), (16, 50)])
+@pytest.mark.parametrize(("piece_mib", "gib"), [(1, 0.25), (4, 0.12), (4, 0.22)])
+def test_a_limit_in_slices_agrees_with_the_throttle_piece_by_piece(
+    streams: int, pause_ms: int, piece_mib: int, gib: float
+) -> None:
     """Light, middle and full load: the mean time of an entry, and how long all of it takes."""
-    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 2.0, "piece_mib": 1}
-    model = lanes(64, 0.25, **more)
+    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 2.0, "piece_mib": piece_mib}
+    model = lanes(64, gib, **more)
     draw = random.Random(7)
     sizes = [draw.randrange(4, 40) * MIB for _ in range(streams)]
-    asked = 400 // streams
+    asked = 6000 // streams
 
     def pauses() -> list[list[int]]:
         chance = random.Random(11)
@@ -164,7 +177,7 @@ def test_a_limit_in_slices_agrees_with_the_throttle_piece_by_piece(streams: int,
         ends.append(now_ns)
         return now_ns + plan[stream].pop() if plan[stream] else None
 
-    expected = sliced.simulate(model.direction(Verb.READ), sizes, MIB, next_at)
+    expected = sliced.simulate(model.direction(Verb.READ), sizes, piece_mib * MIB, next_at)
 
     async def main(world: World) -> tuple[list[int], int]:
         backend, found = ModelledBackend("modelled", model, world.now_ns), list[int]()
