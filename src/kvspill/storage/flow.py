@@ -158,7 +158,7 @@ class Flow:
         return not self.bursting and self.speed.slice_ns > 0
 
     def _hold(self, slice_end_ns: float) -> None:
-        """A piece passes whole: one that a slice has no room for waits as long as the limit takes for the rest."""
+        """A piece passes whole: where a slice has no room for it, it waits for what is missing as well."""
         piece_bytes, left_bytes = self._piece()
         self.ring.begin_again(piece_bytes - left_bytes)
         self.passed_bytes -= piece_bytes - left_bytes
