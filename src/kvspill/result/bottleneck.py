@@ -12,7 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
-from kvspill.result.load import fewer_at_once, less, or_else, server_each
+from kvspill.result.load import fewer_at_once, has_server_each, less, or_else
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
 from kvspill.texts import duration
@@ -110,7 +110,7 @@ def bottleneck(result: Result) -> Bottleneck:
         return Bottleneck(Binds.NOTHING, text, "Nothing needs help.", ("None stands out.",))
     waits = wait_ms > _DOMINATES * (wait_ms + judged_ms)
     # Users who have a server each wait for none because of generation.
-    if apart and (not waits or (judged_ms > 0 and server_each(result.config))):
+    if apart and (not waits or (judged_ms > 0 and has_server_each(result))):
         whole_of = "what service adds to generation" if waits else "what is added to generation"
         service = _service(result, {**parts, "generation": 0.0}, judged_ms, whole_of)
     else:
@@ -161,7 +161,7 @@ def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: st
         return _storage(result, f"cache I/O takes {share['storage I/O']:.0%} of {whole}")
     what = f"generation (simulated compute) takes {share['generation']:.0%} of {whole}"
     faster = "more GPUs (a lower time per token, more --servers)"
-    if server_each(result.config):
+    if has_server_each(result):
         faster = "faster GPUs (a lower time per token)"
     helps = f"A faster device would change little: {faster} would."
     return _Service(Binds.GENERATION, what, helps)
@@ -181,7 +181,7 @@ def _storage(result: Result, whole: str) -> _Service:
     if crowded is not None:
         return _Service(Binds.ROOM, f"{whole}, much of it waiting for room in the last tier", crowded.remedy)
     if not inside_ms or inside_ms < _DOMINATES * calls_ms:
-        fewer = fewer_at_once(result.config)
+        fewer = fewer_at_once(less(result.config), has_server_each(result))
         if result.config.get("max_concurrent_allocs") == 0:
             what = f"{whole}, most of it waiting for room that evictions make"
             return _Service(Binds.ROOM, what, f"Use a device that deletes faster, or {fewer}.")

@@ -14,13 +14,13 @@ def who(result: Result) -> str:
     if _is_replayed(config):
         name = config.get("trace") or "the BurstGPT recording"
         return f"the requests of {name} to {config.get('model')}"
-    users = config.get("num_users") if result.window.users is None else result.window.users
-    return f"{counted(int(users or 0), 'user')} of {config.get('model')}"
+    return f"{counted(_users(result), 'user')} of {config.get('model')}"
 
 
 def less(config: Mapping[str, Any]) -> str:
     """What to give for a lighter load: "fewer --num-users"."""
-    if _is_replayed(config):
+    # Users who wait for their answers ask in their own time, also where a recording says what they ask.
+    if _is_replayed(config) and config.get("arrival") != "closed":
         return "a lower --trace-speedup"
     return "a lower --request-rate" if config.get("request_rate") else "fewer --num-users"
 
@@ -30,16 +30,32 @@ def or_else(config: Mapping[str, Any]) -> str:
     return "more --servers" if config.get("arrival") == "closed" else "--arrival closed"
 
 
-def fewer_at_once(config: Mapping[str, Any]) -> str:
+def fewer_at_once(lighter: str, each: bool) -> str:
     """What to give for fewer requests at once: users who wait for their answers have a server each."""
-    return less(config) if server_each(config) else "fewer --servers"
+    return lighter if each else "fewer --servers"
 
 
-def server_each(config: Mapping[str, Any]) -> bool:
+def server_each(arrival: str | None, users: int, servers: int) -> bool:
     """Whether nobody waits for a server: closed arrivals, and a server for every user (L1)."""
-    users, servers = config.get("num_users") or 0, config.get("servers")
-    most = SERVERS_MAX if servers is None else servers
-    return config.get("arrival") == "closed" and not _is_replayed(config) and bool(users <= most)
+    return arrival == "closed" and users <= servers
+
+
+def has_server_each(result: Result) -> bool:
+    """The same of a result, with the users of its window."""
+    return server_each(result.config.get("arrival"), _users(result), _servers(result))
+
+
+def _users(result: Result) -> int:
+    """How many asked; a search ends with other users than it began with."""
+    users = result.config.get("num_users") if result.window.users is None else result.window.users
+    return int(users or 0)
+
+
+def _servers(result: Result) -> int:
+    """The most servers that all ranks together may have."""
+    servers = result.config.get("servers")
+    ranks = 1 if result.ranks is None else result.ranks.size
+    return (SERVERS_MAX if servers is None else int(servers)) * ranks
 
 
 def _is_replayed(config: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY
 from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
+from kvspill.result.load import server_each
 
 TIER_NAMES: Mapping[str, Tier] = {
     "gpu": Tier.GPU,
@@ -38,10 +39,17 @@ class Settings:
     device_bandwidth_gbps: float | None = None
     less: str = "fewer --num-users"
     """What to give for a lighter load."""
+    instead: str = "--arrival closed"
+    """What else keeps requests from waiting for a server."""
     in_store: bool = False
     """Whether the storage tier is in a store, not in directories."""
     direct: str = "auto"
     qos_targets_ms: Mapping[QoS, tuple[float, float]] = field(default_factory=lambda: QOS_TARGETS_MS)
+
+    @property
+    def server_each(self) -> bool:
+        """Whether nobody waits for a server."""
+        return server_each(self.arrival, self.num_users, self.servers)
 
 
 class Measured:
@@ -58,8 +66,7 @@ class Measured:
 
     def is_overload(self, load: float) -> bool:
         """Whether more was offered than could be served; users with a server each who wait cannot do that."""
-        settings = self.settings
-        return load > 1 and not (settings.arrival == "closed" and settings.num_users <= settings.servers)
+        return load > 1 and not self.settings.server_each
 
     def tier(self, name: str) -> TierFacts | None:
         """The tier's facts, or None where the run had no such tier: it was not measured."""

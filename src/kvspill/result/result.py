@@ -23,7 +23,7 @@ from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
 from kvspill.result.honesty import Ceiling, faults_of, honesty_block
 from kvspill.result.io_model import over_the_link
-from kvspill.result.load import less
+from kvspill.result.load import less, or_else
 from kvspill.result.measured import Measured, Settings
 from kvspill.result.metrics import evaluate
 from kvspill.result.schema import (
@@ -44,6 +44,9 @@ from kvspill.result.summary import multi_turn, summary_block
 from kvspill.result.warnings import cautions
 from kvspill.storage.addresses import in_store
 from kvspill.texts import without_half_characters
+
+_ASKS = {"trace", "use_burst_trace", "dataset_path", "request_rate", "arrival"}
+"""Settings that decide who asks when."""
 
 
 def build_result(
@@ -125,6 +128,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
     """What the report needs of the configuration; users and servers where these are not the configured."""
     if users is not None:
         config = config.model_copy(update={"num_users": users})
+    asked = config.model_dump(include=_ASKS)
     classes = {qos: getattr(config.qos, qos.name.lower()) for qos in QoS}
     return Settings(
         seed=config.seed,
@@ -134,7 +138,8 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         performance_profile=config.performance_profile,
         min_tokens_per_sec=config.min_tokens_per_sec,
         device_bandwidth_gbps=config.device_bandwidth_gbps,
-        less=less(config.model_dump(include={"trace", "use_burst_trace", "dataset_path", "request_rate"})),
+        less=less(asked),
+        instead=or_else(asked),
         in_store=in_store(config.cache_dir),
         direct=config.direct,
         qos_targets_ms={qos: (entry.p95_ms, entry.p99_ms) for qos, entry in classes.items()},

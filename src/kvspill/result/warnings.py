@@ -6,6 +6,7 @@ from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
+from kvspill.result.load import fewer_at_once
 from kvspill.result.measured import Measured
 from kvspill.result.ranking import stuck_calls
 from kvspill.result.schema import SteadyState
@@ -99,8 +100,7 @@ def _capacity(measured: Measured) -> Iterator[Caution]:
     flag = "--storage-capacity-gb" if last is Tier.STORAGE else f"--{last.value}-mem-gb"
     if crowded:
         settings = measured.settings
-        each = settings.arrival == "closed" and settings.num_users <= settings.servers
-        fewer = settings.less if each else "fewer --servers"
+        fewer = fewer_at_once(settings.less, settings.server_each)
         yield kinds.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag, fewer=fewer)
     if dropped:
         yield kinds.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
@@ -213,8 +213,7 @@ def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     load, less = honesty.offered_load.ratio, measured.settings.less
     if load is not None and measured.is_overload(load):
-        instead = "more --servers" if measured.settings.arrival == "closed" else "--arrival closed"
-        yield kinds.OVERLOAD.of(load=load, less=less, instead=instead)
+        yield kinds.OVERLOAD.of(load=load, less=less, instead=measured.settings.instead)
     facts = measured.facts
     if facts.shed:
         yield kinds.SHED.of(shed=facts.shed, less=less)

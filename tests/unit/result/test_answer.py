@@ -12,7 +12,9 @@ from kvspill.result.bottleneck import Binds
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
-from kvspill.result.schema import Result
+from kvspill.result.load import has_server_each, less
+from kvspill.result.result import settings_of
+from kvspill.result.schema import RankTable, Result
 from unit.measure.rows import ns, op, piece, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder
 
@@ -57,6 +59,7 @@ def test_every_target_is_kept_only_where_every_class_had_users_s11() -> None:
     [
         ({"arrival": "closed"}, False),
         ({"arrival": "closed", "servers": 60}, False),
+        ({"arrival": "closed", "trace": "mooncake:sample"}, False),
         ({"arrival": "closed", "servers": 5}, True),
         ({"arrival": "open"}, True),
     ],
@@ -70,6 +73,27 @@ def test_more_servers_help_only_users_who_wait_for_one_l1(given: dict[str, Any],
     assert found.bottleneck.binds is Binds.GENERATION
     assert ("more --servers" in found.helps) is more
     assert "a lower time per token" in found.helps
+
+
+def test_each_rank_has_servers_of_its_own_r1() -> None:
+    """The warnings count them all, and so must the sentences beside them."""
+    table = RankTable(size=4, start_skew_ms=0.0, clock_uncertainty_ms=0.0)
+    closed = Config(num_users=1000, arrival="closed")
+    whole = many(config=closed, servers=1000, ranks=table)
+    assert settings_of(closed, 1000, 1000).server_each
+    assert has_server_each(whole)
+    assert not has_server_each(whole.model_copy(update={"ranks": None}))
+
+
+def test_users_of_a_recording_who_wait_are_made_fewer_as_others_are_l2() -> None:
+    waiting = Config(trace="mooncake:sample", arrival="closed", num_users=10)
+    assert settings_of(waiting).less == less(waiting.model_dump()) == "fewer --num-users"
+    assert settings_of(waiting).instead == "more --servers"
+    timed = Config(trace="mooncake:sample")
+    assert (settings_of(timed).less, settings_of(timed).instead) == (
+        "a lower --trace-speedup",
+        "--arrival closed",
+    )
 
 
 def test_a_missed_target_is_not_laid_to_generation_where_each_has_a_server_s11() -> None:
