@@ -17,6 +17,7 @@ from kvspill.waiting import within
 
 StrPath = str | os.PathLike[str]
 T = TypeVar("T")
+Turn = Callable[[Path], contextlib.AbstractContextManager[object]]
 
 WRITING_SECONDS_MAX = 20.0
 """A disk that has not taken a file by then, and the time that a slow one needs for its bytes, hangs."""
@@ -31,13 +32,16 @@ _READ_FROM_FOLDERS = re.compile(
 """What belongs to a directory that is named as an input; pages and other plain text do not."""
 
 
-def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path:
+def write_whole(
+    path: StrPath, data: str | bytes, *, named: bool = True, turn: Turn = contextlib.nullcontext
+) -> Path:
     """Write a file whole or not at all, through links to where they lead; returns the path as given.
 
     A file that is replaced keeps its mode, and the new one survives a crash. What is no regular file
     (/dev/null, /dev/stdout, a pipe that is open already) is written through and never replaced. Where
     nobody named the file, only its directory, a link or a pipe of that name is replaced: it might lead
-    anywhere. A disk that hangs is given up with a TimeoutError.
+    anywhere. A disk that hangs is given up with a TimeoutError. The turn is waited for, with the new file
+    at hand, before the old one is replaced.
     """
     given = Path(path)
     raw = data.encode() if isinstance(data, str) else data
@@ -47,7 +51,7 @@ def write_whole(path: StrPath, data: str | bytes, *, named: bool = True) -> Path
             return False
         target = _real(given) if named else _real(given.parent) / given.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _written(target, raw, write) as temporary:
+        with _written(target, raw, write) as temporary, turn(target):
             os.replace(temporary, target)
             _sync_folder(target.parent)
         return True

@@ -18,6 +18,7 @@ from kvspill.cli import measuring
 from kvspill.cli.main import main
 from kvspill.errors import KvspillError
 from kvspill.measure.iotrace import IoTrace
+from kvspill.outputs import write_whole
 from kvspill.run.runner import run_trials
 from real.rig import file_system
 
@@ -78,6 +79,30 @@ def test_of_runs_with_the_same_output_at_the_same_time_none_loses_its_result(
     assert [json.loads(path.read_text())["seed"] for path in (output, own)] == [2, 1]
     assert main([*RUN, "--seed", "3", "--output", str(output)]) == 0
     assert json.loads(output.read_text())["seed"] == 3
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["file", "link"])
+def test_a_result_that_another_run_wrote_a_moment_before_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], link: bool
+) -> None:
+    """Both had found the file of last week there when they began to write."""
+    output, real, calls = tmp_path / "r.json", os.fsync, iter([True])
+    output.write_text("of last week")
+    if link:
+        (tmp_path / "latest.json").symlink_to("r.json")
+
+    def fsync_while_another_ends(fd: int) -> None:
+        real(fd)
+        if next(calls, False):
+            write_whole(output, "of another run")
+
+    monkeypatch.setattr(os, "fsync", fsync_while_another_ends)
+    named = tmp_path / "latest.json" if link else output
+    assert main([*RUN, "--output", str(named)]) == 1
+    assert output.read_text() == "of another run"
+    own = tmp_path / "r-2.json"
+    assert f"the result of this run is in {own}" in capsys.readouterr().err
+    assert json.loads(own.read_text())["requests_completed"] == 3
 
 
 def test_two_runs_of_the_same_second_both_keep_their_result(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -16,12 +17,12 @@ from kvspill.config.origins import naming_variables
 from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
-from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stream, write_new
+from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stream, write_new, write_whole
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
 from kvspill.result.ranking import faults_text
-from kvspill.result.result import result_text, unwritable, write_result
+from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
 from kvspill.result.validation import read_service
 from kvspill.run.checkpoint import checkpoint_path
@@ -37,6 +38,7 @@ from kvspill.spare import Stamp, kept_in, spare_copy, stamp_of
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
+from kvspill.turns import Overtaken, in_turn
 from kvspill.waiting import within
 
 _CLOSING_SECONDS_MAX = 1.5
@@ -228,18 +230,19 @@ def _written(config: Config, path: Path, result: Result, before: Stamp | None) -
     if config.output is None:
         return write_new_result(path, result)
 
-    def new_place() -> Path | None:
-        """Where a file is to be made; None where what stood there before is written to or replaced."""
-        if is_stream(path) or (before is not None and before == stamp_of(path)):
-            return None
+    def is_new() -> bool:
+        return before is None and not is_stream(path)
+
+    def real_place() -> Path:
         return Path(os.path.realpath(path)) if path.is_symlink() else path
 
     try:
-        place = within(WRITING_SECONDS_MAX, new_place)
+        with contextlib.suppress(Overtaken):
+            if not within(WRITING_SECONDS_MAX, is_new):
+                return write_whole(path, result_text(result), turn=partial(in_turn, before=before))
+        place = within(WRITING_SECONDS_MAX, real_place)
     except OSError as error:
         raise unwritable(path, error) from error
-    if place is None:
-        return write_result(path, result)
     own = write_new_result(place, result)
     return path if own == place else own
 
