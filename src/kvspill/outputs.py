@@ -272,7 +272,7 @@ def refuse_clashes(
 
 def _streams(path: Path, label: str) -> bool:
     try:
-        return is_stream(path)
+        return within(WRITING_SECONDS_MAX, lambda: is_stream(path))
     except (OSError, ValueError) as error:
         raise UsageError(f"{label}: cannot be written ({_reason(error)}); name a file") from error
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,24 @@ def test_a_result_that_another_run_wrote_a_moment_before_is_not_replaced(
     own = tmp_path / "r-2.json"
     assert f"the result of this run is in {own}" in capsys.readouterr().err
     assert json.loads(own.read_text())["requests_completed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [("outputs.is_stream", "cannot be written"), ("cli.measuring.stamp_of", "cannot be reached")],
+)
+def test_an_output_whose_disk_does_not_answer_is_refused_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], looks: str, said: str
+) -> None:
+    back = threading.Event()
+    for module in ("outputs", "cli.measuring"):
+        monkeypatch.setattr(f"kvspill.{module}.WRITING_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(f"kvspill.{looks}", lambda _path: back.wait(3))
+    try:
+        assert main([*RUN, "--output", str(tmp_path / "r.json")]) == 2
+    finally:
+        back.set()
+    assert f"{said} (nothing came back within 0.05 s); name a file" in capsys.readouterr().err
 
 
 def test_two_runs_of_the_same_second_both_keep_their_result(

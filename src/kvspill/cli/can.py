@@ -102,7 +102,7 @@ def _parser(prog: str, full: bool) -> Parser:
 
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
-    from kvspill.cli.measuring import keep_all, prepare, result_path
+    from kvspill.cli.measuring import keep_all, prepare, result_path, stamp_before
     from kvspill.config.unused import by_hand
     from kvspill.outputs import mute
     from kvspill.report.reply import answered, document, lines
@@ -112,7 +112,6 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.preflight import addresses
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
-    from kvspill.spare import stamp_of
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
@@ -123,7 +122,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
         unused = UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
         plan = replace(plan, warnings=[*plan.warnings, unused])
     progress, path = Progress(config.quiet), result_path(config)
-    before = stamp_of(path)
+    before = stamp_before(config)
     if not simulated:
         minutes = ((config.duration or 0.0) + _MORE_SECONDS) / 60
         progress.say(f"this takes at most {minutes:.1f} min, less where the answer is clear (--duration)")

@@ -130,9 +130,10 @@ def prepare_together(
 
 
 def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool, unsaid: Collection[str]) -> int:
-    progress, error, before = Progress(config.quiet), None, stamp_of(result_path(config))
+    progress, error, before = Progress(config.quiet), None, None
     with contextlib.ExitStack() as served:
         try:
+            before = stamp_before(config)
             served.enter_context(exporting(None if simulated else config.prometheus, progress))
         except KvspillError as caught:
             error = caught
@@ -197,6 +198,19 @@ def _noted(config: Config, result: Result, progress: Progress) -> bool:
     except KeyboardInterrupt:
         return False
     return True
+
+
+def stamp_before(config: Config) -> Stamp | None:
+    """What stands under the result's name before the run; a UsageError where its disk does not answer."""
+    output = config.output
+    if output is None:
+        return None
+    try:
+        return within(WRITING_SECONDS_MAX, lambda: stamp_of(output))
+    except TimeoutError as error:
+        raise UsageError(
+            f"--output {output}: cannot be reached ({error.strerror}); name a file in a writable directory"
+        ) from error
 
 
 def keep_all(
