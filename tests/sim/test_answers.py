@@ -79,6 +79,25 @@ def test_the_cause_is_the_one_that_was_made(name: str) -> None:
     assert (found.status, found.bottleneck.binds) == (status, binds), found
 
 
+@pytest.mark.parametrize(
+    ("servers", "share"), [(4, "share 4 servers"), (8, "share 8 servers"), (10, "keep the latency target")]
+)
+def test_users_who_share_busy_servers_have_the_same_answer_however_long_it_runs_s11(
+    servers: int, share: str
+) -> None:
+    """A ratio of arrivals fell below 1 with the time, and a device without delay missed its targets."""
+    load = {"arrival": "closed", "num_users": 10, "servers": servers}
+    texts = set()
+    for seconds in (200, 2000):
+        result = simulated(**load, duration=seconds)
+        texts.add(answer(result).verdict)
+        assert contradictions(result) == []
+    (verdict,) = texts
+    assert share in verdict
+    assert "times" not in verdict
+    assert verdict.startswith("NO VERDICT" if servers < 10 else "YES")
+
+
 def contradictions(result: Result) -> list[str]:
     """Sentences of one output that can't both be true."""
     found = answer(result)

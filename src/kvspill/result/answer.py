@@ -11,7 +11,7 @@ from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
 from kvspill.result.classes import waited
-from kvspill.result.load import who
+from kvspill.result.load import too_much, who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
@@ -201,11 +201,7 @@ def _classes(result: Result) -> tuple[Status, str]:
         kept = "every latency target" if every else f"the latency target of {listed(list(judged))}"
         return Status.YES, f"{who(result)} keep {kept}."
     if any(item.code == OVERLOAD.code for item in result.warnings):
-        load = result.honesty.offered_load.ratio or 0.0
-        return (
-            Status.UNDECIDED,
-            f"{who(result)} ask {load:,.1f} times what the servers could do without any storage.",
-        )
+        return Status.UNDECIDED, f"{who(result)} {too_much(result)}."
     if any(waited(entry) for entry in result.summary.qos_metrics.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
     few = "no service class completed the 50 requests that a verdict needs"

@@ -12,7 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
-from kvspill.result.load import fewer_at_once, has_server_each, less, or_else
+from kvspill.result.load import fewer_at_once, has_server_each, less, or_else, too_much, who
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
 from kvspill.texts import duration
@@ -120,16 +120,15 @@ def bottleneck(result: Result) -> Bottleneck:
     if waits:
         whole = wait_ms / (wait_ms + served_ms)
         text = f"Requests wait {duration(wait_ms)} for a server ({whole:.0%} of their time): {service.clause}"
-    load, codes = result.honesty.offered_load.ratio, {item.code for item in result.warnings}
-    if OVERLOAD.code not in codes or load is None:
+    if OVERLOAD.code not in {item.code for item in result.warnings}:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
-    too_much = f"{load:,.1f} times what the servers could complete on a device without delay"
+    load = f"{who(result)} {too_much(result)}"
     if service.binds is not Binds.GENERATION or not waits:
         helps = f"Use {less(result.config)}, or {or_else(result.config)}: no device could serve this load."
-        return Bottleneck(service.binds, f"{text}; the load is {too_much}.", helps, lines)
+        return Bottleneck(service.binds, f"{text}; {load}.", helps, lines)
     text = (
-        f"The load sets the pace: it is {too_much}, so requests wait {duration(wait_ms)} for a server, "
-        "whatever the storage."
+        f"The load sets the pace: {load}, so requests wait {duration(wait_ms)} for a server, whatever the "
+        "storage."
     )
     so_that = "" if result.config.get("arrival") == "closed" else " so that users wait for their answers"
     helps = f"Use {less(result.config)}, or {or_else(result.config)}{so_that}."

@@ -228,8 +228,7 @@ STORAGE_STALLED = Kind(
 )
 OVERLOAD = Kind(
     "overload",
-    "The offered load was {load:.2f} times what a device without any delay could serve: end-to-end, queue "
-    "wait and SLA describe the overload, not the device.",
+    "The offered load was {load}: end-to-end, queue wait and SLA describe the overload, not the device.",
     "Use {less}, or {instead}, to see latencies of the device.",
     touches=(Area.LATENCY,),
     means="more was asked than could be served, so its latencies describe the queue",

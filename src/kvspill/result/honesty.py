@@ -212,7 +212,7 @@ def _lateness(measured: Measured) -> dict[str, float] | None:
 
 
 def _offered_load(measured: Measured, ceiling: Ceiling | None) -> OfferedLoad:
-    """Arrivals per second over what the servers could complete on a device that takes no time (L2)."""
+    """What is asked per second over what the servers could complete on a device that takes no time (L2)."""
     facts, requests = measured.facts, measured.recorder.requests
     # Fixed work takes longer on a slow device, but what was offered is the rate of its intended times.
     end_ns = facts.window_end_ns if facts.arrivals_end_ns is None else facts.arrivals_end_ns
@@ -229,8 +229,20 @@ def _offered_load(measured: Measured, ceiling: Ceiling | None) -> OfferedLoad:
     return OfferedLoad(
         arrivals_per_sec=offered,
         null_capacity_requests_per_sec=null_capacity,
-        ratio=ratio(offered, null_capacity),
+        ratio=ratio(_taken(measured) if measured.settings.arrival == "closed" else offered, null_capacity),
     )
+
+
+def _taken(measured: Measured) -> float | None:
+    """Requests per second that the servers took: users who wait for their answers ask no faster.
+
+    Of their arrivals those that wait at the end were asked once and for good: a ratio of arrivals would
+    fall with the duration.
+    """
+    recorder, requests = measured.recorder, measured.recorder.requests
+    served_ns = requests.parts["end_to_end"].sum_ns - requests.parts["queue"].sum_ns
+    inside_ns = recorder.service_ns + measured.facts.under_way_service_ns
+    return measured.per_second(ratio(inside_ns * requests.completed, served_ns))
 
 
 def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, Any]) -> CeilingShare | None:

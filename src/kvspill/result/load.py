@@ -7,6 +7,10 @@ from kvspill.records import SERVERS_MAX
 from kvspill.result.schema import Result
 from kvspill.texts import counted
 
+_CLEARLY = 1.05
+"""Below it "1.0 times" would say nothing."""
+_IS = {True: "is", False: "are"}
+
 
 def who(result: Result) -> str:
     """Who asked: "20 users of llama3.1-8b", or the requests of a recording."""
@@ -43,6 +47,23 @@ def server_each(arrival: str | None, users: int, servers: int) -> bool:
 def has_server_each(result: Result) -> bool:
     """The same of a result, with the users of its window."""
     return server_each(result.config.get("arrival"), _users(result), _servers(result))
+
+
+def too_much(result: Result) -> str:
+    """How far the load is beyond the servers, whatever the storage: a clause whose subject is who asked.
+
+    Users who wait for their answers ask no more than is served, so that there is no number of times.
+    """
+    if result.config.get("arrival") == "closed":
+        return shares(_servers(result))
+    load = result.honesty.offered_load.ratio or 0.0
+    times = f"{load:,.1f} times" if load >= _CLEARLY else "a little more than"
+    return f"ask {times} what the servers could do without any storage"
+
+
+def shares(servers: int) -> str:
+    """The same of users who wait, with the servers that they have."""
+    return f"share {counted(servers, 'server')}, which {_IS[servers == 1]} busy even without any storage"
 
 
 def _users(result: Result) -> int:

@@ -25,6 +25,9 @@ QOS_TARGETS_MS: Mapping[QoS, tuple[float, float]] = {
 }
 """Default p95 and p99 targets of the service classes."""
 
+KEPT_BUSY = 0.95
+"""Servers that are busy so much of the time without any storage leave a device nothing to change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -65,8 +68,14 @@ class Measured:
         self._statistics: dict[int, tuple[Histogram, dict[str, float] | None]] = {}
 
     def is_overload(self, load: float) -> bool:
-        """Whether more was offered than could be served; users with a server each who wait cannot do that."""
-        return load > 1 and not self.settings.server_each
+        """Whether no device could have served what was offered.
+
+        Users who wait for their answers offer no more than is served. Where they share servers that are
+        busy without any storage, their waits are nevertheless those of the load.
+        """
+        if self.settings.arrival == "closed":
+            return load >= KEPT_BUSY and not self.settings.server_each
+        return load > 1
 
     def tier(self, name: str) -> TierFacts | None:
         """The tier's facts, or None where the run had no such tier: it was not measured."""

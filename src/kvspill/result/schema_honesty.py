@@ -111,11 +111,12 @@ class RequestCounts(Part):
 
 
 class OfferedLoad(Part):
-    """Arrivals per second over what the servers could complete on a device that takes no time (L2)."""
+    """What is asked per second over what the servers could complete on a device that takes no time (L2)."""
 
     arrivals_per_sec: Number | None = None
     null_capacity_requests_per_sec: Number | None = None
     ratio: Number | None = None
+    """With closed arrivals of the requests that the servers took, as users who wait ask no faster."""
 
 
 class CeilingShare(Part):

@@ -6,7 +6,7 @@ from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
 from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
-from kvspill.result.load import fewer_at_once
+from kvspill.result.load import fewer_at_once, shares
 from kvspill.result.measured import Measured
 from kvspill.result.ranking import stuck_calls
 from kvspill.result.schema import SteadyState
@@ -213,7 +213,11 @@ def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
 def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     load, less = honesty.offered_load.ratio, measured.settings.less
     if load is not None and measured.is_overload(load):
-        yield kinds.OVERLOAD.of(load=load, less=less, instead=measured.settings.instead)
+        settings = measured.settings
+        asked = f"{load:,.2f} times what a device without any delay could serve"
+        if settings.arrival == "closed":
+            asked = f"that of {counted(settings.num_users, 'user')} who {shares(settings.servers)}"
+        yield kinds.OVERLOAD.of(load=asked, less=less, instead=settings.instead)
     facts = measured.facts
     if facts.shed:
         yield kinds.SHED.of(shed=facts.shed, less=less)

@@ -278,7 +278,11 @@ def test_a_verdict_names_who_asked_and_the_setting_that_makes_it_less(
 def test_no_device_is_advised_where_none_could_serve_the_load() -> None:
     slow = many(storage=0.08, run=facts(arrived=1000), config=Config(num_users=10, servers=1))
     slow.honesty.offered_load.ratio = 7.7
-    slow.warnings.append(OVERLOAD.of(load=7.7, less="fewer --num-users", instead="--arrival closed"))
+    slow.warnings.append(OVERLOAD.of(load="7.7 times", less="fewer --num-users", instead="--arrival closed"))
     found = answer(slow)
-    assert "the load is 7.7 times what the servers could complete" in found.because
+    assert found.because.endswith(
+        "; 10 users of llama3.1-8b ask 7.7 times what the servers could do without any storage."
+    )
     assert found.helps == "Use fewer --num-users, or --arrival closed: no device could serve this load."
+    slow.honesty.offered_load.ratio = 1.02
+    assert "ask a little more than what the servers could do without" in answer(slow).because

@@ -249,7 +249,8 @@ def test_offered_load_is_arrivals_over_what_the_servers_could_do_on_a_null_devic
     assert relaxed["honesty"]["offered_load"]["ratio"] == pytest.approx(2 / 3)
     assert "overload" not in codes(relaxed)
     closed = result(config=Config(num_users=1, arrival="closed"))
-    assert closed["honesty"]["offered_load"]["ratio"] == 2.0
+    # Its servers are busy for 8 s of 10, and half of a request's service goes without storage.
+    assert closed["honesty"]["offered_load"]["ratio"] == pytest.approx(0.4, rel=0.01)
     assert "overload" not in codes(closed), "users who wait for answers cannot overload"
 
 

@@ -244,6 +244,7 @@ def test_there_is_no_verdict_on_an_overload_s11() -> None:
     assert sla_of(built)["verdict"] == "no verdict"
     (caution,) = (item for item in built["warnings"] if item["code"] == "overload")
     assert caution["remedy"].startswith("Use fewer --num-users, or more --servers,")
+    assert "that of 2 users who share 1 server, which is busy even without any storage" in caution["message"]
 
 
 def test_a_class_is_judged_by_its_p95_alone_s11() -> None:
