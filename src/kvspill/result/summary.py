@@ -73,7 +73,7 @@ def _qos(measured: Measured, qos: QoS, offered_load: float | None) -> QosClass:
         # Requests that still wait count with their wait so far, as in the queue_wait_ms of all.
         queue_wait_ms=_waits(measured, qos).statistics_ms(),
         queue_wait_completed_ms=measured.statistics_ms(requests.queue_by_qos[qos]),
-        sla=None if latency is None else _sla(measured, qos, latency, waiting or 0, offered_load),
+        sla=_sla(measured, qos, latency or {}, waiting or 0, offered_load),
     )
 
 
@@ -103,11 +103,12 @@ def _sla(
     latency: Mapping[str, float],
     waiting: int,
     offered_load: float | None,
-) -> Sla:
+) -> Sla | None:
     """The class's p95 target against what queue and storage added (S11).
 
     A failed request never met its target, and an unfinished one that has already waited longer than the
-    target never will: both are late, and any failure breaks the promise (S13).
+    target never will: both are late, and any failure breaks the promise (S13). So a class of which nothing
+    completed is judged, too; None where nothing is known of its requests.
     """
     requests = measured.recorder.requests
     histogram = requests.added_by_qos[qos]
@@ -115,6 +116,8 @@ def _sla(
     target_p95_ms, target_p99_ms = measured.settings.qos_targets_ms[qos]
     failed = requests.failed_by_qos[qos]
     total = histogram.count + failed + waiting
+    if not total:
+        return None
     violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + failed + waiting
     met = violations <= _LATE_SHARE * total and not failed
     # An overload's latencies are the queue's own, whatever the device.
@@ -123,10 +126,10 @@ def _sla(
     )
     return Sla(
         target_p95_ms=target_p95_ms,
-        actual_p95_ms=latency["p95"],
+        actual_p95_ms=latency.get("p95"),
         added_p95_ms=added.get("p95"),
         target_p99_ms=target_p99_ms,
-        actual_p99_ms=latency["p99"],
+        actual_p99_ms=latency.get("p99"),
         added_p99_ms=added.get("p99"),
         compliance=1 - violations / total,
         violations=violations,

@@ -13,6 +13,7 @@ from kvspill.errors import KvspillError
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.recorder import Recorder
 from kvspill.records import QoS, Tier, Verb
+from kvspill.result.answer import Status, answer
 from kvspill.result.result import build_result, write_result
 from unit.measure.rows import ns, op, request
 from unit.result.sample import CREATED, built, empty_recorder, facts, filled_recorder, result, tier
@@ -191,6 +192,26 @@ def test_an_unfinished_request_that_waited_too_long_breaks_its_class_promise_l3(
     assert (batch["sla"]["violations"], batch["sla"]["compliance"], batch["sla"]["met"]) == (1, 0.5, None)
     unknown = result(recorder, facts(unfinished_ages_ns=(ns(2),)))["summary"]["qos_metrics"]["batch"]
     assert unknown["unfinished_requests"] is None
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_class_of_which_nothing_ended_is_judged_as_one_of_which_one_did_l3(ended: int) -> None:
+    recorder = empty_recorder()
+    for _ in range(60):
+        recorder.request(request(15, intended=14.99, qos=QoS.INTERACTIVE))
+    for _ in range(ended):
+        recorder.request(request(19, intended=10, qos=QoS.BATCH))
+    starved = facts(unfinished_ages_ns=(ns(9),) * 100, unfinished_qos=(QoS.BATCH,) * 100)
+    found = built(recorder, starved, Config(num_users=100))
+    entry = found.summary.qos_metrics["batch"]
+    assert entry.sla is not None
+    assert (entry.sla.met, entry.sla.violations, entry.sla.compliance) == (False, 100 + ended, 0.0)
+    assert (entry.sla.added_p95_ms is None) is (entry.latency_ms is None) is (not ended)
+    assert answer(found).status is Status.NO
+    few = facts(unfinished_ages_ns=(ns(9),) * 48, unfinished_qos=(QoS.BATCH,) * 48)
+    unjudged = built(recorder, few).summary.qos_metrics["batch"].sla
+    assert unjudged is not None
+    assert unjudged.met is None, "49 are too few (S11)"
 
 
 def test_a_class_that_is_starved_shows_its_wait_and_no_verdict_on_a_handful() -> None:

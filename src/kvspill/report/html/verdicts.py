@@ -125,10 +125,11 @@ def _classes(result: Result) -> Iterator[Judged]:
         return
     for name, entry in result.summary.qos_metrics.items():
         sla = entry.sla
-        if sla is None or sla.added_p95_ms is None:
+        if sla is None:
             continue
         note = counted(entry.total_requests, "request")
         if sla.compliance is not None:
             note += f", {sla.compliance:.1%} within the target"
-        actual, target = (f"{significant(value)} ms" for value in (sla.added_p95_ms, sla.target_p95_ms))
+        judged_ms = (sla.added_p95_ms, sla.target_p95_ms)
+        actual, target = (UNMEASURED if ms is None else f"{significant(ms)} ms" for ms in judged_ms)
         yield Judged(name, actual, target, _state(sla.met), note)

@@ -7,12 +7,14 @@ import pytest
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
 
+from kvspill.records import QoS
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.page import Remarks, page_of
 from kvspill.report.html.prose import page_title
 from kvspill.report.html.specs import lines, with_targets
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.schema import Question, Result
+from unit.measure.rows import ns
 from unit.report.html.outline import Outline
 from unit.report.html.pages import build_page
 from unit.result import sample
@@ -65,6 +67,15 @@ def test_a_search_whose_users_miss_their_targets_is_not_shown_as_met_s11() -> No
     assert verdict_of(sample.built(autoscaling=[step])).state == "open"
     step["qos"] = {"batch": {"sla_verdict": "met"}}
     assert verdict_of(sample.built(autoscaling=[step])).state == "met"
+
+
+def test_a_class_of_which_nothing_ended_stands_on_the_page_as_missed_l3() -> None:
+    recorder = sample.filled_recorder()
+    starved = sample.facts(unfinished_ages_ns=(ns(9),) * 100, unfinished_qos=(QoS.RESPONSIVE,) * 100)
+    classes = {row.name: row for row in verdict_of(sample.built(recorder, starved)).classes}
+    found = classes["responsive"]
+    assert (found.actual, found.target, found.state) == ("not measured", "100.0 ms", "missed")
+    assert "not measured" in build_page([("mine", sample.built(recorder, starved))])
 
 
 def test_the_advice_of_simulated_suites_is_headed_by_what_it_is_of() -> None:
