@@ -122,7 +122,7 @@ def test_a_signal_ends_a_plan_whose_disk_hangs_and_leaves_nothing(tmp_path: Path
         "--model tiny-1b --slo-target-ms 200 --generation-mode fast --duration 8 --users 4 --quick --quiet"
     )
     command = ("plan", *words.split(), "--option", "nvme-gen5", "--output", "o/p.json")
-    with faulty(tmp_path, "write:hang:1", *command) as process:
+    with faulty(tmp_path, "write:hang:1", *MAIN, *command) as process:
         wait_until(lambda: faults(tmp_path))
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=8)
