@@ -94,6 +94,34 @@ def shim() -> Path:
     return library
 
 
+@contextmanager
+def faulty(where: Path, rule: str, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """A command of Python for whose calls below the directory `o` that rule holds."""
+    for name in ("o", "tmp"):
+        (where / name).mkdir()
+    environ = {
+        **os.environ,
+        "LD_PRELOAD": str(shim()),
+        "KVSPILL_SHIM": rule,
+        "KVSPILL_SHIM_UNDER": str(where / "o"),
+        "KVSPILL_SHIM_COUNT": str(where / "count"),
+        "TMPDIR": str(where / "tmp"),
+    }
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, *words], cwd=where, env=environ, **pipes)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def faults(where: Path) -> int:
+    """How many such calls met the rule so far."""
+    count = where / "count"
+    return count.stat().st_size if count.exists() else 0
+
+
 def start_seconds() -> float:
     """About how long a run takes to begin its load just now: what fails before that is another cell."""
     began = time.monotonic()
@@ -233,31 +261,3 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-@contextmanager
-def faulty(where: Path, rule: str, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """A command of Python for whose calls below the directory `o` that rule holds."""
-    for name in ("o", "tmp"):
-        (where / name).mkdir()
-    environ = {
-        **os.environ,
-        "LD_PRELOAD": str(shim()),
-        "KVSPILL_SHIM": rule,
-        "KVSPILL_SHIM_UNDER": str(where / "o"),
-        "KVSPILL_SHIM_COUNT": str(where / "count"),
-        "TMPDIR": str(where / "tmp"),
-    }
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, *words], cwd=where, env=environ, **pipes)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def faults(where: Path) -> int:
-    """How many such calls met the rule so far."""
-    count = where / "count"
-    return count.stat().st_size if count.exists() else 0
