@@ -1,6 +1,6 @@
 """The sections of the console summary, each a few lines or a table made from the result alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
@@ -16,8 +16,10 @@ from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import in_memory
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
-from kvspill.result.classes import reason_of
+from kvspill.result.cautions import OVERLOAD
+from kvspill.result.classes import reason_of, unjudged, why_unjudged
 from kvspill.result.io_model import io_model_rows
+from kvspill.result.load import too_much, who
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
@@ -223,13 +225,20 @@ def _qos(result: Result) -> Iterator[Part]:
     header = ("class", "requests", "unfinished", "mean wait", "E2E P95", "added P95", "target", "SLA")
     yield grid(header, [_class_row(name, entry) for name, entry in classes.items()])
     yield indent(Text("Judged by what queue and storage add to the generation (added)."))
-    if any(entry.sla is None or entry.sla.met is None for entry in classes.values()):
-        why = f"fewer than {MIN_COMPLETIONS} requests, or more load than a device without delay could serve"
-        yield indent(Text(f"no verdict: {why}"))
+    still_open = unjudged(classes)
+    if still_open:
+        yield indent(Text(f"no verdict: {_why_open(result, still_open)}"))
     reasons = (reason_of(name, entry) for name, entry in classes.items())
     yield from (indent(Text(reason)) for reason in reasons if reason)
     for line in result.summary.priority_inversions:
         yield indent(Text(f"Priority inversion: {line}"))
+
+
+def _why_open(result: Result, names: Sequence[str]) -> str:
+    if any(item.code == OVERLOAD.code for item in result.warnings):
+        return f"{who(result)} {too_much(result)}"
+    why = why_unjudged(result.summary.qos_metrics, names)
+    return f"{why}; {MIN_COMPLETIONS} are needed"
 
 
 def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:

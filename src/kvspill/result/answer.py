@@ -1,6 +1,5 @@
 """The answer of a run in a few words: the verdict, what binds, what would help. Every view reads it here."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,7 +9,7 @@ from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
-from kvspill.result.classes import waited
+from kvspill.result.classes import unjudged, waited, why_unjudged
 from kvspill.result.load import too_much, who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
@@ -189,12 +188,13 @@ def _classes(result: Result) -> tuple[Status, str]:
     """By the service classes' latency targets (S11)."""
     judged = _judged(result)
     missed = missed_classes(result)
-    unjudged = list(_unjudged(result))
-    why = _why_open(result, unjudged)
+    classes = result.summary.qos_metrics
+    still_open = unjudged(classes)
+    why = why_unjudged(classes, still_open)
     if missed:
-        rest = f" ({why})" if unjudged else ""
+        rest = f" ({why})" if still_open else ""
         return Status.NO, f"{who(result)} miss the latency target of {listed(missed)}{rest}."
-    if judged and unjudged:
+    if judged and still_open:
         return Status.UNDECIDED, f"{why}; {listed(list(judged))} within the target."
     if judged:
         every = len(judged) == len(QoS)
@@ -202,27 +202,7 @@ def _classes(result: Result) -> tuple[Status, str]:
         return Status.YES, f"{who(result)} keep {kept}."
     if any(item.code == OVERLOAD.code for item in result.warnings):
         return Status.UNDECIDED, f"{who(result)} {too_much(result)}."
-    if any(waited(entry) for entry in result.summary.qos_metrics.values()):
+    if any(waited(entry) for entry in classes.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
     few = "no service class completed the 50 requests that a verdict needs"
     return Status.UNDECIDED, f"{few} ({who(result)})."
-
-
-def _why_open(result: Result, names: list[str]) -> str:
-    """Why these classes have no verdict: few were asked, or those that were asked waited and did not end."""
-    classes = result.summary.qos_metrics
-    late = [name for name in names if waited(classes[name])]
-    few = [name for name in names if name not in late]
-    said = [f"too few requests of {listed(few)} for a verdict"] if few else []
-    if late:
-        ended = sum(classes[name].total_requests for name in late)
-        waiting = sum(classes[name].waiting_requests or 0 for name in late)
-        said.append(f"requests of {listed(late)} waited for a server ({ended:,} ended, {waiting:,} did not)")
-    return ", and ".join(said)
-
-
-def _unjudged(result: Result) -> Iterator[str]:
-    """Classes that had requests, also where none was completed, and have no verdict."""
-    for name, entry in result.summary.qos_metrics.items():
-        if entry.unfinished_requests if entry.sla is None else entry.sla.met is None:
-            yield name

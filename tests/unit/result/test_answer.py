@@ -134,6 +134,42 @@ def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("ended", "waiting", "why"),
+    [
+        (40, 1, "too few requests of batch for a verdict"),
+        (20, 20, "too few requests of batch for a verdict"),
+        (20, 21, "requests of batch waited for a server (20 ended, 21 did not)"),
+        (0, 1, "requests of batch waited for a server (0 ended, 1 did not)"),
+    ],
+)
+def test_a_few_requests_are_said_to_have_waited_only_where_most_did(
+    ended: int, waiting: int, why: str
+) -> None:
+    recorder = empty_recorder()
+    for number in range(60 + ended):
+        qos = QoS.INTERACTIVE if number < 60 else QoS.BATCH
+        recorder.request(request(15, intended=14.99, qos=qos))
+    left = facts(unfinished_ages_ns=(ns(9),) * waiting, unfinished_qos=(QoS.BATCH,) * waiting)
+    found = built(recorder, left, Config(num_users=100))
+    assert answer(found).verdict == f"NO VERDICT: {why}; interactive within the target."
+    shown = " ".join(render_summary(found, verbose=True).split())
+    assert f"no verdict: {why}; 50 are needed" in shown
+
+
+def test_the_verbose_form_gives_the_reason_that_holds_and_no_list_of_reasons() -> None:
+    every = " ".join(render_summary(many(), verbose=True).split())
+    assert "no verdict:" not in every, "a class without requests lacks no verdict"
+    over = many(run=facts(arrived=1000), config=Config(num_users=10, servers=1))
+    over.warnings.append(OVERLOAD.of(load="7.7 times", less="", instead=""))
+    over.honesty.offered_load.ratio = 7.7
+    entry = over.summary.qos_metrics["interactive"]
+    assert entry.sla is not None
+    entry.sla.met = None
+    shown = " ".join(render_summary(over, verbose=True).split())
+    assert "no verdict: 10 users of llama3.1-8b ask 7.7 times what the servers could do" in shown
+
+
 def test_a_class_missed_by_failures_says_so_s13() -> None:
     recorder = filled_recorder()
     for number in range(60):
