@@ -67,7 +67,7 @@ class Flow:
     """Reads or writes in flight. In one turn the device moves every piece in flight once."""
 
     __slots__ = (
-        *("bursting", "busy_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
+        *("bursting", "asked_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
         *("pool", "resume_ns", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
     )
 
@@ -86,12 +86,19 @@ class Flow:
         """When the first of the slices began that follow each other."""
         self.passed_bytes = 0.0
         """What has passed since."""
-        self.busy_ns = -1e18
-        """When there was last something to do."""
+        self.asked_ns = -1e18
+        """When a piece passed last."""
         self.changed = False
         """Whether anything is otherwise than when the times below were found."""
         self.leave_ns = self.due_ns = math.inf
         """When the next lanes leave, and when anything of this flow happens."""
+
+    def join(self, ride: Ride, lanes: int, nbytes: float) -> Place[Ride]:
+        """Lanes stand at the end of the line, behind those that were served a moment ago as well."""
+        behind = self.ring.part_head()
+        if behind is not None:
+            behind.rider.places.append(behind)
+        return self.ring.join(ride, lanes, nbytes)
 
     def riders(self) -> list[Ride]:
         """Those who have lanes."""
@@ -139,7 +146,7 @@ class Flow:
         """
         slice_ns, whole_bytes = self.speed.slice_ns, self.speed.burst_bytes
         self.resume_ns = math.inf
-        if not waited and at_ns > (self.busy_ns // slice_ns + 2) * slice_ns:
+        if not waited and at_ns > (self.asked_ns // slice_ns + 2) * slice_ns:
             self.row_ns, self.passed_bytes = at_ns, 0.0
         slices = int((at_ns - self.row_ns + NS_ROUNDING) / slice_ns)
         if slices > 1:
@@ -150,7 +157,7 @@ class Flow:
             slices = 1
         self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
         self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
-        self.busy_ns = at_ns
+        self.asked_ns = at_ns
 
     @property
     def stalled(self) -> bool:

@@ -135,7 +135,7 @@ class LanedDevice:
     def _add_lanes(self, ride: Ride, lanes: int) -> None:
         flow, count = ride.flow, lanes * ride.transfer.count
         ride.left -= lanes
-        ride.places.append(flow.ring.join(ride, lanes, count * ride.piece_bytes))
+        ride.places.append(flow.join(ride, lanes, count * ride.piece_bytes))
         flow.lanes += count
         flow.changed = True
 
@@ -145,7 +145,7 @@ class LanedDevice:
         flow = ride.flow
         lanes = place.left() * ride.transfer.count
         flow.lanes -= lanes
-        flow.busy_ns = self._at_ns
+        flow.asked_ns = max(flow.asked_ns, flow.ring.begun_ns)
         flow.changed = True
         flow.ring.leave(place, lanes * ride.piece_bytes)
         flow.pool.free += lanes

@@ -1,10 +1,12 @@
 """The line of pieces in front of a device as a ring: a lane that was served goes to its end again."""
 
+import math
 from operator import attrgetter
 from typing import Generic, TypeVar
 
 Rider = TypeVar("Rider")
 _leave_turn = attrgetter("leave_turn")
+_ROUNDING = 1e-9
 
 
 class Place(Generic[Rider]):
@@ -30,6 +32,19 @@ class Place(Generic[Rider]):
         """From now on lanes leave so."""
         self.leaving, self.leave_turn = leaving, leaving[0][0]
 
+    def parted(self, lanes: int) -> list[tuple[int, int]]:
+        """Give away the plan of so many lanes: the first in line have the most turns left."""
+        given: list[tuple[int, int]] = []
+        while lanes:
+            turn, last = self.leaving.pop()
+            taken = min(last, lanes)
+            given.insert(0, (turn, taken))
+            lanes -= taken
+            if last > taken:
+                self.leaving.append((turn, last - taken))
+        self.leave_turn = self.leaving[0][0]
+        return given
+
     def left(self) -> int:
         """The lanes that leave next have left; returns how many."""
         _turn, lanes = self.leaving.pop(0)
@@ -49,7 +64,7 @@ class Ring(Generic[Rider]):
 
     __slots__ = (
         *("_alone_ns", "_head", "_next", "_now_ns", "_ns_per_byte", "_places", "_served"),
-        *("nbytes", "turn"),
+        *("begun_ns", "nbytes", "turn"),
     )
 
     def __init__(self) -> None:
@@ -61,6 +76,8 @@ class Ring(Generic[Rider]):
         self._next: Place[Rider] | None = None
         self._now_ns = 0.0
         self._ns_per_byte = self._alone_ns = 0.0
+        self.begun_ns = -math.inf
+        """When the piece that was done last had been asked for."""
         self.turn = 1
         self.nbytes = 0.0
 
@@ -77,6 +94,29 @@ class Ring(Generic[Rider]):
         """How long a whole turn takes."""
         whole_ns = self.nbytes * self._ns_per_byte
         return whole_ns if whole_ns > self._alone_ns else self._alone_ns
+
+    def part_head(self) -> Place[Rider] | None:
+        """Let those of the head's lanes that were served stand behind the others: who joins comes after them.
+
+        Returns their new place, where there are such. Lanes that leave in this turn do so with the others.
+        """
+        if not self._places:
+            return None
+        place = self._places[self._head]
+        served = int(self._served * place.lanes + _ROUNDING)
+        going_on = sum([lanes for turn, lanes in place.leaving if turn > self.turn])
+        parted = min(served, going_on)
+        if not 0 < parted < place.lanes:
+            return None
+        lane_bytes, waiting = place.nbytes / place.lanes, place.lanes - parted
+        behind = Place(place.rider, parted, parted * lane_bytes, place.since, self._now_ns)
+        behind.plan(place.parted(parted))
+        self._served = (self._served * place.lanes - parted) / waiting
+        place.lanes, place.nbytes = waiting, waiting * lane_bytes
+        self._places.insert(self._head, behind)
+        self._head += 1
+        self._next = None
+        return behind
 
     def join(self, rider: Rider, lanes: int, nbytes: float) -> Place[Rider]:
         """Stand at the end of the line; the first turn of those who join is the next."""
@@ -220,7 +260,9 @@ class Ring(Generic[Rider]):
 
     def _pass(self, at_ns: float) -> None:
         """The place that is served now has had its turn."""
-        self._places[self._head].taken_ns = self._now_ns = at_ns
+        place = self._places[self._head]
+        self.begun_ns = place.taken_ns
+        place.taken_ns = self._now_ns = at_ns
         self._served = 0.0
         self._head += 1
         if self._head == len(self._places):
