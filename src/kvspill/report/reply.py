@@ -24,6 +24,7 @@ from kvspill.result.cautions import (
     UNFINISHED,
     UNUSED_SETTING,
 )
+from kvspill.result.classes import promised_completed
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import FEW_DRAWN, SIMULATED_TIMES, Reply, replays
 from kvspill.storage.profiles import Calibrated
@@ -327,7 +328,7 @@ def _evidence(reply: Reply) -> str:
         what = f"queue and storage added {duration(actual_ms)} to {name} requests"
     else:
         what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
-    return f"{users}, {what} ({rank} of {requests:,}); {target}."
+    return f"{users}, {what} ({rank} of {promised_completed(block):,}); {target}."
 
 
 def _with(reply: Reply) -> str:

@@ -13,7 +13,7 @@ from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
-from kvspill.result.classes import class_reason, reason_of
+from kvspill.result.classes import class_reason, promised_completed, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
 from kvspill.texts import counted, duration
@@ -92,13 +92,12 @@ def _targets(result: Result) -> Iterator[Part]:
 
 def _promise_row(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
     times = (duration(entry["actual_ms"]), duration(entry["target_ms"]))
-    return (name, *times, f"{entry['requests']:,}", str(entry["verdict"]))
+    return (name, *times, f"{promised_completed(entry):,}", str(entry["verdict"]))
 
 
 def _promise_reason(name: str, entry: Mapping[str, Any]) -> str:
     failed, waiting = (int(entry.get(key) or 0) for key in ("failed", "waiting"))
-    completed = int(entry["requests"]) - failed - waiting
-    return class_reason(name, str(entry["verdict"]), completed, failed, waiting)
+    return class_reason(name, str(entry["verdict"]), promised_completed(entry), failed, waiting)
 
 
 def _seen(entry: QosClass) -> bool:
@@ -107,7 +106,8 @@ def _seen(entry: QosClass) -> bool:
 
 def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
     sla = entry.sla
-    seen = f"{entry.total_requests + entry.failed_requests + (entry.waiting_requests or 0):,}"
+    # Those that the percentile is of; the ones that failed or waited have a line below.
+    seen = f"{entry.total_requests:,}"
     if sla is None:
         return (name, "-", "-", seen, "no verdict")
     times = (duration(sla.added_p95_ms), duration(sla.target_p95_ms))

@@ -1,6 +1,7 @@
 """Why a service class missed its target or has no verdict, in words (S11)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kvspill.result.schema import QosClass
 from kvspill.texts import counted, listed
@@ -36,12 +37,33 @@ def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
 
 def class_reason(name: str, verdict: str, requests: int, failed: int, waiting: int) -> str:
     """What no percentile of completed requests shows: those that failed or still waited; empty without."""
+    left = _left(verdict, failed, waiting)
+    return f"{name}: {counted(requests, 'request')} completed, {left}." if left else ""
+
+
+def _left(verdict: str, failed: int, waiting: int) -> str:
     parts = [f"{failed:,} failed"] if failed else []
     parts += [f"{waiting:,} still waited at the end"] if waiting else []
     if not parts or verdict == "met":
         return ""
-    said = f"{name}: {counted(requests, 'request')} completed, {', '.join(parts)}"
-    return f"{said}; these count as late." if verdict == "missed" else f"{said}."
+    return f"{', '.join(parts)}{'; these count as late' if verdict == 'missed' else ''}"
+
+
+def left_of(entry: QosClass) -> str:
+    """The same without the class and what completed, as a clause beside them; empty without."""
+    verdict = "no verdict" if entry.sla is None else entry.sla.verdict
+    return _left(verdict, entry.failed_requests, entry.waiting_requests or 0)
+
+
+def promised_left(entry: Mapping[str, Any]) -> str:
+    """The same of a class as a search judged it."""
+    return _left(str(entry.get("verdict")), *(int(entry.get(key) or 0) for key in ("failed", "waiting")))
+
+
+def promised_completed(entry: Mapping[str, Any]) -> int:
+    """How many requests of a class completed where a search judged it: those that its percentile is of."""
+    asked, failed, waiting = (int(entry.get(key) or 0) for key in ("requests", "failed", "waiting"))
+    return asked - failed - waiting
 
 
 def reason_of(name: str, entry: QosClass) -> str:

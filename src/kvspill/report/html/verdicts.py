@@ -9,6 +9,7 @@ from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of
 from kvspill.result.bottleneck import link_sentence
+from kvspill.result.classes import left_of, promised_completed, promised_left
 from kvspill.result.schema import Result
 from kvspill.texts import counted
 
@@ -121,7 +122,8 @@ def _classes(result: Result) -> Iterator[Judged]:
             times = ((row.get("actual_ms"), UNMEASURED), (row.get("target_ms"), "none"))
             actual, target = (none if ms is None else f"{significant(ms)} ms" for ms, none in times)
             state = states.get(str(row.get("verdict")), OPEN)
-            yield Judged(name, actual, target, state, counted(int(row.get("requests") or 0), "request"))
+            note = _note(counted(promised_completed(row), "request"), promised_left(row))
+            yield Judged(name, actual, target, state, note)
         return
     for name, entry in result.summary.qos_metrics.items():
         sla = entry.sla
@@ -132,4 +134,8 @@ def _classes(result: Result) -> Iterator[Judged]:
             note += f", {sla.compliance:.1%} within the target"
         judged_ms = (sla.added_p95_ms, sla.target_p95_ms)
         actual, target = (UNMEASURED if ms is None else f"{significant(ms)} ms" for ms in judged_ms)
-        yield Judged(name, actual, target, _state(sla.met), note)
+        yield Judged(name, actual, target, _state(sla.met), _note(note, left_of(entry)))
+
+
+def _note(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)

@@ -7,14 +7,16 @@ import pytest
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
 
+from kvspill.config import Config
 from kvspill.records import QoS
+from kvspill.report.console import render_summary
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.page import Remarks, page_of
 from kvspill.report.html.prose import page_title
 from kvspill.report.html.specs import lines, with_targets
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.schema import Question, Result
-from unit.measure.rows import ns
+from unit.measure.rows import ns, request
 from unit.report.html.outline import Outline
 from unit.report.html.pages import build_page
 from unit.result import sample
@@ -76,6 +78,31 @@ def test_a_class_of_which_nothing_ended_stands_on_the_page_as_missed_l3() -> Non
     found = classes["responsive"]
     assert (found.actual, found.target, found.state) == ("not measured", "100.0 ms", "missed")
     assert "not measured" in build_page([("mine", sample.built(recorder, starved))])
+
+
+def test_a_percentile_stands_beside_the_number_that_it_is_of_and_those_left_are_said() -> None:
+    recorder = sample.empty_recorder()
+    for _ in range(90):
+        recorder.request(request(15, intended=14.99, qos=QoS.BATCH))
+    left = sample.facts(unfinished_ages_ns=(ns(9),) * 10, unfinished_qos=(QoS.BATCH,) * 10)
+    result = sample.built(recorder, left, Config(num_users=100))
+    (row,) = verdict_of(result).classes
+    said = "10 still waited at the end; these count as late"
+    assert (row.actual, row.state) == ("10.00 ms", "missed")
+    assert row.note == f"90 requests, 90.0% within the target, {said}"
+    shown = " ".join(render_summary(result, verbose=False).split())
+    assert "batch 10.00 ms 1.00 s 90 missed" in shown
+    assert f"batch: 90 requests completed, {said}." in shown
+
+
+def test_a_search_gives_the_number_that_its_percentile_is_of_too() -> None:
+    row = {"target_ms": 1000.0, "actual_ms": 10.0, "requests": 100, "waiting": 10, "verdict": "missed"}
+    promise = {"latency": "added", "percentile": 95.0, "classes": {"batch": row}}
+    step = {"mode": "slo", "users": 8, "reason": "x", "concluded": True, "slo": promise}
+    result = sample.built(autoscaling=[step])
+    (judged,) = verdict_of(result).classes
+    assert judged.note == "90 requests, 10 still waited at the end; these count as late"
+    assert "batch 10.00 ms 1.00 s 90 missed" in " ".join(render_summary(result, verbose=False).split())
 
 
 def test_the_advice_of_simulated_suites_is_headed_by_what_it_is_of() -> None:
