@@ -71,6 +71,17 @@ def test_where_no_set_up_keeps_the_targets_the_nearest_is_named_and_nothing_advi
     assert "interactive requests; the target is 50.00 ms" in text
 
 
+def test_a_set_up_that_missed_by_requests_that_waited_is_not_called_the_nearest() -> None:
+    """Its percentile is of the few that completed, below the target."""
+    waited = missing(IN_FRONT, 40.0, tiers=both())
+    text = advice(missing(ALONE, 400.0), waited)
+    assert "Nearest came storage alone, where queue and storage added 400.00 ms (p95) to" in text
+    starved: Classes = {"interactive": ClassFigures(None, 50.0, False)}
+    assert "Nearest" not in advice(
+        missing(ALONE, 40.0), row(IN_FRONT, status="no", classes=starved, tiers=both())
+    )
+
+
 def test_a_modelled_row_that_keeps_the_targets_is_labelled_and_not_bought() -> None:
     gpu = row("gpu-only", tiers={"gpu": tier(modelled=True)})
     text = advice(missing(ALONE), missing(IN_FRONT, tiers=both()), gpu)
