@@ -100,7 +100,7 @@ def faster_drive(found: Found) -> Iterator[str]:
         yield f"In {row.name} {little}: a faster drive would change nothing."
         return
     how = "almost all of it for writing"
-    if row.read_share.get("storage", 0.0) >= _LITTLE and tier.read_mean_ms:
+    if tier.read_busy_ms >= _LITTLE * tier.busy_ms and tier.read_mean_ms:
         share = min(1.0, (tier.read_device_mean_ms or 0.0) / tier.read_mean_ms)
         how = f"and a storage read is {share:.0%} device time"
     io_saved = part / 2

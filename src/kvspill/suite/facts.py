@@ -28,6 +28,8 @@ class TierFigures:
     read_device_mean_ms: float | None
     busy_ms: float
     """Time of all its reads and writes together."""
+    read_busy_ms: float
+    """That of its reads."""
     modelled: bool
 
 
@@ -36,6 +38,7 @@ class ClassFigures:
     """One service class of a row: what queue and storage added, and the verdict of its result (S11)."""
 
     added_p95_ms: float | None
+    """Of those that completed."""
     target_p95_ms: float
     met: bool | None
 
@@ -170,6 +173,10 @@ def _searched(classes: Mapping[str, Any]) -> dict[str, ClassFigures]:
 
 def _tier(result: Result, tier: TierFacts) -> TierFigures:
     name = tier.tier
+    busy_ms = {
+        verb: (result.number(f"{name}_{verb}_ops") or 0) * (result.number(f"{name}_{verb}_mean_ms") or 0.0)
+        for verb in ("read", "write")
+    }
     return TierFigures(
         limit_gib=tier.limit_bytes / GIB,
         entries=tier.entries,
@@ -179,10 +186,8 @@ def _tier(result: Result, tier: TierFacts) -> TierFigures:
         read_device_p95_ms=result.number(f"{name}_read_device_p95_ms"),
         read_mean_ms=result.number(f"{name}_read_mean_ms"),
         read_device_mean_ms=result.number(f"{name}_read_device_mean_ms"),
-        busy_ms=sum(
-            (result.number(f"{name}_{verb}_ops") or 0) * (result.number(f"{name}_{verb}_mean_ms") or 0.0)
-            for verb in ("read", "write")
-        ),
+        busy_ms=sum(busy_ms.values()),
+        read_busy_ms=busy_ms["read"],
         modelled=name in result.honesty.modelled_tiers,
     )
 

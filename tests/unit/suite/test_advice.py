@@ -13,7 +13,11 @@ from kvspill.suite.facts import Figures, TierFigures, figures
 
 
 def tier(
-    read: float = 1.0, modelled: bool = False, device_share: float = 0.5, busy_ms: float = 1000.0
+    read: float = 1.0,
+    modelled: bool = False,
+    device_share: float = 0.5,
+    busy_ms: float = 1000.0,
+    read_part: float = 1.0,
 ) -> TierFigures:
     return TierFigures(
         limit_gib=2.0,
@@ -25,6 +29,7 @@ def tier(
         read_mean_ms=50.0,
         read_device_mean_ms=50.0 * device_share,
         busy_ms=busy_ms,
+        read_busy_ms=busy_ms * read_part,
         modelled=modelled,
     )
 
@@ -152,10 +157,16 @@ def test_a_faster_drive_saves_at_most_half_of_the_io() -> None:
 
 def test_a_drive_that_is_only_written_can_still_be_what_requests_wait_for() -> None:
     """It was said that a faster drive would change nothing, beside a row whose storage bound it."""
-    written = row("production", tiers=both(), read_share={"cpu": 1.0, "storage": 0.0})
-    text = advice(written)
+    tiers = {"cpu": tier(), "storage": tier(read_part=0.001)}
+    text = advice(row("production", tiers=tiers, read_share={"cpu": 1.0, "storage": 0.0}))
     assert "storage takes 50% of the tiers' time, almost all of it for writing; a drive of twice" in text
     assert "change nothing" not in text
+
+
+def test_a_drive_that_serves_few_of_the_bytes_read_is_not_said_to_write_for_that() -> None:
+    slow = {"cpu": tier(), "storage": tier(read_part=0.9, device_share=0.5)}
+    text = advice(row("production", tiers=slow, read_share={"cpu": 0.995, "storage": 0.005}))
+    assert "storage takes 50% of the tiers' time, and a storage read is 50% device time; a drive" in text
 
 
 def test_the_search_for_users_is_reported_with_its_reason() -> None:
