@@ -66,8 +66,8 @@ def doubts(found: Found) -> Iterator[str]:
 def _meant(code: str, row: Figures) -> bool:
     if code != OVERLOAD.code:
         return True
-    # storage-saturation overloads on purpose, and users who wait for their answers cannot overload.
-    return row.name != "storage-saturation" and row.arrival == "open" and not too_few(row)
+    # storage-saturation overloads on purpose.
+    return row.name != "storage-saturation" and not too_few(row)
 
 
 def _capacity(found: Found) -> Iterator[str]:

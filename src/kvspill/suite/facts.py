@@ -67,7 +67,6 @@ class Figures:
     autoscaling: Mapping[str, Any] | None
     recompute_gpus: float | None = None
     """GPU time that loading saved over recomputing; None where nothing can be recomputed."""
-    arrival: str = "closed"
     stage_storage_gib_per_sec: float | None = None
     """The most that the storage moved in one stage of a search."""
     faults: str | None = None
@@ -131,7 +130,6 @@ def figures(name: str, result: Result) -> Figures:
         warnings=tuple(item.code for item in result.warnings),
         autoscaling=steps[-1] if steps else None,
         recompute_gpus=(result.io_model.get("break_even") or {}).get("recompute_gpus"),
-        arrival=result.config.get("arrival") or "closed",
         stage_storage_gib_per_sec=max(
             (step.get("storage_gib_per_sec") or 0.0 for step in steps), default=None
         ),

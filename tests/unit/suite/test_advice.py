@@ -184,9 +184,8 @@ def test_doubts_name_their_rows_but_not_what_is_meant_to_be_so() -> None:
     memory = row("cpu-only", tiers={"cpu": tier()}, warnings=("capacity_bound",))
     assert "storage-saturation: " not in advice(overloaded, memory)
     assert "cpu-only: " not in advice(overloaded, memory)
-    overload = row("production", warnings=("overload",), arrival="open")
-    assert "production: more was asked" in advice(overload)
-    assert "more was asked" not in advice(replace(overload, arrival="closed"))
+    overload = row("production", warnings=("overload",))
+    assert "production: more was asked" in advice(overload), "also of users who wait and share servers"
     assert "more was asked" not in advice(replace(overload, completed=29))
     assert "cpu-storage: entries were dropped" in advice(
         row("cpu-storage", tiers=both(), warnings=("capacity_bound",))
