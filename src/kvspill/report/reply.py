@@ -37,8 +37,6 @@ NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
 _SAID = {kind.code for kind in (SIMULATED, DEVICE_EXCESS, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)}
 """Warnings that the text itself says, in words of its own."""
-
-
 _OF_A_WINDOW = {
     kind.code for kind in (FEW_TRIALS, HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT, UNFINISHED)
 }
@@ -145,9 +143,9 @@ def _sentence(reply: Reply) -> str:
 
 
 def _seed_label(reply: Reply) -> str:
-    """Beside the verdict, where another draw of the users answers otherwise."""
+    """Beside the verdict, where another draw of the users answers otherwise or has no answer."""
     answers = list(reply.by_seed.values())
-    if not _differ(reply) or reply.status is Status.UNDECIDED:
+    if len(set(answers)) < 2 or reply.status is Status.UNDECIDED:
         return ""
     return f", by {answers.count(reply.status)} of {len(answers)} seeds"
 
@@ -218,7 +216,17 @@ def headline(reply: Reply) -> str:
     if _differ(reply):
         return f"{who} on {place(reply)}: as many seeds say yes as no; give another --seed or more --users."
     seconds = _enough_seconds(reply)
-    return f"{who} on {place(reply)}: the time was too short for a verdict; give --duration {seconds}."
+    why = _lone_seed(reply) or "the time was too short for a verdict"
+    return f"{who} on {place(reply)}: {why}; give --duration {seconds}."
+
+
+def _lone_seed(reply: Reply) -> str:
+    """Where too few seeds have an answer for a verdict: how many, and which."""
+    answers = [status for status in reply.by_seed.values() if status in (Status.YES, Status.NO)]
+    if not answers:
+        return ""
+    said = f"{len(answers)} of {counted(len(reply.by_seed), 'seed')}"
+    return f"only {said} says {answers[0].value}, and the others have no verdict"
 
 
 def _enough_seconds(reply: Reply) -> int:

@@ -94,7 +94,7 @@ class Reply:
     calibrated: Calibrated | None = None
     """What the model was fitted on, where that is a calibration."""
     by_seed: Mapping[int, Status] = field(default_factory=dict)
-    """What each seed answers, the one asked with first, where several were simulated: most of them decide."""
+    """What each seed answers, the one asked with first, where several were asked: most of them decide."""
 
 
 def question(config: Config) -> Config:
@@ -208,10 +208,12 @@ def _other_seeds(config: Config) -> dict[int, Result]:
 
 
 def by_most(seeds: Mapping[int, Status]) -> Status:
-    """What most of the seeds answer that have an answer; none where as many say yes as no."""
+    """What more than half of the seeds answer; no verdict where neither yes nor no has so many."""
     answers = list(seeds.values())
-    more = answers.count(Status.YES) - answers.count(Status.NO)
-    return Status.UNDECIDED if not more else Status.YES if more > 0 else Status.NO
+    for status in (Status.YES, Status.NO):
+        if 2 * answers.count(status) > len(answers):
+            return status
+    return Status.UNDECIDED
 
 
 def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:

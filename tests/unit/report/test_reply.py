@@ -27,7 +27,7 @@ from kvspill.result.cautions import (
 )
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
-from kvspill.run.asking import Bracket, Reply
+from kvspill.run.asking import Bracket, Reply, by_most
 from kvspill.run.bandwidth import Bandwidth
 from kvspill.run.search.controller import Levels
 from unit.report.html.pages import build_page
@@ -191,6 +191,18 @@ def test_as_many_seeds_for_as_against_are_no_verdict() -> None:
     (first, *_rest) = lines(reply)
     assert first.startswith("NO VERDICT: 5 users")
     assert first.endswith("as many seeds say yes as no; give another --seed or more --users.")
+
+
+def test_one_seed_beside_two_without_an_answer_is_no_verdict_and_said_to_be_alone() -> None:
+    seeds = {42: Status.YES, 43: Status.UNDECIDED, 44: Status.INVALID}
+    reply = Reply(
+        by_most(seeds), 5, Config(), built(), Bracket(5, None, True), None, None, None, by_seed=seeds
+    )
+    (first, *_rest) = lines(reply)
+    assert first.startswith("NO VERDICT: 5 users")
+    assert "only 1 of 3 seeds says yes, and the others have no verdict; give --duration " in first
+    most = replied(built(), by_seed={42: Status.NO, 43: Status.UNDECIDED, 44: Status.NO})
+    assert most[0].startswith("NO, by 2 of 3 seeds: ")
 
 
 def test_where_the_model_alone_says_the_limit_no_gain_is_said_too() -> None:

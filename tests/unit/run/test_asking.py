@@ -85,11 +85,15 @@ def test_the_search_begins_where_it_soon_knows(users: int, modelled: int | None,
     [
         ((Status.YES, Status.NO, Status.NO), Status.NO),
         ((Status.NO, Status.YES, Status.YES), Status.YES),
-        ((Status.YES, Status.UNDECIDED, Status.INVALID), Status.YES),
+        ((Status.YES, Status.UNDECIDED, Status.INVALID), Status.UNDECIDED),
+        ((Status.YES, Status.UNDECIDED, Status.YES), Status.YES),
+        ((Status.NO, Status.UNDECIDED, Status.UNDECIDED), Status.UNDECIDED),
+        ((Status.YES, Status.UNDECIDED), Status.UNDECIDED),
+        ((Status.YES,), Status.YES),
         ((Status.YES, Status.NO, Status.UNDECIDED), Status.UNDECIDED),
     ],
 )
-def test_most_of_the_seeds_decide(answers: tuple[Status, ...], most: Status) -> None:
+def test_more_than_half_of_the_seeds_decide(answers: tuple[Status, ...], most: Status) -> None:
     assert by_most(dict(enumerate(answers))) is most
 
 
