@@ -277,8 +277,8 @@ def _storage_note(wishes: Wishes, free_bytes: int | None, storage_gb: float) -> 
 
 
 def budget_text(gib: float) -> str:
-    """A budget of the storage, as a plan shows it."""
-    return "unlimited" if gib * GIB >= NO_LIMIT_BYTES else f"{gib:g} GiB"
+    """A budget of the storage, as a plan shows it; storage that tells no limit has exactly NO_LIMIT_BYTES."""
+    return "unlimited" if gib * GIB == NO_LIMIT_BYTES else f"{gib:,.10g} GiB"
 
 
 def _seconds_note(wishes: Wishes, seconds: Mapping[str, float]) -> str:

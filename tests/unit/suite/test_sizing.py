@@ -49,6 +49,18 @@ def test_a_store_that_tells_no_limit_is_called_unlimited_and_fits_the_search() -
     assert describe(config.changed(storage_capacity_gb=40.0)).endswith(", storage 40 GiB")
 
 
+def test_a_large_file_system_has_a_limit_that_is_named() -> None:
+    """Half of 2 PiB was called unlimited."""
+    large = machine(free_gib=2 << 20)
+    found = derive(Wishes(), large, Bandwidth(3.0, 1.0, "a probe"))
+    said = "Storage budget 1,048,576 GiB: half of the 2,097,152.00 GiB that are free."
+    assert said in found.notes
+    config = Config(storage_capacity_gb=found.values["storage_gb"], cpu_mem_gb=0.0)
+    assert describe(config).endswith(", storage 1,048,576 GiB")
+    small = derive(Wishes(storage_gb=0.25), large, Bandwidth(3.0, 1.0, "a probe"))
+    assert "Storage budget 0.25 GiB: as asked." in small.notes
+
+
 def test_quick_keeps_at_most_6_gib_on_disk_and_4_in_memory() -> None:
     found = sizes(quick=True).values
     assert (found["storage_gb"], found["cpu_gb"]) == (6.0, 4.0)
