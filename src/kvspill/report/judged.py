@@ -25,7 +25,8 @@ def judged_criteria(result: Result, text: Callable[[float, str], str]) -> Iterat
     for item in () if health is None else health.criteria:
         if in_memory(result) and _of_storage(item):
             continue
-        actual, target = _value(item, item.actual, text), _value(item, item.target, text)
+        actual = _value(item, item.actual, text, UNMEASURED)
+        target = _value(item, item.target, text, "none")
         # Tiers have latencies of whole operations, too: the same name must not stand for two figures.
         inside = " in the device" if "_device_" in item.metric and item.actual is not None else ""
         yield JudgedCriterion(item.name, actual + inside, target, item.passed, item.modelled)
@@ -45,7 +46,7 @@ def _of_storage(criterion: Criterion) -> bool:
     return criterion.metric.startswith("storage_")
 
 
-def _value(item: Criterion, value: float | None, text: Callable[[float, str], str]) -> str:
+def _value(item: Criterion, value: float | None, text: Callable[[float, str], str], without: str) -> str:
     if value is None:
-        return UNMEASURED if item.target is not None else "none"
+        return without
     return f"{value:.1%}" if item.unit == "ratio" else text(value, f" {item.unit}")

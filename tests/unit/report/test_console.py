@@ -12,6 +12,7 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.html.layers import layer_figures
 from kvspill.report.html.prose import checks
 from kvspill.report.html.verdicts import verdict_of
+from kvspill.report.judged import judged_criteria
 from kvspill.report.short import _figures, short_summary
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import LittlesLaw
@@ -181,6 +182,18 @@ def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> N
     assert "Verdict: FAIL" in text
     assert "[PASS]" not in text
     assert "FAULTY" not in render_summary(built())
+
+
+def test_a_figure_that_was_not_measured_is_not_called_none_as_a_missing_target_is_s10() -> None:
+    recorder = empty_recorder()
+    throughput = Config(performance_profile="throughput")
+    rows = list(judged_criteria(built(recorder, config=throughput), lambda value, unit: f"{value:.0f}{unit}"))
+    assert [(row.actual, row.target) for row in rows] == [("0 tokens/s", "none")]
+    result = built(recorder, config=throughput)
+    assert result.summary.storage_health is not None
+    result.summary.storage_health.criteria[0].actual = None
+    (row,) = judged_criteria(result, lambda value, unit: f"{value:.0f}{unit}")
+    assert (row.actual, row.target) == ("not measured", "none")
 
 
 def test_a_fault_before_the_window_passes_nothing_either_s13() -> None:
