@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -29,37 +30,82 @@ COMMANDS = {
     "simulate": ("simulate", *SMALL, "--output", "o/r.json"),
     "slots": (*RUN, "--cache-dir", "o", "--layout", "slots"),
 }
-EARLIER = {"run path": (7, 25), "simulate path": (17,)}
+EARLIER = (("run", "path", 7), ("run", "path", 25), ("simulate", "path", 17))
 """Some of the calls whose failure ended in an internal error, or left something behind."""
+SHARES = {"run path": 8, "slots path": 8, "run close": 2}
+"""Tests by which the calls are divided where these are many."""
+MAY_END_WELL = {
+    "run path": "mounts, free space and neighbours that are not known are done without",
+    "run close": "a lock or a directory holds no data",
+    "slots path": "as of run",
+    "slots close": "as of run",
+    "simulate path": "whether something stands there already, and whether it is a link, is not vital",
+    "doctor path": "it finds nothing wrong with a place of which it cannot tell what it is",
+}
+"""Commands whose exit code may be 0 though one of their calls has failed, and why."""
 
 
-@pytest.mark.parametrize(
-    ("name", "verb", "number"),
-    [
-        pytest.param(
-            name,
-            verb,
-            number,
-            marks=[] if number in EARLIER.get(f"{name} {verb}", ()) else pytest.mark.slow,
-        )
-        for name in COMMANDS
-        for verb in ("path", "close")
-        for number in range(1, 50 if name in ("run", "slots") else 25)
-    ],
+KEEPS_ITS_FILES = pytest.mark.xfail(
+    strict=True, reason="slots whose file cannot be closed are not removed, and nothing says so"
 )
+
+
+def check_one_fault(where: Path, name: str, verb: str, number: int, patch: pytest.MonkeyPatch) -> bool:
+    """Run the command with that one of its calls failing; False where it makes no such call."""
+    patch.setenv("KVSPILL_SHIM_NTH", str(number))
+    which = f"call {number}"
+    with faulty(where, f"{verb}:fail:1:{errno.EIO}", *MAIN, *COMMANDS[name]) as process:
+        _, err = process.communicate(timeout=60)
+    if not faults(where):
+        return False
+    assert "internal error" not in err, which
+    assert "Traceback" not in err, which
+    if "are removed in the background" in err:
+        wait_until(lambda: not left_in(where))
+    left, code = left_in(where), process.returncode
+    assert code in (0, 1, 2), which
+    assert code or f"{name} {verb}" in MAY_END_WELL, which
+    if left:
+        assert code == 1, f"{which}: {left} {err}"
+        assert name == "doctor" or f"Not removed at the end: {where}/o/{left[0]}" in err, which
+    if code == 0 and name != "doctor":
+        result = json.loads((where / ("o/r.json" if name == "simulate" else "r.json")).read_text())
+        assert not result["faulty"], which
+        assert result["requests_completed"] > 0, which
+    return True
+
+
+def left_in(where: Path) -> list[str]:
+    return [entry for entry in os.listdir(where / "o") if entry != "r.json"]
+
+
+@pytest.mark.parametrize(("name", "verb", "number"), EARLIER)
 def test_a_call_that_fails_is_one_line_and_leaves_nothing(
     tmp_path: Path, name: str, verb: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KVSPILL_SHIM_NTH", str(number))
-    with faulty(tmp_path, f"{verb}:fail:1:{errno.EIO}", *MAIN, *COMMANDS[name]) as process:
-        _, err = process.communicate(timeout=60)
-    assert process.returncode in (0, 1, 2)
-    assert "internal error" not in err
-    assert "Traceback" not in err
-    left = [entry for entry in os.listdir(tmp_path / "o") if entry != "r.json"]
-    if left:
-        assert process.returncode == 1
-        assert name == "doctor" or f"Not removed at the end: {tmp_path}/o/{left[0]}" in err
+    assert check_one_fault(tmp_path, name, verb, number, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "verb", "first"),
+    [
+        pytest.param(name, verb, first, marks=KEEPS_ITS_FILES if (name, verb) == ("slots", "close") else [])
+        for name in COMMANDS
+        for verb in ("path", "close")
+        for first in range(1, 1 + SHARES.get(f"{name} {verb}", 1))
+    ],
+)
+def test_every_call_that_fails_is_one_line_and_leaves_nothing(
+    tmp_path: Path, name: str, verb: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them in a run of its own, until there are no more."""
+    for number in count(first, SHARES.get(f"{name} {verb}", 1)):
+        where = tmp_path / str(number)
+        where.mkdir()
+        if not check_one_fault(where, name, verb, number, monkeypatch):
+            break
+    assert number > first, "it makes no such call at all"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
