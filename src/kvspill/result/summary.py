@@ -120,10 +120,10 @@ def _sla(
         return None
     violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + failed + waiting
     met = violations <= _LATE_SHARE * total and not failed
-    # An overload's latencies are the queue's own, whatever the device.
-    judged = total >= MIN_COMPLETIONS and not (
-        offered_load is not None and measured.is_overload(offered_load)
-    )
+    # An overload's latencies are the queue's own, whatever the device; where no request of any class ended,
+    # nobody knows what the servers could have done without storage.
+    overload = offered_load is not None and measured.is_overload(offered_load)
+    judged = total >= MIN_COMPLETIONS and bool(requests.completed) and not overload
     return Sla(
         target_p95_ms=target_p95_ms,
         actual_p95_ms=latency.get("p95"),

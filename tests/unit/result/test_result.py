@@ -211,7 +211,16 @@ def test_a_class_of_which_nothing_ended_is_judged_as_one_of_which_one_did_l3(end
     few = facts(unfinished_ages_ns=(ns(9),) * 48, unfinished_qos=(QoS.BATCH,) * 48)
     unjudged = built(recorder, few).summary.qos_metrics["batch"].sla
     assert unjudged is not None
-    assert unjudged.met is None, "49 are too few (S11)"
+    assert unjudged.met is None, "too few to judge by (S11)"
+
+
+def test_where_no_request_of_any_class_ended_it_may_be_an_overload_s11() -> None:
+    waits = facts(unfinished_ages_ns=(ns(9),) * 100, unfinished_qos=(QoS.BATCH,) * 100)
+    found = built(empty_recorder(), waits, Config(num_users=100))
+    entry = found.summary.qos_metrics["batch"]
+    assert entry.sla is not None
+    assert (entry.sla.met, entry.sla.violations) == (None, 100)
+    assert answer(found).verdict == "NO VERDICT: no request completed in the measured window."
 
 
 def test_a_class_that_is_starved_shows_its_wait_and_no_verdict_on_a_handful() -> None:
