@@ -93,12 +93,11 @@ class Flow:
         self.leave_ns = self.due_ns = math.inf
         """When the next lanes leave, and when anything of this flow happens."""
 
-    def join(self, ride: Ride, lanes: int, nbytes: float) -> Place[Ride]:
-        """Lanes stand at the end of the line, behind those that were served a moment ago as well."""
+    def close_up(self) -> None:
+        """Before others join: lanes that were served a moment ago go to the end of the line."""
         behind = self.ring.part_head()
         if behind is not None:
             behind.rider.places.append(behind)
-        return self.ring.join(ride, lanes, nbytes)
 
     def riders(self) -> list[Ride]:
         """Those who have lanes."""
@@ -153,7 +152,7 @@ class Flow:
             # The slice before this one is kept. What is older is settled once the next piece has passed.
             self.row_ns += (slices - 1) * slice_ns
             older_bytes = (slices - 1) * whole_bytes
-            self.passed_bytes = max(-self._piece()[1], self.passed_bytes - older_bytes)
+            self.passed_bytes = max(-_of_piece(*self.ring.head_left()), self.passed_bytes - older_bytes)
             slices = 1
         self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
         self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
@@ -163,20 +162,6 @@ class Flow:
     def stalled(self) -> bool:
         """Whether what the slice allows has been used up."""
         return not self.bursting and self.speed.slice_ns > 0
-
-    def _hold(self, slice_end_ns: float) -> None:
-        """A piece passes whole: where a slice has no room for it, it waits for what is missing as well."""
-        piece_bytes, left_bytes = self._piece()
-        self.ring.begin_again(piece_bytes - left_bytes)
-        self.passed_bytes -= piece_bytes - left_bytes
-        self.resume_ns = slice_end_ns + left_bytes * self.speed.ns_per_byte
-
-    def _piece(self) -> tuple[float, float]:
-        """The size of the piece that is served now, or next, and what is still to be moved of it."""
-        place, left_bytes = self.ring.head_left()
-        piece_bytes = place.rider.piece_bytes
-        rest_bytes = left_bytes % piece_bytes
-        return piece_bytes, rest_bytes if rest_bytes > BYTES_ROUNDING else piece_bytes
 
     def drain_ns(self) -> float:
         """How long the device would take for the bytes in flight, had it nothing else to do."""
@@ -190,7 +175,9 @@ class Flow:
         slice_end_ns = self.slice_end_ns if speed.slice_ns else math.inf
         if self.stalled:
             if self.resume_ns == math.inf:
-                self._hold(slice_end_ns)
+                # A piece passes whole: without room for it in a slice, it waits for what is missing as well.
+                missing_bytes = _of_piece(*self.ring.head_left())
+                self.resume_ns = slice_end_ns + missing_bytes * speed.ns_per_byte
             self.turn_ns = self.leave_ns = math.inf
             self.due_ns = self.resume_ns
             return
@@ -201,6 +188,13 @@ class Flow:
         self.leave_ns = at_ns + self.ring.ns_until_leave()
         spent_ns = at_ns + self._spent_in_ns(self.bytes_per_ns())
         self.due_ns = min(self.leave_ns, spent_ns, slice_end_ns)
+
+
+def _of_piece(place: Place[Ride], left_bytes: float) -> float:
+    """What is still to be moved of the piece that is served now, or of the next."""
+    piece_bytes = place.rider.piece_bytes
+    rest_bytes = left_bytes % piece_bytes
+    return rest_bytes if rest_bytes > BYTES_ROUNDING else piece_bytes
 
 
 class Pool:

@@ -111,6 +111,7 @@ class LanedDevice:
         joining = min(ride.wanted, pool.free)
         ride.wanted -= joining
         pool.free -= joining
+        ride.flow.close_up()
         self._add_lanes(ride, 1 + joining)
         ride.plan()
         if ride.wanted:
@@ -120,8 +121,10 @@ class LanedDevice:
         """Give free lanes to an entry that could do with more."""
         pool = ride.flow.pool
         if ride.wanted:
+            ride.flow.close_up()
             ride.settle()
         wanted = min(ride.wanted, ride.left)
+        assert wanted >= 0, "no lane takes a piece that is not there"
         if not wanted:
             return
         joining = min(wanted, pool.free)
@@ -135,7 +138,7 @@ class LanedDevice:
     def _add_lanes(self, ride: Ride, lanes: int) -> None:
         flow, count = ride.flow, lanes * ride.transfer.count
         ride.left -= lanes
-        ride.places.append(flow.join(ride, lanes, count * ride.piece_bytes))
+        ride.places.append(flow.ring.join(ride, lanes, count * ride.piece_bytes))
         flow.lanes += count
         flow.changed = True
 

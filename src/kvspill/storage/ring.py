@@ -205,12 +205,6 @@ class Ring(Generic[Rider]):
         left_ns = min(whole_ns, max(0.0, self._head_done_ns() - self._now_ns))
         return place, place.nbytes * left_ns / whole_ns if whole_ns else 0.0
 
-    def begin_again(self, nbytes: float) -> None:
-        """So many bytes of the place that is served now have not been moved after all."""
-        place = self._places[self._head]
-        self._served = max(0.0, self._served - nbytes / place.nbytes)
-        place.taken_ns = self._now_ns
-
     def reach_leave(self) -> Place[Rider]:
         """Now the lanes that leave next have been served."""
         place = self.next_to_leave()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
+from kvspill.storage.laned_device import LanedDevice
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 from unit.storage import piecewise, sliced
@@ -153,6 +154,68 @@ def test_a_piece_that_a_slice_has_no_room_for_waits_as_long_as_the_limit_takes_f
     assert first.total_ns < 0.003 * NS_PER_SEC
     # Three pieces of 4 MiB fill the slice of 12; the fourth waits until 100 ms, and 4 MiB at 120 MiB/s.
     assert second.finished_ns == pytest.approx((0.1 + 4 / 120) * NS_PER_SEC, abs=2e6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("slice_ms", [0, 100])
+def test_lanes_are_neither_lost_nor_made(seed: int, slice_ms: int) -> None:
+    """Many entries at once, so that lanes join and leave in the midst of turns."""
+    figures: Any = {
+        f"{verb}_{name}": value
+        for verb in ("read", "write")
+        for name, value in (
+            ("slice_ms", slice_ms),
+            ("burst_gib_per_sec", 4.0),
+            ("piece_us", 200),
+            ("duplex", 1.0),
+        )
+    }
+    model = lanes(32, 0.39, read_open_us=80, write_open_us=200, read_alone_gib_per_sec=4.0, **figures)
+
+    async def main(world: World) -> None:
+        backend = ModelledBackend("modelled", model, world.now_ns)
+        device = backend._device
+        assert isinstance(device, LanedDevice)
+
+        async def stream(name: str) -> None:
+            draw = random.Random(f"{seed} {name}")
+            for number in range(150):
+                refs = [ObjectRef(f"{name} {number}", 0, draw.randrange(6 * MIB, 18 * MIB))]
+                if draw.random() < 0.1:
+                    await backend.write([WriteItem(ref) for ref in refs])
+                else:
+                    backend._objects.update((ref.key, ref.generation) for ref in refs)
+                    assert len(await backend.read(refs)) == len(refs)
+                assert 0 <= device._reads.pool.free <= 32
+
+        await asyncio.gather(*(stream(str(number)) for number in range(24)))
+        assert device._reads.pool.free == 32
+
+    run_virtual(main, seed=1)
+
+
+@pytest.mark.parametrize("kib", [384, 2048, 9 * 1024, 37 * 1024])
+@pytest.mark.parametrize("count", [1, 3, 16])
+def test_a_limit_in_slices_is_reached_whatever_the_pieces(count: int, kib: int) -> None:
+    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 4.2, "read_piece_us": 200}
+    model = lanes(32, 0.1, read_open_us=190, read_alone_gib_per_sec=4.7, **more)
+    nbytes = kib * 1024
+    number = max(3, GIB // nbytes // count)
+
+    async def main(world: World) -> int:
+        backend = ModelledBackend("modelled", model, world.now_ns, alone=(Verb.READ,))
+
+        async def stream(name: str) -> None:
+            ref = ObjectRef(name, 0, nbytes)
+            backend._objects.add((ref.key, ref.generation))
+            for _ in range(number):
+                await backend.read([ref])
+
+        await asyncio.gather(*(stream(str(one)) for one in range(count)))
+        return world.now_ns()
+
+    least_seconds = count * number * nbytes / (0.1 * GIB) - 0.1
+    assert run_virtual(main, seed=1) == pytest.approx(least_seconds * NS_PER_SEC, rel=0.02)
 
 
 @pytest.mark.parametrize(("streams", "pause_ms"), [(1, 100), (2, 300), (4, 300), (8, 100), (16, 50)])
