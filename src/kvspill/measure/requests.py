@@ -87,8 +87,7 @@ class RequestTally:
             self.added_by_qos[qos].merge(other.added_by_qos[qos])
             self.queue_by_qos[qos].merge(other.queue_by_qos[qos])
         self.failed_by_qos.update(other.failed_by_qos)
-        for row in other.sample.rows:
-            self.sample.add(row)
+        self.sample.merge(other.sample)
 
     @property
     def failed_count(self) -> int:
@@ -107,8 +106,21 @@ class Sample:
     def add(self, row: tuple[int, ...]) -> None:
         if self._seen % self._stride == 0:
             if len(self.rows) >= self._limit:
-                self.rows = self.rows[::2]
-                self._stride *= 2
+                self._thin()
             if self._seen % self._stride == 0:
                 self.rows.append(row)
         self._seen += 1
+
+    def merge(self, other: "Sample") -> None:
+        """Add another's rows, each for as many as one of these: who saw twice as much has twice the share."""
+        while self._stride < other._stride:
+            self._thin()
+        theirs = other.rows[:: self._stride // other._stride]
+        self.rows = [*self.rows, *theirs]
+        self._seen += other._seen
+        while len(self.rows) > self._limit:
+            self._thin()
+
+    def _thin(self) -> None:
+        self.rows = self.rows[::2]
+        self._stride *= 2

@@ -1,13 +1,17 @@
 """What several recorders counted of one window is what a single one would have counted (R3)."""
 
 import pickle
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.recorder import Recorder
+from kvspill.measure.requests import SAMPLE_ROWS, Sample
 from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
 from kvspill.measure.timeline import Timeline
 from kvspill.records import NS_PER_SEC, QoS, RequestRecord
@@ -94,6 +98,51 @@ def test_windows_of_different_clocks_are_brought_together() -> None:
     here.merge(there)
     assert here.timeline.columns(here.window_end_ns)["storage_read_bytes"] == [0, 0, 1500, *[0] * 7]
     assert here.window_seconds == 10.0
+
+
+def sampled(rank: int, rows: int) -> Sample:
+    """The sample of a rank that saw so many rows, each of which names the rank and its own place."""
+    sample = Sample(SAMPLE_ROWS)
+    for place in range(rows):
+        sample.add((rank, place))
+    return sample
+
+
+@pytest.mark.parametrize(("ranks", "rows"), [(2, 4000), (3, 999), (5, 1000), (64, 4000), (64, 10)])
+def test_ranks_that_saw_as_many_requests_have_equal_shares_of_the_sample(ranks: int, rows: int) -> None:
+    whole = Sample(SAMPLE_ROWS)
+    for rank in range(ranks):
+        whole.merge(sampled(rank, rows))
+    shares = Counter(rank for rank, _place in whole.rows)
+    assert len(whole.rows) <= SAMPLE_ROWS
+    assert len(shares) == ranks
+    assert max(shares.values()) - min(shares.values()) <= 1
+
+
+def test_a_rank_that_saw_twice_as_many_requests_has_twice_the_share_of_the_sample() -> None:
+    for order in ((4000, 8000), (8000, 4000)):
+        whole = Sample(SAMPLE_ROWS)
+        for rows in order:
+            whole.merge(sampled(rows, rows))
+        shares = Counter(rank for rank, _place in whole.rows)
+        assert abs(shares[8000] - 2 * shares[4000]) <= 2
+        gaps = {late - early for (_, early), (_, late) in pairwise(whole.rows) if late > early}
+        assert len(gaps) == 1, "even over each rank's time"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("counts", [(4000, 4000), (4000, 4001), (4001, 4000)])
+def test_the_requests_of_two_ranks_are_in_the_sample_alike(counts: tuple[int, int], apart: bool) -> None:
+    """One request more makes the sample of a rank half as dense, and must not halve its share."""
+    parts = [Recorder(START, END) for _rank in counts]
+    for rank, part in enumerate(parts):
+        for _place in range(counts[rank]):
+            part.request(request(15, storage=1 + rank))
+    merged = Recorder(START, END) if apart else parts.pop(0)
+    for part in parts:
+        merged.merge(part)
+    shares = Counter(row[1] for row in merged.requests.sample.rows)
+    assert abs(shares[ns(1)] - shares[ns(2)]) <= 1
 
 
 def test_states_of_the_ranks_add_up_and_hold() -> None:
