@@ -208,11 +208,15 @@ def _same_reading(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def merged_io_facts(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The accounts of the ranks' I/O models as one: counts added, shares computed anew from their counts."""
+    """The accounts of the ranks' I/O models as one: counts added, shares computed anew from their counts.
+
+    The most of something (`_max`) is that of the rank that had most.
+    """
     total = dict(blocks[0])
     for name, value in total.items():
         if isinstance(value, int) and not isinstance(value, bool):
-            total[name] = sum(block.get(name) or 0 for block in blocks)
+            values = [block.get(name) or 0 for block in blocks]
+            total[name] = max(values) if name.endswith("_max") else sum(values)
     if "read_bytes" not in total:
         return total
     bounds = [block["hit_rate_bounds"] for block in blocks if block.get("hit_rate_bounds")]

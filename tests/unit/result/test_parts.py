@@ -290,6 +290,12 @@ def test_shares_of_the_io_models_account_are_computed_anew() -> None:
     assert merged["hit_rate_bounds"]["requests"] == 4
 
 
+def test_the_longest_queue_of_any_rank_is_kept_and_not_added_r3() -> None:
+    rows = [{"name": "prefix", "blocks_offered": 10, "blocks_queued_max": longest} for longest in (7, 30, 2)]
+    merged = merged_io_facts(rows)
+    assert merged == {"name": "prefix", "blocks_offered": 30, "blocks_queued_max": 30}
+
+
 def test_what_all_ranks_warn_of_is_said_once() -> None:
     same, own = (Caution(code=word, message=word, remedy="Do.") for word in ("same", "own"))
     found = together([(0, [same]), (1, [same, own]), (2, [same])])
