@@ -109,9 +109,9 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.result.answer import Status
     from kvspill.result.cautions import UNUSED_SETTING
     from kvspill.run.asking import ask, question
-    from kvspill.run.preflight import addresses
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
+    from kvspill.run.stores import addresses
 
     config = question(config)
     plan = prepare(config, simulated=simulated)

@@ -51,14 +51,8 @@ def main(argv: Sequence[str], prog: str = "kvspill quick") -> int:
 
 def capped(config: Config, here: Path | None = None) -> Config:
     """The configuration with a safe storage capacity, and a small model where the space is small."""
-    from kvspill.run.preflight import (
-        FREE_SPACE_SHARE,
-        addresses,
-        cache_dirs,
-        free_bytes,
-        needs_directories,
-        room_at_addresses,
-    )
+    from kvspill.run.preflight import cache_dirs, free_bytes, needs_directories
+    from kvspill.run.stores import FREE_SPACE_SHARE, addresses, room_at_addresses
 
     if config.storage_capacity_gb is not None or config.storage_tier == "off":
         return config
@@ -67,7 +61,7 @@ def capped(config: Config, here: Path | None = None) -> Config:
         places = dirs = cache_dirs(config, here or Path.cwd())
         free = free_bytes(dirs)
     elif places := addresses(config):
-        free = int(room_at_addresses(config) / FREE_SPACE_SHARE)
+        free = int(room_at_addresses(config, 1) / FREE_SPACE_SHARE)
     else:
         return config
     capacity_gb = safe_capacity_gb(free)

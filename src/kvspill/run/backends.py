@@ -9,11 +9,11 @@ from types import MappingProxyType
 from kvspill.config import Config
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import KvspillError
-from kvspill.machine.launcher import launched, placed
 from kvspill.plugins import VIRTUAL, Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
 from kvspill.run.preflight import claimed_bytes
+from kvspill.run.stores import own_addresses
 from kvspill.storage.addresses import choose_storage
 from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.base import Progress as Preparing
@@ -65,13 +65,6 @@ def open_backends(
         if landing is not None and Tier.STORAGE in backends:
             backends[Tier.STORAGE].deliver_to(landing)
     return {tier: backends[tier] for tier in limits}
-
-
-def own_addresses(config: Config) -> tuple[str, ...]:
-    """What --cache-dir names for this rank."""
-    launch = launched()
-    rank = 0 if launch is None else launch.rank
-    return tuple(placed(text, rank) for text in config.cache_dir or ())
 
 
 def _where(config: Config) -> str:

@@ -8,9 +8,9 @@ from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.result.cautions import noted
 from kvspill.result.schema_honesty import Caution
-from kvspill.run.backends import own_addresses
 from kvspill.run.cleaner import start_address_cleaner, start_cleaner
 from kvspill.run.progress import Progress
+from kvspill.run.stores import own_addresses
 from kvspill.storage.base import LEFT_BEHIND, Backend
 
 

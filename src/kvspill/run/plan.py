@@ -8,7 +8,7 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.measure.oplog import rank_path, trial_path
 from kvspill.result.schema_honesty import Caution
-from kvspill.run.preflight import addresses
+from kvspill.run.stores import addresses
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from kvspill.outputs import check_place
 from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES
 from kvspill.run.sharing import Sharing, find_sharing
-from kvspill.storage.addresses import FILE_SCHEME, choose_storage, directory_of, refuse_one_slash, scheme_of
+from kvspill.run.stores import FREE_SPACE_SHARE, addresses, capacity_at_addresses
+from kvspill.storage.addresses import choose_storage, directory_of, refuse_one_slash
 from kvspill.storage.rundir import clean, usage_errors
 from kvspill.texts import size_text
 
-FREE_SPACE_SHARE = 0.8
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
 _CLAIM_MARGIN = 1.5
@@ -78,7 +78,6 @@ def check_machine(
 
         load_profile(config.device_profile)
     dirs: tuple[Path, ...] = ()
-    storage_bytes = UNLIMITED_BYTES if config.storage_bytes is None else config.storage_bytes
     if needs_directories(config):
         dirs = cache_dirs(config, here or Path.cwd())
         for path in dirs:
@@ -88,8 +87,8 @@ def check_machine(
         storage_bytes = _check_space(config, dirs, free_bytes(dirs, left_bytes, sharing), sharing)
         if config.storage_bytes is None:
             _check_disk(config, dirs, storage_bytes, sharing)
-    elif config.storage_bytes is None:
-        storage_bytes = room_at_addresses(config)
+    else:
+        storage_bytes = capacity_at_addresses(config, sharing is not None and sharing.together)
     check_fit(config, storage_bytes)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
 
@@ -168,40 +167,6 @@ def needs_directories(config: Config) -> bool:
         return False
     chosen = choose_storage(usable_plugins()[Kind.BACKEND], config.storage_backend, config.cache_dir)
     return Need.DIRECTORY in chosen.needs
-
-
-def addresses(config: Config) -> list[str]:
-    """The addresses that --cache-dir names in place of directories."""
-    return [text for text in config.cache_dir or () if scheme_of(text) != FILE_SCHEME]
-
-
-def room_at_addresses(config: Config) -> int:
-    """The default capacity of a tier without directories: 80 % of what its stores have room for (L7)."""
-    places = addresses(config) if config.storage_tier == "on" else []
-    if not places:
-        return UNLIMITED_BYTES
-    plugin = choose_storage(usable_plugins()[Kind.BACKEND], config.storage_backend, config.cache_dir)
-    if plugin.room is None:
-        return UNLIMITED_BYTES
-    with plugin.blamed(f" at {' '.join(places)}"):
-        rooms = [plugin.room(place, config.options_of(plugin)) for place in places]
-    known = [room for room in rooms if room is not None]
-    if not known:
-        return UNLIMITED_BYTES
-    launch = launched()
-    ranks = 1 if launch is None else launch.size
-    storage_bytes = int(min(known) * len(places) * FREE_SPACE_SHARE) // ranks
-    if storage_bytes <= 0:
-        raise UsageError(f"--cache-dir {' '.join(places)}: has no room left; free some, or raise its limit")
-    needed = stored_bytes(config.largest_entry_bytes)
-    if config.context_is_known and needed > storage_bytes:
-        tokens = config.largest_entry_tokens
-        raise UsageError(
-            f"--cache-dir {' '.join(places)}: has room for {size_text(min(known))}, of which a run takes "
-            f"80 % at most, but the largest entry takes {size_text(needed)} ({tokens:,} tokens of "
-            f"{config.model}); raise the limit of the server (such as maxmemory), or give a smaller --model"
-        )
-    return storage_bytes
 
 
 def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:

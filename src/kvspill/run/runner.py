@@ -22,11 +22,12 @@ from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.plan import Plan
-from kvspill.run.preflight import addresses, check_load, check_machine
+from kvspill.run.preflight import check_load, check_machine
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, for_rank
 from kvspill.run.settle import counts_prompts, settled
 from kvspill.run.signals import Interrupts, cut_off
+from kvspill.run.stores import addresses
 from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile

@@ -16,14 +16,9 @@ from kvspill.machine.hardware import detect
 from kvspill.models import all_models
 from kvspill.records import UNLIMITED_BYTES
 from kvspill.run.bandwidth import Bandwidth, measure_at_addresses, measure_bandwidth, modelled_bandwidth
-from kvspill.run.preflight import (
-    FREE_SPACE_SHARE,
-    addresses,
-    cache_dirs,
-    needs_directories,
-    room_at_addresses,
-)
+from kvspill.run.preflight import cache_dirs, needs_directories
 from kvspill.run.progress import Progress
+from kvspill.run.stores import FREE_SPACE_SHARE, addresses, ranks_at_stores, room_at_addresses
 from kvspill.storage.addresses import directory_of
 from kvspill.storage.profiles import DEFAULT_PRESET, load_profile
 from kvspill.suite.scenario import (
@@ -91,7 +86,8 @@ def prepare(order: Order, progress: Progress, environ: Mapping[str, str] | None 
         bandwidth = _modelled(order)
     elif elsewhere:
         extra |= {"cache_dir": named, **own_options(stored)}
-        known = room_at_addresses(stored)
+        # A row's capacity is that of all ranks, but where each has the whole load.
+        known = room_at_addresses(stored, ranks_at_stores(stored) if extra.get("per_rank") else 1)
         room = None if known == UNLIMITED_BYTES else int(known / FREE_SPACE_SHARE)
         progress.say(f"looking at the storage at {' '.join(named)}")
         bandwidth = measure_at_addresses(stored)
