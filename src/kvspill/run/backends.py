@@ -13,7 +13,7 @@ from kvspill.plugins import VIRTUAL, Found, Kind, Plugin
 from kvspill.records import Tier
 from kvspill.run.build import usable_bytes
 from kvspill.run.preflight import claimed_bytes
-from kvspill.run.stores import own_addresses
+from kvspill.run.stores import own_addresses, ranks_at_stores
 from kvspill.storage.addresses import choose_storage
 from kvspill.storage.base import Backend, BackendContext
 from kvspill.storage.base import Progress as Preparing
@@ -53,6 +53,7 @@ def open_backends(
             host_memory=tuple(memory for below in backends.values() for memory in below.host_memory()),
             options=config.options_of(plugin),
             claimed_bytes=claimed_bytes(config, limit_bytes) if tier is Tier.STORAGE else None,
+            ranks=ranks_at_stores(config) if tier is Tier.STORAGE and not simulated else 1,
         )
         try:
             backends[tier] = plugin.start(context, Backend, _where(config))

@@ -189,6 +189,8 @@ class BackendContext:
     """The plug-in's own options by name."""
     claimed_bytes: int | None = None
     """What the run can come to hold in the tier at most; None where that is all of it."""
+    ranks: int = 1
+    """Of one launch that keep entries at the same addresses; each of them may fill a tier of such a size."""
 
 
 LEFT_BEHIND = "left_behind"

@@ -1,5 +1,6 @@
 """Ranks that keep entries in one store divide its capacity, given or not (R1, R5)."""
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,14 @@ from kvspill.errors import UsageError
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.launcher import Launched
 from kvspill.machine.memory import Available
-from kvspill.records import GIB
+from kvspill.records import GIB, MIB, Tier
 from kvspill.run.preflight import check_machine
 from kvspill.run.sharing import Sharing
 from kvspill.run.stores import ranks_at_stores, room_at_addresses, store_of
+from kvspill.storage.backends import redis as plugin
+from kvspill.storage.base import BackendContext
+from kvspill.storage.redis.server import Said
+from kvspill.testing.objects import shared_plane
 
 PLENTY = Available(64 * GIB, "this machine")
 TOGETHER = Sharing({}, "ours", together=True)
@@ -102,3 +107,26 @@ def test_without_a_launcher_or_an_address_nobody_shares() -> None:
     assert ranks_at_stores(stored("redis://h"), launch) == 4
     assert ranks_at_stores(Config(), launch) == 1
     assert ranks_at_stores(stored("redis://h")) == 1
+
+
+@pytest.mark.parametrize(("ranks", "warned"), [(1, False), (4, True)])
+def test_the_warning_of_too_little_memory_counts_what_all_ranks_may_hold(ranks: int, warned: bool) -> None:
+    context = BackendContext(
+        tier=Tier.STORAGE,
+        clock_ns=lambda: 0,
+        limit_bytes=10 * GIB,
+        usable_bytes=10 * GIB,
+        unit_bytes=MIB,
+        settings={"io_threads": 1, "write_threads": 0, "verify": "stamp"},
+        addresses=("redis://h",),
+        plane=shared_plane(),
+        options=plugin.PLUGIN.filled({}),
+    )
+    backend: Any = plugin.make(dataclasses.replace(context, ranks=ranks))
+    backend._first = Said("7", "standalone", 1, 20 * GIB, "noeviction", 0, 0, 0, frozenset())
+    try:
+        notes = [note.message for note in backend.notes()]
+    finally:
+        backend.close_now()
+    said = "The run may hold 40.00 GiB, but the server (noeviction) has room for 20.00 GiB and then refuses"
+    assert notes == ([f"{said} more."] if warned else [])

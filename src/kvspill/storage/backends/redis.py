@@ -44,6 +44,7 @@ def make(context: BackendContext) -> Backend:
         context.plane,
         context.limit_bytes,
         context.clock_ns,
+        context.ranks,
     )
 
 

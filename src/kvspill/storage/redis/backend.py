@@ -52,12 +52,14 @@ class RedisBackend(ThreadedBackend):
         plane: DataPlane,
         limit_bytes: int,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        ranks: int = 1,
     ):
         mover = by_threads(options.io_threads, options.write_threads, clock_ns)
         super().__init__(mover, plane, clock_ns, (access.address, 1))
         self._access = access
         self._options = options
-        self._limit_bytes = limit_bytes
+        self._limit_bytes = ranks * limit_bytes
+        """Of all ranks that store there: what the server has room for is for all of them."""
         self._piece_bytes = min(plane.io_size, _whole_blocks(options.value_bytes))
         self._pieces_per_value = max(1, options.value_bytes // self._piece_bytes)
         self._store: Store | None = None
