@@ -3,7 +3,7 @@
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvspill.measure.recorder import Recorder
@@ -11,6 +11,7 @@ from kvspill.records import RunFacts, Tier, TierFacts
 from kvspill.result.honesty import Ceiling
 from kvspill.result.measured import ratio
 from kvspill.result.schema_honesty import Caution
+from kvspill.storage.base import is_of_server
 from kvspill.workload.digest import Digest
 
 _LATENESS_SAMPLES_MAX = 100_000
@@ -43,8 +44,16 @@ class Part:
     environment: Mapping[str, Any] | None = None
     problem: str | None = None
     """Why it ends early; None where it was whole."""
-    device: tuple[str, ...] = field(default=())
+    device: tuple[str, ...] = ()
     """Machine and block devices that its probes counted: ranks with the same ones counted the same bytes."""
+    storage: tuple[str, ...] = ()
+    """File systems or stores that its entries lie on, by names that all ranks have for them; empty where
+    nobody else can use them."""
+
+    @property
+    def stored_at(self) -> tuple[str, ...]:
+        """The same for ranks that store in the same place, and for no others."""
+        return self.storage or (f"rank {self.rank}",)
 
 
 def packed(part: Part) -> bytes:
@@ -77,6 +86,7 @@ def whole_of(parts: Sequence[Part]) -> Part:
         recorder.merge(part.recorder)
         digest.merge(part.digest)
     facts = _facts([part.facts for part in moved], digest)
+    facts = replace(facts, tiers=_tiers(moved))
     io_model = merged_io_facts([part.facts.io_model for part in moved])
     if io_model:
         io_model["storage_ttft_ms"] = recorder.storage_ttft.statistics_ms()
@@ -131,7 +141,6 @@ def _facts(parts: Sequence[RunFacts], digest: Digest) -> RunFacts:
         unfinished_ages_ns=_chained(facts.unfinished_ages_ns for facts in parts),
         unfinished_qos=_chained(facts.unfinished_qos for facts in parts) if known else (),
         lateness_ns=_sampled([facts.lateness_ns for facts in parts]),
-        tiers=_tiers([facts.tiers for facts in parts]),
         prefix_matches=sum(facts.prefix_matches for facts in parts),
         prefix_bytes_saved=sum(facts.prefix_bytes_saved for facts in parts),
         arrivals_end_ns=max(ends_ns) if len(ends_ns) == len(parts) else None,
@@ -155,11 +164,12 @@ def _sampled(rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return _chained(rows)[::stride]
 
 
-def _tiers(rows: Sequence[tuple[TierFacts, ...]]) -> tuple[TierFacts, ...]:
+def _tiers(parts: Sequence[Part]) -> tuple[TierFacts, ...]:
     """Capacities and contents added; a property only where all ranks have it."""
     found: list[TierFacts] = []
     for tier in Tier:
-        same = [facts for row in rows for facts in row if facts.tier is tier]
+        rows = [(part.stored_at, facts) for part in parts for facts in part.facts.tiers if facts.tier is tier]
+        same = [facts for _where, facts in rows]
         if not same:
             continue
         names = dict.fromkeys(facts.description for facts in same)
@@ -179,20 +189,25 @@ def _tiers(rows: Sequence[tuple[TierFacts, ...]]) -> tuple[TierFacts, ...]:
                 files_opened_direct=sum(facts.files_opened_direct for facts in same),
                 files_opened_buffered=sum(facts.files_opened_buffered for facts in same),
                 crowded_puts=sum(facts.crowded_puts for facts in same),
-                counters=_counters([facts.counters for facts in same]),
+                counters=_counters([(where, facts.counters) for where, facts in rows]),
             )
         )
     return tuple(found)
 
 
-def _counters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Numbers added; of a text the first."""
+def _counters(rows: Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]) -> dict[str, Any]:
+    """Numbers added, those of a server once however many ranks asked it; of a text the first."""
     total: dict[str, Any] = {}
-    for row in rows:
+    of_servers: dict[str, dict[tuple[str, ...], Any]] = {}
+    for where, row in rows:
         for name, value in row.items():
             adds = name in total and not isinstance(value, (str, bool))
             total[name] = total[name] + value if adds else total.get(name, value)
-    return total
+            if is_of_server(name):
+                seen = of_servers.setdefault(name, {})
+                # Whoever looked last saw most.
+                seen[where] = max(value, seen.get(where, value))
+    return total | {name: sum(seen.values()) for name, seen in of_servers.items()}
 
 
 def _same_reading(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from kvspill.run.preload import preload
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import Ranks, share_of
 from kvspill.run.remarks import log_cautions, skipped_rows
+from kvspill.run.sharing import places_of
 from kvspill.run.signals import Interrupts
 from kvspill.run.stages import OneStage, Policy, Stage, Stages
 from kvspill.run.tracing import layers_of, start_tracing
@@ -71,6 +72,7 @@ class Load:
         """After the run: some system call never returned."""
         # Before the load: a device that hangs later gives no answer any more.
         self._environment = None if plan.simulated else environment(plan.cache_dirs)
+        self._places = () if plan.simulated else places_of(plan.config, plan.cache_dirs)
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
         """What this rank measured, and the search that was held, if one was."""
@@ -255,6 +257,7 @@ class Load:
             ceiling=ceiling,
             environment=self._environment,
             device=(boot_id(), *((stage.probes or {}).get("block_device") or {}).get("devices", ())),
+            storage=self._places,
         )
 
 

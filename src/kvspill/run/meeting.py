@@ -10,18 +10,13 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import extra_of, flag_of
 from kvspill.errors import KvspillError, UsageError
-from kvspill.machine.kernel import Kernel, boot_id
+from kvspill.machine.kernel import boot_id
 from kvspill.machine.launcher import launched
 from kvspill.machine.memory import Available, available_memory
-from kvspill.machine.mounts import find_mount
-from kvspill.machine.network import is_network
 from kvspill.run.preflight import cache_dirs, needs_directories
 from kvspill.run.ranks import Ranks
-from kvspill.run.sharing import Sharing
+from kvspill.run.sharing import FileSystem, Sharing, file_system_at
 from kvspill.storage.neighbours import neighbours
-
-FileSystem = tuple[str, str]
-"""The same on every rank that uses it, and on no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +95,9 @@ def _directories(config: Config) -> tuple[Path, ...]:
 def _places(config: Config) -> tuple[dict[int, FileSystem], KvspillError | None]:
     """The file systems of this rank by their numbers here, or what is wrong with its directories."""
     try:
-        return {os.stat(path).st_dev: _file_system(path) for path in _directories(config)}, None
+        return {os.stat(path).st_dev: file_system_at(path) for path in _directories(config)}, None
     except KvspillError as error:
         return {}, error
-
-
-def _file_system(path: Path) -> FileSystem:
-    mount = find_mount(path, Kernel())
-    if mount is not None and is_network(mount.kind):
-        return mount.kind, mount.source
-    return boot_id(), str(os.stat(path).st_dev)
 
 
 _Met = tuple[str, list[FileSystem], KvspillError | None]

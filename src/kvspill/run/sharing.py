@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.config import Config
+from kvspill.machine.kernel import Kernel, boot_id
 from kvspill.machine.launcher import Launched, launched, placed
-from kvspill.machine.mounts import file_system
+from kvspill.machine.mounts import file_system, find_mount
 from kvspill.machine.network import is_network
+from kvspill.run.stores import addresses, own_addresses, store_of
 from kvspill.storage.addresses import directory_of
 from kvspill.storage.neighbours import Neighbour, neighbours
 from kvspill.texts import size_text
+
+FileSystem = tuple[str, str]
+"""The same on every rank that uses it, and on no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +93,18 @@ def _device_of(path: Path) -> int:
         except OSError:
             continue
     return -1
+
+
+def file_system_at(path: Path) -> FileSystem:
+    """That of a directory."""
+    mount = find_mount(path, Kernel())
+    if mount is not None and is_network(mount.kind):
+        return mount.kind, mount.source
+    return boot_id(), str(os.stat(path).st_dev)
+
+
+def places_of(config: Config, dirs: Sequence[Path]) -> tuple[str, ...]:
+    """The file systems or stores that this rank keeps its entries on; none where they are its own alone."""
+    if dirs:
+        return tuple(sorted({" ".join(file_system_at(path)) for path in dirs}))
+    return tuple(sorted(map(store_of, own_addresses(config)))) if addresses(config) else ()

@@ -21,6 +21,13 @@ DROPPED_ENTRIES: Final = "store_dropped_entries"
 """Fact of a backend: objects that the store gave up by itself, and whose reads ended as DROPPED."""
 STORE_RESTARTS: Final = "store_restarts"
 """Fact of a backend: how often servers were started anew during the run."""
+SERVER_FACTS: Final = "server_"
+"""How the names of facts begin that a server says of itself."""
+
+
+def is_of_server(name: str) -> bool:
+    """Whether a fact is the server's own: every rank that asks it hears the same, so they are not added."""
+    return name == STORE_RESTARTS or name.startswith(SERVER_FACTS)
 
 
 class ObjectRef(NamedTuple):
@@ -276,7 +283,10 @@ class Backend(ABC):
         return []
 
     def facts(self) -> Mapping[str, int | float | str]:
-        """Counters of its own for the result, by name with the unit: requests, retries, bytes sent."""
+        """Counters of its own for the result, by name with the unit: requests, retries, bytes sent.
+
+        They are added over ranks, but not those of which `is_of_server` says that they are the server's.
+        """
         return {}
 
     def notes(self) -> list[Note]:

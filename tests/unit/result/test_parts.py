@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from kvspill.run.ranks import Gathered, Ranks
 from kvspill.run.stragglers import relative_speeds
 from kvspill.run.trial import run_trial
 from kvspill.run.whole import whole_result
+from kvspill.storage.base import STORE_RESTARTS
 from sim.hazards import HazardousDevice, Hazards, Outage
 
 T = TypeVar("T")
@@ -294,6 +296,38 @@ def test_the_longest_queue_of_any_rank_is_kept_and_not_added_r3() -> None:
     rows = [{"name": "prefix", "blocks_offered": 10, "blocks_queued_max": longest} for longest in (7, 30, 2)]
     merged = merged_io_facts(rows)
     assert merged == {"name": "prefix", "blocks_offered": 30, "blocks_queued_max": 30}
+
+
+SERVER = {
+    "retries": 2,
+    "store_dropped_entries": 3,
+    STORE_RESTARTS: 1,
+    "server_maxmemory_bytes": 64,
+    "server_used_bytes": 50,
+    "server_evicted_keys": 7,
+}
+
+
+def tier_counters(*seen: tuple[tuple[str, ...], dict[str, int]]) -> dict[str, Any]:
+    """What the storage tier of a whole says where each of these ranks stores there and counted that."""
+    parts, _alone = ranks_of(simulated(max_requests=60), len(seen))
+    for part, (storage, counters) in zip(parts, seen, strict=True):
+        (facts,) = part.facts.tiers
+        part.facts = replace(part.facts, tiers=(replace(facts, counters=counters),))
+        part.storage = storage
+    (whole,) = whole_of(parts).facts.tiers
+    return dict(whole.counters)
+
+
+def test_what_a_server_says_of_itself_is_its_own_however_many_ranks_ask_it_r3() -> None:
+    later = SERVER | {"server_used_bytes": 60}
+    four = tier_counters(*[(("redis cache",), counters) for counters in (SERVER, SERVER, later, SERVER)])
+    assert four == later | {"retries": 8, "store_dropped_entries": 12}
+
+
+def test_servers_of_their_own_are_added_r3() -> None:
+    two = tier_counters(*[((f"redis cache{rank}",), SERVER) for rank in range(2)])
+    assert two == {name: 2 * value for name, value in SERVER.items()}
 
 
 def test_what_all_ranks_warn_of_is_said_once() -> None:

@@ -9,10 +9,11 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.machine.launcher import Launched
 from kvspill.machine.memory import Available
+from kvspill.machine.mounts import Mount
 from kvspill.records import GIB
 from kvspill.run import preflight, sharing
 from kvspill.run.preflight import cache_dirs, check_machine, claimed_bytes, free_bytes, offered_write_bytes
-from kvspill.run.sharing import Sharing, find_sharing
+from kvspill.run.sharing import Sharing, find_sharing, places_of
 from kvspill.storage.neighbours import Neighbour
 
 PLENTY = Available(64 * GIB, "this machine")
@@ -99,6 +100,21 @@ def test_ranks_of_other_machines_share_a_file_system_of_the_network_alone(
     assert find_sharing(config, [disk], eight).ranks == {device: 2}
     monkeypatch.setattr(sharing, "file_system", lambda _path: "nfs4")
     assert find_sharing(config, [disk], eight).ranks == {device: 8}
+
+
+def test_ranks_name_the_place_of_their_entries_alike(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [disk / "a", disk / "b"]
+    for folder in folders:
+        folder.mkdir()
+    found = [places_of(Config(), [folder]) for folder in (*folders, disk)]
+    assert len(set(found)) == len(found[0]) == 1
+    nfs = Mount("0:52", str(folders[0]), "nfs4", "filer:/export")
+    monkeypatch.setattr(sharing, "find_mount", lambda path, _kernel: nfs if path == folders[0] else None)
+    assert places_of(Config(), [folders[0]]) == ("nfs4 filer:/export",)
+    assert places_of(Config(), folders) == tuple(sorted(("nfs4 filer:/export", *found[0])))
+    stored = Config(cache_dir=["redis://:geheim@h{rank}:7/0"], storage_backend="redis")
+    assert places_of(stored, ()) == ("h0:7",)
+    assert places_of(Config(storage_backend="null"), ()) == ()
 
 
 def test_a_rank_finds_its_own_directory(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
