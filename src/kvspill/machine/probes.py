@@ -59,6 +59,11 @@ class Probe:
         self._nfs = [mount for mount in mounts if mount.kind.startswith("nfs")]
         self._all_nfs = bool(self._nfs) and len(self._nfs) == len(found)
 
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The block devices and the NFS mounts, of which two with one number share their counters."""
+        return (*self.devices, *sorted({mount.device for mount in self._nfs}))
+
     def snapshot(self) -> Snapshot:
         """Read all counters now."""
         usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -45,7 +45,7 @@ class Part:
     problem: str | None = None
     """Why it ends early; None where it was whole."""
     device: tuple[str, ...] = ()
-    """Machine and block devices that its probes counted: ranks with the same ones counted the same bytes."""
+    """Machine, block devices and NFS mounts that its probes counted: with the same ones, the same bytes."""
     storage: tuple[str, ...] = ()
     """File systems or stores that its entries lie on, by names that all ranks have for them; empty where
     nobody else can use them."""
@@ -288,13 +288,12 @@ def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
     # The rank that measured longest saw all that went on: others may have been done before.
     by_length = sorted(parts, key=lambda part: part.recorder.window_seconds)
     devices = {part.device: part.probes for part in by_length if part.probes is not None}
-    hosts = {part.device[:1]: part.probes for part in by_length if part.probes is not None}
     shared = {device: [part for part in by_length if part.device == device] for device in devices}
     lags = [probes["event_loop_lag_ms"] for probes in found if probes.get("event_loop_lag_ms")]
     return {
         "block_device": _added([probes.get("block_device") for probes in devices.values()]),
         "process_io": _added([probes.get("process_io") for probes in found]),
-        "nfs": _added([probes.get("nfs") for probes in hosts.values()]),
+        "nfs": _added([probes.get("nfs") for probes in devices.values()]),
         "neighbours": _added([_strangers(mates) for mates in shared.values()]),
         "cpu_seconds": sum(probes["cpu_seconds"] for probes in found),
         "cpu_wait_seconds": None

@@ -26,8 +26,19 @@ def checkpoint_path(result: Path) -> Path:
     return result.with_name(f"{result.stem}.incomplete.json")
 
 
-def so_far(world: World, config: Config, ranks: Ranks, stages: Stages, engine: Engine) -> bytes | None:
-    """What this rank has measured by now, in a form that travels; None before its first window."""
+def so_far(
+    world: World,
+    config: Config,
+    ranks: Ranks,
+    stages: Stages,
+    engine: Engine,
+    device: tuple[str, ...] = (),
+    storage: tuple[str, ...] = (),
+) -> bytes | None:
+    """What this rank has measured by now, in a form that travels; None before its first window.
+
+    device, storage: what the rank's part says of where its entries lie.
+    """
     found = stages.so_far(world.now_ns())
     if found is None:
         return None
@@ -36,6 +47,7 @@ def so_far(world: World, config: Config, ranks: Ranks, stages: Stages, engine: E
     servers = servers_for(users, config.servers)
     part = Part(recorder, facts, engine.planned, users, servers, origin_ns=engine.start_ns)
     part.rank, part.host = ranks.index, socket.gethostname()
+    part.device, part.storage = device, storage
     return packed(part)
 
 

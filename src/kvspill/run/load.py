@@ -73,6 +73,7 @@ class Load:
         # Before the load: a device that hangs later gives no answer any more.
         self._environment = None if plan.simulated else environment(plan.cache_dirs)
         self._places = () if plan.simulated else places_of(plan.config, plan.cache_dirs)
+        self._device: tuple[str, ...] = ()
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
         """What this rank measured, and the search that was held, if one was."""
@@ -105,6 +106,7 @@ class Load:
         monitor = await self._monitor()
         accountant = build_accountant(config, self.limits)
         probe = None if self.plan.simulated else Probe(self.plan.cache_dirs)
+        self._device = (boot_id(), *(() if probe is None else probe.watched))
         others = (observer for observer in (accountant, log, trace, monitor) if observer is not None)
         stages = Stages(world, probe, *others)
         cache = build_cache(config, world, stages.observer, self.backends, self.limits)
@@ -203,7 +205,9 @@ class Load:
         if self.progress.live is not None:
             seen = self.progress.live.watch(self.world, self.config, engine, stages, cache, policy)
             beside.append(asyncio.ensure_future(seen))
-        told = partial(so_far, self.world, self.config, self.ranks, stages, engine)
+        told = partial(
+            so_far, self.world, self.config, self.ranks, stages, engine, self._device, self._places
+        )
         keeper = None
         if self.plan.checkpoint is not None:
             keeper = Keeper(self.config, self.ranks.size, self.plan.checkpoint)
@@ -256,7 +260,7 @@ class Load:
             probes=stage.probes,
             ceiling=ceiling,
             environment=self._environment,
-            device=(boot_id(), *((stage.probes or {}).get("block_device") or {}).get("devices", ())),
+            device=self._device,
             storage=self._places,
         )
 

@@ -120,6 +120,19 @@ def test_nfs_counts_what_the_server_was_asked_on_that_mount_alone(kernel: Kernel
     assert found["block_device"] is None
 
 
+def test_mounts_of_one_number_are_watched_as_one(kernel: Kernel, tmp_path: Path) -> None:
+    """The kernel keeps the counters of a file system, wherever it is mounted."""
+    folders = [tmp_path / name for name in "abc"]
+    lines = []
+    for folder, device in zip(folders, ("0:99", "0:98", "0:98"), strict=True):
+        folder.mkdir()
+        lines.append(f"1 0 {device} / {folder} rw - nfs4 server:/{folder.name} rw\n")
+    (kernel.proc / "self" / "mountinfo").write_text("".join(lines))
+    alone = Kernel(kernel.proc, tmp_path / "no-sys")
+    assert [Probe([folder], alone).watched for folder in folders] == [("0:99",), ("0:98",), ("0:98",)]
+    assert Probe(folders, alone).watched == ("0:98", "0:99")
+
+
 def test_the_process_own_io_is_a_difference(kernel: Kernel, tmp_path: Path) -> None:
     own = kernel.proc / "self" / "io"
     probe = Probe([tmp_path], kernel)

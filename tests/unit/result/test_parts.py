@@ -16,7 +16,7 @@ from kvspill.records import GIB, MIB, Completion, Purpose, Tier, Verb
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import setup_rows
-from kvspill.result.parts import Part, merged_io_facts, packed, together, unpacked, whole_of
+from kvspill.result.parts import Part, _probes, merged_io_facts, packed, together, unpacked, whole_of
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
@@ -265,6 +265,18 @@ def test_a_device_is_counted_once_however_many_ranks_used_it_r5() -> None:
     assert merged["neighbours"] == {"runs": 0, "read_bytes": 0, "written_bytes": 0}
     assert (merged["cpu_seconds"], merged["cpu_wait_seconds"]) == (4.5, 1.5)
     assert merged["event_loop_lag_ms"] == {"p99": 1000.0, "max": 2000.0}
+
+
+def test_mounts_of_their_own_are_added_and_one_that_ranks_share_is_counted_once_r5() -> None:
+    parts, _alone = ranks_of(simulated(max_requests=60), 4)
+    seen = [(("m", "0:52"), 100), (("m", "0:53"), 101), (("m", "0:53"), 101), (("other", "0:52"), 7)]
+    for part, (device, nbytes) in zip(parts, seen, strict=True):
+        part.device = device
+        part.probes = {**probes(0, 0, 0), "block_device": None, "nfs": {"read_bytes": nbytes}}
+    for number, whole in ((2, 201), (3, 201), (4, 208)):
+        merged = _probes(parts[:number])
+        assert merged is not None
+        assert merged["nfs"] == {"read_bytes": whole}
 
 
 def test_a_rank_that_stood_still_once_is_seen_among_others_that_lag_more() -> None:
