@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 BUSY = "storage_busy_ns"
-"""Column of the timeline: how long of each step the storage was at work on reads and writes."""
+"""Column of the timeline: how long of each step the storage was at work on reads and writes.
+
+Of ranks that store in the same place no more than the step, of places of their own the sum.
+"""
 SLOW_DELETES = "storage_slow_delete_ns"
 """Column of the timeline: how long of each step a delete was under way that took longer than a second."""
 _READ, _WRITTEN = "storage_read_bytes", "storage_write_bytes"

@@ -126,6 +126,15 @@ class Timeline:
         for name in [name for name in self._states if name.startswith(prefix)]:
             del self._states[name]
 
+    def bound(self, name: str, end_ns: int) -> None:
+        """No step has more of this column's time than its own length: what was added up went on at once."""
+        self._settle_all()
+        length_ns = self.step_seconds * NS_PER_SEC
+        window_ns = end_ns - self._start_ns
+        values = self._columns.get(name, array("q"))
+        for step, value_ns in enumerate(values):
+            values[step] = min(value_ns, length_ns, max(0, window_ns - step * length_ns))
+
     def merge(self, other: "Timeline") -> None:
         """Add another's columns step by step; both windows begin together."""
         self._settle_all()

@@ -206,10 +206,12 @@ TIERS = (
         "storage_busy_gib_per_sec",
         "GiB/s",
         "bytes read and written on the storage tier, demotions included / seconds in which it was at work on "
-        "any of them",
+        "any of them; ranks on one device keep it at work for no more than a second in each second, and the "
+        "times of several devices are added: it is the speed of one",
         "The speed of the storage, however often it is asked for something: it tells drives apart also where "
         "they wait for the users.",
-        "Few operations at once, small entries and writes are slower on any drive: compare equal workloads.",
+        "Few operations at once, small entries and writes are slower on any drive: compare equal workloads. "
+        "Ranks that are at one device for parts of the same second may overlap: it is at least so fast.",
         lambda m: ratio(gib(m.storage_bytes), m.storage_busy_seconds),
         better="higher",
         about=(Area.STORAGE,),

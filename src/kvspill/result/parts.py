@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kvspill.measure.recorder import Recorder
+from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
 from kvspill.records import RunFacts, Tier, TierFacts
 from kvspill.result.honesty import Ceiling
 from kvspill.result.measured import ratio
@@ -73,18 +74,16 @@ def whole_of(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     moved = [_on_common_clock(part) for part in parts]
-    recorder = Recorder(
-        min(part.recorder.window_start_ns for part in moved),
-        max(part.recorder.window_end_ns for part in moved),
-    )
     digest = Digest()
     counted: set[tuple[str, ...]] = set()
+    mates: dict[tuple[str, ...], list[Recorder]] = {}
     for part in moved:
         if part.device in counted:
             part.recorder.timeline.drop(DEVICE_PREFIX)
         counted.add(part.device)
-        recorder.merge(part.recorder)
+        mates.setdefault(part.stored_at, []).append(part.recorder)
         digest.merge(part.digest)
+    recorder = _one_of(list(map(_of_one_place, mates.values())))
     facts = _facts([part.facts for part in moved], digest)
     facts = replace(facts, tiers=_tiers(moved))
     io_model = merged_io_facts([part.facts.io_model for part in moved])
@@ -102,6 +101,26 @@ def whole_of(parts: Sequence[Part]) -> Part:
         cautions=together((part.rank, part.cautions) for part in parts),
         later=together((part.rank, part.later) for part in parts),
     )
+
+
+def _one_of(recorders: Sequence[Recorder]) -> Recorder:
+    """All that they counted."""
+    recorder = Recorder(
+        min(part.window_start_ns for part in recorders), max(part.window_end_ns for part in recorders)
+    )
+    for part in recorders:
+        recorder.merge(part)
+    return recorder
+
+
+def _of_one_place(recorders: Sequence[Recorder]) -> Recorder:
+    """What ranks counted that store in the same place: it was at work for all of them at once (R5)."""
+    if len(recorders) == 1:
+        return recorders[0]
+    recorder = _one_of(recorders)
+    for column in (BUSY, SLOW_DELETES):
+        recorder.timeline.bound(column, recorder.window_end_ns)
+    return recorder
 
 
 def _on_common_clock(part: Part) -> Part:

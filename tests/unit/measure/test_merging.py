@@ -63,7 +63,7 @@ def test_parts_merge_into_the_whole_without_loss_r3(
     merged, *others = (pickle.loads(pickle.dumps(part)) for part in parts)
     for other in others:
         merged.merge(other)
-    assert sum(merged.timeline.columns(END).get(BUSY, [])) == sum(busy), "each rank's storage is its own"
+    assert sum(merged.timeline.columns(END).get(BUSY, [])) == sum(busy), "nobody knows here what ranks share"
     assert without_busy(state(merged)) == without_busy(state(whole))
     assert without_busy(tally(merged)) == without_busy(tally(whole))
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kvspill.measure.timeline import Timeline
 from kvspill.records import NS_PER_MS, NS_PER_SEC
+from unit.measure.rows import ns
 
 
 def test_sums_and_states_have_the_length_of_the_window() -> None:
@@ -21,6 +22,20 @@ def test_a_state_holds_until_the_next_and_the_last_of_a_second_counts() -> None:
     for at, value in ((1.5, 4), (3.2, 9), (3.6, 8)):
         timeline.note("users", int(at * NS_PER_SEC), value)
     assert timeline.columns(5 * NS_PER_SEC)["users"] == [4, 4, 4, 8, 8]
+
+
+def test_what_went_on_at_once_took_no_longer_than_the_step() -> None:
+    here, there = Timeline(ns(10)), Timeline(ns(10))
+    for timeline in (here, there):
+        timeline.cover("busy", ns(10.5), ns(13.3))
+    here.merge(there)
+    here.add("tokens", ns(11), 10**12)
+    here.bound("busy", ns(13.5))
+    here.bound("never", ns(13.5))
+    columns = here.columns(ns(13.5))
+    assert columns["busy"] == [ns(1), ns(1), ns(1), ns(0.5)]
+    assert "never" not in columns
+    assert columns["tokens"][1] == 10**12
 
 
 def test_a_state_seen_before_the_window_is_not_in_it() -> None:
