@@ -1,7 +1,7 @@
 """The honesty block: what the run asked for beside what the machine saw, and how far to trust it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -41,9 +41,42 @@ class Ceiling:
     gib_per_sec: float | None = None
 
 
-def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling: Ceiling | None) -> Honesty:
-    """Everything that lets a reader doubt the result. None means: not measured."""
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """What is of one process and its storage; of several ranks the worst: it neither adds up nor averages."""
+
+    still_seconds: float | None
+    delete_still_seconds: float | None
+
+
+def own_worst(measured: Measured) -> Worst:
+    """Of one process."""
+    return Worst(storage_still_seconds(measured), storage_delete_still_seconds(measured))
+
+
+def worst_of(ranks: Sequence[Worst]) -> Worst:
+    """Of several: what stands still for one rank is not at work for it because others are."""
+    return Worst(
+        _most(rank.still_seconds for rank in ranks), _most(rank.delete_still_seconds for rank in ranks)
+    )
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def honesty_block(
+    measured: Measured,
+    probes: Mapping[str, Any] | None,
+    ceiling: Ceiling | None,
+    worst: Worst | None = None,
+) -> Honesty:
+    """Everything that lets a reader doubt the result. None means: not measured.
+
+    worst: where several ranks are one result.
+    """
     probes = probes or {}
+    worst = worst or own_worst(measured)
     opened = _files_opened(measured)
     return Honesty(
         bytes=_bytes(measured, probes),
@@ -57,8 +90,8 @@ def honesty_block(measured: Measured, probes: Mapping[str, Any] | None, ceiling:
         errors=_errors(measured),
         errors_outside_window=_errors_outside(measured),
         stuck_io=_stuck_io(measured),
-        storage_still_seconds=storage_still_seconds(measured),
-        storage_delete_still_seconds=storage_delete_still_seconds(measured),
+        storage_still_seconds=worst.still_seconds,
+        storage_delete_still_seconds=worst.delete_still_seconds,
         arrival_lateness_ms=_lateness(measured),
         offered_load=_offered_load(measured, ceiling),
         ceiling=_ceiling(measured, ceiling, probes),

@@ -9,8 +9,8 @@ from typing import Any
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
 from kvspill.records import RunFacts, Tier, TierFacts
-from kvspill.result.honesty import Ceiling
-from kvspill.result.measured import ratio
+from kvspill.result.honesty import Ceiling, Worst, own_worst, worst_of
+from kvspill.result.measured import Measured, Settings, ratio
 from kvspill.result.schema_honesty import Caution
 from kvspill.storage.base import is_of_server
 from kvspill.workload.digest import Digest
@@ -39,6 +39,8 @@ class Part:
     clock_error_ns: int = 0
     probes: Mapping[str, Any] | None = None
     ceiling: Ceiling | None = None
+    worst: Worst | None = None
+    """Of the ranks of a whole."""
     cautions: Sequence[Caution] = ()
     later: Sequence[Caution] = ()
     """Warnings that stand after all others."""
@@ -74,6 +76,7 @@ def whole_of(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     moved = [_on_common_clock(part) for part in parts]
+    worst = worst_of([own_worst(Measured(part.recorder, part.facts, Settings())) for part in moved])
     digest = Digest()
     counted: set[tuple[str, ...]] = set()
     mates: dict[tuple[str, ...], list[Recorder]] = {}
@@ -98,6 +101,7 @@ def whole_of(parts: Sequence[Part]) -> Part:
         servers=sum(part.servers for part in parts),
         probes=_probes(moved),
         ceiling=_ceiling([part.ceiling for part in parts]),
+        worst=worst,
         cautions=together((part.rank, part.cautions) for part in parts),
         later=together((part.rank, part.later) for part in parts),
     )

@@ -21,7 +21,7 @@ from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
-from kvspill.result.honesty import Ceiling, faults_of, honesty_block
+from kvspill.result.honesty import Ceiling, Worst, faults_of, honesty_block
 from kvspill.result.io_model import over_the_link
 from kvspill.result.load import less, or_else
 from kvspill.result.measured import Measured, Settings
@@ -64,12 +64,13 @@ def build_result(
     servers: int | None = None,
     in_flight: Sequence[InFlight] | None = None,
     ranks: RankTable | None = None,
+    worst: Worst | None = None,
     created_at: str | None = None,
 ) -> Result:
     """The whole result. `created_at` alone differs between equal simulations.
 
     users, servers: how many there were in the window, where their number is not the configured one.
-    in_flight: operations that its end found under way, by tier and verb.
+    in_flight: operations that its end found under way, by tier and verb. worst: of the ranks, if several.
     """
     if recorder.is_open_ended:
         raise ValueError("the recorder's window has no end yet; call close_window first")
@@ -80,7 +81,7 @@ def build_result(
     step_seconds = recorder.timeline.step_seconds
     closed = measured.settings.arrival == "closed"
     steady = SteadyState.model_validate(steady_state(columns, recorder.window_seconds, step_seconds, closed))
-    honesty = honesty_block(measured, probes, ceiling)
+    honesty = honesty_block(measured, probes, ceiling, worst)
     faults = faults_of(measured, honesty)
     given = list(warnings)
     in_memory = any(item.code == MEMORY_DIRECTORY.code for item in given)

@@ -55,6 +55,7 @@ def whole_result(
         ],
         environment=whole.environment,
         ceiling=whole.ceiling,
+        worst=whole.worst,
         autoscaling=steps,
         users=users,
         servers=None if table is None else whole.servers,

@@ -1,5 +1,6 @@
 """What ranks share is counted once, and a limit of each rank's own is not averaged away (R3, S16, E9)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,14 +8,14 @@ import pytest
 from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY
-from kvspill.records import GIB
+from kvspill.records import GIB, Purpose, Tier, Verb
 from kvspill.result.measured import ratio
 from kvspill.result.parts import Part
 from kvspill.result.schema import Result
 from kvspill.run.whole import whole_result
 from kvspill.workload.digest import Digest
 from unit.measure.rows import ns, op
-from unit.result.sample import facts
+from unit.result.sample import codes, facts, tier
 
 SECONDS = 60
 ONE_DISK = ("machine 8:1",)
@@ -74,3 +75,59 @@ def test_a_step_that_the_end_cuts_is_no_longer_than_it_was() -> None:
     merged = whole(*parts)
     assert merged.number("storage_busy_gib_per_sec") == ratio(42, 10.5)
     assert merged.timeline.columns[BUSY] == [*[10**9] * 10, 5 * 10**8]
+
+
+def watched(recorder: Recorder, still: range = range(0)) -> Recorder:
+    """With one operation under way at each look; in these seconds nothing else is done."""
+    for second in range(10, 10 + SECONDS):
+        recorder.timeline.note("storage_in_flight", ns(second + 0.5), 1)
+        if second not in still:
+            recorder.op(op(second + 0.9, started=second + 0.1))
+    return recorder
+
+
+def deleting(recorder: Recorder, begun: float, seconds: float) -> Recorder:
+    recorder.op(op(begun + seconds, started=begun, verb=Verb.DELETE, purpose=Purpose.EVICTION))
+    return recorder
+
+
+def stills(result: Result) -> tuple[float | None, float | None]:
+    return result.honesty.storage_still_seconds, result.honesty.storage_delete_still_seconds
+
+
+def test_a_slow_delete_of_each_rank_is_no_standstill_of_all_s16() -> None:
+    found = whole(*(part(rank, deleting(recorder(), 20.5 + 4 * rank, 1.2)) for rank in range(4)))
+    assert stills(found) == pytest.approx((None, 1.2))
+    assert "storage_stalled" not in codes(found)
+
+
+@pytest.mark.parametrize("still_rank", [0, 1])
+def test_a_rank_whose_storage_stands_still_is_not_hidden_by_another_s16(still_rank: int) -> None:
+    recorders = [watched(recorder(), range(30, 50) if rank == still_rank else range(0)) for rank in (0, 1)]
+    found = whole(part(0, recorders[0]), part(1, recorders[1]))
+    assert stills(found) == (20.0, 0.0)
+    assert "storage_stalled" in codes(found)
+
+
+def test_a_rank_that_is_at_nothing_but_a_slow_delete_is_not_hidden_by_another_s16() -> None:
+    at_work, at_deletes = reading(0.1), deleting(recorder(), 30.0, 20.0)
+    found = whole(part(0, at_work, ONE_DISK), part(1, at_deletes, ONE_DISK))
+    assert stills(found) == (None, 20.0)
+    assert "storage_stalled" in codes(found)
+
+
+def test_the_end_of_a_standstill_is_that_of_its_own_rank_s16() -> None:
+    """Rank 0 drains for 9 s after the window, but what stood still then was rank 1."""
+    drains = part(0, watched(recorder()))
+    drains.facts = replace(drains.facts, finished_ns=ns(79))
+    stands = part(1, watched(recorder(), range(68, 70)))
+    stands.facts = replace(stands.facts, finished_ns=ns(71))
+    assert stills(whole(drains, stands))[0] == 3.0
+
+
+def test_a_modelled_storage_stands_still_nowhere() -> None:
+    modelled = (tier(Tier.STORAGE, modelled=True),)
+    assert stills(whole(*(part(rank, watched(recorder()), tiers=modelled) for rank in range(2)))) == (
+        None,
+        None,
+    )
