@@ -121,7 +121,8 @@ def _ceiling(ceiling: CeilingShare | None) -> str:
         for name, unit, digits in (("operations_per_sec", " ops/s", 0), ("gib_per_sec", " GiB/s", 1))
         if able.get(name) is not None
     ]
-    return ", ".join(parts) or UNMEASURED
+    whose = "" if ceiling.rank is None or not parts else f"rank {ceiling.rank}: "
+    return whose + ", ".join(parts) or UNMEASURED
 
 
 def _against(asked: int | None, seen: int | None) -> str:

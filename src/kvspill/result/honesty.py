@@ -1,7 +1,7 @@
 """The honesty block: what the run asked for beside what the machine saw, and how far to trust it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,18 +47,43 @@ class Worst:
 
     still_seconds: float | None
     delete_still_seconds: float | None
+    share: CeilingShare | None
 
 
-def own_worst(measured: Measured) -> Worst:
+def own_worst(measured: Measured, probes: Mapping[str, Any] | None, ceiling: Ceiling | None) -> Worst:
     """Of one process."""
-    return Worst(storage_still_seconds(measured), storage_delete_still_seconds(measured))
-
-
-def worst_of(ranks: Sequence[Worst]) -> Worst:
-    """Of several: what stands still for one rank is not at work for it because others are."""
     return Worst(
-        _most(rank.still_seconds for rank in ranks), _most(rank.delete_still_seconds for rank in ranks)
+        storage_still_seconds(measured),
+        storage_delete_still_seconds(measured),
+        _ceiling(measured, ceiling, probes or {}),
     )
+
+
+def worst_of(ranks: Mapping[int, Worst]) -> Worst:
+    """Of several: what stands still for one rank is not at work for it because others are (S16).
+
+    Nor does a rank at its own limit have room because others do (E9).
+    """
+    rows = ranks.values()
+    return Worst(
+        _most(row.still_seconds for row in rows),
+        _most(row.delete_still_seconds for row in rows),
+        _nearest({rank: row.share for rank, row in ranks.items()}),
+    )
+
+
+def _nearest(shares: Mapping[int, CeilingShare | None]) -> CeilingShare | None:
+    """That of the rank that is nearest to its limits; None where one does not know its own."""
+    known = {rank: share for rank, share in shares.items() if share is not None}
+    if len(known) < len(shares):
+        return None
+
+    def nearness(rank: int) -> tuple[bool, float, float]:
+        share = known[rank]
+        return bool(share.client_bound), _most(share.share_reached.values()) or 0.0, share.cores_used or 0.0
+
+    rank = max(known, key=nearness)
+    return known[rank].model_copy(update={"rank": rank})
 
 
 def _most(values: Iterable[float | None]) -> float | None:
@@ -76,7 +101,7 @@ def honesty_block(
     worst: where several ranks are one result.
     """
     probes = probes or {}
-    worst = worst or own_worst(measured)
+    worst = worst or own_worst(measured, probes, ceiling)
     opened = _files_opened(measured)
     return Honesty(
         bytes=_bytes(measured, probes),
@@ -94,7 +119,7 @@ def honesty_block(
         storage_delete_still_seconds=worst.delete_still_seconds,
         arrival_lateness_ms=_lateness(measured),
         offered_load=_offered_load(measured, ceiling),
-        ceiling=_ceiling(measured, ceiling, probes),
+        ceiling=worst.share,
         event_loop_lag_ms=probes.get("event_loop_lag_ms"),
         cpu_seconds=probes.get("cpu_seconds"),
         cpu_wait_seconds=probes.get("cpu_wait_seconds"),
@@ -290,7 +315,8 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, A
     shares = {name: ratio(value, getattr(ceiling, name)) for name, value in asdict(reached).items()}
     known = [share for share in shares.values() if share is not None]
     cores_used = ratio(probes.get("cpu_seconds"), measured.wall_seconds)
-    costly = (_cpu_per_gib(measured, probes) or 0.0) >= COSTLY_CPU_SECONDS_PER_GIB
+    per_gib = _cpu_per_gib(measured, probes)
+    costly = (per_gib or 0.0) >= COSTLY_CPU_SECONDS_PER_GIB
     # The null backend has no pieces: what those cost shows in the processor time alone.
     busy = costly and cores_used is not None and cores_used >= CLIENT_BOUND_SHARE
     waiting = _dram_wait_share(measured)
@@ -299,6 +325,7 @@ def _ceiling(measured: Measured, ceiling: Ceiling | None, probes: Mapping[str, A
         null_backend=asdict(ceiling),
         share_reached=shares,
         cores_used=cores_used,
+        cpu_seconds_per_gib=per_gib,
         dram_wait_share=waiting,
         client_bound=(waits or busy or max(known) >= CLIENT_BOUND_SHARE) if known else None,
     )

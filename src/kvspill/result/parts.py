@@ -76,7 +76,7 @@ def whole_of(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     moved = [_on_common_clock(part) for part in parts]
-    worst = worst_of([own_worst(Measured(part.recorder, part.facts, Settings())) for part in moved])
+    worst = worst_of({part.rank: _own_worst(part) for part in moved})
     digest = Digest()
     counted: set[tuple[str, ...]] = set()
     mates: dict[tuple[str, ...], list[Recorder]] = {}
@@ -105,6 +105,10 @@ def whole_of(parts: Sequence[Part]) -> Part:
         cautions=together((part.rank, part.cautions) for part in parts),
         later=together((part.rank, part.later) for part in parts),
     )
+
+
+def _own_worst(part: Part) -> Worst:
+    return own_worst(Measured(part.recorder, part.facts, Settings()), part.probes, part.ceiling)
 
 
 def _one_of(recorders: Sequence[Recorder]) -> Recorder:

@@ -120,14 +120,21 @@ class OfferedLoad(Part):
 
 
 class CeilingShare(Part):
-    """What this harness does without any device, and how near to that the run came."""
+    """What this harness does without any device, and how near to that the run came.
+
+    These are limits of one process: of several ranks those of the one that came nearest to its own.
+    """
 
     null_backend: dict[str, Number | None]
     share_reached: dict[str, Number | None]
     cores_used: Number | None = None
+    cpu_seconds_per_gib: Number | None = None
+    """Of the same process."""
     dram_wait_share: Number | None = None
     """Of the time in a real DRAM tier: waiting for a thread of this program that copies (E11)."""
     client_bound: bool | None = None
+    rank: int | None = None
+    """Which of several ranks this is of."""
 
 
 class LittlesLaw(Part):

@@ -168,23 +168,25 @@ def _enough(nbytes: int | None) -> bool:
 def _client(honesty: Honesty, less: str) -> Iterator[Caution]:
     ceiling = honesty.ceiling
     if ceiling and ceiling.client_bound:
+        who = None if ceiling.rank is None else f"rank {ceiling.rank}"
         share = max(value for value in ceiling.share_reached.values() if value is not None)
         if share >= CLIENT_BOUND_SHARE:
-            cause = f"The run reached {share:.0%} of what this harness can do without any device."
+            cause = f"{who or 'the run'} reached {share:.0%} of what this harness can do without any device."
             remedy = "Use a faster client, larger entries or several processes"
         elif (ceiling.dram_wait_share or 0.0) >= DRAM_WAIT_SHARE:
+            whose = f" of {who}" if who else ""
             cause = (
-                f"Entries spent {ceiling.dram_wait_share:.0%} of their time in the DRAM tier waiting for a "
-                "thread of this program that copies."
+                f"entries{whose} spent {ceiling.dram_wait_share:.0%} of their time in the DRAM tier waiting "
+                "for a thread of this program that copies."
             )
             remedy = f"Use {less}, more --dram-threads or a faster client"
         else:
             cause = (
-                f"This program kept {ceiling.cores_used:.1f} processor cores busy and took "
-                f"{honesty.cpu_seconds_per_gib:.2f} CPU seconds for each GiB."
+                f"{who or 'this program'} kept {ceiling.cores_used:.1f} processor cores busy and took "
+                f"{ceiling.cpu_seconds_per_gib:.2f} CPU seconds for each GiB."
             )
             remedy = "Use larger pieces (--io-size) or a faster client"
-        yield kinds.CLIENT_BOUND.of(cause=cause, remedy=remedy)
+        yield kinds.CLIENT_BOUND.of(cause=cause[0].upper() + cause[1:], remedy=remedy)
     late_ms = lateness_p99_ms(honesty)
     if late_ms is not None and late_ms > LATE_MS:
         yield kinds.LATE_ARRIVALS.of(late_ms=late_ms, less=less)

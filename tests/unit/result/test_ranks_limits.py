@@ -9,6 +9,8 @@ from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY
 from kvspill.records import GIB, Purpose, Tier, Verb
+from kvspill.report.console import render_summary
+from kvspill.result.honesty import Ceiling
 from kvspill.result.measured import ratio
 from kvspill.result.parts import Part
 from kvspill.result.schema import Result
@@ -131,3 +133,62 @@ def test_a_modelled_storage_stands_still_nowhere() -> None:
         None,
         None,
     )
+
+
+FAR = Ceiling(requests_per_sec=1e6, operations_per_sec=1e6, gib_per_sec=1e6)
+
+
+def costing(rank: int, cpu_seconds: float, ceiling: Ceiling | None = FAR, gib_per_sec: float = 0.01) -> Part:
+    """A rank that took so much processor time in all."""
+    found = part(rank, reading(gib_per_sec))
+    found.probes, found.ceiling = {"cpu_seconds": cpu_seconds}, ceiling
+    return found
+
+
+def client_bound(result: Result) -> list[str]:
+    return [item.message for item in result.warnings if item.code == "client_bound"]
+
+
+def test_ranks_that_are_all_idle_are_no_client_at_its_limit_e9() -> None:
+    """64 of them kept a core busy together, at more processor time for a GiB than is usual."""
+    found = whole(*(costing(rank, 0.017 * SECONDS) for rank in range(64)))
+    share = found.honesty.ceiling
+    assert share is not None
+    assert share.client_bound is False
+    assert share.cores_used == pytest.approx(0.017)
+    assert found.honesty.cpu_seconds == pytest.approx(64 * 0.017 * SECONDS), "the processor time of all"
+    assert client_bound(found) == []
+
+
+def test_a_rank_that_keeps_its_processor_busy_is_not_hidden_by_idle_ones_e9() -> None:
+    ranks = [costing(rank, 0.9 * SECONDS if rank == 2 else 0.3, gib_per_sec=1.0) for rank in range(3)]
+    found = whole(*ranks)
+    assert client_bound(found) == [
+        "Rank 2 kept 0.9 processor cores busy and took 0.90 CPU seconds for each GiB."
+    ]
+
+
+def test_a_rank_at_its_ceiling_is_not_averaged_away_by_idle_ones_e9() -> None:
+    near = Ceiling(requests_per_sec=1e6, operations_per_sec=1.05, gib_per_sec=1e6)
+    found = whole(costing(0, 0.3), costing(1, 0.3, near), costing(2, 0.3))
+    share = found.honesty.ceiling
+    assert share is not None
+    assert (share.rank, share.client_bound) == (1, True)
+    assert share.null_backend["operations_per_sec"] == 1.05
+    assert client_bound(found) == ["Rank 1 reached 95% of what this harness can do without any device."]
+    assert "rank 1: 1 ops/s (95.2% reached)" in render_summary(found, verbose=True)
+
+
+def test_what_one_rank_could_do_is_unknown_so_it_is_of_all() -> None:
+    assert whole(costing(0, 0.3), costing(1, 0.3, None)).honesty.ceiling is None
+
+
+def test_a_rank_that_waits_for_its_own_copying_threads_is_not_averaged_away_e11() -> None:
+    parts = []
+    for rank, started in ((0, 14.01), (1, 14.9)):
+        found = costing(rank, 0.3)
+        found.recorder.op(op(15, started=started, submitted=14, tier=Tier.CPU))
+        parts.append(found)
+    parts[0].recorder.op(op(25, started=15, tier=Tier.CPU))
+    (said,) = client_bound(whole(*parts))
+    assert said.startswith("Entries of rank 1 spent 90% of their time in the DRAM tier waiting")
