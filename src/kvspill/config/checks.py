@@ -169,8 +169,11 @@ def _check_tiers(config: "Config") -> None:
                 raise UsageError(f"--cache-dir {path}: given twice; name each directory once")
 
 
-def check_fit(config: "Config", storage_bytes: int | None) -> None:
-    """Refuse a run whose largest entry the last tier cannot hold (C1); None means no known limit."""
+def check_fit(config: "Config", storage_bytes: int | None, ranks: int = 1) -> None:
+    """Refuse a run whose largest entry the last tier cannot hold (C1); None means no known limit.
+
+    ranks: so many divide the storage capacity that was given, and storage_bytes is the part of one.
+    """
     if storage_bytes is None or not config.context_is_known:
         return
     if config.storage_tier == "on":
@@ -182,10 +185,11 @@ def check_fit(config: "Config", storage_bytes: int | None) -> None:
     needed = stored_bytes(config.largest_entry_bytes)
     if needed > usable:
         enough = math.ceil(needed / (usable / limit)) if usable else needed
+        divided = f" (divided among {ranks} ranks)" if ranks > 1 else ""
         raise UsageError(
-            f"{flag} {limit / GIB:g}: the last tier can use {size_text(usable)} of it, but the largest entry "
-            f"takes {size_text(needed)} ({config.largest_entry_tokens:,} tokens of {config.model}); "
-            f"give {flag} {gb_flag_value(enough)} or more, or a smaller --model"
+            f"{flag} {ranks * limit / GIB:g}: the last tier can use {size_text(usable)} of it{divided}, but "
+            f"the largest entry takes {size_text(needed)} ({config.largest_entry_tokens:,} tokens of "
+            f"{config.model}); give {flag} {gb_flag_value(ranks * enough)} or more, or a smaller --model"
         )
 
 

@@ -89,7 +89,7 @@ def check_machine(
             _check_disk(config, dirs, storage_bytes, sharing)
     else:
         storage_bytes = capacity_at_addresses(config, sharing is not None and sharing.together)
-    check_fit(config, storage_bytes)
+    check_fit(config, storage_bytes, (config.storage_bytes or 0) // max(1, storage_bytes) or 1)
     return Preflight(dirs, storage_bytes, statement(config, dirs, storage_bytes))
 
 

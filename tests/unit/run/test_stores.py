@@ -93,6 +93,18 @@ def test_a_part_that_is_too_small_is_refused_and_says_that_it_is_one() -> None:
     assert "80 % at most, divided among 40 ranks, but the largest entry takes" in str(caught.value)
 
 
+@pytest.mark.usefixtures("four")
+def test_a_given_capacity_that_is_too_small_for_all_ranks_is_refused_with_one_that_is_enough() -> None:
+    with pytest.raises(UsageError) as caught:
+        capacity_gb(stored("redis://h", storage_capacity_gb=0.4), TOGETHER)
+    assert str(caught.value) == (
+        "--storage-capacity-gb 0.4: the last tier can use 102 MiB of it (divided among 4 ranks), but the "
+        "largest entry takes 192 MiB (8,192 tokens of tiny-1b); give --storage-capacity-gb 0.8 or more, or a "
+        "smaller --model"
+    )
+    assert capacity_gb(stored("redis://h", storage_capacity_gb=0.8), TOGETHER) == pytest.approx(0.2)
+
+
 def test_a_store_has_one_name_on_all_ranks_and_no_password() -> None:
     assert store_of("redis://me:secret@cache1:6379/0?x=1") == store_of("redis://cache1:6379/2")
     assert store_of("redis://me:secret@cache1:6379") == "cache1:6379"
