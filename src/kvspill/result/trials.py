@@ -18,6 +18,9 @@ from kvspill.texts import counted
 RANKED_BY = "avg_throughput_tokens_per_sec"
 """The trial in the middle by this metric stands for all."""
 
+_CLOCK_SECONDS = 1e-3
+"""A timer may end a load so much too early."""
+
 HEADLINES = tuple(name for metric in METRICS if metric.headline for name, _ in metric.expand())
 
 
@@ -43,13 +46,22 @@ def incomplete_reason(result: Result) -> str | None:
     """Why a trial may not enter an average, or None."""
     if result.incomplete:
         return RANK_FAILED if result.interrupted is None else f"ended early ({result.interrupted})"
-    asked, completed = result.config.get("max_requests"), result.requests_completed
+    # Of the whole load: those of the warm-up are in no figure, but they were served.
+    asked, counts = result.config.get("max_requests"), result.honesty.requests
+    if asked is not None and _work_ended(result):
+        asked = min(asked, counts.arrived)
     # Failed requests make a result faulty, not incomplete: all that was asked for was tried.
-    if asked is not None and completed + result.faults.failed_requests < asked:
-        return f"completed {completed} of {asked} requests"
-    if not completed:
+    if asked is not None and counts.completed + counts.failed < asked:
+        return f"completed {counts.completed} of {asked} requests"
+    if not result.requests_completed:
         return "completed no request"
     return None
+
+
+def _work_ended(result: Result) -> bool:
+    """Whether nobody had anything left to ask when the load ended, as behind a recording's last row."""
+    duration, end = result.config.get("duration"), result.window.end_seconds
+    return duration is None or (end is not None and end < duration - _CLOCK_SECONDS)
 
 
 def _row(number: int, result: Result) -> TrialRow:

@@ -13,10 +13,10 @@ from unit.measure.rows import request
 from unit.result.sample import built, codes, empty_recorder, facts
 
 
-def trial(tokens: int, **changes: Any) -> Result:
+def trial(tokens: int, config: Config | None = None, **changes: Any) -> Result:
     recorder = empty_recorder()
     recorder.request(request(15, intended=12, storage=1, tokens=tokens))
-    return built(recorder, facts(**changes))
+    return built(recorder, facts(**changes), config)
 
 
 def trials_of(combined: Result) -> Trials:
@@ -72,19 +72,34 @@ def test_an_incomplete_trial_is_named_and_enters_no_average() -> None:
 
 
 def test_a_trial_with_fewer_requests_than_asked_for_is_incomplete() -> None:
-    recorder = empty_recorder()
-    recorder.request(request(15))
-    assert incomplete_reason(built(recorder, config=Config(max_requests=2))) == "completed 1 of 2 requests"
-    assert incomplete_reason(built(recorder, config=Config(max_requests=1))) is None
+    asked = Config(max_requests=11)
+    assert incomplete_reason(trial(1, completed=10, config=asked)) == "completed 10 of 11 requests"
+    assert incomplete_reason(trial(1, completed=11, config=asked)) is None
     assert incomplete_reason(built(empty_recorder())) == "completed no request"
 
 
+def test_what_was_asked_for_is_compared_with_the_whole_load_and_not_with_its_window() -> None:
+    """With a warm-up the window never has all of it."""
+    served = trial(1, arrived=60, completed=60, config=Config(max_requests=60))
+    assert served.requests_completed == 1
+    assert incomplete_reason(served) is None
+    assert aggregate([served, served]).complete == 2
+
+
+def test_a_recording_that_ends_before_the_requests_asked_for_is_complete_where_all_of_it_was_served() -> None:
+    for config in (Config(max_requests=60), Config(max_requests=60, duration=600)):
+        assert incomplete_reason(trial(1, arrived=11, completed=11, config=config)) is None
+        left = trial(1, arrived=11, completed=10, config=config)
+        assert incomplete_reason(left) == "completed 10 of 11 requests"
+    # Here it was the time that ended it: others would still have come.
+    late = trial(1, arrived=11, completed=11, config=Config(max_requests=60, duration=11))
+    assert incomplete_reason(late) == "completed 11 of 60 requests"
+
+
 def test_a_trial_whose_requests_failed_is_faulty_and_not_incomplete() -> None:
-    recorder = empty_recorder()
-    recorder.request(request(15))
-    recorder.request(request(16, failure="EIO"))
-    assert incomplete_reason(built(recorder, config=Config(max_requests=2))) is None
-    assert incomplete_reason(built(recorder, config=Config(max_requests=3))) == "completed 1 of 3 requests"
+    asked = Config(max_requests=11)
+    assert incomplete_reason(trial(1, completed=9, failed=2, config=asked)) is None
+    assert incomplete_reason(trial(1, completed=9, failed=1, config=asked)) == "completed 9 of 11 requests"
 
 
 def test_a_metric_that_a_trial_did_not_measure_has_no_statistics() -> None:
