@@ -10,6 +10,7 @@ from kvspill.cache.policies import EvictionPolicy, PolicyContext
 from kvspill.cache.tier import State, TierState
 from kvspill.plugins import LEAF_FIRST, Kind, find_plugins
 from kvspill.records import (
+    CANCELLED,
     Eviction,
     Lookup,
     OpRecord,
@@ -46,6 +47,8 @@ class Oracle:
 
     def one_op(self, record: OpRecord) -> None:
         self.ops.append(record)
+        if is_lost_on_its_way(record):
+            self.forget(record.key, record.generation)
         if record.purpose in (Purpose.DEMOTION, Purpose.EVICTION):
             return
         if record.verb is Verb.WRITE and record.completion.error is None:
@@ -72,6 +75,12 @@ class Oracle:
 
     def cache_call(self, from_ns: int, to_ns: int) -> None:
         self.cache_call_ns += to_ns - from_ns
+
+
+def is_lost_on_its_way(op: OpRecord) -> bool:
+    """Whether a fault, and not the end of the run, cost an entry that was to be demoted."""
+    moves = op.purpose is Purpose.DEMOTION and op.verb is not Verb.DELETE
+    return moves and op.completion.error not in (None, CANCELLED)
 
 
 POLICY_NAMES = tuple(find_plugins(Kind.POLICY).plugins)

@@ -9,7 +9,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from kvspill.cache.options import CacheOptions
 from kvspill.cache.tier import State
 from kvspill.records import HitType, Outcome, Purpose
-from sim.harness import POLICY_NAMES, check_quiet, make_cache
+from sim.harness import POLICY_NAMES, check_quiet, is_lost_on_its_way, make_cache
 from sim.machine import SETTINGS, Machine
 
 KIB = 1024
@@ -44,6 +44,7 @@ class CacheMachine(Machine):
 
         self.cache, self.oracle = self.loop.run_until_complete(build())
         self.writing: set[Any] = set()
+        self.told_lost = 0
         self.pinned: list[Any] = []
 
     @rule(key=KEYS, nbytes=st.integers(1, 120 * KIB), pin=st.booleans())
@@ -56,6 +57,7 @@ class CacheMachine(Machine):
         self.oracle.forget(key)
         put = await self.cache.put([key], nbytes, Purpose.PREFILL, pin=pin)
         self.writing.discard(key)
+        self.told_lost += len(put.lost)
         if put.failure is not None:
             assert put.failure in ("EIO", "too_large", "no_space")
             assert (put.failure == "too_large") == (-(-nbytes // 4096) * 4096 > self.largest)
@@ -105,6 +107,8 @@ class CacheMachine(Machine):
 
     def check_end(self) -> None:
         check_quiet(self.cache, self.oracle)
+        # C6: each entry that a demotion lost is told to exactly one put.
+        assert self.told_lost == sum(map(is_lost_on_its_way, self.oracle.ops))
 
 
 TestCacheMachine = CacheMachine.TestCase

@@ -27,6 +27,12 @@ def failing(**shares: Any) -> Callable[[ModelledBackend], Backend]:
     return lambda backend: FaultyBackend(backend, random.Random(3), **shares)
 
 
+def failing_below() -> Callable[[ModelledBackend], Backend]:
+    """Of two tiers the second, below memory, takes nothing."""
+    wraps = iter((lambda memory: memory, failing(write=1.0)))
+    return lambda backend: next(wraps)(backend)
+
+
 def simulated(shares: dict[str, Any], **settings: Any) -> dict[str, Any]:
     usual = {"model": "tiny-1b", "num_users": 12, "cpu_mem_gb": 0, "duration": 60, "generation_mode": "fast"}
     config = Config(**usual | settings)
@@ -101,6 +107,39 @@ def test_faults_fail_requests_and_every_error_counts_by_its_kind(io_model: str) 
     assert requests["failed"] > 0
     assert {(error["tier"], error["kind"]) for error in errors} == {("storage", "EIO")}
     assert {error["verb"] for error in errors} == {"read", "write"}
+
+
+@pytest.mark.parametrize("io_model", ["mlperf", "prefix"])
+def test_a_drive_behind_memory_that_takes_nothing_fails_the_requests_that_wait_for_it(io_model: str) -> None:
+    """C6: their entries fit into memory, but what had to leave it for them was lost."""
+    settings: dict[str, Any] = {"cpu_mem_gb": 0.25, "warmup": 0, "generation_mode": "realistic"}
+    result = simulated({"write": 1.0, "error": "ENOSPC"}, io_model=io_model, **settings)
+    metrics, requests = result["metrics"], result["honesty"]["requests"]
+    assert requests["failed"] > 0
+    failed = next(item for item in result["warnings"] if item["code"] == "failed_requests")
+    assert "demotion: ENOSPC" in failed["message"]
+    # Nothing fell out of memory because it was full: what was lost is an error.
+    assert metrics["cpu_evicted_entries"]["value"] == 0
+
+
+def test_a_request_whose_room_cost_another_entry_fails_and_reads_its_own_to_the_end() -> None:
+    asked = [request(user, context=40, at_ms=user) for user in range(3)]
+    memory = {"dram_blocks": 4, "name": "mlperf"}
+    whole = replay(asked, **memory)
+    faulty = replay(asked, wrap=failing_below(), **memory)
+    assert [record.failure for record in whole.oracle.requests] == [None] * 3
+    assert [record.failure for record in faulty.oracle.requests] == [None, "demotion: EIO", "demotion: EIO"]
+    reads = (Verb.READ, Purpose.DECODE)
+    assert operations(faulty)[reads] == operations(whole)[reads] > 0
+    assert [record.read_bytes for record in faulty.oracle.requests] == [
+        record.read_bytes for record in whole.oracle.requests
+    ]
+
+
+def test_blocks_whose_room_cost_others_fail_the_request_that_made_them() -> None:
+    asked = [request(0, "abc"), request(1, "xyz", at_ms=1)]
+    done = replay(asked, wrap=failing_below(), dram_blocks=4, generation=LATE)
+    assert [record.failure for record in done.oracle.requests] == [None, "demotion: EIO"]
 
 
 def test_tokens_of_failed_requests_do_not_count() -> None:

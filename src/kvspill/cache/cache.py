@@ -174,7 +174,7 @@ class Cache:
                 from_level = max(level, self._level_for(todo, purpose))
                 if replace:
                     self._doom_all(todo)
-                tier, count = await self._room.place(len(todo), nbytes, from_level)
+                tier, count = await self._room.place(len(todo), nbytes, from_level, put.lost)
                 if tier is None:
                     put.refused, put.refusal = len(todo), self._room.misfit(nbytes)
                     break

@@ -10,8 +10,9 @@ from kvspill.cache.tier import Entry, State, TierState, Victim
 from kvspill.records import CANCELLED, Completion, Purpose, Verb
 from kvspill.storage.base import Source
 
-Place = Callable[[int, int, int], Awaitable[tuple[TierState | None, int]]]
-"""Books room for so many entries of so many bytes, from a level on; says where and for how many."""
+Place = Callable[[int, int, int, list[str]], Awaitable[tuple[TierState | None, int]]]
+"""Books room for so many entries of so many bytes, from a level on; says where and for how many. The list
+gets the error of each entry that was lost meanwhile."""
 
 
 class Demotion:
@@ -24,15 +25,18 @@ class Demotion:
         self._min_uses = options.demote_min_uses
         self._together = in_turn if options.in_order else gather
 
-    async def push_out(self, victims: list[Victim]) -> int:
-        """Push entries of one tier out; returns the bytes that they no longer need, still booked."""
+    async def push_out(self, victims: list[Victim], lost: list[str]) -> int:
+        """Push entries of one tier out; returns the bytes that they no longer need, still booked.
+
+        lost: gets the error of each that could not be moved, for the request that waits for it (C6).
+        """
         if len(victims) == 1 or not self._in_blocks:
-            return sum(await self._together([self._leave([victim]) for victim in victims]))
+            return sum(await self._together([self._leave([victim], lost) for victim in victims]))
         dropped = [victim for victim in victims if not self._sinks(victim[0])]
         sinking = [victim for victim in victims if self._sinks(victim[0])]
         groups = [dropped] if dropped else []
         groups += [list(alike) for _nbytes, alike in groupby(sinking, key=lambda one: one[0].ref.nbytes)]
-        return sum(await self._together([self._leave(group) for group in groups]))
+        return sum(await self._together([self._leave(group, lost) for group in groups]))
 
     def _sinks(self, entry: Entry) -> bool:
         """True where an entry is demoted. Copies are below already, and what was hardly used may not be
@@ -41,7 +45,7 @@ class Demotion:
             return False
         return entry.uses >= self._min_uses
 
-    async def _leave(self, victims: list[Victim]) -> int:
+    async def _leave(self, victims: list[Victim], lost: list[str]) -> int:
         """Demote entries as far as there is room below, and drop the rest.
 
         Each is asked anew: a copy whose home fell out of the tier below since it was claimed is a home now.
@@ -53,15 +57,15 @@ class Demotion:
         else:
             freed_bytes = 0
         for _nbytes, alike in groupby(sinking, key=lambda one: one[0].ref.nbytes):
-            freed_bytes += await self._sink(list(alike))
+            freed_bytes += await self._sink(list(alike), lost)
         return freed_bytes
 
-    async def _sink(self, victims: list[Victim]) -> int:
+    async def _sink(self, victims: list[Victim], lost: list[str]) -> int:
         """Demote entries of one size, and drop those for which there is no room below."""
         nbytes, level = victims[0][0].ref.nbytes, self._core.tiers.index(victims[0][0].tier) + 1
         freed_bytes = 0
         while victims:
-            below, count = await self._place(len(victims), nbytes, level)
+            below, count = await self._place(len(victims), nbytes, level, lost)
             if below is None:
                 return freed_bytes + await self._drop(victims)
             # A hit may have rescued some while room was made.
@@ -69,7 +73,7 @@ class Demotion:
             victims = victims[count:]
             below.take(-(count - len(going)) * below.backend.stored_bytes(nbytes))
             if going:
-                freed_bytes += await self._move(going, below)
+                freed_bytes += await self._move(going, below, lost)
         return freed_bytes
 
     async def _drop(self, victims: Sequence[Victim]) -> int:
@@ -88,7 +92,7 @@ class Demotion:
         stored_bytes = [entry.stored_bytes for entry in entries]
         return await core.delete(tier, entries, Purpose.EVICTION, stored_bytes)
 
-    async def _move(self, entries: list[Entry], below: TierState) -> int:
+    async def _move(self, entries: list[Entry], below: TierState, lost: list[str]) -> int:
         """Demote claimed entries into room already booked below: reads above, writes below (C6)."""
         above = entries[0].tier
         above_bytes = [entry.stored_bytes for entry in entries]
@@ -105,6 +109,7 @@ class Demotion:
             for place, completion in zip(readable, written, strict=True):
                 errors[place] = completion.error
         self._arrive(entries, above, below, errors)
+        lost.extend(error for error in errors if error is not None and error != CANCELLED)
         return await self._core.delete(above, entries, Purpose.DEMOTION, above_bytes)
 
     async def _read(
@@ -135,7 +140,7 @@ class Demotion:
     def _arrive(
         self, entries: Sequence[Entry], above: TierState, below: TierState, errors: Sequence[str | None]
     ) -> None:
-        """A move has ended: each entry is below, or lost. What the end of the run cut off is no eviction."""
+        """A move has ended: each entry is below, or lost. What was lost on the way is no eviction."""
         core = self._core
         for entry, error in zip(entries, errors, strict=True):
             if error is None:
@@ -147,12 +152,8 @@ class Demotion:
                 below.take(-below.backend.stored_bytes(entry.ref.nbytes))
                 entry.state = State.GONE
                 core.forget(entry)
-        ended = [place for place, error in enumerate(errors) if error != CANCELLED]
-        core.reports.evictions(
-            above,
-            [entries[place] for place in ended],
-            [below if errors[place] is None else None for place in ended],
-        )
+        moved = [entry for entry, error in zip(entries, errors, strict=True) if error is None]
+        core.reports.evictions(above, moved, [below] * len(moved))
         for entry in entries:
             core.settle(entry)
             core.bury(entry)

@@ -38,6 +38,13 @@ class Put:
     """Why: no_space, or too_large for every tier."""
     cancelled: bool = False
     """The end of the run cut it off."""
+    lost: list[str] = field(default_factory=list)
+    """The error of each entry that was to be demoted to make room, and was lost on its way (C6)."""
+
+    @property
+    def demotion_error(self) -> str | None:
+        """What went wrong while room was made; the new entries may be there all the same."""
+        return self.lost[0] if self.lost else None
 
     @property
     def failure(self) -> str | None:

@@ -33,7 +33,8 @@ class Promotion:
             if stored_bytes > dram.usable_bytes:
                 return promoted
             count = self._room.batch_size(dram, len(todo), stored_bytes)
-            if not await self._room.make(dram, count * stored_bytes):
+            # What gets lost here fails no request: none waits for a promotion.
+            if not await self._room.make(dram, count, stored_bytes, []):
                 return promoted
             # While room was made, entries may have gone, moved or been copied by another.
             going = [homes[key] for key in todo[:count] if self._promotable(key)]

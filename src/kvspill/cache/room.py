@@ -22,8 +22,13 @@ class Room:
         fits = any(tier.backend.stored_bytes(nbytes) <= tier.usable_bytes for tier in self._core.tiers)
         return "no_space" if fits else "too_large"
 
-    async def place(self, wanted: int, nbytes: int, level: int) -> tuple[TierState | None, int]:
-        """Book room for some of the wanted entries in the fastest tier from `level` on that can (C1)."""
+    async def place(
+        self, wanted: int, nbytes: int, level: int, lost: list[str]
+    ) -> tuple[TierState | None, int]:
+        """Book room for some of the wanted entries in the fastest tier from `level` on that can (C1).
+
+        lost: gets the error of each entry that the way down has cost.
+        """
         last = self._core.last
         for tier in self._core.tiers[level:]:
             stored_bytes = tier.backend.stored_bytes(nbytes)
@@ -31,10 +36,10 @@ class Room:
                 continue
             if self._waterfall or tier is last:
                 count = self.batch_size(tier, wanted, stored_bytes)
-                if await self.make(tier, count * stored_bytes):
+                if await self.make(tier, count, stored_bytes, lost):
                     return tier, count
                 count = min(count, tier.free_bytes // stored_bytes)
-                if count > 0 and await self.make(tier, count * stored_bytes):
+                if count > 0 and await self.make(tier, count, stored_bytes, lost):
                     return tier, count
             else:
                 count = min(wanted, tier.free_bytes // stored_bytes)
@@ -46,15 +51,15 @@ class Room:
     def batch_size(self, tier: TierState, wanted: int, stored_bytes: int) -> int:
         return min(wanted, max(1, tier.usable_bytes // _BATCH_SHARE // stored_bytes))
 
-    async def make(self, tier: TierState, stored_bytes: int) -> bool:
-        """Book bytes, pushing the coldest idle entries out; False where that can't free enough.
+    async def make(self, tier: TierState, count: int, each_bytes: int, lost: list[str]) -> bool:
+        """Book room for so many, pushing the coldest idle entries out; False where that can't free enough.
 
         What is free is booked at once and the bytes of pushed-out entries stay booked for us, so
         nobody can take them in between. Nobody stands in line with bytes in hand, only the last
         tier waits, and only for bytes that somebody will surely release: holders of pins never wait
         for space. So there is no deadlock (C4).
         """
-        waited = False
+        stored_bytes, waited = count * each_bytes, False
         while True:
             async with tier.turn:
                 while True:
@@ -67,12 +72,13 @@ class Room:
                         break
                     if tier is not self._core.last or tier.busy_bytes == 0:
                         return False
-                    tier.crowded_puts += not waited
-                    waited = True
+                    if not waited:
+                        tier.crowded_puts += 1
+                        waited = True
                     await tier.wait_for_change()
                 held_bytes = tier.free_bytes
                 tier.take(held_bytes)
-            held_bytes += await self._demotion.push_out(victims)
+            held_bytes += await self._demotion.push_out(victims, lost)
             if held_bytes >= stored_bytes:
                 tier.take(stored_bytes - held_bytes)
                 return True

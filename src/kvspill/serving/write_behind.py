@@ -220,7 +220,7 @@ class WriteBehind:
         elif self._options.through and self._promotes:
             if put.refused:
                 # Storage is full and gives nothing up; memory can hold them nevertheless.
-                await self._store(job, 0)
+                self._blame(job, await self._store(job, 0))
             await self._promote(job.keys)
 
     async def _store(self, job: _Job, level: int) -> Put:
@@ -239,12 +239,16 @@ class WriteBehind:
         promoted = await self._cache.promote(keys)
         self.counts.promoted += promoted
 
-    def _note(self, job: _Job, put: Put) -> None:
+    def _blame(self, job: _Job, put: Put) -> None:
+        """C3: what fails, a demotion included, fails the request that put it, as long as that is not over."""
+        if put.demotion_error is not None:
+            job.fail(f"demotion: {put.demotion_error}")
         # Room that can't be made although things are evicted is room that faults have taken.
-        lost = put.refused > 0 and self._cache.tiers[-1].evicts
-        if put.failed or lost:
-            # C3: a failed put fails the request that made it, as long as that is not over.
+        if put.failed or (put.refused > 0 and self._cache.tiers[-1].evicts):
             job.fail("block write")
+
+    def _note(self, job: _Job, put: Put) -> None:
+        self._blame(job, put)
         self.counts.written += len(put.entries)
         self.counts.failed += len(put.failed)
         self.counts.refused += put.refused

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from kvspill.cache.cache import Cache
+from kvspill.cache.options import Put
 from kvspill.models.groups import KvSize
 from kvspill.plugins import Kind, find_plugins
 from kvspill.records import PlannedOp, Request
@@ -81,7 +82,7 @@ class Service:
             result = await call
         finally:
             self.prefill_ns += self._over(started_ns)
-        self._go_on()
+        self._go_on(result)
         return result
 
     async def decode(self, call: Awaitable[T]) -> T:
@@ -93,7 +94,7 @@ class Service:
             self.decode_ns += self._over(started_ns)
             if self.first_decode_ns is None:
                 self.first_decode_ns = self.clock_ns()
-        self._go_on()
+        self._go_on(result)
         return result
 
     def _over(self, started_ns: int) -> int:
@@ -102,9 +103,12 @@ class Service:
         self.on_call(started_ns, ended_ns)
         return ended_ns - started_ns
 
-    def _go_on(self) -> None:
+    def _go_on(self, result: object) -> None:
         if self.halted():
             raise asyncio.CancelledError
+        if isinstance(result, Put) and result.demotion_error is not None:
+            # Of whichever model: who waited for a demotion has met its fault (C6, S13), and goes on reading.
+            self.fail(f"demotion: {result.demotion_error}")
 
     def reuse(self, nbytes: int) -> None:
         """What was there already has been read."""
