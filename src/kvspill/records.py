@@ -242,7 +242,6 @@ class Eviction(NamedTuple):
         return 1 + len(self.twins)
 
     def each(self) -> "Iterator[Eviction]":
-        """The evictions one by one."""
         yield self._replace(twins=())
         for key, generation in self.twins:
             yield self._replace(key=key, generation=generation, twins=())
@@ -274,8 +273,7 @@ class RequestRecord:
     reused_bytes: int = 0
     """The part of that which was in the cache before: no re-reads of what it wrote itself."""
     ttft_ns: int | None = None
-    """From the intended time to the end of the first decode read, and the time of the prefill (S12); None
-    where no token is generated."""
+    """From the intended time to the end of the first decode read, and the prefill (S12); None: no token."""
     prefill_compute_ns: int = 0
     """The part of generation_ns before the first token: computing what the cache could not give."""
     waited_generation_ns: int = 0
@@ -386,6 +384,8 @@ class RunFacts:
     """The part of it in which they were served."""
     unfinished_qos: Sequence[int] = ()
     """Service class of each unfinished request, in the order of their ages; empty where it is not known."""
+    unfinished_added_ns: Sequence[int] = ()
+    """These ages without the generation of the turn before that they waited for (S11); likewise."""
     workload: Mapping[str, Any] = field(default_factory=dict)
     """What was asked: the kind of workload, what was read of a recording and what was skipped."""
     io_model: Mapping[str, Any] = field(default_factory=dict)

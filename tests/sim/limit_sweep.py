@@ -168,7 +168,7 @@ def fixed_users(config: Config, speed_gib_per_sec: float, users: int, seconds: f
         cache = build_cache(config, world, rows, {Tier.STORAGE: backend}, limits)
         engine = build_engine(config, world, rows, cache, 0, build_workload(config, world, limits))
         unfinished: list[Any] = []
-        await engine.run(lambda: unfinished.extend(zip(*engine.unfinished(world.now_ns()), strict=True)))
+        await engine.run(lambda: unfinished.extend(zip(*engine.unfinished(world.now_ns())[:2], strict=True)))
         return summarise(config, model, rows, seconds - warm, unfinished)
 
     return run_virtual(main, config.seed)

@@ -124,7 +124,7 @@ def test_a_drive_behind_memory_that_takes_nothing_fails_the_requests_that_wait_f
 
 def test_a_request_whose_room_cost_another_entry_fails_and_reads_its_own_to_the_end() -> None:
     asked = [request(user, context=40, at_ms=user) for user in range(3)]
-    memory = {"dram_blocks": 4, "name": "mlperf"}
+    memory: dict[str, Any] = {"dram_blocks": 4, "name": "mlperf"}
     whole = replay(asked, **memory)
     faulty = replay(asked, wrap=failing_below(), **memory)
     assert [record.failure for record in whole.oracle.requests] == [None] * 3

@@ -167,6 +167,7 @@ def _facts(parts: Sequence[RunFacts], digest: Digest) -> RunFacts:
         shed=sum(facts.shed for facts in parts),
         unfinished_ages_ns=_chained(facts.unfinished_ages_ns for facts in parts),
         unfinished_qos=_chained(facts.unfinished_qos for facts in parts) if known else (),
+        unfinished_added_ns=_chained(facts.unfinished_added_ns for facts in parts) if known else (),
         lateness_ns=_sampled([facts.lateness_ns for facts in parts]),
         prefix_matches=sum(facts.prefix_matches for facts in parts),
         prefix_bytes_saved=sum(facts.prefix_bytes_saved for facts in parts),

@@ -125,7 +125,7 @@ class QosClass(Part):
     failed_requests: int = 0
     unfinished_requests: int | None = None
     waiting_requests: int | None = None
-    """Of the unfinished: those that had waited longer than the p95 target by the end."""
+    """Of the unfinished: those to whom queue and storage had added more than the p95 target by the end."""
     latency_ms: Statistics | None = None
     added_ms: Statistics | None = None
     """What queue and storage added to the generation."""

@@ -59,9 +59,12 @@ def _qos(measured: Measured, qos: QoS, offered_load: float | None) -> QosClass:
     requests = measured.recorder.requests
     histogram = requests.by_qos[qos]
     latency = measured.statistics_ms(histogram)
-    unfinished_ns = _unfinished_ns(measured, qos)
+    unfinished_ns = _unfinished_ns(measured, qos, measured.facts.unfinished_ages_ns)
+    # Judged without the generation of the turn before, as those that completed (S11).
+    facts = measured.facts
+    added_ns = _unfinished_ns(measured, qos, facts.unfinished_added_ns or facts.unfinished_ages_ns)
     target_ns = measured.settings.qos_targets_ms[qos][0] * NS_PER_MS
-    waiting = None if unfinished_ns is None else int((unfinished_ns > target_ns).sum())
+    waiting = None if added_ns is None else int((added_ns > target_ns).sum())
     return QosClass(
         no_data=latency is None,
         total_requests=histogram.count,
@@ -79,7 +82,7 @@ def _qos(measured: Measured, qos: QoS, offered_load: float | None) -> QosClass:
 
 def _waits(measured: Measured, qos: QoS) -> Histogram:
     unfinished = Histogram()
-    unfinished_ns = _unfinished_ns(measured, qos)
+    unfinished_ns = _unfinished_ns(measured, qos, measured.facts.unfinished_ages_ns)
     if unfinished_ns is not None:
         unfinished.record_array(unfinished_ns)
     return merged((measured.recorder.requests.queue_by_qos[qos], unfinished))
@@ -106,9 +109,9 @@ def _sla(
 ) -> Sla | None:
     """The class's p95 target against what queue and storage added (S11).
 
-    A failed request never met its target, and an unfinished one that has already waited longer than the
-    target never will: both are late, and any failure breaks the promise (S13). So a class of which nothing
-    completed is judged, too; None where nothing is known of its requests.
+    A failed request never met its target, and an unfinished one to whose wait so far queue and storage
+    added more than the target never will: both are late, and any failure breaks the promise (S13). So a
+    class of which nothing completed is judged, too; None where nothing is known of its requests.
     """
     requests = measured.recorder.requests
     histogram = requests.added_by_qos[qos]
@@ -138,13 +141,13 @@ def _sla(
     )
 
 
-def _unfinished_ns(measured: Measured, qos: QoS) -> NDArray[np.int64] | None:
+def _unfinished_ns(measured: Measured, qos: QoS, waits_ns: Sequence[int]) -> NDArray[np.int64] | None:
     """Waits of this class's unfinished requests, or None where their classes are not known."""
     facts = measured.facts
     if len(facts.unfinished_qos) != len(facts.unfinished_ages_ns):
         return None
     owners = np.asarray(facts.unfinished_qos, dtype=np.int8)
-    own_ns: NDArray[np.int64] = np.asarray(facts.unfinished_ages_ns, dtype=np.int64)[owners == qos]
+    own_ns: NDArray[np.int64] = np.asarray(waits_ns, dtype=np.int64)[owners == qos]
     return own_ns
 
 

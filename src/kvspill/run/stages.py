@@ -189,7 +189,7 @@ class Stages:
         """Of the stage alone: its load begins when its level was set."""
         engine, start = self._engine, self._start
         end = self._counters(end_ns)
-        unfinished_qos, unfinished_ages_ns = engine.unfinished(end_ns)
+        unfinished_qos, unfinished_ages_ns, unfinished_added_ns = engine.unfinished(end_ns)
         services_ns = np.array(engine.service_ages(end_ns), dtype=np.int64)
         stays_ns = np.array(unfinished_ages_ns, dtype=np.int64)
         stays_ns[len(stays_ns) - len(services_ns) :] += services_ns
@@ -206,6 +206,7 @@ class Stages:
             shed=end.shed - start.shed,
             unfinished_ages_ns=unfinished_ages_ns,
             unfinished_qos=unfinished_qos,
+            unfinished_added_ns=unfinished_added_ns,
             under_way=engine.in_service,
             unfinished_stay_ns=_added(stays_ns, end_ns - recorder.window_start_ns),
             under_way_service_ns=_added(services_ns, end_ns - recorder.window_start_ns),

@@ -71,8 +71,9 @@ class Engine:
         self._queue = RequestQueue(options.max_queue) if planned is None else planned
         self._digest = Digest()
         self._workload_users = workload.users
-        self._in_service: dict[Request, tuple[int, int]] = {}
-        """When each was meant to come and when its service began."""
+        self._in_service: dict[Request, tuple[int, int, int]] = {}
+        """When each was meant to come, when its service began, and for how long of that the turn before
+        was generating (S11)."""
         self._finished = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._hurried = asyncio.Event()
@@ -239,19 +240,24 @@ class Engine:
         """End the load now, as asked; this is no interruption."""
         self._finished.set()
 
-    def unfinished(self, at_ns: int) -> "tuple[array[int], array[int]]":
-        """Class of each request that arrived and was not served to its end, and how long each waited (L3).
+    def unfinished(self, at_ns: int) -> "tuple[array[int], array[int], array[int]]":
+        """Class of each request that arrived and was not served to its end, how long each waited (L3), and
+        the same without the generation of the turn before it (S11).
 
         Those in service have waited until their service began; the others still wait.
         """
-        classes, intended_ns = self._queue.waits()
+        classes, intended_ns, generated_ns = self._queue.waits(at_ns)
         ages_ns = array("q", [at_ns - since_ns if since_ns < at_ns else 0 for since_ns in intended_ns])
-        ages_ns.extend(max(0, began_ns - meant_ns) for meant_ns, began_ns in self._in_service.values())
-        return array("b", [*classes, *(request.qos for request in self._in_service)]), ages_ns
+        for meant_ns, began_ns, waited_generation_ns in self._in_service.values():
+            ages_ns.append(max(0, began_ns - meant_ns))
+            generated_ns.append(waited_generation_ns)
+        both = zip(ages_ns, generated_ns, strict=True)
+        added_ns = array("q", [age_ns - less_ns if less_ns < age_ns else 0 for age_ns, less_ns in both])
+        return array("b", [*classes, *(request.qos for request in self._in_service)]), ages_ns, added_ns
 
     def service_ages(self, at_ns: int) -> "array[int]":
         """How long each request in service has been so, in the order in which `unfinished` ends."""
-        return array("q", [max(0, at_ns - began_ns) for _meant_ns, began_ns in self._in_service.values()])
+        return array("q", [max(0, at_ns - began_ns) for _, began_ns, _ in self._in_service.values()])
 
     def set_users(self, count: int) -> None:
         """Users come or leave while the load goes on, and with them their servers."""
@@ -321,7 +327,7 @@ class Engine:
         self._population.take_in(self._world.now_ns())
         request, intended_ns, waited_generation_ns = await self._queue.take()
         begin()
-        self._in_service[request] = intended_ns, self._world.now_ns()
+        self._in_service[request] = intended_ns, self._world.now_ns(), waited_generation_ns
         generated_ns = await self._serve(request, intended_ns, waited_generation_ns)
         del self._in_service[request]
         self._queue.done(request, generated_ns)
@@ -347,7 +353,7 @@ class Engine:
         prefill_tokens = request.context_tokens if prefilled is None else prefilled
         prefill_compute_ns = self._generation.prefill_ns(prefill_tokens)
         duration_ns = prefill_compute_ns + self._generation.answer_ns(generated_tokens)
-        self._queue.generates(duration_ns)
+        self._queue.generates(request, generating_ns, duration_ns)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)
         if self._halted:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from kvspill.records import Request
-from kvspill.serving.queue import Eligible, RequestQueue
+from kvspill.serving.queue import Eligible, RequestQueue, Waits
 
 
 class PlannedQueue(RequestQueue):
@@ -51,14 +51,19 @@ class PlannedQueue(RequestQueue):
                 await self._came.wait()
         return self._taken(self._eligible.get_nowait())
 
-    def generates(self, duration_ns: int) -> None:
+    def generates(self, request: Request, from_ns: int, duration_ns: int) -> None:
+        super().generates(request, from_ns, duration_ns)
         # Users without a pause take turns, because each asks again a moment after it was served.
         self.now_ns += max(1, duration_ns)
 
-    def waits(self) -> tuple[list[int], list[int]]:
-        classes, intended_ns = super().waits()
+    def waits(self, at_ns: int) -> Waits:
+        classes, intended_ns, generated_ns = super().waits(at_ns)
         later = [item for _planned_ns, _number, item in self._later]
-        return classes + [item[0] for item in later], intended_ns + [item[6] for item in later]
+        return (
+            classes + [item[0] for item in later],
+            intended_ns + [item[6] for item in later],
+            generated_ns + [item[7] for item in later],
+        )
 
     def clear(self) -> int:
         while self._later:

@@ -4,9 +4,12 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from kvspill.records import Request
 
+Waits = tuple[list[int], list[int], list[int]]
+"""Of those that wait: class, intended time, and how long the turn before was generating meanwhile (S11)."""
 Eligible = tuple[int, int, int, int, int, Request, int, int]
 """Class, place in time, user, turn and number, the order of service (L1); the request; its intended time; how
 long the turn before it was generating while it waited (S11)."""
@@ -22,6 +25,8 @@ class RequestQueue:
         self._eligible: asyncio.PriorityQueue[Eligible] = asyncio.PriorityQueue()
         self._chains: dict[tuple[int, int], deque[_Turn] | None] = {}
         """Conversations with a turn in the queue or in service, and the turns that wait for it, if any do."""
+        self._generating: dict[tuple[int, int], int] = {}
+        """Since when the turn in service of a conversation has been generating its answer."""
         self._waiting = 0
         self._sequence = 0
         self._idle_servers = 0
@@ -76,12 +81,14 @@ class RequestQueue:
         """Wait until a server has nothing to do."""
         await self._idle.wait()
 
-    def generates(self, duration_ns: int) -> None:
-        """The answer of a request in service takes so long by itself."""
+    def generates(self, request: Request, from_ns: int, duration_ns: int) -> None:  # noqa: ARG002
+        """The answer of a request in service begins and takes so long by itself."""
+        self._generating[request.user, request.conversation] = from_ns
 
     def done(self, request: Request, generated_ns: tuple[int, int] = (0, 0)) -> None:
         """A request left service, after generating from when to when: the turn after it may be served."""
         conversation = (request.user, request.conversation)
+        self._generating.pop(conversation, None)
         waiting = self._chains[conversation]
         if waiting:
             self._waiting -= 1
@@ -91,15 +98,29 @@ class RequestQueue:
         else:
             del self._chains[conversation]
 
-    def waits(self) -> tuple[list[int], list[int]]:
-        """Class and intended time of all that is still here, without a look at the requests themselves:
-        a million of them lie all over the memory."""
+    def waits(self, at_ns: int) -> Waits:
+        """All that is still here at that time, without a look at the requests themselves: a million of them
+        lie all over the memory."""
         # The priority queue has no public view of its content.
         eligible: list[Eligible] = self._eligible._queue  # type: ignore[attr-defined]
-        behind = [turn for waiting in self._chains.values() if waiting for turn in waiting]
+        generating = self._generating
+        # Of a conversation's turns only the next one waits for the answer that is being generated (S11).
+        next_up = [
+            (turns[0], from_ns) for chain, from_ns in generating.items() if (turns := self._chains[chain])
+        ]
+        behind = [turn for turn, _from_ns in next_up]
+        behind += [
+            turn
+            for chain, turns in self._chains.items()
+            if turns
+            for turn in (islice(turns, 1, None) if chain in generating else turns)
+        ]
+        generated_ns = [item[7] for item in eligible]
+        generated_ns += [max(0, at_ns - max(from_ns, turn[2])) for turn, from_ns in next_up]
         return (
             [item[0] for item in eligible] + [turn[0] for turn in behind],
             [item[6] for item in eligible] + [turn[2] for turn in behind],
+            generated_ns + [0] * (len(behind) - len(next_up)),
         )
 
     def clear(self) -> int:

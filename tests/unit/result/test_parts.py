@@ -112,6 +112,18 @@ def test_rates_are_of_the_whole_over_the_longest_window_r3() -> None:
     assert result.window.measured_seconds == pytest.approx(seconds)
 
 
+def test_unfinished_requests_of_every_rank_are_judged_without_the_answer_before_s11() -> None:
+    """Nothing but generation takes time here, and there is a server for everybody: nobody is late."""
+    config = simulated(duration=30.0, warmup=0.0).changed(
+        generation_mode="realistic", device_profile="null", request_rate=1.0, servers=50
+    )
+    parts, _alone = ranks_of(config, 2)
+    assert max(parts[1].facts.unfinished_ages_ns) > 500_000_000
+    classes = whole_result(config, parts, size=2).summary.qos_metrics.values()
+    assert sum(found.unfinished_requests or 0 for found in classes) > 2
+    assert [found.waiting_requests for found in classes] == [0, 0, 0]
+
+
 def test_a_slow_rank_is_named_r3() -> None:
     config = simulated(max_requests=400)
     parts, _alone = ranks_of(config, 4)

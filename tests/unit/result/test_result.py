@@ -223,6 +223,19 @@ def test_where_no_request_of_any_class_ended_it_may_be_an_overload_s11() -> None
     assert answer(found).verdict == "NO VERDICT: no request completed in the measured window."
 
 
+def test_an_unfinished_request_is_judged_without_the_generation_that_it_waited_for_s11() -> None:
+    """Its wait is shown whole (L3), but the answer before it is no doing of queue or storage."""
+    recorder = empty_recorder()
+    recorder.request(request(15, intended=14.99))
+    ages = {"unfinished_ages_ns": (ns(8),) * 3, "unfinished_qos": (QoS.BATCH,) * 3}
+    batch = result(recorder, facts(**ages, unfinished_added_ns=(0, ns(0.5), ns(2))))["summary"][
+        "qos_metrics"
+    ]["batch"]
+    assert (batch["unfinished_requests"], batch["waiting_requests"]) == (3, 1)
+    assert (batch["sla"]["violations"], batch["sla"]["compliance"]) == (1, 0.5)
+    assert batch["queue_wait_ms"]["max"] == pytest.approx(8000, rel=0.01)
+
+
 def test_a_class_that_is_starved_shows_its_wait_and_no_verdict_on_a_handful() -> None:
     recorder = empty_recorder()
     recorder.request(request(15, intended=14.99))

@@ -1,6 +1,7 @@
 """What a window of the limit finder says: saturation, intervals, classes, and nothing of what came before."""
 
 import random
+from array import array
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import MIB, NS_PER_SEC, QoS, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead, fit_line, probe_unloaded
-from kvspill.run.search.monitor import WindowMonitor
+from kvspill.run.search.monitor import WindowMonitor, waiting_by
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.search.qos import QosMode
 from kvspill.run.search.qosmonitor import inversions, qos_block, without_verdict
@@ -205,6 +206,18 @@ def test_a_round_is_pause_and_stay() -> None:
     monitor.request(served(1, e2e_ms=100, queue_ms=40, think_ms=500))
     assert monitor.mean_round_ns(with_wait=True) == 600e6
     assert monitor.mean_round_ns(with_wait=False) == 560e6
+
+
+@pytest.mark.parametrize(
+    ("latency", "late"), [("added", 0), ("end-to-end", 60), ("queue-wait", 60), ("storage-ttft", 60)]
+)
+def test_an_unfinished_request_waits_as_the_chosen_latency_counts_it_s11(latency: str, late: int) -> None:
+    """What queue and storage add has no generation of the turn before; the other latencies have it."""
+    monitor = WindowMonitor(None, latency)
+    ages = array("b", [QoS.BATCH] * 60), array("q", [9 * NS_PER_SEC] * 60), array("q", [0] * 60)
+    monitor.waiting = waiting_by(latency, lambda _at_ns: ages)
+    rows = monitor.measure(10 * NS_PER_SEC, 10).rows.classes[QoS.BATCH]
+    assert int((rows.waiting_ns > NS_PER_SEC).sum()) == late
 
 
 def judged(monitor: WindowMonitor) -> Judgement:

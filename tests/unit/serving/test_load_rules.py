@@ -194,7 +194,46 @@ def test_l3_unfinished_requests_are_counted_with_their_wait() -> None:
     requests = [[ask(user, at_ms=10 * user, context=1024)] for user in range(3)]
     _engine, oracle, waits = serve(Script(*requests), servers=1, duration=0.5)
     assert oracle.requests == []
-    assert sorted(wait_ns for _qos, wait_ns in waits) == [0, 480 * MS, 490 * MS]
+    assert sorted(wait_ns for _qos, wait_ns, _added_ns in waits) == [0, 480 * MS, 490 * MS]
+
+
+NULL = float("inf")
+"""The speed of a device that takes no time."""
+
+
+def test_s11_who_waits_for_the_answer_before_is_not_late_by_queue_or_storage() -> None:
+    """On a null device nothing but the first turn's 10 s of generation keeps the second one waiting."""
+    turns = [ask(0), ask(0, turn=1, at_ms=1000, history=(10,))]
+    _engine, _oracle, waits = serve(Script(turns), servers=2, duration=5, gib_per_sec=NULL, ms_per_token=1000)
+    assert waits == [(QoS.BATCH, 4000 * MS, 0), (QoS.BATCH, 0, 0)]
+
+
+def test_s11_only_the_answer_right_before_is_taken_off_an_unfinished_wait() -> None:
+    """As of those that completed: a third turn waits for the second one, which generates nothing yet."""
+    turns = [ask(0, turn=turn, at_ms=1000 * turn, history=(10,) * turn) for turn in range(3)]
+    _engine, _oracle, waits = serve(Script(turns), servers=2, duration=5, gib_per_sec=NULL, ms_per_token=1000)
+    assert sorted(waits) == [(QoS.BATCH, 0, 0), (QoS.BATCH, 3000 * MS, 3000 * MS), (QoS.BATCH, 4000 * MS, 0)]
+
+
+def test_s11_a_wait_for_a_server_stays_when_the_answer_before_is_taken_off_it() -> None:
+    """The second turn waits from 1 s on, and the first one answers until 2 s."""
+    turns = [ask(0, generate=2), ask(0, turn=1, at_ms=1000, history=(10,))]
+    load: dict[str, Any] = {"servers": 2, "duration": 5, "gib_per_sec": NULL, "ms_per_token": 1000}
+    other, urgent = [ask(1, at_ms=1500)], [ask(2, at_ms=1700, qos=QoS.INTERACTIVE)]
+    _engine, _oracle, served_at_2s = serve(Script(turns, other), **load)
+    assert sorted(served_at_2s) == [(QoS.BATCH, 0, 0), (QoS.BATCH, 1000 * MS, 0)]
+    _engine, _oracle, waits = serve(Script(turns, other, urgent), **load)
+    assert (QoS.BATCH, 4000 * MS, 3000 * MS) in waits
+
+
+def test_s11_on_a_null_device_with_servers_to_spare_nothing_unfinished_is_late() -> None:
+    config = Config(num_users=130, request_rate=12, duration=25, warmup=0, device_profile="null")
+    result = run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True)).document()
+    classes = result["summary"]["qos_metrics"].values()
+    assert sum(found["unfinished_requests"] for found in classes) > 50
+    assert [found["sla"]["violations"] for found in classes] == [0, 0, 0]
+    # The waits themselves are shown whole (L3).
+    assert max(found["queue_wait_ms"]["max"] for found in classes) > 5000
 
 
 def test_s1_time_inside_cache_calls_is_told_of_requests_that_are_not_done_too() -> None:

@@ -10,7 +10,7 @@ from kvspill.run.search.baseline import probe_unloaded
 from kvspill.run.search.controller import Levels, Search
 from kvspill.run.search.everywhere import Everywhere, Follower, Held
 from kvspill.run.search.lever import SPEED_STEPS, Lever, SpeedLever, UsersLever
-from kvspill.run.search.monitor import WindowMonitor
+from kvspill.run.search.monitor import WindowMonitor, waiting_by
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.stages import Policy, Stages
 from kvspill.serving.engine import Engine
@@ -51,7 +51,7 @@ def make_search(
     lever = make_lever(config, workload, engine)
     options = search_options(config, lever, engine.start_ns)
     if config.arrival == "open":
-        monitor.waiting = engine.unfinished
+        monitor.waiting = waiting_by(config.slo_latency, engine.unfinished)
     held = Held(lever, stages, monitor, engine)
     if ranks.index != 0:
         return Follower(world, held, ranks), None

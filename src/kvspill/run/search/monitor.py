@@ -30,6 +30,21 @@ LATENCIES: dict[str, LatencyOf] = {
 }
 """The latencies that a target can be set for."""
 
+Waiting = Callable[[int], "tuple[array[int], array[int]]"]
+"""Who waits and for how long, at a time."""
+
+
+def waiting_by(
+    latency: str, unfinished: "Callable[[int], tuple[array[int], array[int], array[int]]]"
+) -> Waiting:
+    """Waits as that latency counts them: what queue and storage add has no generation of the turn before."""
+
+    def waiting(at_ns: int) -> "tuple[array[int], array[int]]":
+        classes, ages_ns, added_ns = unfinished(at_ns)
+        return classes, added_ns if latency == "added" else ages_ns
+
+    return waiting
+
 
 def _longs() -> "array[int]":
     return array("q")
@@ -70,8 +85,8 @@ class Taken:
 class WindowMonitor:
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
 
-    waiting: "Callable[[int], tuple[array[int], array[int]]]"
-    """Who waits and for how long, at a time; nobody where waits are bounded by closed arrivals."""
+    waiting: Waiting
+    """As the chosen latency counts it; nobody where waits are bounded by closed arrivals."""
 
     def __init__(self, unloaded: UnloadedRead | None, latency: str = "added"):
         self._unloaded = unloaded

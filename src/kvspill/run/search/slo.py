@@ -31,8 +31,8 @@ class SloMode:
     def _late(self, measure: StageMeasure, qos: QoS) -> tuple[Longs, Longs]:
         """For each of a class's requests 1 where it missed its target, and its batch.
 
-        Failures count, and so do requests that have waited longer than the target; they are
-        taken for the last batch's.
+        Failures count, and so do requests that have waited longer than the target, as its latency counts
+        waits; they are taken for the last batch's.
         """
         rows = measure.rows.classes[qos]
         limit_ns = self._slo.limits_ms[qos] * NS_PER_MS

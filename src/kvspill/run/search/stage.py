@@ -33,7 +33,8 @@ class ClassRows:
     tokens: Longs
     failed: int
     waiting_ns: Longs
-    """How long those have waited that were not served yet when the window ended (open arrivals, L3)."""
+    """How long those have waited that were not served yet when the window ended (open arrivals, L3), as the
+    chosen latency counts it."""
 
 
 @dataclass(frozen=True, slots=True)
