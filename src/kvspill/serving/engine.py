@@ -330,6 +330,8 @@ class Engine:
         self._in_service[request] = intended_ns, self._world.now_ns(), waited_generation_ns
         generated_ns = await self._serve(request, intended_ns, waited_generation_ns)
         del self._in_service[request]
+        # Whose time came meanwhile waits for this answer, also where no server had to be told of it (S11).
+        self._population.take_in(self._world.now_ns())
         self._queue.done(request, generated_ns)
         self._population.answered(request)
         if self._options.closed and request.user >= self.users:

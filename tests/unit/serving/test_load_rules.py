@@ -226,6 +226,18 @@ def test_s11_a_wait_for_a_server_stays_when_the_answer_before_is_taken_off_it() 
     assert (QoS.BATCH, 4000 * MS, 3000 * MS) in waits
 
 
+@pytest.mark.parametrize("planned", [False, True])
+def test_s11_the_answer_before_is_taken_off_a_wait_that_began_while_all_servers_were_busy(
+    planned: bool,
+) -> None:
+    """What comes then is taken in when a server looks for work: after the answer's end."""
+    turns = [ask(0), ask(0, turn=1, at_ms=1000, history=(10,))]
+    _engine, oracle, _waits = serve(
+        Script(turns), servers=1, gib_per_sec=NULL, ms_per_token=1000, planned=planned
+    )
+    assert [(row.queue_ns, row.added_ns) for row in oracle.requests] == [(0, 0), (9000 * MS, 0)]
+
+
 def test_s11_on_a_null_device_with_servers_to_spare_nothing_unfinished_is_late() -> None:
     config = Config(num_users=130, request_rate=12, duration=25, warmup=0, device_profile="null")
     result = run_trial(Plan(config, simulated=True, storage_bytes=1 << 50), Progress(quiet=True)).document()
