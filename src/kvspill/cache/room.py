@@ -73,7 +73,7 @@ class Room:
                     if tier is not self._core.last or tier.busy_bytes == 0:
                         return False
                     if not waited:
-                        tier.crowded_puts += 1
+                        tier.crowded_puts += count
                         waited = True
                     await tier.wait_for_change()
                 held_bytes = tier.free_bytes

@@ -79,7 +79,7 @@ class TierState:
         self.lost_bytes = 0
         """Bytes whose delete failed: they stay used for ever."""
         self.crowded_puts = 0
-        """Reservations that had to wait because all that was kept was in use."""
+        """Writes that had to wait because all that was kept was in use; of a batch each one (E12)."""
         self.residents: dict[str, Entry] = {}
         self.turn = asyncio.Lock()
         """Reservations are served in the order of their coming (C4)."""

@@ -198,6 +198,19 @@ def test_c4_in_the_last_tier_a_put_waits_for_a_pin_to_go() -> None:
     assert play(script, sizes=(10,))[2] == (True, None, Tier.STORAGE)
 
 
+def test_c4_e12_a_batch_that_waits_for_room_is_as_many_writes_as_it_has_blocks() -> None:
+    async def script(cache: Cache, _oracle: Any) -> int:
+        pinned = await put(cache, "a", 20, pin=True)
+        waiting = asyncio.ensure_future(cache.put([*"wxyz"], KIB4, Purpose.PREFILL))
+        await asyncio.sleep(1)
+        crowded = cache.tiers[0].crowded_puts
+        cache.release(pinned.entries)
+        await waiting
+        return crowded
+
+    assert play(script, sizes=(20,), options=CacheOptions(in_blocks=True))[2] == 4
+
+
 def test_c4_reservations_are_first_come_first_served() -> None:
     async def script(cache: Cache, _oracle: Any) -> Any:
         pinned = await put(cache, "a", 10, pin=True)
