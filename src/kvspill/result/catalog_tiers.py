@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 
 from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
@@ -51,6 +50,9 @@ def _entry_bytes(m: Measured, tier: str, verb: str, size: str) -> Value:
     percentiles = lane.entry_bytes.percentiles_ns() if lane else None
     return percentiles[size] if percentiles else None
 
+
+_MEMORY_READS = ((40, "CPU", "read"), (42, "GPU", "read"))
+"""Columns of entry sizes that came later than the others of their kind."""
 
 VOLUMES = (
     cache_stat(
@@ -270,12 +272,14 @@ TIERS = (
         about=(Area.STORAGE,),
         views=tuple(
             column(
-                35 + place,
-                f"NVMe {verb.capitalize()} Entry {size.upper()} (bytes)",
-                f"nvme_{verb}_entry_{size}_bytes",
+                first + place,
+                f"{tier} {verb.capitalize()} Entry {size.upper()} (bytes)",
+                f"{tier.lower()}_{verb}_entry_{size}_bytes",
                 digits=0,
             )
-            for place, (verb, size) in enumerate(product(("read", "write"), ("p50", "p95")))
+            # One pair for each latency above (S15).
+            for first, tier, verb in ((35, "NVMe", "read"), (37, "NVMe", "write"), *_MEMORY_READS)
+            for place, size in enumerate(("p50", "p95"))
         ),
     ),
     cache_stat(

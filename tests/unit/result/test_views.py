@@ -1,6 +1,7 @@
 """Where metrics are shown: every table and page takes its list from the metric's own object."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -20,6 +21,16 @@ def test_what_is_shown_exists() -> None:
     names = {name for metric in METRICS for name, _ in metric.expand()}
     for place in Place:
         assert {figure.name for figure in shown_at(place)} <= names
+
+
+def test_a_tiers_latency_in_a_table_has_its_entries_sizes_in_it_too_s15() -> None:
+    shown = {figure.name for figure in shown_at(Place.COLUMN)}
+    of_tiers = re.compile(r"(gpu|cpu|nvme|storage)_(read|write)(_device|_host|_queue)?_p95_ms")
+    latencies = [found for name in shown if (found := of_tiers.fullmatch(name))]
+    assert len(latencies) == 6
+    for found in latencies:
+        tier, verb = found[1], found[2]
+        assert {f"{tier}_{verb}_entry_{size}_bytes" for size in ("p50", "p95")} <= shown, found[0]
 
 
 def test_what_is_judged_says_which_way_is_better_and_what_it_speaks_of() -> None:
