@@ -85,7 +85,7 @@ LATENCIES = (
     _latency(
         "generation_latency_ms",
         "generation",
-        "tokens to generate x the mode's time per token",
+        "tokens to generate x the mode's time per token + context tokens to compute x --prefill-us-per-token",
         "The compute that paces the I/O.",
         "Simulated compute, whatever the machine.",
         "neither",
@@ -127,7 +127,8 @@ LATENCIES = (
     _latency(
         "added_latency_ms",
         "added",
-        "end-to-end without generation: what queue and storage add",
+        "end-to-end without generation, the request's own and that of the turn before it while it waited: "
+        "what queue and storage add",
         "What service classes are judged by: no drive can give back the GPU's own time.",
         "Under overload it is the queue's.",
         "lower",

@@ -205,7 +205,8 @@ COUNTS = (
     Metric(
         "requests_shed",
         "requests",
-        "arrivals refused because the backlog had reached --max-queue, over the whole run",
+        "arrivals refused because the backlog had reached --max-queue, warm-up included; in a search "
+        "those of the stage that is the result",
         "Overload beyond the bound.",
         "No latency figure includes what was shed.",
         lambda m: m.facts.shed,
