@@ -45,11 +45,6 @@ MAY_END_WELL = {
 """Commands whose exit code may be 0 though one of their calls has failed, and why."""
 
 
-KEEPS_ITS_FILES = pytest.mark.xfail(
-    strict=True, reason="slots whose file cannot be closed are not removed, and nothing says so"
-)
-
-
 def check_one_fault(where: Path, name: str, verb: str, number: int, patch: pytest.MonkeyPatch) -> bool:
     """Run the command with that one of its calls failing; False where it makes no such call."""
     patch.setenv("KVSPILL_SHIM_NTH", str(number))
@@ -90,7 +85,7 @@ def test_a_call_that_fails_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("name", "verb", "first"),
     [
-        pytest.param(name, verb, first, marks=KEEPS_ITS_FILES if (name, verb) == ("slots", "close") else [])
+        (name, verb, first)
         for name in COMMANDS
         for verb in ("path", "close")
         for first in range(1, 1 + SHARES.get(f"{name} {verb}", 1))

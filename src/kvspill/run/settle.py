@@ -4,6 +4,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.blocks import moves_whole_blocks, whole_block_io_size
+from kvspill.config.load import was_given
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import card_count, why_unusable
 from kvspill.plugins import LISTS_BLOCKS
@@ -87,7 +88,7 @@ def settle_generation(config: Config) -> Config:
     path = config.calibrate_from
     if path is None or config.generation_mode != "deterministic":
         return config
-    if "decode_ms_per_token" in config.sources:
+    if was_given(config, "decode_ms_per_token"):
         raise UsageError(f"{_CALIBRATE} {path}: contradicts --decode-ms-per-token; give one of them")
     speed = tokens_per_sec(Path(path))
     return config.model_copy(update={"decode_ms_per_token": 1000 * config.server_count / speed})

@@ -60,8 +60,9 @@ def test_what_is_no_engines_result_is_refused(tmp_path: Path, document: Any) -> 
         settle_generation(Config(calibrate_from=file_of(tmp_path, document)))
 
 
-def test_a_time_per_token_beside_it_contradicts_it(tmp_path: Path) -> None:
-    given = {"calibrate_from": file_of(tmp_path, VLLM), "decode_ms_per_token": "5"}
+@pytest.mark.parametrize("value", ["5", "30"])
+def test_a_time_per_token_beside_it_contradicts_it(tmp_path: Path, value: str) -> None:
+    given = {"calibrate_from": file_of(tmp_path, VLLM), "decode_ms_per_token": value}
     typed = {name: (f"--{name}", value) for name, value in given.items()}
     with pytest.raises(UsageError, match="contradicts --decode-ms-per-token"):
         settle_generation(load_config(typed, declared=find_all()))

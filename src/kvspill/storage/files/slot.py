@@ -1,5 +1,6 @@
 """Slots: one preallocated file per directory, cut into places of one block; nothing is created or removed."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Sequence
@@ -81,4 +82,6 @@ class SlotPlace(BookedPlace):
     def close(self) -> None:
         fds, self._fds = self._fds, []
         for fd in fds:
-            os.close(fd)
+            # The run directory is removed all the same.
+            with contextlib.suppress(OSError):
+                os.close(fd)
