@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import os
 import shlex
 import subprocess
@@ -12,33 +11,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from kvspill.plan.checking import BARS as PROMISES
-from kvspill.plan.predict import figures as predicted_figures
 from kvspill.result.reading import load_result
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lib import throttle
-from lib.machine import busy_share, end_orderly, prefer, say, skip, table, wait_quiet
+from lib.cases import BARS, NAMES, Case, as_data, named, show_cases
+from lib.machine import busy_share, end_orderly, prefer, say, skip, wait_quiet
 
 KVSPILL = str(Path(sys.executable).with_name("kvspill"))
 DEVICE_BYTES = 8 << 30
-SHARE_WITHIN = 0.95
-NAMES = {
-    "requests_per_second": "requests/s",
-    "avg_throughput_tokens_per_sec": "tokens/s",
-    "tier_storage_read_bandwidth_gbps": "read bandwidth",
-    "storage_read_p50_ms": "read p50",
-    "storage_read_p95_ms": "read p95",
-    "end_to_end_p50_ms": "e2e p50",
-    "end_to_end_p95_ms": "e2e p95",
-    "cache_hit_rate": "hit rate",
-}
-BARS = {NAMES[name]: bar for name, bar in PROMISES.items()}
-"""How far a prediction may be off."""
 KNEE_BAR = 0.10
 """How far the predicted limit of users may be off."""
 REPEATED_MAX = 0.03
@@ -79,55 +63,6 @@ KNEE_USERS, KNEE_MIB, KNEE_SECONDS = 64, 1380, 600
 SHORT = ("--quick", "--duration", "20", "--speeds", "230", "--patience", "1")
 
 
-@dataclass(slots=True)
-class Case:
-    """One load on one device."""
-
-    speeds: tuple[float, float]
-    load: str
-    predicted: dict[str, float] = field(default_factory=dict)
-    measured: list[dict[str, float]] = field(default_factory=list)
-    raw: bool = False
-    """On the bare disk, where runs differ from each other as well."""
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """What the prediction itself says of its uncertainty."""
-
-    @property
-    def device(self) -> str:
-        return "raw disk" if self.raw else f"{self.speeds[0]:g}/{self.speeds[1]:g} MiB/s"
-
-    def middle(self, name: str) -> float:
-        return median(one[name] for one in self.measured)
-
-    def error(self, name: str) -> float:
-        """How far the prediction is off; of the hit rate in points."""
-        real = self.middle(name)
-        if name == "hit rate":
-            return self.predicted[name] - real
-        return self.predicted[name] / real - 1 if real else (0.0 if not self.predicted[name] else math.inf)
-
-    def spread(self, name: str) -> float:
-        """How far runs lie from their middle."""
-        values = [one[name] for one in self.measured]
-        half = (max(values) - min(values)) / 2
-        return half if name == "hit rate" else half / (median(values) or 1.0)
-
-    def bar(self, name: str) -> float:
-        """How far it may be off: on a bare disk by the runs' own spread as well (P3)."""
-        return BARS[name] + (self.spread(name) if self.raw else 0.0)
-
-    def within(self, name: str) -> bool:
-        return abs(self.error(name)) <= self.bar(name)
-
-    def announced(self, name: str) -> str:
-        """Whether the measured value lies in the interval that the prediction gives, where it gives one."""
-        if name not in self.intervals:
-            return ""
-        low, high = self.intervals[name]
-        inside = low <= self.middle(name) <= high
-        return f", {'inside' if inside else 'outside'} its interval of {low:.4g} to {high:.4g}"
-
-
 def command(words: Sequence[str], device: "Place", limit_seconds: float) -> str:
     """One kvspill command on the device; returns what it printed."""
     done = subprocess.run(
@@ -151,10 +86,6 @@ class Place:
             self.throttled.join()
         if self.niceness:
             prefer(self.niceness)
-
-
-def named(figures: Mapping[str, float]) -> dict[str, float]:
-    return {NAMES[name]: figures.get(name, 0.0) for name in NAMES}
 
 
 def flags_of(load: str, args: argparse.Namespace) -> list[str]:
@@ -190,7 +121,7 @@ def run_case(case: Case, place: Place, args: argparse.Namespace, number: int) ->
         busy = busy_share()
         flags = [*flags_of(case.load, args), "--cache-dir", str(place.directory), "--output", str(output)]
         command(["run", *flags], place, 900)
-        case.measured.append(named(predicted_figures(load_result(output))))
+        case.add(load_result(output))
         if args.keep is not None:
             args.keep.mkdir(exist_ok=True, parents=True)
             name = f"{case.device}-{case.load}-{number}".replace("/", "-").replace(" ", "_")
@@ -316,37 +247,6 @@ def knee(
         "measured": answer["holds_users"],
         "measured_that_failed": answer["fewest_users_that_failed"],
     }
-
-
-def as_data(case: Case) -> dict[str, Any]:
-    return {"speeds": case.speeds, "load": case.load, "predicted": case.predicted, "measured": case.measured}
-
-
-def show_cases(cases: Sequence[Case]) -> bool:
-    """Print the table of errors; True where enough of them are within their bars."""
-    rows, missed, count = [], [], 0
-    for case in cases:
-        words = [case.device, case.load]
-        for name in BARS:
-            error = case.error(name)
-            count += 1
-            good = case.within(name)
-            words.append(f"{error:+.1%}{'' if good else ' !'}")
-            if not good:
-                spread = f", {case.spread(name):.1%} between runs" if len(case.measured) > 1 else ""
-                at = f"{case.predicted[name]:.4g} predicted, {case.middle(name):.4g} measured{spread}"
-                at += case.announced(name)
-                missed.append(f"{case.device}, {case.load}: {name} off by {error:+.1%} ({at})")
-        rows.append(words)
-    print(table(("device", "load", *BARS), rows))
-    share = 1 - len(missed) / max(1, count)
-    good = share >= SHARE_WITHIN
-    print(
-        f"{share:.1%} of {count} cells within their bars: {'PASS' if good else 'MISS'} ({SHARE_WITHIN:.0%})"
-    )
-    for text in missed:
-        print(f"  {text}")
-    return good
 
 
 def show_knee(knee: Mapping[str, Any]) -> bool:

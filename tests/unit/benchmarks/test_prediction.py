@@ -2,7 +2,8 @@
 
 import pytest
 
-from prediction import BARS, Case, Found, arguments, show, show_knee, speeds_of
+from lib.cases import BARS, Case
+from prediction import Found, arguments, show, show_knee, speeds_of
 
 
 def case(**predicted: float) -> Case:
@@ -36,6 +37,16 @@ def test_what_is_off_is_held_against_its_interval(
     one.intervals = {"read p95": (80.0, 150.0)}
     show(Found([one], []))
     assert "100 measured, inside its interval of 80 to 150)" in capsys.readouterr().out
+
+
+def test_what_few_operations_say_is_a_miss_and_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    few = case(read_p95=300.0)
+    few.counts = {"requests": 400, "storage reads": 7}
+    assert not show(Found([few, case()], []))
+    text = capsys.readouterr().out
+    assert "93.8% of 16 cells within their bars: MISS" in text
+    assert "100.0% of the 13 cells of at least 50 operations; 3 are chance" in text
+    assert "100 measured, of fewer than 50 storage reads)" in text
 
 
 def test_calibrations_that_differ_miss(capsys: pytest.CaptureFixture[str]) -> None:
