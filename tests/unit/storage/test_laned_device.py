@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,54 +14,8 @@ from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.laned_device import LanedDevice
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
-from unit.storage import piecewise, sliced
-
-Asked = tuple[Verb, int, int]
-"""What is asked for: the verb, bytes, and nanoseconds after the one before."""
-
-
-def served(model: DeviceModel, asked: Sequence[Asked], tick_ns: int = 0) -> list[Completion]:
-    """The completions of these operations, in the order they were asked for.
-
-    With a tick somebody else wakes again and again, so that the device cannot look ahead.
-    """
-
-    async def tick(world: World) -> None:
-        while True:
-            await world.sleep_ns(tick_ns)
-
-    async def main(world: World) -> list[Completion]:
-        ticking = asyncio.ensure_future(tick(world)) if tick_ns else None
-        backend = ModelledBackend("modelled", model, world.now_ns)
-        refs = [ObjectRef(str(number), 0, nbytes) for number, (_verb, nbytes, _gap) in enumerate(asked)]
-        for ref in refs:
-            backend._objects.add((ref.key, ref.generation))
-
-        async def one(ref: ObjectRef, verb: Verb, start_ns: int) -> Completion:
-            await world.sleep_ns(start_ns)
-            work = backend.read([ref]) if verb is Verb.READ else backend.write([WriteItem(ref)])
-            return (await work)[0]
-
-        starts = [sum(gap for _v, _n, gap in asked[: number + 1]) for number in range(len(asked))]
-        jobs = zip(refs, asked, starts, strict=True)
-        done = await asyncio.gather(*(one(ref, verb, start) for ref, (verb, _n, _g), start in jobs))
-        if ticking is not None:
-            ticking.cancel()
-        return done
-
-    return run_virtual(main, seed=1)
-
-
-def reads(*sizes: int) -> list[Asked]:
-    return [(Verb.READ, nbytes, 0) for nbytes in sizes]
-
-
-def lanes(count: int, gib: float = 1.0, **more: Any) -> DeviceModel:
-    return DeviceModel(gib, gib, lanes=count, **more)
-
-
-def seconds(completions: Sequence[Completion]) -> list[float]:
-    return [round(done.finished_ns / NS_PER_SEC, 6) for done in completions]
+from unit.storage import piecewise
+from unit.storage.lane_loads import Asked, lanes, reads, seconds, served
 
 
 @pytest.mark.parametrize("slice_ms", [0, 100])
@@ -135,27 +88,6 @@ def test_a_burst_goes_at_its_own_speed_and_comes_back() -> None:
     assert third.total_ns == pytest.approx(0.025 * NS_PER_SEC, rel=0.01)
 
 
-def test_a_limit_in_slices_lets_pass_what_one_allows_and_holds_the_rest() -> None:
-    model = DeviceModel(0.4, 0.4, lanes=32, read_slice_ms=100, read_burst_gib_per_sec=4.0)
-    allowed = 0.4 * GIB / 10
-    small, large = served(model, [(Verb.READ, int(allowed), 0), (Verb.READ, int(3.5 * allowed), 10**9)])
-    assert small.total_ns == pytest.approx(0.01 * NS_PER_SEC, rel=0.01)
-    # Three slices and the half of a fourth, which begins 300 ms after the first.
-    assert large.total_ns == pytest.approx(0.305 * NS_PER_SEC, rel=0.01)
-    many = served(model, reads(*[16 * MIB] * 400))
-    assert many[-1].finished_ns == pytest.approx(400 * 16 * MIB / (0.4 * GIB) * NS_PER_SEC, rel=0.02)
-
-
-def test_a_piece_that_a_slice_has_no_room_for_waits_as_long_as_the_limit_takes_for_it() -> None:
-    """The kernel's throttle lets no part of a request pass: it waits for the next slice and its own bytes."""
-    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 4.0}
-    model = lanes(32, 120 / 1024, **more)
-    first, second = served(model, [(Verb.READ, 8 * MIB, 0), (Verb.READ, 8 * MIB, NS_PER_SEC // 20)])
-    assert first.total_ns < 0.003 * NS_PER_SEC
-    # Three pieces of 4 MiB fill the slice of 12; the fourth waits until 100 ms, and 4 MiB at 120 MiB/s.
-    assert second.finished_ns == pytest.approx((0.1 + 4 / 120) * NS_PER_SEC, abs=2e6)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slice_ms", [0, 100])
 def test_lanes_are_neither_lost_nor_made(seed: int, slice_ms: int) -> None:
@@ -192,73 +124,6 @@ def test_lanes_are_neither_lost_nor_made(seed: int, slice_ms: int) -> None:
         assert device._reads.pool.free == 32
 
     run_virtual(main, seed=1)
-
-
-@pytest.mark.parametrize("kib", [384, 2048, 9 * 1024, 37 * 1024])
-@pytest.mark.parametrize("count", [1, 3, 16])
-def test_a_limit_in_slices_is_reached_whatever_the_pieces(count: int, kib: int) -> None:
-    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 4.2, "read_piece_us": 200}
-    model = lanes(32, 0.1, read_open_us=190, read_alone_gib_per_sec=4.7, **more)
-    nbytes = kib * 1024
-    number = max(3, GIB // nbytes // count)
-
-    async def main(world: World) -> int:
-        backend = ModelledBackend("modelled", model, world.now_ns, alone=(Verb.READ,))
-
-        async def stream(name: str) -> None:
-            ref = ObjectRef(name, 0, nbytes)
-            backend._objects.add((ref.key, ref.generation))
-            for _ in range(number):
-                await backend.read([ref])
-
-        await asyncio.gather(*(stream(str(one)) for one in range(count)))
-        return world.now_ns()
-
-    least_seconds = count * number * nbytes / (0.1 * GIB) - 0.1
-    assert run_virtual(main, seed=1) == pytest.approx(least_seconds * NS_PER_SEC, rel=0.02)
-
-
-@pytest.mark.parametrize(("streams", "pause_ms"), [(1, 100), (2, 300), (4, 300), (8, 100), (16, 50)])
-@pytest.mark.parametrize(("piece_mib", "gib"), [(1, 0.25), (4, 0.12), (4, 0.22)])
-def test_a_limit_in_slices_agrees_with_the_throttle_piece_by_piece(
-    streams: int, pause_ms: int, piece_mib: int, gib: float
-) -> None:
-    """Light, middle and full load: the mean time of an entry, and how long all of it takes."""
-    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 2.0, "piece_mib": piece_mib}
-    model = lanes(64, gib, **more)
-    draw = random.Random(7)
-    sizes = [draw.randrange(4, 40) * MIB for _ in range(streams)]
-    asked = 6000 // streams
-
-    def pauses() -> list[list[int]]:
-        chance = random.Random(11)
-        return [[int(2e6 * pause_ms * chance.random()) for _ in range(asked)] for _ in sizes]
-
-    plan, ends = pauses(), [0.0]
-
-    def next_at(stream: int, now_ns: float) -> float | None:
-        ends.append(now_ns)
-        return now_ns + plan[stream].pop() if plan[stream] else None
-
-    expected = sliced.simulate(model.direction(Verb.READ), sizes, piece_mib * MIB, next_at)
-
-    async def main(world: World) -> tuple[list[int], int]:
-        backend, found = ModelledBackend("modelled", model, world.now_ns), list[int]()
-
-        async def stream(number: int, rests: list[int]) -> None:
-            ref = ObjectRef(str(number), 0, sizes[number])
-            backend._objects.add((ref.key, ref.generation))
-            while rests:
-                await world.sleep_ns(rests.pop())
-                found.append((await backend.read([ref]))[0].total_ns)
-
-        await asyncio.gather(*(stream(number, rests) for number, rests in enumerate(pauses())))
-        return found, world.now_ns()
-
-    found, end_ns = run_virtual(main, seed=1)
-    assert len(found) == len(expected)
-    assert sum(found) == pytest.approx(sum(expected), rel=0.06)
-    assert end_ns == pytest.approx(max(ends), rel=0.05)
 
 
 def test_the_first_lane_opens_an_entry_before_others_join() -> None:
