@@ -297,7 +297,7 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         return f"{text}."
     text += f", and writes at most about {size_text(offered_write_bytes(config))}"
     if config.enable_autoscaling:
-        return f"{text}, as --max-users {config.max_users} would all the time; fewer users write less."
+        return f"{text}, if {config.max_users:,} users asked all the time; fewer users write less."
     return f"{text}."
 
 

@@ -240,7 +240,7 @@ def test_a_search_may_write_what_its_most_users_ask_for(here: Path) -> None:
     }
     search = Config(**asked, enable_autoscaling=True, max_users=40)
     assert offered_write_bytes(search) == offered_write_bytes(Config(**{**asked, "num_users": 40}))
-    assert "as --max-users 40 would all the time" in check_machine(search, here, PLENTY).statement
+    assert "if 40 users asked all the time" in check_machine(search, here, PLENTY).statement
 
 
 def test_more_users_than_memory_holds_are_refused_with_the_numbers(here: Path) -> None:
