@@ -22,6 +22,12 @@ _NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-siz
 
 _DEVICE_FAILURES: Final = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EREMOTEIO, errno.EUCLEAN)
 """What a file system answers whose device, server or structure is broken."""
+_UNREACHABLE: Final = {
+    errno.EACCES: "name another path or change its permissions",
+    errno.EPERM: "name another path or change its permissions",
+    errno.ENOTCONN: "name another path or mount it again",
+}
+"""What it answers for a path that is not ours to see, or whose server is gone: even exists() raises these."""
 
 
 class Command(NamedTuple):
@@ -166,6 +172,9 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             return _fail("the current directory does not exist any more; cd to one that does", 2, debug)
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             return _fail(_NO_MEMORY, 1, debug)
+        if isinstance(error, OSError) and error.errno in _UNREACHABLE and isinstance(error.filename, str):
+            place = f"{error.filename}: cannot be reached ({error.strerror})"
+            return _fail(f"{place}; {_UNREACHABLE[error.errno]}", 2, debug)
         refusal = _refusal_of_stdout() if isinstance(error, OSError) else None
         if refusal is not None:
             remedy = "send it where there is room; files already written are kept"
