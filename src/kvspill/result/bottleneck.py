@@ -189,8 +189,8 @@ def _storage(result: Result, whole: str) -> _Service:
     if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES:
         waited_ms = 1000 * (result.honesty.cpu_wait_seconds or 0.0)
         what = (
-            f"{whole}, and this program's threads waited {duration(waited_ms)} for a processor, more than half "
-            "of the time of their calls"
+            f"{whole}, and this program's threads waited {duration(waited_ms)} for a processor, more than "
+            "half of the time of their calls"
         )
         helps = f"Stop other programs, use more processors or {less(result.config)}, and run it again."
         return _Service(Binds.PROCESSOR, what, helps)
