@@ -22,7 +22,6 @@ from kvspill.result.cautions import (
     STAGE_NOT_SETTLED,
     TOO_SHORT,
     UNFINISHED,
-    UNUSED_SETTING,
 )
 from kvspill.result.classes import promised_completed
 from kvspill.result.schema import Question, Result
@@ -63,16 +62,14 @@ def lines(reply: Reply) -> Iterator[str]:
 
 
 def _warnings(reply: Reply) -> Iterator[str]:
-    """Grave warnings with their remedies, notes in a sentence; not what the text says or itself caused."""
+    """Grave warnings and notes with their remedies; not what the text says or itself caused."""
     found = answer(answered(reply))
     for item in found.grave:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
     for item in found.notes:
-        if item.code in (UNUSED_SETTING.code, LIMIT_NOT_EXACT.code):
+        if item.code not in _SAID | _OF_A_WINDOW:
             yield f"- {item.message} {item.remedy}"
-        elif item.code not in _SAID | _OF_A_WINDOW:
-            yield f"- {item.message} ({item.code})"
 
 
 def answered(reply: Reply) -> Result:

@@ -322,7 +322,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("- "))
     assert said.startswith("- Arrivals were seen up to 12.0 ms (p99) after their intended time;")
-    assert said.endswith("(late_arrivals)")
+    assert said.endswith("latencies include that. Use fewer --num-users, or free CPU for the client.")
 
 
 def test_the_answer_says_what_held_and_with_how_much_storage() -> None:
