@@ -138,9 +138,8 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
-        held = "" if modelled is None else f"; a model of that holds about {modelled:,} of these users"
         read, write = probe.read_gib_per_sec, probe.write_gib_per_sec
-        progress.say(f"it reads {read:.2f} and writes {write:.2f} GiB/s{held}")
+        progress.say(f"it reads {read:.2f} and writes {write:.2f} GiB/s{held_text(modelled, users)}")
     result = run_trials(replace(plan, config=config.changed(num_users=start)), progress)
     bracket = read_bracket(result.autoscaling_stats)
     status = judge(result, bracket, users)
@@ -151,6 +150,14 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         faster = _at_twice(alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
     return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
+
+
+def held_text(modelled: int | None, users: int) -> str:
+    """What the model holds; it was asked for no more than the users of the question."""
+    if modelled is None:
+        return ""
+    most = "at least" if modelled >= users else "about"
+    return f"; a model of that holds {most} {modelled:,} of these users"
 
 
 def _profiled(plan: Plan, progress: Progress) -> tuple[Calibrated | None, Bandwidth | None, Profile | None]:

@@ -14,6 +14,7 @@ from kvspill.run.asking import (
     _at_twice,
     _start,
     by_most,
+    held_text,
     judge,
     measured_profile,
     question,
@@ -112,6 +113,12 @@ def test_the_model_is_as_fast_as_the_probe() -> None:
     profile = measured_profile(Bandwidth(2.0, 1.0, "a probe"), Config(io_threads=8))
     device = profile[Tier.STORAGE]
     assert (device.read_gib_per_sec, device.write_gib_per_sec, device.concurrency) == (2.0, 1.0, 8)
+
+
+@pytest.mark.parametrize(("modelled", "users", "most"), [(4, 4, "at least"), (4, 5, "about")])
+def test_a_model_that_was_asked_for_no_more_says_so(modelled: int, users: int, most: str) -> None:
+    assert held_text(modelled, users) == f"; a model of that holds {most} 4 of these users"
+    assert held_text(None, users) == ""
 
 
 def test_a_signal_ends_the_command_and_not_only_the_simulation_on_the_way(
