@@ -248,7 +248,11 @@ def _limit(reply: Reply) -> str:
     kind = "simulated" if reply.result.simulated else "measured"
     if others_used_device(reply.result) is not None:
         kind += " beside the others"
-    what = _held_by(reply)
+    what, by = _held_by(reply), "modelled"
+    if _differ(reply):
+        # Beside a seed that says yes, the limit of another is no limit of the storage.
+        by += f" with seed {reply.result.seed}"
+        what = f"With seed {reply.result.seed}, {what[0].lower()}{what[1:]}"
     if found.passed is not None:
         beyond = "" if found.failed is None else f"; {found.failed:,} do not keep the target"
         text = f"{what} holds about {counted(found.passed, 'user')} ({kind}{beyond})."
@@ -260,12 +264,12 @@ def _limit(reply: Reply) -> str:
             text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
     faster = reply.modelled_users_at_twice
     if _no_gain(reply):
-        text += " Twice the speed would hold no more (modelled)."
+        text += f" Twice the speed would hold no more ({by})."
     elif faster == 0:
-        text += " Twice the speed would hold none either (modelled)."
+        text += f" Twice the speed would hold none either ({by})."
     elif faster is not None:
         about = "at least" if reply.at_twice_is_a_bound else "about"
-        text += f" Twice the speed would hold {about} {faster:,} (modelled)."
+        text += f" Twice the speed would hold {about} {faster:,} ({by})."
     return text
 
 

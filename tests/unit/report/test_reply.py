@@ -183,6 +183,19 @@ def test_few_users_are_said_to_depend_on_the_seed() -> None:
     assert same[1] == "Each seed draws other users: no with seed 42, no with seed 43, no with seed 44."
 
 
+def test_where_the_seeds_differ_the_limit_is_that_of_one_of_them() -> None:
+    seeds = {42: Status.YES, 43: Status.NO, 44: Status.NO}
+    result = built().model_copy(update={"seed": 43})
+    reply = Reply(Status.NO, 5, Config(), result, Bracket(None, 1, True), None, 0, 0, by_seed=seeds)
+    text = " ".join(lines(reply))
+    assert "With seed 43, this storage behind DRAM, " in text
+    assert "does not hold a single user" in text
+    assert "Twice the speed would hold none either (modelled with seed 43)." in text
+    alike = " ".join(lines(replace(reply, by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})))
+    assert "This storage behind DRAM" in alike
+    assert "(modelled)." in alike
+
+
 def test_as_many_seeds_for_as_against_are_no_verdict() -> None:
     seeds = {42: Status.YES, 43: Status.NO, 44: Status.UNDECIDED}
     reply = Reply(
