@@ -1,5 +1,6 @@
 """A signal in the first moments, amid the imports, ends in one line and 130, as it does later."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,3 +113,51 @@ def test_the_first_import_of_all_is_that_of_the_signals(tmp_path: Path, module: 
         timeout=60,
     )
     assert (finished.returncode, finished.stderr) == (130, "kvspill: error: interrupted\n")
+
+
+PLAN = ["plan", "--model", "tiny-1b", "--num-users", "8", "--option", "nvme-gen5", "--workers", "1"]
+REPORT = ["report", "one.json", "--output", "page.html"]
+FAST = f"{HEEDED}import kvspill.cli.main as m; sys.exit(m.main())"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("result") / "one.json"
+    small = ("--model", "tiny-1b", "--num-users", "2", "--max-requests", "40", "--cpu-mem-gb", "0.25")
+    subprocess.run(
+        [sys.executable, "-m", "kvspill", "simulate", *small, "--output", str(path)],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return path
+
+
+@pytest.mark.parametrize("pause_ms", [0.3, 2, 10])
+@pytest.mark.parametrize("command", [PLAN, REPORT], ids=["plan", "report"])
+def test_a_burst_of_signals_is_one_line_and_130(
+    tmp_path: Path, result: Path, command: list[str], pause_ms: float
+) -> None:
+    """The second was raised into what the first had begun, and one at the very end killed the process."""
+    shutil.copy(result, tmp_path / "one.json")
+    for delay_ms in (30, 200, 400, 700):
+        process = subprocess.Popen(
+            [sys.executable, "-c", FAST, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "heeded\n"
+            time.sleep(delay_ms / 1000)
+            while process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                time.sleep(pause_ms / 1000)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        assert process.returncode == 130, (delay_ms, said)
+        assert "Traceback" not in said
+        assert said.count("kvspill: error:") == 1

@@ -1,11 +1,13 @@
 """The `kvspill` command: finds the subcommand, and turns errors into one line and an exit code."""
 
+import atexit
 import errno
 import gc
 import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from types import FrameType
@@ -127,28 +129,47 @@ def _ranks_off(argv: Sequence[str]) -> bool:
 
 _guards = 0
 _AGAIN_SECONDS = 0.5
+_HEEDLESS_SECONDS = 3.0
+_heedless_until: float | None = None
+"""The first signal was raised: until then (monotonic time) what it began is not cut off by others."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    global _heedless_until
     heard()
-    if _guards and not importing(frame, since=guarded.__code__):
+    if _heedless_until is None:
+        _heedless_until = time.monotonic() + _HEEDLESS_SECONDS
+    elif time.monotonic() >= _heedless_until:
+        leave(number, frame)
+    elif number != signal.SIGALRM:
+        return
+    interrupted = _is_interrupted()
+    if _guards and (interrupted or not importing(frame, since=guarded.__code__)):
         # Raised in a callback of the interpreter, it would be swallowed: then it comes again.
         signal.signal(signal.SIGALRM, _end)
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
-        raise KeyboardInterrupt
+        if not interrupted:
+            raise KeyboardInterrupt
+        return
+    if interrupted:
+        return
     # Nobody is there to catch it: on the way out, or importing, where nothing is under way yet.
     leave(number, frame)
 
 
+def _is_interrupted() -> bool:
+    """Whether what runs now was begun by the interrupt, as clean-up is: it was not swallowed."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command line; whatever goes wrong becomes one line on stderr and an exit code."""
-    global _guards
     debug = "--debug" in argv or _at_level_debug(argv)
     try:
-        _guards += 1
-        code = call(argv)
-        sys.stdout.flush()
-        return code
+        return _called(call, argv)
     except KvspillError as error:
         return _fail(str(error), error.exit_code, debug)
     except KeyboardInterrupt:
@@ -184,6 +205,16 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             return _fail(f"{place}{error.strerror}; check the device and the kernel log", 1, debug)
         text = f"{type(error).__name__}: {error}"
         return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
+
+
+def _called(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+    """Within this, a signal may be raised; what is done about an error is outside of it."""
+    global _guards
+    try:
+        _guards += 1
+        code = call(argv)
+        sys.stdout.flush()
+        return code
     finally:
         _guards -= 1
 
@@ -256,6 +287,8 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
     """Run the command line of this process, which ends afterwards."""
     # A run handles signals itself while it lasts, to keep what was measured.
     heed_signals(_end)
+    # Registered first, it runs last: what the exit waits for can still be ended.
+    atexit.register(heed_signals, signal.SIG_IGN)
     _prepare_streams()
     end_unheard()
     code = guarded(call, sys.argv[1:])

@@ -10,11 +10,13 @@ from kvspill.errors import INTERRUPTED, SIGNALS
 
 def leave(_number: int, _frame: FrameType | None) -> None:
     """End with one line: nothing is under way that would have to be ended or kept."""
+    # Another one in the midst of this would say it twice.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.write(2, b"kvspill: error: interrupted\n")
     os._exit(INTERRUPTED)
 
 
-def heed_signals(handler: Callable[[int, FrameType | None], None] = leave) -> None:
+def heed_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers = leave) -> None:
     """Have this called for each signal that ends a command early."""
     for number in SIGNALS:
         # nohup, or a shell that runs us in the background, had its reasons.
