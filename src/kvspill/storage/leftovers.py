@@ -12,6 +12,7 @@ from kvspill.storage.rundir import (
     DIRECTORY,
     MARKER,
     MARKER_TEXT,
+    close_quietly,
     held,
     is_of_a_run,
     list_entries,
@@ -56,7 +57,7 @@ def remove_leftover(leftover: Leftover) -> list[str]:
         try:
             return remove_run(root_fd, name, run_fd)
         finally:
-            os.close(run_fd)
+            close_quietly(run_fd)
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def _opened(root: Path) -> Iterator[int]:
         try:
             yield root_fd
         finally:
-            os.close(root_fd)
+            close_quietly(root_fd)
 
 
 def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
@@ -96,7 +97,7 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
     except OSError as error:
         return Leftover(root / name, None, f"it cannot be read ({error.strerror})")
     finally:
-        os.close(fd)
+        close_quietly(fd)
 
 
 def _is_of_others(root_fd: int, name: str) -> bool:
@@ -130,7 +131,7 @@ def _is_marked(run_fd: int) -> bool:
     except OSError:
         return True
     finally:
-        os.close(fd)
+        close_quietly(fd)
     # A crash cuts a file's end off, or leaves zeros in its place.
     return text == MARKER_TEXT or not MARKER_TEXT.startswith(text.rstrip(b"\0"))
 
@@ -151,7 +152,7 @@ def _foreign(fd: int, above: tuple[str, ...], device: int, sizes: list[int]) -> 
         try:
             doubt = _foreign(inner, (*above, name), device, sizes)
         finally:
-            os.close(inner)
+            close_quietly(inner)
         if doubt is not None:
             return doubt
     return None

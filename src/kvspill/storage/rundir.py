@@ -142,7 +142,7 @@ def usage_errors(root: Path) -> Iterator[None]:
 def _make_marker(run_fd: int, undo: contextlib.ExitStack) -> int:
     """Write and lock the marker before it gets its name, so that no other run sees it unlocked."""
     fd = os.open(MARKER + ".new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=run_fd)
-    undo.callback(os.close, fd)
+    undo.callback(close_quietly, fd)
     with contextlib.suppress(OSError):
         # Without flock (some network file systems) cleaning finds no lock to take either and leaves us alone.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,9 +214,9 @@ def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
         try:
             return remove_run(root_fd, name, run_fd)
         finally:
-            os.close(lock_fd)
+            close_quietly(lock_fd)
     finally:
-        os.close(run_fd)
+        close_quietly(run_fd)
 
 
 _NO_MARKER = (errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO)
@@ -247,7 +247,7 @@ def _lock_marker(run_fd: int) -> int | None:
     if fd is None:
         return None
     with contextlib.ExitStack() as undo:
-        undo.callback(os.close, fd)
+        undo.callback(close_quietly, fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -312,7 +312,7 @@ def _remove_subdir(around_fd: int, path: tuple[str, ...], device: int) -> list[s
     except OSError as error:
         left.append(_reason(f"{shown}/", error))
     finally:
-        os.close(fd)
+        close_quietly(fd)
     # It is not empty where a thread stuck in a system call made one more file: the marker stays then, and
     # the next run finishes.
     return left or _tried(f"{shown}/", os.rmdir, name, around_fd)
@@ -341,10 +341,16 @@ def list_entries(fd: int) -> list[tuple[str, bool]]:
 def _open_until(undo: contextlib.ExitStack, path: str | Path, flags: int, dir_fd: int | None = None) -> int:
     """Open a descriptor that is closed again where what follows fails."""
     fd = os.open(path, flags | os.O_CLOEXEC, dir_fd=dir_fd)
-    undo.callback(os.close, fd)
+    undo.callback(close_quietly, fd)
     return fd
 
 
 def _close_all(fds: Iterable[int]) -> None:
     for fd in fds:
+        close_quietly(fd)
+
+
+def close_quietly(fd: int) -> None:
+    """Close a directory, a lock or a marker: the descriptor is gone in any case, and no data went by it."""
+    with contextlib.suppress(OSError):
         os.close(fd)

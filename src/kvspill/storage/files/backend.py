@@ -278,10 +278,20 @@ class FilesBackend(ThreadedBackend):
             self._closed = True
             runs, self._runs = self._runs, []
             stuck = self._mover.join(self.clock_ns() + JOIN_NS)
-            # A stuck thread may wake up later: its descriptor must not have become another file's.
-            if not stuck:
-                if self._landing is not None:
-                    self._landing.close_files()
-                self.place.close()
-            for run in runs:
-                self.left_behind += [str(run.path / name) for name in run.remove(keep_fds=stuck > 0)]
+            try:
+                # A stuck thread may wake up later: its descriptor must not have become another file's.
+                if not stuck:
+                    if self._landing is not None:
+                        self._landing.close_files()
+                    self.place.close()
+            finally:
+                for run in runs:
+                    self.left_behind += _removed(run, keep_fds=stuck > 0)
+
+
+def _removed(run: RunDir, keep_fds: bool) -> list[str]:
+    """Remove a run directory; returns what of it stays. Whatever goes wrong, the others are removed too."""
+    try:
+        return [str(run.path / name) for name in run.remove(keep_fds)]
+    except Exception as error:
+        return [f"{run.path} ({error})"]
