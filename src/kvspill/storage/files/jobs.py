@@ -50,13 +50,15 @@ class FileJob(SpanJob):
         fd, self.fd = self.fd, -1
         if self.spot is None or fd < 0:
             return
-        if self.handle is not None and self.spot.fd < 0 and self.site.landing is not None:
-            self.site.landing.close_file(self.handle)
-        calls = self.span.resumed_calls
-        if calls:
-            self.site.tally.resumed(calls)
-        if self.spot.fd < 0:
-            os.close(fd)
+        try:
+            if self.handle is not None and self.spot.fd < 0 and self.site.landing is not None:
+                self.site.landing.close_file(self.handle)
+            calls = self.span.resumed_calls
+            if calls:
+                self.site.tally.resumed(calls)
+        finally:
+            if self.spot.fd < 0:
+                os.close(fd)
 
     def drop_pages(self) -> None:
         if self.spot is not None and self.site.access.drop_cache:
@@ -210,16 +212,30 @@ class WriteJob(FileJob):
         self.source = None
         if self.spot is None:
             return
+        published = False
+        try:
+            self._finish()
+            if self.error is None:
+                self.place.publish(self.span.identity, self.spot)
+                published = True
+        except OSError as error:
+            self.fail_os(error)
+        finally:
+            if not published:
+                self.place.abandon(self.spot, self.opened)
+
+    def _finish(self) -> None:
+        """Have the bytes written and let go of the file, while it can still be abandoned.
+
+        A network file system or a quota may tell only when it is closed that the bytes were not taken.
+        """
         try:
             if self.error is None:
                 self._make_durable()
-                self.place.publish(self.span.identity, self.spot)
         except OSError as error:
             self.fail_os(error)
         finally:
             self.close()
-            if self.error is not None:
-                self.place.abandon(self.spot, self.opened)
 
     def _make_durable(self) -> None:
         if self.site.sync or self.site.access.drop_cache:
