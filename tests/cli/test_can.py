@@ -13,6 +13,7 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
+from kvspill.run import asking
 
 HASTY = """
 autoscaler_interval: 0.1
@@ -44,6 +45,23 @@ def test_a_yes_of_one_seed_against_two_is_a_no(tmp_path: Path, capsys: pytest.Ca
     assert found["by_seed"] == {"44": "yes", "45": "no", "46": "no"}
     assert (found["answer"], found["seed"]) == ("no", 45)
     assert found["text"][0].startswith("NO (simulated), by 2 of 3 seeds: 3 users of tiny-1b do not keep")
+
+
+def test_many_users_are_drawn_by_three_seeds_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("--model", "tiny-1b", "--users", "18", "--simulate", "--device-profile", "nvme-gen5", "--quiet")
+    assert can(*asked, "--json", "--output", str(tmp_path / "r.json")) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["by_seed"] == {"42": "yes", "43": "no", "44": "no"}
+    assert found["text"][1].startswith("The answer depends on the seed, which draws the users: yes with seed")
+    monkeypatch.setattr(asking, "FIRST_SEED_SECONDS_MAX", 0.0)
+    assert can(*asked, "--json", "--output", str(tmp_path / "r.json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["by_seed"] == {}
+    assert found["text"][1].startswith(
+        "One draw of users was simulated and the target is near: another --seed"
+    )
 
 
 def test_too_many_are_a_no_with_the_limit_its_reason_and_what_twice_the_speed_gives(

@@ -25,7 +25,7 @@ from kvspill.result.cautions import (
 )
 from kvspill.result.classes import promised_completed
 from kvspill.result.schema import Question, Result
-from kvspill.run.asking import FEW_DRAWN, SIMULATED_TIMES, Reply, replays
+from kvspill.run.asking import SIMULATED_TIMES, Reply, replays
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted, duration, listed
 
@@ -192,8 +192,7 @@ def place(reply: Reply) -> str:
         return "memory alone (--storage-tier off)"
     if reply.result.simulated:
         return f"device profile {reply.config.device_profile or 'nvme-gen4'}"
-    dirs = reply.config.cache_dir
-    return ", ".join(dirs) if dirs else "the current directory"
+    return ", ".join(reply.config.cache_dir or ("the current directory",))
 
 
 def headline(reply: Reply) -> str:
@@ -287,16 +286,18 @@ def _held_by(reply: Reply) -> str:
 
 
 def _seeds(reply: Reply) -> str:
-    """How far the answer hangs on the seed, which draws the users; with many of them it hardly does."""
+    """How far the answer hangs on the seed, which draws the users."""
     if not reply.by_seed:
         near = 1 / NEAR < (_worst(reply) or (0.0,))[0] < NEAR
-        doubt = "The seed draws these few users and the target is near: another --seed may answer otherwise."
-        return doubt if near and reply.users < FEW_DRAWN else ""
+        how = "simulated" if reply.result.simulated else "measured"
+        said = f"One draw of users was {how}{' and the target is near' if near else ''}"
+        alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
+        return f"{said}: another --seed may answer otherwise." if near or alone else ""
     each = ", ".join(f"{status.value} with seed {seed}" for seed, status in reply.by_seed.items())
     if not _differ(reply):
         return f"Each seed draws other users: {each}."
     figures = f" The figures are of seed {reply.result.seed}."
-    return f"With so few users the answer depends on the seed, which draws them: {each}.{figures}"
+    return f"The answer depends on the seed, which draws the users: {each}.{figures}"
 
 
 def _no_gain(reply: Reply) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -45,8 +46,8 @@ LEAST_FIRST = 20
 TWICE = 2.0
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
-FEW_DRAWN = 10
-"""With fewer users than this it is the seed's draw of them that decides near a limit."""
+FIRST_SEED_SECONDS_MAX = 20.0
+"""Where the simulation of one draw of users took longer than this, no other draws are waited for."""
 LARGE_SEED = 1 << 62
 """Beyond it the next seeds are looked for downwards: the largest has none above it."""
 USERS, SPEED = "users", "trace_speedup"
@@ -179,11 +180,13 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     """The same on a device profile, where every search is simulated."""
     config, users = plan.config, plan.config.num_users
     progress.say("searching in virtual time")
-    longer = config.changed(duration=_virtual_seconds(config))
+    longer, began = config.changed(duration=_virtual_seconds(config)), time.monotonic()
     result = run_trials(replace(plan, config=longer), Progress(quiet=True))
     status = judge(result, read_bracket(result.autoscaling_stats), users)
     seeds: dict[int, Status] = {}
-    if users < FEW_DRAWN and status in (Status.YES, Status.NO):
+    soon = time.monotonic() - began <= FIRST_SEED_SECONDS_MAX
+    if soon and status in (Status.YES, Status.NO):
+        # However many users there are, a few heavy ones among them can decide near the limit.
         drawn = {config.seed: result, **_other_seeds(longer)}
         seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
         status = by_most(seeds)

@@ -172,9 +172,9 @@ def test_the_progress_of_a_stage_never_passes_its_own_bound(
     assert all(int(found[1]) <= int(found[3]) for found in counts)
 
 
-def test_few_users_are_said_to_depend_on_the_seed() -> None:
+def test_an_answer_is_said_to_depend_on_the_seed() -> None:
     mixed = replied(built(), by_seed={42: Status.YES, 43: Status.NO, 44: Status.NO})
-    said = "With so few users the answer depends on the seed, which draws them"
+    said = "The answer depends on the seed, which draws the users"
     assert mixed[0].startswith("NO, by 2 of 3 seeds: ")
     each = "yes with seed 42, no with seed 43, no with seed 44"
     assert mixed[1] == f"{said}: {each}. The figures are of seed 42."
@@ -247,8 +247,15 @@ def of_level(users: int, **classes: tuple[int, int, float | None, str]) -> Resul
 @pytest.mark.parametrize(("p95_ms", "near"), [(60.0, True), (500.0, False)])
 def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: bool) -> None:
     text = " ".join(replied(of_level(3, interactive=(60, 9, p95_ms, "missed"))))
-    assert ("another --seed may answer otherwise" in text) is near
+    doubt = "One draw of users was measured and the target is near: another --seed may answer otherwise."
+    assert (doubt in text) is near
     assert f"added {p95_ms:.2f} ms to interactive requests (p95 of 60); the target is 50.00 ms." in text
+
+
+def test_many_measured_users_are_one_draw_too() -> None:
+    result = of_level(80, interactive=(60, 9, 60.0, "missed"))
+    many = Reply(Status.NO, 100, Config(), result, Bracket(60, 80, True), None, None, None)
+    assert "One draw of users was measured and the target is near" in " ".join(lines(many))
 
 
 def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
