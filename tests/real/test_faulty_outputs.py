@@ -1,10 +1,12 @@
 """A disk that fails under what a command writes costs no result and leaves nothing behind."""
 
+import contextlib
 import errno
 import json
 import os
 import re
 import signal
+import time
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +21,7 @@ pytestmark = [
 ]
 MAIN = ("-m", "kvspill.cli.main")
 FULL = f"write:fail:1:{errno.ENOSPC}"
+GIB = 1 << 30
 SMALL = ("--num-users", "1", "--max-requests", "3", "--generation-mode", "none")
 
 
@@ -169,3 +172,33 @@ def test_a_signal_ends_a_plan_whose_disk_hangs_and_leaves_nothing(tmp_path: Path
         process.communicate(timeout=8)
     assert process.returncode == 130
     assert os.listdir(tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize("layout", ["files", "tree"])
+def test_files_that_cannot_be_closed_take_no_more_than_the_capacity_and_leave_nothing(
+    tmp_path: Path, layout: str
+) -> None:
+    """Half of all closes fail: each write that failed kept its file, whose room was given out again."""
+    words = ("--num-users", "8", "--model", "tiny-1b", "--generation-mode", "none", "--max-errors", "1000000")
+    sizes = ("--duration", "2", "--cpu-mem-gb", "0", "--storage-capacity-gb", "0.2", "--layout", layout)
+    command = ("run", *words, *sizes, "--quiet", "--output", "r.json", "--cache-dir", "o")
+    most = 0
+    with faulty(tmp_path, f"close:fail:0.5:{errno.EIO}", *MAIN, *command) as process:
+        while process.poll() is None:
+            most = max(most, stored_in(tmp_path / "o"))
+            time.sleep(0.02)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1, err
+    assert "internal error" not in err
+    assert 0 < most <= 1.1 * (GIB // 5)
+    assert os.listdir(tmp_path / "o") == []
+
+
+def stored_in(where: Path) -> int:
+    nbytes = 0
+    for around, _, names in os.walk(where):
+        for name in names:
+            # It may have been removed since it was listed.
+            with contextlib.suppress(OSError):
+                nbytes += os.stat(os.path.join(around, name)).st_blocks * 512
+    return nbytes
