@@ -280,11 +280,21 @@ def remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
         elif entry_name != MARKER:
             left += _tried(entry_name, os.unlink, entry_name, run_fd)
     # The marker goes last: a removal that is itself killed can be finished by the next run.
-    for step, path, dir_fd in ((os.unlink, MARKER, run_fd), (os.rmdir, name, root_fd)):
-        left = left or _tried(".", step, path, dir_fd)
+    left = left or _tried(".", os.unlink, MARKER, run_fd)
+    if not _is_anothers(root_fd, name, run_fd):
+        left = left or _tried(".", os.rmdir, name, root_fd)
     if not left and os.fstat(run_fd).st_nlink:
         left.append(f". (the directory was moved to {path_of(run_fd) or 'another place'}, empty now)")
     return left
+
+
+def _is_anothers(root_fd: int, name: str, run_fd: int) -> bool:
+    """True where the run's directory was moved and something else, which is not ours, took its name."""
+    try:
+        there = os.stat(name, dir_fd=root_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return not os.path.samestat(there, os.fstat(run_fd))
 
 
 def _remove_subdir(around_fd: int, path: tuple[str, ...], device: int) -> list[str]:

@@ -143,3 +143,11 @@ def test_a_root_that_is_no_directory_is_refused_in_one_line(tmp_path: Path, kind
             action(root)
         assert str(root) in str(refusal.value)
         assert "\n" not in str(refusal.value)
+
+
+def test_what_took_the_name_of_a_moved_run_directory_is_left_alone(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.path.rename(tmp_path / "moved")
+    run.path.mkdir()
+    assert run.remove() == [f". (the directory was moved to {tmp_path / 'moved'}, empty now)"]
+    assert sorted(tmp_path.iterdir()) == [run.path, tmp_path / "moved"]
