@@ -8,9 +8,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell's background ignores it, and so would every process that a test starts and interrupts.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGTERM, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        # nohup and a shell's background ignore it, and so would every process that a test starts and signals.
+        signal.signal(_number, _usual)
 
 # A busy machine is slow at drawing examples, too; that says nothing about the property.
 settings.register_profile(
