@@ -96,6 +96,14 @@ static double drawn(void)
     return (double)(x >> 11) / 9007199254740992.0;
 }
 
+/* The end of a directory is told from an error by errno alone: looking must not change it. */
+static int is_armed(void)
+{
+    int before = errno, armed = !when || !euidaccess(when, F_OK);
+    errno = before;
+    return armed;
+}
+
 static int is_below(int fd)
 {
     char link[64], path[4096];
@@ -107,7 +115,7 @@ static int is_below(int fd)
 /* What is to happen to this call; a delay has been waited out already, a hang never comes back. */
 static enum kind fate_below(enum verb verb, int below)
 {
-    if (!below || (when && euidaccess(when, F_OK)) || elapsed() < after_seconds || drawn() >= rules[verb].share)
+    if (!below || !is_armed() || elapsed() < after_seconds || drawn() >= rules[verb].share)
         return NONE;
     if (nth && __atomic_add_fetch(&met, 1, __ATOMIC_RELAXED) != nth)
         return NONE;
