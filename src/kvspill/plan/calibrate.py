@@ -26,7 +26,10 @@ from kvspill.storage.jobs import LANES_PER_ENTRY
 from kvspill.storage.profiles import CALIBRATION, DeviceModel, profile_document
 from kvspill.world import World, run_real, run_virtual
 
-SETTINGS = ("io_size", "io_threads", "write_threads", "io_engine", "direct", "sync", "verify", "layout")
+SETTINGS = (
+    *("io_size", "io_threads", "write_threads", "io_engine", "direct", "sync", "verify", "layout"),
+    *("preallocate", "rename", "page_cache", "dram_threads"),
+)
 """Flags of a run that a calibration holds for; others are extrapolation (P2)."""
 _UNSTEADY = 0.05
 _FADING = 0.85

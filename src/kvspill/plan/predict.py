@@ -13,6 +13,7 @@ from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file
 from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Calibrated, Profile, load_calibration, load_profile, scaled
+from kvspill.texts import size_text
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""
@@ -21,7 +22,7 @@ NEAR = 6
 much, as behind a full DRAM tier, each ends differently, as every real run does: the middle says most."""
 _NEAR_SHARE = 0.005
 _SIZE_FACTOR = 4
-"""Entries beyond the measured ones by more than this are extrapolation: larger ones only have more pieces."""
+"""Entries smaller or larger than the measured ones by more than this are extrapolation."""
 _SLOWEST = 0.05
 """A device that is slower by all of its speed would never end."""
 
@@ -121,11 +122,18 @@ def extrapolations(config: Config, sizes: Mapping[str, float], known: Calibrated
     for name, measured in known.settings.items():
         asked = getattr(config, name, measured)
         if asked != measured:
-            yield f"{flag_of(name)} {shown(asked)} (calibrated with {shown(measured)})"
+            said, before = ("its default" if value is None else shown(value) for value in (asked, measured))
+            yield f"{flag_of(name)} {said} (calibrated with {before})"
     least, most = known.entry_bytes
-    for name, size in sizes.items():
-        if not least / _SIZE_FACTOR <= size <= most * 16 * _SIZE_FACTOR:
-            yield f"entries of {size:,.0f} bytes ({name}; calibrated with {least:,} to {most:,})"
+    beyond = [size for size in sizes.values() if not least / _SIZE_FACTOR <= size <= most * _SIZE_FACTOR]
+    if beyond:
+        asked, measured = (_span(min(found), max(found)) for found in (beyond, known.entry_bytes))
+        yield f"entries of {asked} (calibrated with {measured})"
+
+
+def _span(least: float, most: float) -> str:
+    """Two sizes as a range; one where they are the same."""
+    return " to ".join(dict.fromkeys((size_text(least), size_text(most))))
 
 
 def note(config: Config, result: Result, say: Callable[[str], None]) -> None:

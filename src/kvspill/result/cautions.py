@@ -349,7 +349,7 @@ EXTRAPOLATED = Kind(
     "The prediction goes beyond what its device profile was calibrated on: {what}.",
     "Calibrate again with these settings, or take the figures as a rough guide.",
     spoils=(Spoils.CERTAINTY,),
-    means="its device profile was calibrated with other settings",
+    means="it goes beyond what its device profile was calibrated on",
 )
 PROMPTS_COUNTED = Kind(
     "prompts_counted",
