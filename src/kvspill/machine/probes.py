@@ -119,8 +119,9 @@ class Probe:
         return counters
 
     def _nfs_counters(self) -> Counters | None:
+        """The sums over the file systems; the kernel shows those of one at each place where it is mounted."""
         totals: Counter[str] = Counter()
-        for mount in {mount.point: mount for mount in self._nfs}.values():
+        for mount in {mount.device: mount for mount in self._nfs}.values():
             seen = read_nfs_mount(mount, self._kernel)
             if seen is None or not seen.counters:
                 return None

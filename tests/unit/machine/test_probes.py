@@ -120,6 +120,20 @@ def test_nfs_counts_what_the_server_was_asked_on_that_mount_alone(kernel: Kernel
     assert found["block_device"] is None
 
 
+def test_an_export_that_is_mounted_twice_is_counted_once_r5(kernel: Kernel, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "abc"]
+    mounts, stats = [], []
+    for folder, device in zip(folders, ("0:98", "0:98", "0:99"), strict=True):
+        folder.mkdir()
+        mounts.append(f"1 0 {device} / {folder} rw - nfs4 server:/a rw\n")
+        stats.append(f"device server:/a mounted on {folder} with fstype nfs4\n\tbytes:\t1 2 3 4 700 40 7 8\n")
+    (kernel.proc / "self" / "mountinfo").write_text("".join(mounts))
+    (kernel.proc / "self" / "mountstats").write_text("".join(stats))
+    alone = Kernel(kernel.proc, tmp_path / "no-sys")
+    assert Probe(folders[:2], alone).snapshot().nfs == {"read_bytes": 700, "written_bytes": 40}
+    assert Probe(folders, alone).snapshot().nfs == {"read_bytes": 1400, "written_bytes": 80}
+
+
 def test_mounts_of_one_number_are_watched_as_one(kernel: Kernel, tmp_path: Path) -> None:
     """The kernel keeps the counters of a file system, wherever it is mounted."""
     folders = [tmp_path / name for name in "abc"]
