@@ -213,6 +213,8 @@ def test_a_recording_is_planned_by_its_speed(tmp_path: Path, drive: str) -> None
         ("--users 3 --option nvme-gen4 --max-nodes 0", "--max-nodes 0: not a whole number"),
         ("--users 3 --option nvme-gen4 --dram-gib x", "--dram-gib x: not a list of sizes"),
         ("--users 3 --option nvme-gen4 --dram-gib 1 --cpu-mem-gb 2", "contradicts --cpu-mem-gb"),
+        ("--users 3 --option nvme-gen4 --dram-gib 1 --cpu-mem-gb 4", "contradicts --cpu-mem-gb"),
+        ("--users 3 --option nvme-gen4 --dram-gib 1 --cpu-mem-gb 0", "contradicts --cpu-mem-gb"),
         ("--users 3 --option nvme-gen4 --check /dev/shm", "--check /dev/shm: lies in memory"),
         ("--users 3 --option nvme-gen4 --check /nowhere", "--check /nowhere: no directory"),
         ("--users 3 --option nvme-gen4,count=2 --check .", "the answer has 2 drives and 1 directories"),

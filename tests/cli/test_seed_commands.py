@@ -112,7 +112,7 @@ def test_every_flag_sets_its_field() -> None:
     words = shlex.split(line)
     given = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
     assert given <= config.model_fields_set
-    assert set(config.sources) == given - {"trials", "storage_tier"}
+    assert set(config.sources) == given
 
 
 def test_zero_means_no_limit_where_the_drop_in_command_says_so() -> None:

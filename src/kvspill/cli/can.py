@@ -103,7 +103,7 @@ def _parser(prog: str, full: bool) -> Parser:
 
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.cli.measuring import keep_all, prepare, result_path, stamp_before
-    from kvspill.config.unused import by_hand
+    from kvspill.config.origins import by_hand
     from kvspill.outputs import mute
     from kvspill.report.reply import answered, document, lines
     from kvspill.result.answer import Status
@@ -115,8 +115,8 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
-    given = config.sources.get("cache_dir", "")
-    if simulated and by_hand(given) and not addresses(config):
+    given = by_hand(config, "cache_dir")
+    if simulated and given and not addresses(config):
         said = f"{given} {', '.join(config.cache_dir or ())}"
         reason, remedy = "--simulate writes nothing", "Leave --simulate out to ask that directory."
         unused = UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kvspill.cli.run import measured
 from kvspill.config import Config
+from kvspill.config.origins import was_given
 from kvspill.errors import UsageError
 from kvspill.records import GIB
 
@@ -68,7 +69,7 @@ def capped(config: Config, here: Path | None = None) -> Config:
     capacity_bytes = capacity_gb * GIB
     changes: dict[str, object] = {"storage_capacity_gb": capacity_gb}
     # Two of the largest entries are the least that lets anything be evicted.
-    if "model" not in config.model_fields_set and capacity_bytes < 2 * config.largest_entry_bytes:
+    if not was_given(config, "model") and capacity_bytes < 2 * config.largest_entry_bytes:
         changes["model"] = SMALL_MODEL
         config = config.changed(model=SMALL_MODEL)
     if capacity_bytes < config.largest_entry_bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
 from kvspill.config import Config
-from kvspill.config.load import was_given
+from kvspill.config.origins import was_given
 
 DROP_IN = "kv-cache.py"
 SUMMARY = "Measures GPU, DRAM and storage tiers of a KV cache with real I/O for simulated users."

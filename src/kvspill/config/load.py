@@ -11,7 +11,13 @@ from kvspill.config import Config
 from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
 from kvspill.config.legacy import SECTIONS, Translation, need_mapping, shown_path, translate
 from kvspill.config.messages import Location, problem, shown
-from kvspill.config.origins import ENVIRONMENT_PREFIX, naming_variables, variable_of, variables_of
+from kvspill.config.origins import (
+    ENVIRONMENT_PREFIX,
+    OF_COMMAND,
+    naming_variables,
+    variable_of,
+    variables_of,
+)
 from kvspill.config.plugged import (
     NOTHING,
     PREFIX,
@@ -91,7 +97,7 @@ def load_config(
         raise UsageError(_explain(details["loc"], details, given, file, translation)) from error
     check_blocks(config, declared)
     check_ready(config, declared)
-    sources = _sources(config, given, config_file, defaults)
+    sources = _sources(given, config_file, defaults)
     return config.model_copy(update={"sources": sources, "packages": packages(config, declared)})
 
 
@@ -183,28 +189,14 @@ def _suiting(given: Mapping[str, Given], declared: Declared) -> Mapping[str, Any
     return found.plugins[name].suits
 
 
-OF_COMMAND = "default of the command"
-"""The source of a value that nobody gave: the command has a default of its own."""
-
-
 def _sources(
-    config: Config, given: Mapping[str, Given], config_file: str | None, defaults: Mapping[str, Any]
+    given: Mapping[str, Given], config_file: str | None, defaults: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Where each value that is not the default came from."""
-    usual, values = Config().model_dump(), config.model_dump()
+    """Where each value came from that somebody gave, the command itself included."""
     sources = dict.fromkeys(defaults, OF_COMMAND)
     for name, item in given.items():
         sources[name] = str(config_file) if item.source == "file" else item.label
-    return {
-        name: source
-        for name, source in sources.items()
-        if name.startswith(PREFIX) or values[name] != usual[name]
-    }
-
-
-def was_given(config: Config, name: str) -> bool:
-    """Whether somebody gave that setting, be it with the value that it has anyway."""
-    return name in config.model_fields_set and config.sources.get(name) != OF_COMMAND
+    return sources
 
 
 def _read(path: str) -> "YamlFile":

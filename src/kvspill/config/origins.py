@@ -1,4 +1,4 @@
-"""Settings that the environment gives: their variables, and errors that name these instead of a flag."""
+"""Who gave a setting, and the variables of the environment that can: errors name these instead of a flag."""
 
 import contextlib
 import re
@@ -9,6 +9,8 @@ from kvspill.config.fields import extra_of, flag_of
 from kvspill.errors import UsageError
 
 ENVIRONMENT_PREFIX = "KVSPILL_"
+OF_COMMAND = "default of the command"
+"""The source of a value that nobody gave: the command has a default of its own."""
 _VALUE = r"( (?=\d|(?:on|off)(?:[,;]|$)|\S+(?::| contradicts)))?"
 """The blank between a flag and its value; other words that follow a flag are no value."""
 
@@ -22,6 +24,22 @@ def variables_of(field: str) -> list[str]:
 def variable_of(flag: str) -> str:
     """The variable that gives what a flag gives."""
     return ENVIRONMENT_PREFIX + flag[2:].replace("-", "_").upper()
+
+
+def was_given(config: Config, name: str) -> bool:
+    """Whether somebody gave that setting, be it with the value that it has anyway."""
+    return config.sources.get(name, OF_COMMAND) != OF_COMMAND
+
+
+def by_hand(config: Config, name: str) -> str:
+    """The flag or variable that gave a setting another value than the default; empty where none did.
+
+    A file may list every setting, and a default that is said aloud changes nothing.
+    """
+    label = config.sources.get(name, "")
+    info = Config.model_fields.get(name)
+    usual = info is not None and getattr(config, name) == info.default
+    return label if label.startswith(("--", ENVIRONMENT_PREFIX)) and not usual else ""
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from kvspill.config import Config
 from kvspill.config.fields import extra_of
 from kvspill.config.messages import shown
+from kvspill.config.origins import by_hand
 from kvspill.config.plugged import idle_options
 from kvspill.plugins import Declared
 
@@ -21,8 +22,8 @@ class Unused(NamedTuple):
 def unused_settings(config: Config, declared: Declared) -> Iterator[Unused]:
     """The flags and variables that were given and have no effect; files and defaults give many such."""
     for name, info in Config.model_fields.items():
-        label = config.sources.get(name, "")
-        if not by_hand(label):
+        label = by_hand(config, name)
+        if not label:
             continue
         for rule in extra_of(info).get("no_effect", ()):
             if rule.when(config, declared):
@@ -34,8 +35,3 @@ def unused_settings(config: Config, declared: Declared) -> Iterator[Unused]:
         # A variable may be exported for the runs that use the plug-in: beside another one it is no slip.
         if config.sources.get(key, "").startswith("--"):
             yield Unused(config.sources[key], reason, "Choose that plug-in as well, or leave it out.")
-
-
-def by_hand(label: str) -> bool:
-    """Whether somebody gave a setting on the command line or in the environment."""
-    return label.startswith(("--", "KVSPILL_"))

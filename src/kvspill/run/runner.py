@@ -7,8 +7,9 @@ from pathlib import Path
 from kvspill.config import Config
 from kvspill.config.checks import check_fit
 from kvspill.config.messages import shown
+from kvspill.config.origins import by_hand
 from kvspill.config.plugged import usable_plugins
-from kvspill.config.unused import by_hand, unused_settings
+from kvspill.config.unused import unused_settings
 from kvspill.errors import KvspillError
 from kvspill.machine.bpf import check_tracing
 from kvspill.machine.hardware import MEMORY, look_at
@@ -107,8 +108,8 @@ def _not_modelled(config: Config) -> Iterator[Caution]:
     lanes = load_profile(config.device_profile or DEFAULT_PRESET)[Tier.STORAGE].lanes
     remedy = "Name a profile that `kvspill calibrate` wrote with it, or leave it out."
     for name in (*_NOT_MODELLED, *(() if lanes or config.engine is not None else _OF_LANES)):
-        value, label = getattr(config, name), config.sources.get(name, "")
-        if by_hand(label) and measured.get(name) != value:
+        value, label = getattr(config, name), by_hand(config, name)
+        if label and measured.get(name) != value:
             reason = "the device profile does not know it"
             yield kinds.UNUSED_SETTING.of(said=_said(label, value), reason=reason, remedy=remedy)
 
@@ -118,11 +119,11 @@ def _not_stored(config: Config) -> Iterator[Caution]:
     backend = usable_plugins()[Kind.BACKEND].get(config.storage_backend, "--storage-backend")
     reason = "a device profile is simulated in its place"
     remedy = "Leave it out, or use `kvspill run`."
-    place, named = (config.sources.get(name, "") for name in ("cache_dir", "storage_backend"))
-    if by_hand(place) and (texts := addresses(config)):
+    place, named = (by_hand(config, name) for name in ("cache_dir", "storage_backend"))
+    if place and (texts := addresses(config)):
         said = _said(place, " ".join(texts))
         yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
-    if by_hand(named) and named != place and VIRTUAL not in backend.can:
+    if named and named != place and VIRTUAL not in backend.can:
         said = _said(named, config.storage_backend)
         yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.blocks import moves_whole_blocks, whole_block_io_size
-from kvspill.config.load import was_given
+from kvspill.config.origins import was_given
 from kvspill.errors import UsageError
 from kvspill.machine.gpu import card_count, why_unusable
 from kvspill.plugins import LISTS_BLOCKS
@@ -67,7 +67,7 @@ def settle_io_size(config: Config) -> Config:
     if replayed is None or LISTS_BLOCKS not in replayed.format.can:
         return config
     own = whole_block_io_size(config.kv.block(config.block_tokens))
-    if config.io_size != own or not moves_whole_blocks(config.engine):
+    if was_given(config, "io_size") or config.io_size != own or not moves_whole_blocks(config.engine):
         # Given beside the engine, it wins.
         return config
     if not (replayed.path.is_file() or replayed.path.is_dir()):

@@ -7,6 +7,7 @@ import pytest
 from kvspill.cli.default_yaml import default_yaml
 from kvspill.config import Config
 from kvspill.config.load import load_config
+from kvspill.config.origins import OF_COMMAND, was_given
 from kvspill.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -37,8 +38,11 @@ def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> No
     assert config.sources == {"num_users": "--users", "seed": "KVSPILL_SEED", "tensor_parallel": path}
 
 
-def test_values_that_equal_the_default_have_no_source() -> None:
-    assert load_config({"num_users": ("--num-users", "50")}).sources == {}
+def test_a_value_that_equals_the_default_is_known_to_be_given() -> None:
+    config = load_config({"num_users": ("--num-users", "50")}, defaults={"cpu_mem_gb": 4.0})
+    assert config.sources == {"num_users": "--num-users", "cpu_mem_gb": OF_COMMAND}
+    found = {name: was_given(config, name) for name in ("num_users", "cpu_mem_gb", "seed")}
+    assert found == {"num_users": True, "cpu_mem_gb": False, "seed": False}
 
 
 def test_environment_knows_the_aliases_of_flags() -> None:
@@ -86,7 +90,7 @@ def test_the_shipped_file_holds_the_defaults_but_for_the_closed_divisions_worklo
     config = load_config({}, {}, str(ROOT / "config.yaml"))
     closed = Config(workload_preset="2026-02", sync="data")
     assert config.model_dump(exclude={"sources"}) == closed.model_dump(exclude={"sources"})
-    assert set(config.sources) == {"workload_preset", "sync"}
+    assert set(config.sources.values()) == {str(ROOT / "config.yaml")}
     assert config.persona_preset == "2026-02"
 
 
