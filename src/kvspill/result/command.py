@@ -8,7 +8,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from kvspill.config import Config
+from kvspill.config.blocks import moves_whole_blocks
 from kvspill.config.fields import Listed, extra_of, flag_of, is_flag
+from kvspill.config.origins import was_given
 from kvspill.config.plugged import option_flag
 from kvspill.errors import UsageError
 
@@ -85,6 +87,10 @@ def _said(flag: str, text: str) -> list[str]:
 
 def _needed(config: Config, resolve: Resolve) -> dict[str, Any]:
     """The fewest values from which the same configuration comes: some follow from others."""
+    if config.calibrate_from is not None:
+        # The run takes the time per token from there again, and refuses another beside it.
+        usual_ms = Config.model_fields["decode_ms_per_token"].default
+        config = config.model_copy(update={"decode_ms_per_token": usual_ms})
     wanted = {
         name: value
         for name, value in config.model_dump(mode="json").items()
@@ -98,6 +104,9 @@ def _needed(config: Config, resolve: Resolve) -> dict[str, Any]:
         without = {other: value for other, value in given.items() if other != name}
         if not _differing(config, without, resolve):
             given = without
+    if was_given(config, "io_size") and moves_whole_blocks(config.engine):
+        # Left out, the engine would take the size of the recording's blocks.
+        given["io_size"] = wanted["io_size"]
     return {name: given[name] for name in Config.model_fields if name in given}
 
 
