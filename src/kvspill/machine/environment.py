@@ -38,6 +38,14 @@ def environment(directories: Iterable[Path | str] = (), kernel: Kernel | None = 
     }
 
 
+def working_directory() -> str | None:
+    """Where relative paths begin; None where it was removed."""
+    try:
+        return _printable(os.getcwd())
+    except OSError:
+        return None
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvspill import __version__
+from kvspill.machine.environment import working_directory
 from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, nodes_for, wear
 from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
@@ -37,6 +38,7 @@ def document(found: Found, target: str, settings: str, argv: Sequence[str]) -> d
         "would_help": [_varied(asked, found.chosen, *pair) for pair in found.helps],
         "other_seeds_and_speeds": {name: facts["passed"] for name, facts in found.others},
         "command": shlex.join(["kvspill", "plan", *argv]),
+        "command_directory": working_directory(),
         "check": None,
     }
     return {**plan, "text": list(lines(plan))}

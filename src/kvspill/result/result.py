@@ -11,6 +11,7 @@ from typing import Any
 from kvspill import __version__, records
 from kvspill.config import Config
 from kvspill.errors import KvspillError
+from kvspill.machine.environment import working_directory
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.steady import steady_state
@@ -94,7 +95,7 @@ def build_result(
         interrupted=facts.interrupted,
         faulty=faults.any_found,
         faults=faults,
-        command=command_of(config, simulated=facts.simulated, launcher=_launcher(ranks)),
+        **_command(config, facts, ranks),
         created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         digest=facts.digest,
@@ -121,8 +122,11 @@ def build_result(
     )
 
 
-def _launcher(ranks: RankTable | None) -> Sequence[str]:
-    return () if ranks is None else ("mpirun", "-n", str(ranks.size))
+def _command(config: Config, facts: RunFacts, ranks: RankTable | None) -> dict[str, Any]:
+    """What does the same again, and where its relative paths begin."""
+    launcher = () if ranks is None else ("mpirun", "-n", str(ranks.size))
+    command = command_of(config, simulated=facts.simulated, launcher=launcher)
+    return {"command": command, "command_directory": working_directory()}
 
 
 def settings_of(config: Config, users: int | None = None, servers: int | None = None) -> Settings:

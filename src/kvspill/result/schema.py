@@ -302,6 +302,8 @@ class Result(Part):
     faults: Faults = Faults()
     command: str | None = None
     """The command line that does the same again; None where the file does not say."""
+    command_directory: str | None = None
+    """Where it was given: its relative paths begin there."""
     created_at: str | None = None
     seed: int | None = None
     digest: str | None = None

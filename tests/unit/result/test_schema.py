@@ -217,6 +217,22 @@ def test_settings_that_only_a_file_can_give_come_by_a_pipe_in_every_shell(tmp_pa
     assert settings(again) == settings(config)
 
 
+def test_a_result_says_where_the_paths_of_its_command_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "drive.yaml").write_text("storage: {read_gib_per_sec: 3, write_gib_per_sec: 3}\n")
+    monkeypatch.chdir(tmp_path)
+    flags = "--num-users 2 --max-requests 5 --model tiny-1b --quiet --device-profile drive.yaml"
+    assert main(["simulate", *flags.split(), "--output", "1.json"]) == 0
+    monkeypatch.chdir("/")
+    result = load_result(tmp_path / "1.json")
+    assert result.command_directory is not None
+    assert result.command is not None
+    monkeypatch.chdir(result.command_directory)
+    assert main([*shlex.split(result.command)[1:], "--quiet", "--output", "2.json"]) == 0
+    assert load_result(tmp_path / "2.json").digest == result.digest
+
+
 def test_the_command_of_a_result_repeats_its_work(tmp_path: Path) -> None:
     first, second = tmp_path / "1.json", tmp_path / "2.json"
     flags = ["--num-users", "4", "--max-requests", "30", "--model", "tiny-1b", "--seed", "9", "--quiet"]

@@ -225,6 +225,8 @@ def setup_rows(result: Result) -> Iterator[Pair]:
     yield from _rank_rows(result)
     if result.command is not None:
         yield "Command to reproduce", result.command
+        if result.command_directory is not None:
+            yield "In the directory", result.command_directory
 
 
 def _rank_rows(result: Result) -> Iterator[Pair]:
