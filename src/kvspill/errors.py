@@ -8,6 +8,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command early."""
 
 
+def reason_of(error: Exception) -> str:
+    """What the system says went wrong, without the number and the path."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 class KvspillError(Exception):
     """The run failed (exit code 1)."""
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from kvspill.cli.start import heed_signals, leave
-from kvspill.errors import INTERRUPTED, KvspillError
+from kvspill.errors import INTERRUPTED, KvspillError, reason_of
 from kvspill.imports import importing
 from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import one_line, put
@@ -258,7 +258,7 @@ def _refusal_of_stdout() -> str | None:
         print(flush=True)
     except OSError as error:
         mute(sys.stdout)
-        return error.strerror or str(error)
+        return reason_of(error)
     return None
 
 

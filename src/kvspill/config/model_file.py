@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import CONFIGURATION, TooMuch, parse_json, read_input
 
 _FLAG = "--model-config"
@@ -40,7 +40,7 @@ def _read(name: str, path: str) -> dict[str, Any]:
     try:
         document = parse_json(read_input(path, CONFIGURATION))
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = reason_of(error)
         raise UsageError(f"{_FLAG} {path}: cannot be read ({reason}); name a readable file") from error
     except (json.JSONDecodeError, UnicodeDecodeError, TooMuch) as error:
         raise UsageError(f"{_FLAG} {path}: broken JSON ({error}); name a model's config.json") from error

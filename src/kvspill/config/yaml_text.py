@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import yaml
 
 from kvspill.config.fields import KeyPath
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import CONFIGURATION, DEPTH_MAX, DIGITS_MAX, YAML_VALUES_MAX, read_input
 
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -109,7 +109,7 @@ def read_yaml(path: str, flag: str = "--config") -> YamlFile:
     try:
         raw = read_input(path, CONFIGURATION)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = reason_of(error)
         raise UsageError(f"{label}: cannot be read ({reason}); name a readable YAML file") from error
     try:
         node, data = _parsed(raw)

@@ -16,7 +16,7 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.config import Config
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.inputs import Kind, parse_json, read_bounded
 from kvspill.plan.predict import entry_sizes, figures
 from kvspill.records import GIB
@@ -62,7 +62,7 @@ class Journal:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._refused(error.strerror or str(error)) from error
+            raise self._refused(reason_of(error)) from error
         for line in text.decode(errors="replace").splitlines():
             # A line that was cut off by a kill is simulated again.
             with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -78,7 +78,7 @@ class Journal:
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise
-            raise self._refused(error.strerror or str(error)) from error
+            raise self._refused(reason_of(error)) from error
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
             os.close(fd)
@@ -98,7 +98,7 @@ class Journal:
             if error.errno in _NO_ROOM:
                 return
             raise KvspillError(
-                f"{self._path}: cannot be written ({error.strerror or error}); name another --output"
+                f"{self._path}: cannot be written ({reason_of(error)}); name another --output"
             ) from error
 
     def remove(self) -> None:

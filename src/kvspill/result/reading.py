@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import RESULT, Kind, TooMuch, parse_json, read_input
 from kvspill.outputs import StrPath
 from kvspill.result.catalog import METRICS
@@ -30,7 +30,7 @@ def read_whole(path: Path, kind: Kind) -> bytes:
     except IsADirectoryError:
         raise UsageError(f"{path}: a directory; give the result files in it, such as {path}/*.json") from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); give a result file") from None
+        raise UsageError(f"{path}: cannot be read ({reason_of(error)}); give a result file") from None
 
 
 def refuse_replacing(page: StrPath | None, flag: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kvspill import __version__, records
 from kvspill.config import Config
-from kvspill.errors import KvspillError
+from kvspill.errors import KvspillError, reason_of
 from kvspill.machine.environment import working_directory
 from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
@@ -241,7 +241,7 @@ def write_result(path: str | os.PathLike[str], result: Result, *, named: bool = 
 
 def unwritable(path: str | os.PathLike[str], error: OSError, flag: str = "--output") -> KvspillError:
     """The error of a result that its place does not take."""
-    reason = error.strerror or str(error)
+    reason = reason_of(error)
     return KvspillError(
         f"cannot write the result to {os.fspath(path)}: {reason}; choose a writable place with {flag}"
     )

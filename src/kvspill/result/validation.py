@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import Kind, TooMuch, parse_json, read_input
 from kvspill.result.schema import Result
 
@@ -38,7 +38,7 @@ def read_service(path: str) -> Service:
     try:
         rows = parse_json(read_input(path, _ROWS))
     except OSError as error:
-        raise UsageError(f"{_FLAG} {path}: {error.strerror or error}; name a readable file") from error
+        raise UsageError(f"{_FLAG} {path}: {reason_of(error)}; name a readable file") from error
     except (TooMuch, ValueError) as error:
         raise UsageError(f"{_FLAG} {path}: is no JSON ({error}); give a list of rows") from error
     if not isinstance(rows, list) or not rows:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvspill import __version__
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.measure.heatmap import BANDS, BANDS_PER_DECADE, edge_ns
 from kvspill.records import NS_PER_SEC
 from kvspill.run.live import Live, Spread
@@ -90,7 +90,7 @@ def _start(address: str, live: Live) -> tuple[Any, Any, str]:
         server, thread = start_http_server(port, host, registry)
     except (OSError, socket.gaierror) as error:
         raise UsageError(
-            f"--prometheus {address}: cannot listen there ({error.strerror or error}); "
+            f"--prometheus {address}: cannot listen there ({reason_of(error)}); "
             "choose another port or address, or end what uses it"
         ) from error
     shown = f"[{host}]" if ":" in host else host

@@ -12,7 +12,7 @@ from kvspill.config import Config
 from kvspill.config.checks import check_fit, stored_bytes
 from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.machine.launcher import launched, placed, unknown_placeholder
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
@@ -204,7 +204,7 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
             f"{label}: does not exist; make it with: mkdir -p {shlex.quote(str(path))}"
         ) from None
     except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = reason_of(error)
         raise UsageError(f"{label}: cannot be reached ({reason}); {remedy}") from error
     if not stat.S_ISDIR(mode):
         raise UsageError(f"{label}: is not a directory; {remedy}")

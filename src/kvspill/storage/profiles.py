@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config.messages import did_you_mean, shown
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import CONFIGURATION, read_input
 from kvspill.records import GIB, MIB, NS_PER_SEC, Tier, Verb
 
@@ -295,7 +295,7 @@ def _document(path: Path) -> dict[Any, Any]:
     try:
         document = yaml_value(read_input(path, CONFIGURATION).decode())
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = reason_of(error)
         reason = "it is not text" if isinstance(error, UnicodeDecodeError) else reason
         raise UsageError(
             f"--device-profile {path}: cannot be read: {reason}; "

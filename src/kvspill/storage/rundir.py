@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.machine.kernel import path_of
 
 MARKER = ".kvspill-run"
@@ -133,7 +133,7 @@ def usage_errors(root: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in LIMITS_OF_THE_PROCESS:
             raise
-        reason = error.strerror or str(error)
+        reason = reason_of(error)
         raise UsageError(
             f"cache directory {root}: {reason}; name a writable directory with --cache-dir"
         ) from error
@@ -340,7 +340,7 @@ def _tried(shown: str, remove: Callable[..., None], path: str, dir_fd: int) -> l
 
 
 def _reason(shown: str, error: OSError) -> str:
-    return f"{shown} ({error.strerror or error})"
+    return f"{shown} ({reason_of(error)})"
 
 
 def list_entries(fd: int) -> list[tuple[str, bool]]:

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kvspill import __version__
 from kvspill.config.messages import shown
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.inputs import MANIFEST, parse_json, read_input
 from kvspill.outputs import write_whole
 from kvspill.result.reading import load_result
@@ -103,7 +103,7 @@ def write_text(path: Path, text: str) -> None:
     try:
         write_whole(path, text, named=False)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = reason_of(error)
         raise KvspillError(
             f"cannot write {path}: {reason}; choose a writable place with --output-dir"
         ) from error
@@ -175,7 +175,7 @@ def resume_command(folder: Path, manifest: Manifest) -> str:
 
 def _cause(error: Exception) -> str:
     if isinstance(error, OSError):
-        return error.strerror or str(error)
+        return reason_of(error)
     if not isinstance(error, ValidationError):
         return f"{type(error).__name__}: {error}"[:200]
     first = error.errors(include_url=False, include_input=False)[0]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import open_input
 from kvspill.measure.oplog import COLUMNS
 from kvspill.records import Verb
@@ -18,9 +18,7 @@ def is_log(path: Path) -> bool:
         with open_input(path) as file:
             return file.read(4) == b"PAR1"
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read ({error.strerror or error}); name a readable file"
-        ) from None
+        raise UsageError(f"{path}: cannot be read ({reason_of(error)}); name a readable file") from None
 
 
 _MAY_LACK = ("error", "failure", "opening", "blocks", "block_tokens")

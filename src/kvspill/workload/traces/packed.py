@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import open_input
 
 _PACKED_BYTES = 1 << 16
@@ -83,5 +83,5 @@ class _Frames(io.RawIOBase):
 
 def unreadable(path: Path, flag: str, error: OSError) -> NoReturn:
     """Say in one line why a file can't be read."""
-    reason = error.strerror or str(error)
+    reason = reason_of(error)
     raise UsageError(f"{flag} {path}: cannot be read ({reason}); name a readable file") from error

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import SESSION, read_bounded
 from kvspill.plugins import LISTS_BLOCKS, OWN_PAUSES, Plugin
 from kvspill.records import NS_PER_SEC, QoS, Request
@@ -113,7 +113,7 @@ def _documents(path: Path, flag: str, log: RowLog) -> Iterator[tuple[Path, int, 
                 with open_bytes(file, flag) as opened:
                     text = read_bounded(opened, SESSION)
             except (OSError, *BROKEN_PACKING) as error:
-                log.bad(file, 1, f"cannot be read ({getattr(error, 'strerror', None) or error})")
+                log.bad(file, 1, f"cannot be read ({reason_of(error)})")
                 continue
             yield file, 1, text
 
