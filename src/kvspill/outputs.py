@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TypeVar
 
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.waiting import within
 
 StrPath = str | os.PathLike[str]
@@ -63,13 +63,13 @@ def write_whole(
     return given
 
 
-def write_file(path: StrPath, text: str, flag: str) -> None:
+def write_file(path: StrPath, data: str | bytes, flag: str = "") -> Path:
     """Write what a flag names, or say in one line why not."""
     try:
-        write_whole(path, text)
+        return write_whole(path, data)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise KvspillError(f"{flag} {path}: cannot be written ({reason}); name another file") from error
+        said = f"{flag} {path}".lstrip()
+        raise KvspillError(f"{said}: cannot be written ({reason_of(error)}); name another file") from error
 
 
 def write_new(paths: Iterable[Path], data: str) -> Path:
@@ -274,7 +274,7 @@ def _streams(path: Path, label: str) -> bool:
     try:
         return within(WRITING_SECONDS_MAX, lambda: is_stream(path))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{label}: cannot be written ({_reason(error)}); name a file") from error
+        raise UsageError(f"{label}: cannot be written ({reason_of(error)}); name a file") from error
 
 
 def _is_read(target: Path, source: Path) -> bool:
@@ -318,7 +318,7 @@ def check_place(path: StrPath, label: str) -> None:
     try:
         within(WRITING_SECONDS_MAX, look)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{label}: cannot be reached ({_reason(error)}); {remedy}") from error
+        raise UsageError(f"{label}: cannot be reached ({reason_of(error)}); {remedy}") from error
 
 
 def _try_writing(probe: Path, label: str, remedy: str) -> None:
@@ -330,7 +330,7 @@ def _try_writing(probe: Path, label: str, remedy: str) -> None:
         finally:
             probe.unlink()
     except OSError as error:
-        raise UsageError(f"{label}: {probe.parent} takes no file ({_reason(error)}); {remedy}") from error
+        raise UsageError(f"{label}: {probe.parent} takes no file ({reason_of(error)}); {remedy}") from error
 
 
 def is_stream(path: Path) -> bool:
@@ -374,10 +374,6 @@ def _real(path: Path) -> Path:
 def _temporary(target: Path) -> Path:
     """Short enough for any file system whose names the target's own fits."""
     return target.with_name(f".kvspill-{secrets.token_hex(8)}.tmp")
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def mute(stream: IO[str]) -> None:

@@ -57,5 +57,5 @@ def write_or_spare(path: StrPath, text: str, flag: str, what: str) -> tuple[Path
 def write_all_or_spare(texts: Mapping[Path, str], what: str = "it") -> tuple[list[Path], list[str]]:
     """Write several files, or copies of them elsewhere; returns where they are, and what went wrong."""
     done = [write_or_spare(path, text, "", what) for path, text in texts.items()]
-    problems = [problem.strip() for _path, problem in done if problem is not None]
+    problems = [problem for _path, problem in done if problem is not None]
     return [path for path, _problem in done if path is not None], problems

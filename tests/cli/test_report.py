@@ -60,8 +60,8 @@ def test_a_page_that_cannot_be_written_leaves_nothing_behind(
     (tmp_path / "dir").mkdir()
     assert main(["report", str(result), "-o", str(tmp_path / "dir")]) == 2
     assert "is a directory; name a file in it" in capsys.readouterr().err
-    assert main(["report", str(result), "-o", "/proc/page.html"]) == 1
-    assert "cannot write the page to" in capsys.readouterr().err
+    assert main(["report", str(result), "-o", "/proc/page.html"]) == 2
+    assert "-o /proc/page.html: /proc takes no file" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"one.json", "dir"}
 
 

@@ -67,7 +67,7 @@ def test_a_simulation_whose_output_hangs_keeps_its_result_elsewhere_and_ends(tmp
     assert time.monotonic() - began < 0.5 + END_SECONDS_MAX
     assert process.returncode == 1
     check_kept_elsewhere(tmp_path, out, err)
-    assert "r.csv: its disk hangs; choose a writable place" in err
+    assert "r.csv: cannot be written (its disk hangs); name another file" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])

@@ -144,8 +144,9 @@ def _write_page(folder: Path) -> None:
     if find_spec("jinja2") is None:
         put("No page: Jinja2 is missing; pip install 'kvspill[report]', then `kvspill report` the results")
         return
-    from kvspill.report.html.page import page_of, write_page
+    from kvspill.outputs import write_file
+    from kvspill.report.html.page import page_of
 
     given = read_all([str(folder)])
     page = page_of(given.results, "Storage targets under one load", given.remarks)
-    put(one_line(write_page(str(folder / PAGE), page)))
+    put(one_line(write_file(folder / PAGE, page)))

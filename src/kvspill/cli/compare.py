@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser, asks_for_help
-from kvspill.errors import KvspillError, UsageError
+from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
     if not results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
     from kvspill.cli.given import are_suites, with_rows
-    from kvspill.outputs import refuse_clashes
 
-    refuse_clashes({f"-o {options.output}": options.output}, results)
+    check_outputs({"-o": options.output}, results)
     if options.discover:
         if len(sides) > 1 or len(results) != 2:
             raise UsageError(f"--discover needs two systems, FAST SLOW, not {len(results)}; give two files")
@@ -211,7 +210,7 @@ def _emit(
     rows: Sequence[Mapping[str, Any]],
     data: Any,
 ) -> int:
-    from kvspill.outputs import write_whole
+    from kvspill.outputs import write_file
     from kvspill.report.compare.render import json_text, markdown
     from kvspill.report.tables import csv_text
 
@@ -222,11 +221,5 @@ def _emit(
     if options.output is None:
         sys.stdout.write(text)
         return 0
-    target = Path(options.output)
-    try:
-        write_whole(target, text)
-    except OSError as error:
-        raise KvspillError(
-            f"cannot write {target}: {error.strerror or error}; choose a writable place with --output"
-        ) from error
+    write_file(options.output, text, "-o")
     return 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvspill.cli.options import Parser, asks_for_help
+from kvspill.cli.options import Parser, asks_for_help, check_outputs
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -65,17 +65,11 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
     from kvspill.cli.given import read_all, sections_of
-    from kvspill.outputs import refuse_clashes
-    from kvspill.result.reading import refuse_replacing
+    from kvspill.outputs import write_file
 
     page = options.output or (None if options.csv or options.xlsx else DEFAULT_PAGE)
-    outputs = {
-        f"-o {page}": page,
-        f"--csv {options.csv}": options.csv,
-        f"--xlsx {options.xlsx}": options.xlsx,
-    }
-    refuse_clashes(outputs, options.results)
-    refuse_replacing(page, "-o")
+    outputs = {"-o": page, "--csv": options.csv, "--xlsx": options.xlsx}
+    check_outputs(outputs, options.results, page="-o")
     given = read_all(options.results)
     if given.curves and (options.csv or options.xlsx):
         raise UsageError(
@@ -92,10 +86,11 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     results = [item.result for item in given.results]
     written = _tables(options, list(zip(given.names, results, strict=True)))
     if page is not None:
-        from kvspill.report.html.page import page_of, write_page
+        from kvspill.report.html.page import page_of
 
         more = sections_of(given.curves)
-        written.append(write_page(page, page_of(given.results, options.title, given.remarks, more)))
+        text = page_of(given.results, options.title, given.remarks, more)
+        written.append(write_file(page, text, "-o"))
     for path in written:
         put(one_line(path))
     return 0

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kvspill.errors import KvspillError, UsageError
-from kvspill.outputs import write_whole
+from kvspill.errors import UsageError
+from kvspill.outputs import write_file
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
 from kvspill.result.ranking import faults_text
@@ -72,7 +72,7 @@ def _harmless(value: Cell) -> Cell:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
-    return _write(Path(path), csv_text(rows).encode())
+    return write_file(path, csv_text(rows))
 
 
 def check_table(path: str | os.PathLike[str]) -> None:
@@ -125,13 +125,4 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
                 sheet.cell(line, number, value)
     content = io.BytesIO()
     book.save(content)
-    return _write(Path(path), content.getvalue())
-
-
-def _write(target: Path, content: bytes) -> Path:
-    try:
-        return write_whole(target, content)
-    except OSError as error:
-        raise KvspillError(
-            f"cannot write {target}: {error.strerror or error}; choose a writable place"
-        ) from error
+    return write_file(path, content.getvalue())

@@ -69,7 +69,7 @@ def test_text_is_never_a_formula(tmp_path: Path, text: str) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
     for write in (write_csv, write_xlsx):
-        with pytest.raises(KvspillError, match=r"cannot write .*/f/t\.x"):
+        with pytest.raises(KvspillError, match=r"/f/t\.x: cannot be written"):
             write(tmp_path / "f" / "t.x", [row_of("a", sample.built())])
 
 

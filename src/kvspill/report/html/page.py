@@ -3,17 +3,14 @@
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from kvspill import __version__
-from kvspill.errors import KvspillError, UsageError
-from kvspill.outputs import write_whole
+from kvspill.errors import UsageError
 from kvspill.report.html.doubts import folds
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure, Section
@@ -204,13 +201,3 @@ def _shown(item: Labelled) -> dict[str, Any]:
         "config": list(config_rows(result)),
         "metrics": list(metric_rows(result)),
     }
-
-
-def write_page(path: str | os.PathLike[str], text: str) -> Path:
-    """Write the page whole or not at all."""
-    try:
-        return write_whole(path, text)
-    except OSError as error:
-        raise KvspillError(
-            f"cannot write the page to {path}: {error.strerror or error}; choose a writable place with -o"
-        ) from error
