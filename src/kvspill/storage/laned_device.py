@@ -19,7 +19,8 @@ class LanedDevice:
     An entry is taken up by one lane in order of arrival; once it is open, as many lanes join it as may and
     as are free. Each lane moves one piece after the other. The device serves pieces in order; a turn, in
     which it serves every lane once, takes as long as the bytes in flight. What becomes of an entry follows
-    from when its lanes joined the line: events are per entry, not per piece (E8).
+    from when its lanes joined the line: events are per entry, not per piece (E8). What was not calibrated has
+    no lanes to tell of: SharedDevice models that.
     """
 
     def __init__(self, model: DeviceModel, clock_ns: Callable[[], int]):

@@ -16,6 +16,9 @@ class SharedDevice:
     Service is measured by a virtual work clock that advances at 1/n, so that an arrival or a
     completion costs O(log n) (E8). Completions carry the model's own times, however late the
     event loop looks (E6).
+
+    LanedDevice cannot stand in for it: presets and the GPU tier have no threads and pieces to model, and in
+    its line an entry waits for those before it where here all in flight end later alike.
     """
 
     def __init__(self, concurrency: int, clock_ns: Callable[[], int]):
