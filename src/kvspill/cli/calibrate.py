@@ -87,8 +87,8 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
     """The fitted curve beside the points, the spread and the doubts."""
     from rich.table import Table
 
-    from kvspill.records import GIB, MIB, Tier
-    from kvspill.texts import make_console
+    from kvspill.records import MIB, Tier
+    from kvspill.texts import make_console, size_text
 
     console = make_console(sys.stdout, soft_wrap=True)
     console.print(f"\nDevice        {found.device}")
@@ -108,13 +108,13 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
         speeds = [f"{speed / MIB:,.0f} MiB/s" for speed in (row.bytes_per_sec, row.fitted_bytes_per_sec)]
         times = [f"{ms:.2f}" for ms in (row.p50_ms, row.fitted_p50_ms)]
         name = f"{row.tier.value}: {row.cell}" + (f", {row.verb.value}s" if "mixed" in row.cell else "")
-        table.add_row(name, f"{row.entry_bytes / MIB:g} MiB", *speeds, f"{row.residual:+.1%}", *times)
+        table.add_row(name, size_text(row.entry_bytes), *speeds, f"{row.residual:+.1%}", *times)
     console.print(table)
     for line in _lines(found.warnings):
         console.print(line)
     console.print(
         f"Honesty       O_DIRECT, every block verified ({found.config.verify}), "
-        f"{found.written_bytes / GIB:.1f} GiB written and removed, {found.seconds:.0f} s"
+        f"{size_text(found.written_bytes)} written and removed, {found.seconds:.0f} s"
     )
     if written is not None:
         console.print(f"\nFiles written:\n  {written}")

@@ -20,6 +20,7 @@ from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.findings import Finding
 from kvspill.storage.rundir import RunDir
+from kvspill.texts import size_text
 from kvspill.waiting import within
 
 SPACE_BYTES_MIN = 2 * GIB
@@ -229,7 +230,7 @@ def _read_ahead(group: str, disk: str, kib: int, direct_io: bool) -> Check:
 
 
 def _space(group: str, place: Place) -> Check:
-    name, free = "free space", f"{place.free_bytes / GIB:,.1f} GiB"
+    name, free = "free space", size_text(place.free_bytes)
     if place.free_bytes < SPACE_BYTES_MIN:
         return problem(group, name, f"{free}: too little for a run", f"free some, or {OTHER_DIR}")
     figures = os.statvfs(place.path)

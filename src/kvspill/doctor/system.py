@@ -15,6 +15,7 @@ from kvspill.machine.hardware import Gpu, Hardware, governors, io_uring_disabled
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.memory import swap
 from kvspill.records import GIB
+from kvspill.texts import size_text
 
 GROUP = "machine"
 KERNEL_MIN = (5, 10)
@@ -131,7 +132,7 @@ def _memory(hardware: Hardware) -> Check:
     available = hardware.memory_available
     if available is None:
         return warning(GROUP, "memory", "not visible", "give a small --cpu-mem-gb")
-    text = f"{available.nbytes / GIB:.1f} GiB available, limited by {available.limited_by}"
+    text = f"{size_text(available.nbytes)} available, limited by {available.limited_by}"
     if available.nbytes < MEMORY_BYTES_MIN:
         return problem(GROUP, "memory", f"{text}: too little for a run", "free memory or raise the limit")
     if available.nbytes < MEMORY_BYTES_GOOD:
@@ -143,7 +144,7 @@ def _swap(kernel: Kernel) -> Check:
     found = swap(kernel)
     if found is None:
         return ok(GROUP, "swap", "none")
-    text = f"{found.total_bytes / GIB:.1f} GiB, {found.used_bytes / GIB:.1f} GiB in use"
+    text = f"{size_text(found.total_bytes)}, {size_text(found.used_bytes)} in use"
     if found.used_bytes:
         return warning(GROUP, "swap", f"{text}: swapped memory adds disk I/O", "sudo swapoff -a during runs")
     return ok(GROUP, "swap", text)

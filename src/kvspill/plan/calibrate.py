@@ -24,6 +24,7 @@ from kvspill.storage.base import Backend
 from kvspill.storage.dram import PAGES_PER_LANE, DramBackend
 from kvspill.storage.jobs import LANES_PER_ENTRY
 from kvspill.storage.profiles import CALIBRATION, DeviceModel, profile_document
+from kvspill.texts import size_text
 from kvspill.world import World, run_real, run_virtual
 
 SETTINGS = (
@@ -266,8 +267,8 @@ def _warnings(
         stored_bytes = budget.written_bytes - sum(point.writes.moved_bytes for point in points)
         if counted > _OTHER_TRAFFIC * (asked + stored_bytes):
             said.append(
-                f"other traffic: the device moved {counted / GIB:.1f} GiB, the calibration asked for "
-                f"{(asked + stored_bytes) / GIB:.1f} GiB"
+                f"other traffic: the device moved {size_text(counted)}, the calibration asked for "
+                f"{size_text(asked + stored_bytes)}"
             )
     return said
 
@@ -280,7 +281,7 @@ def misfits(rows: Sequence[Row]) -> list[str]:
         if abs(row.residual) > abs(known.residual):
             worst[row.tier, row.cell, row.verb] = row
     return [
-        f"the model does not fit: {row.tier.value} {row.verb.value}s of {row.entry_bytes / MIB:g} MiB, "
+        f"the model does not fit: {row.tier.value} {row.verb.value}s of {size_text(row.entry_bytes)}, "
         f"{row.cell}, are off by {row.residual:+.0%} ({row.judged})"
         for row in worst.values()
         if abs(row.residual) > _MISFIT

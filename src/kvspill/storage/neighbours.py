@@ -13,6 +13,7 @@ from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched
 from kvspill.machine.processes import Counters, lock_holders, open_files, process_io
 from kvspill.storage.rundir import CLAIM, DIRECTORY, MARKER, RunDir, is_run_name, list_entries
+from kvspill.texts import size_text
 
 _CLAIM_BYTES_MAX = 4096
 _CLAIM_SLACK = 1.05
@@ -76,8 +77,8 @@ def check_claim(run: RunDir, nbytes: int) -> None:
     left = max(0, figures.f_bavail * figures.f_frsize - missing)
     if missing and nbytes > left * _CLAIM_SLACK:
         raise OvertakenError(
-            f"cache directory {run.root}: a run that started at the same time may take {missing >> 20:,} MiB "
-            f"and leaves {left >> 20:,} MiB; give a smaller --storage-capacity-gb, or start them one by one"
+            f"cache directory {run.root}: a run that started at the same time may take {size_text(missing)} "
+            f"and leaves {size_text(left)}; give a smaller --storage-capacity-gb, or start them one by one"
         )
 
 
@@ -279,11 +280,6 @@ class Traffic:
             here = sum(device in devices for device in found)
             if here:
                 yield pid, here / len(found)
-
-    @property
-    def pids(self) -> set[int]:
-        """The runs that were seen."""
-        return set(self._last)
 
     def moved(self) -> dict[str, int]:
         """How many runs there were, and the bytes that they read and wrote."""

@@ -59,7 +59,7 @@ def test_the_verdict_is_the_worst_line() -> None:
             "proc/swaps",
             "Filename Type Size Used Priority\n/dev/x part 2097152 1048576 -2\n",
             "swap",
-            "1.0 GiB in use",
+            "1.00 GiB in use",
         ),
         ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n", "CPU governor", "powersave"),
         ("sys/fs/cgroup/cpu.max", "150000 100000\n", "CPU limit", "1.5 processors"),

@@ -4,10 +4,10 @@ import secrets
 import time
 from collections.abc import Iterator
 
-from kvspill.records import GIB
 from kvspill.storage.findings import PROBE_BYTES, Finding, answer_time, clock
 from kvspill.storage.redis.runs import PREFIX
 from kvspill.storage.redis.server import Access, Said, Servers, refusals
+from kvspill.texts import size_text
 
 
 def ask_address(access: Access) -> list[Finding]:
@@ -44,9 +44,9 @@ def _findings(servers: Servers) -> Iterator[Finding]:
 
 
 def _memory(said: Said) -> Finding:
-    used, room = f"{said.used_bytes / GIB:,.2f} GiB used", f"room for {said.room_bytes / GIB:,.2f} GiB"
+    used, room = f"{size_text(said.used_bytes)} used", f"room for {size_text(said.room_bytes)}"
     if said.maxmemory_bytes:
-        return Finding("memory", f"{used} of maxmemory {said.maxmemory_bytes / GIB:,.2f} GiB: {room}")
+        return Finding("memory", f"{used} of maxmemory {size_text(said.maxmemory_bytes)}: {room}")
     text = f"{used}, no maxmemory: the server may take all memory of its machine"
     return Finding(
         "memory", text, "set it (redis-cli config set maxmemory 20gb), or give --storage-capacity-gb"

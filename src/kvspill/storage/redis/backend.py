@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kvspill.errors import KvspillError
-from kvspill.records import GIB, MIB
+from kvspill.records import MIB
 from kvspill.storage.base import (
     DROPPED_ENTRIES,
     LEFT_BEHIND,
@@ -25,6 +25,7 @@ from kvspill.storage.redis.server import Access, Said, Servers, refusals
 from kvspill.storage.rundir import new_run_name
 from kvspill.storage.stamps import BLOCK_BYTES, Verify, block_padded
 from kvspill.storage.threaded import JOIN_NS, ThreadedBackend
+from kvspill.texts import size_text
 
 _LOOK_SECONDS = 2.0
 
@@ -150,8 +151,8 @@ class RedisBackend(ThreadedBackend):
         if said is not None and said.maxmemory_bytes and self._limit_bytes > said.room_bytes:
             then = "drops others" if said.evicts else "refuses more"
             message = (
-                f"The run may hold {self._limit_bytes / GIB:,.2f} GiB, but the server ({said.policy}) has "
-                f"room for {said.room_bytes / GIB:,.2f} GiB and then {then}."
+                f"The run may hold {size_text(self._limit_bytes)}, but the server ({said.policy}) has "
+                f"room for {size_text(said.room_bytes)} and then {then}."
             )
             remedy = "Give a smaller --storage-capacity-gb, or raise the server's maxmemory."
             notes.append(Note("store_memory", message, remedy))

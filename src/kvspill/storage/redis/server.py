@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvspill.errors import KvspillError, UsageError
-from kvspill.records import GIB
 from kvspill.storage.redis.link import Link
+from kvspill.texts import size_text
 
 _OTHER_NAMES = {"valkey": "redis", "valkeys": "rediss"}
 _CLUSTER = "cluster"
@@ -80,7 +80,7 @@ class Said:
         return max(0, limit_bytes - self.used_bytes)
 
     def describe(self) -> str:
-        limit = f"maxmemory {self.maxmemory_bytes / GIB:.2f} GiB, {self.policy}"
+        limit = f"maxmemory {size_text(self.maxmemory_bytes)}, {self.policy}"
         many = f" of {self.servers} servers" if self.mode == _CLUSTER else ""
         return f"{self.version}, {self.mode}{many}, {limit if self.maxmemory_bytes else 'no maxmemory'}"
 
