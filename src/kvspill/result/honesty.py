@@ -1,6 +1,5 @@
 """The honesty block: what the run asked for beside what the machine saw, and how far to trust it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -132,19 +131,8 @@ def honesty_block(
 
 def faults_of(measured: Measured, honesty: Honesty) -> Faults:
     """All that failed from the first request to the last (S13)."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for row in (*honesty.errors, *honesty.errors_outside_window):
-        counts[row.tier, row.verb, row.kind] += row.count
     failed = max(measured.facts.failed, measured.recorder.requests.failed_count)
-    return Faults(
-        operations=[
-            Fault(tier=tier, verb=verb, kind=kind, count=count)
-            for (tier, verb, kind), count in sorted(counts.items())
-        ],
-        failed_requests=failed,
-        failed_request_share=ratio(failed, measured.facts.completed + failed),
-        stuck_io=honesty.stuck_io,
-    )
+    return honesty.faults(failed, measured.facts.completed)
 
 
 def _asked(measured: Measured, verb: Verb) -> int | None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from kvspill.outputs import StrPath
 from kvspill.result.catalog import METRICS
 from kvspill.result.cautions import noted
 from kvspill.result.schema import SCHEMA_VERSION, MetricValue, Result, Summary, Timeline, Window
-from kvspill.result.schema_honesty import Fault, Faults, Honesty
+from kvspill.result.schema_honesty import Honesty
 
 KV_CACHE_PY = "kv-cache.py"
 _NEVER_NEGATIVE = {name for metric in METRICS for name, _places in metric.expand()} - {"other_ms"}
@@ -157,20 +156,8 @@ def _numbers(value: object) -> Iterator[float]:
 
 def _with_faults(result: Result) -> Result:
     """Judged by the counts: the first version had no word for a faulty result."""
-    honesty = result.honesty
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for row in (*honesty.errors, *honesty.errors_outside_window):
-        counts[row.tier, row.verb, row.kind] += row.count
-    ended = honesty.requests.completed + honesty.requests.failed
-    faults = Faults(
-        operations=[
-            Fault(tier=tier, verb=verb, kind=kind, count=count)
-            for (tier, verb, kind), count in sorted(counts.items())
-        ],
-        failed_requests=honesty.requests.failed,
-        failed_request_share=honesty.requests.failed / ended if ended else None,
-        stuck_io=honesty.stuck_io,
-    )
+    requests = result.honesty.requests
+    faults = result.honesty.faults(requests.failed, requests.completed)
     trials = [] if result.trials is None else result.trials.rows
     failed_in_trials = any(row.failed_requests or row.failed_operations for row in trials)
     return result.model_copy(update={"faults": faults, "faulty": faults.any_found or failed_in_trials})

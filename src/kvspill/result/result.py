@@ -68,7 +68,7 @@ def build_result(
     worst: Worst | None = None,
     created_at: str | None = None,
 ) -> Result:
-    """The whole result. `created_at` alone differs between equal simulations.
+    """The whole result. Only `created_at` and `command_directory` differ between equal simulations.
 
     users, servers: how many there were in the window, where their number is not the configured one.
     in_flight: operations that its end found under way, by tier and verb. worst: of the ranks, if several.

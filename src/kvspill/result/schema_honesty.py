@@ -1,5 +1,6 @@
 """How far a typed result can be trusted: warnings, faults, what was asked and what the machine saw."""
 
+from collections import Counter
 from typing import Any
 
 from kvspill.result.schema_base import Number, Part, Statistics
@@ -189,3 +190,18 @@ class Honesty(Part):
     cpu_seconds_per_gib: Number | None = None
     peak_resident_bytes: int | None = None
     probes: dict[str, Any] = {}
+
+    def faults(self, failed: int, completed: int) -> Faults:
+        """All that failed, given how many requests did and how many completed (S13)."""
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for row in (*self.errors, *self.errors_outside_window):
+            counts[row.tier, row.verb, row.kind] += row.count
+        return Faults(
+            operations=[
+                Fault(tier=tier, verb=verb, kind=kind, count=count)
+                for (tier, verb, kind), count in sorted(counts.items())
+            ],
+            failed_requests=failed,
+            failed_request_share=failed / (completed + failed) if completed + failed else None,
+            stuck_io=self.stuck_io,
+        )
