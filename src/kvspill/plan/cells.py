@@ -9,6 +9,7 @@ import numpy as np
 from kvspill.errors import KvspillError
 from kvspill.records import NS_PER_SEC, Completion, Piece, Verb
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.texts import size_text
 from kvspill.world import World
 
 _SKIPPED_SHARE = 0.25
@@ -131,7 +132,10 @@ class Bench:
         """Write entries that cells of that size will read."""
         refs = [ObjectRef(f"stored{nbytes}_{number}", 1, nbytes) for number in range(count)]
         if not self._budget.take(nbytes * count):
-            raise KvspillError("the bytes that may be written do not suffice; give a larger --max-write-gb")
+            raise KvspillError(
+                f"entries of {size_text(nbytes)} need more than the {size_text(self._budget.left_bytes)} "
+                "that this calibration may still write; give a smaller --io-size, or leave --quick out"
+            )
         _check(await self._backend.write([WriteItem(ref) for ref in refs]))
         self._stored[nbytes] = refs
 
