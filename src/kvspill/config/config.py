@@ -21,6 +21,7 @@ from kvspill.config.fields import (
     PositiveGb,
     ZeroIsNone,
     internal,
+    means_nothing,
     opt,
     rare,
     yaml_only,
@@ -39,8 +40,6 @@ from kvspill.records import GIB, SERVERS_MAX
 
 WEEK_SECONDS = 604_800
 GENERATION_MS_PER_TOKEN: Mapping[str, float] = {"none": 0.0, "fast": 2.0, "realistic": 30.0}
-
-_NOTHING = ("", "0", "f", "false", "n", "no", "off")
 
 
 class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFields, GpuFields):
@@ -231,10 +230,8 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         given = data.get("personas", {})
         if isinstance(given, Mapping):
             data["personas"] = merged_personas(str(data.get("workload_preset", "2025-11")), given)
-        replayed = (data.get(name) for name in ("dataset_path", "trace", "use_burst_trace"))
-        replays = any(str(value or "").lower() not in _NOTHING for value in replayed)
-        counted = str(data.get("max_requests") or "0") != "0"
-        if (counted or replays) and "duration" not in data:
+        bounded_by = ("max_requests", "dataset_path", "trace", "use_burst_trace")
+        if "duration" not in data and not all(means_nothing(data.get(name)) for name in bounded_by):
             data["duration"] = None
         if data.get("calibrate_from") and "generation_mode" not in data:
             data["generation_mode"] = "deterministic"

@@ -168,9 +168,18 @@ def _spell_null(value: object) -> object:
     return "null" if value is None else value
 
 
+_ZERO = r"0+(\.0*)?"
+_NOTHING = re.compile(rf"({_ZERO}|f|false|n|no|off)?", re.IGNORECASE)
+
+
+def means_nothing(value: object) -> bool:
+    """Whether a value, as flags, variables and files give it, stands for zero, false or none."""
+    return not value or (isinstance(value, str) and _NOTHING.fullmatch(value.strip()) is not None)
+
+
 def _zero_is_none(value: object) -> object:
     # The drop-in command's way to say "no limit" or "find out yourself".
-    if value == 0 or (isinstance(value, str) and re.fullmatch(r"0+(\.0*)?", value.strip())):
+    if value == 0 or (isinstance(value, str) and re.fullmatch(_ZERO, value.strip())):
         return None
     return value
 

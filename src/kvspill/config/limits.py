@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from kvspill.config.effects import NO_SEARCH, NOT_QOS, NOT_SLO
-from kvspill.config.fields import Group, opt, rare
+from kvspill.config.fields import Group, means_nothing, opt, rare
 
 AUTO_INTERVALS = 240
 """A run is cut into so many intervals where nobody says how long they are."""
@@ -120,6 +120,6 @@ def stage_intervals(fields: AutoscalingFields, duration: float) -> tuple[int, in
 
 def closed_by_default(data: dict[str, Any]) -> bool:
     """L2: the qos and slo searches use closed arrivals unless told otherwise."""
-    asked = str(data.get("enable_autoscaling", False)).lower() in ("true", "1", "yes", "on", "y", "t")
-    replays = any(data.get(name) for name in ("trace", "use_burst_trace", "request_rate"))
-    return asked and data.get("autoscaler_mode", "qos") != "capacity" and not replays
+    searches = not means_nothing(data.get("enable_autoscaling"))
+    replays = not all(means_nothing(data.get(name)) for name in ("trace", "use_burst_trace", "request_rate"))
+    return searches and data.get("autoscaler_mode", "qos") != "capacity" and not replays

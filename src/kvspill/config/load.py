@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ValidationError
 
 from kvspill.config import Config
-from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag
+from kvspill.config.fields import KeyPath, extra_of, flag_of, is_flag, means_nothing
 from kvspill.config.legacy import SECTIONS, Translation, need_mapping, shown_path, translate
 from kvspill.config.messages import Location, problem, shown
 from kvspill.config.origins import (
@@ -86,7 +86,8 @@ def load_config(
     defaults = {**_suiting(given, declared), **(defaults or {})}
     data = {**defaults, **{name: item.value for name, item in given.items() if PREFIX not in name}}
     data["plugins"] = _plugin_options(given, declared)
-    if "max_requests" in given and "duration" not in given:
+    counted = given.get("max_requests")
+    if counted is not None and not means_nothing(counted.value) and "duration" not in given:
         data.pop("duration", None)
     data["ignored_keys"] = tuple(translation.ignored)
     try:

@@ -45,6 +45,24 @@ def test_a_value_that_equals_the_default_is_known_to_be_given() -> None:
     assert found == {"num_users": True, "cpu_mem_gb": False, "seed": False}
 
 
+@pytest.mark.parametrize("value", ["0", "0.0", "00"])
+def test_a_zero_that_means_no_rate_leaves_the_arrivals_of_a_search_closed(value: str) -> None:
+    """L2: closed arrivals are the default of the qos and slo autoscalers."""
+    search = {"enable_autoscaling": ("--enable-autoscaling", True)}
+    rate = {"request_rate": ("--request-rate", value)}
+    assert load_config({**search, **rate}).arrival == "closed"
+    assert load_config(search, {"KVSPILL_USE_BURST_TRACE": "off"}).arrival == "closed"
+    assert load_config({"request_rate": ("--request-rate", "2"), **search}).arrival == "open"
+
+
+@pytest.mark.parametrize("value", ["0", "00"])
+def test_a_zero_that_means_no_number_of_requests_leaves_the_duration(value: str) -> None:
+    """L4: no default duration where a number is given, and 0 is none."""
+    given = {"max_requests": ("--max-requests", value)}
+    assert load_config(given).duration == 60
+    assert load_config(given, defaults={"duration": 30.0}).duration == 30
+
+
 def test_environment_knows_the_aliases_of_flags() -> None:
     assert load_config({}, {"KVSPILL_USERS": "7", "KVSPILL_CPU_MEMORY_GB": "1"}).num_users == 7
 
