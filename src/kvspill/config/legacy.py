@@ -1,6 +1,5 @@
 """Understanding a YAML file with the keys of the MLPerf harness's config.yaml."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvspill.config.fields import KeyPath
 from kvspill.config.groups import PERSONA_PRESETS, Qos, Rag
-from kvspill.config.messages import no_mapping
+from kvspill.config.messages import no_mapping, unknown_key
 from kvspill.errors import UsageError
 from kvspill.models import ModelSpec, all_models
 
@@ -172,9 +171,7 @@ def check_key(file: "YamlFile", path: KeyPath, known: tuple[str, ...]) -> None:
     """Refuse a key that is not known at its place, with the near one."""
     if path[-1] in known:
         return
-    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-    raise UsageError(f"{file.where(path)}: {shown_path(path)}: unknown key; {hint}")
+    raise UsageError(f"{file.where(path)}: {shown_path(path)}: {unknown_key(path[-1], known)}")
 
 
 def shown_path(path: KeyPath) -> str:

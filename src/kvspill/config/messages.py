@@ -85,12 +85,15 @@ def did_you_mean(value: object, known: Sequence[str]) -> str:
     return f"did you mean {found[0]}? " if found else ""
 
 
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    """What to say of a key that is none of those that may stand at its place."""
+    alike = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return f"unknown key; {f'did you mean {alike[0]}?' if alike else 'known here: ' + ', '.join(known)}"
+
+
 def _unknown_key(location: Location) -> str:
     known = sorted({name for kind in _kinds_at(location[:-1]) for name in _keys(kind)})
-    alike = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
-    return (
-        f"unknown key; did you mean {alike[0]}?" if alike else f"unknown key; known here: {', '.join(known)}"
-    )
+    return unknown_key(str(location[-1]), known)
 
 
 def either(words: Sequence[str]) -> str:
