@@ -45,8 +45,14 @@ def problem(error: ErrorDetails, location: Location) -> str:
         return f"not a multiple of {context.get('multiple_of')}; give whole blocks, such as 64k, 1MiB or 4MiB"
     if kind == "value_error":
         return str(context.get("error", error["msg"])).replace("\n", " ")
-    if kind in ("too_long", "too_short"):
-        return "wrong number of entries; give exactly two numbers as [low, high]"
+    if kind == "too_short":
+        return f"too few entries; give {context['min_length']} or more"
+    if kind == "too_long":
+        most = context["max_length"]
+        remedy = "exactly two numbers as [low, high]" if most == _PAIR else f"at most {most}"
+        return f"too many entries; give {remedy}"
+    if kind == "string_too_long":
+        return f"too long; give at most {context['max_length']} characters"
     if kind.startswith("int"):
         return f"not a whole number; {_remedy(location)}"
     if kind.startswith("float"):
@@ -56,6 +62,8 @@ def problem(error: ErrorDetails, location: Location) -> str:
     return error["msg"][:1].lower() + error["msg"][1:].replace("\n", " ") + "; correct it"
 
 
+_PAIR = 2
+"""No list of the configuration but those of two bounds ends there."""
 _PLAIN: Mapping[str, str] = {
     "missing": "missing; give it a value",
     "bool_parsing": "neither true nor false; write true or false",

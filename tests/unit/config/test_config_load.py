@@ -91,6 +91,14 @@ def test_an_error_names_the_variable_that_gave_the_setting() -> None:
     assert "; give KVSPILL_CPU_MEM_GB or --gpu-mem-gb, or KVSPILL_STORAGE_TIER=on" in refused(environ=off)
 
 
+def test_a_list_of_the_wrong_length_is_told_its_own_length(tmp_path: Path) -> None:
+    line = refused(flags={"slo_classes": ("--slo-classes", "batch,batch,interactive,batch")})
+    assert line.endswith("too many entries; give at most 3")
+    assert refused_file(tmp_path, "gpu_device: []\n").endswith("too few entries; give 1 or more")
+    line = refused_file(tmp_path, "personas: {coding: {context: [1, 2, 3]}}\n")
+    assert line.endswith("too many entries; give exactly two numbers as [low, high]")
+
+
 def test_environment_can_name_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "c.yaml", "num_users: 3\n")
     assert load_config({}, {"KVSPILL_CONFIG": path}).num_users == 3
