@@ -20,6 +20,8 @@ examples:
     kvspill run --trace kvcache:load.jsonl --cache-dir /mnt/other
 """
 _BLOCK_TOKENS = 256
+_OF_KIND = {"directory": "fio", "no_stall": "fio", "block_tokens": "trace"}
+"""Flags that one kind of export alone knows."""
 
 
 def _parser(prog: str) -> Parser:
@@ -32,19 +34,17 @@ def _parser(prog: str) -> Parser:
     parser.add_argument("kind", choices=("fio", "trace"), help="what to write")
     parser.add_argument("source", metavar="FILE", help="a result (fio), or a log of --log-ops (fio, trace)")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write it")
-    parser.add_argument(
-        "--directory", metavar="DIR", default=".", help="fio: where the job's files are to lie [.]"
-    )
+    parser.add_argument("--directory", metavar="DIR", help="fio: where the job's files are to lie [.]")
     parser.add_argument(
         "--no-stall",
         action="store_true",
+        default=None,
         help="fio: replay as fast as the device allows, not at the log's times",
     )
     parser.add_argument(
         "--block-tokens",
         metavar="N",
         type=int,
-        default=_BLOCK_TOKENS,
         help=f"trace: tokens per block, where the run's load listed none [{_BLOCK_TOKENS}]",
     )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
@@ -60,8 +60,13 @@ def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
     options = parser.parse_args(list(argv))
     source, output = Path(options.source), options.output
     check_outputs({"--output": output}, [options.source])
+    for name, kind in _OF_KIND.items():
+        if kind != options.kind and getattr(options, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag}: belongs to `{prog} {kind}`; leave it out")
     if options.kind == "trace":
-        written = _trace(source, output, options.block_tokens)
+        given = options.block_tokens
+        written = _trace(source, output, _BLOCK_TOKENS if given is None else given)
     else:
         written = _fio(source, output, options)
     print("Files written:\n" + "\n".join(f"  {path}" for path in written))
@@ -87,11 +92,11 @@ def _fio(source: Path, output: str, options: argparse.Namespace) -> list[str]:
         from kvspill.report.exports.fio_job import job_text as job_of_result
         from kvspill.result.reading import load_result
 
-        write_file(output, job_of_result(load_result(source), options.directory), "--output")
+        write_file(output, job_of_result(load_result(source), options.directory or "."), "--output")
         return [output]
     from kvspill.report.exports.fio_log import FILE, job_text, log_lines, replay_of
 
-    replay, file = replay_of(source), Path(options.directory).resolve() / FILE
+    replay, file = replay_of(source), Path(options.directory or ".").resolve() / FILE
     log = Path(f"{output}.iolog").resolve()
     if any(":" in str(path) for path in (log, file)):
         raise UsageError(f"--output {output}: fio takes no colon in a path; name another file")

@@ -87,6 +87,18 @@ def test_a_replay_keeps_the_times_of_the_log_in_fios_unit(tmp_path: Path) -> Non
     assert at_us[0] > 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [("trace", ["--no-stall"]), ("trace", ["--directory", "."]), ("fio", ["--block-tokens", "256"])],
+)
+def test_a_flag_of_the_other_kind_is_refused(
+    tmp_path: Path, kind: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", kind, "any", "-o", str(tmp_path / "out"), *flags]) == 2
+    other = "fio" if kind == "trace" else "trace"
+    assert f"{flags[0]}: belongs to `kvspill export {other}`; leave it out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["fio", "trace"])
 def test_what_is_no_log_is_refused_in_one_line(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
