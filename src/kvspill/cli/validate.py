@@ -40,7 +40,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     asked = asks_for_help(argv)
     own = _own_parser(prog)
     # No engine checks what it reads, so that neither does the preset here.
-    defaults = {"engine": argv[0] if argv and argv[0] in ENGINES else None, "verify": "off"}
+    defaults = {"verify": "off"}
     full = asked == "--help-all"
     parser = config_parser(prog, SUMMARY, EXAMPLES, ["engine"], full=full, defaults=defaults, shown=SHOWN)
     if asked is not None:
@@ -51,7 +51,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     if options.name not in ENGINES:
         said = f"{options.name}: no engine with a driver" if options.name else "no engine is named"
         raise UsageError(f"{said}; choose {' or '.join(ENGINES)}")
-    config = parse_config(parser, rest, defaults=defaults)
+    config = parse_config(parser, rest, defaults={**defaults, "engine": options.name})
     if prints_config(rest, config):
         return 0
     check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")

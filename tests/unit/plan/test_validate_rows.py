@@ -145,3 +145,11 @@ def test_a_timed_round_finds_nothing_in_the_page_cache(tmp_path: Path) -> None:
         assert resident_pages(file.fileno(), 0, 1 << 20) == 256
         forget({"directory": str(tmp_path), "cold": True})
         assert resident_pages(file.fileno(), 0, 1 << 20) == 0
+
+
+def test_the_preset_is_that_of_the_engine_wherever_its_name_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["lmcache", "--rounds", "3"], ["--rounds", "3", "lmcache"]):
+        assert main(["validate", *words, "--print-config"]) == 0
+        assert "\nengine: lmcache\n" in capsys.readouterr().out
