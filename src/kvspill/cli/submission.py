@@ -28,8 +28,7 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     options = parser.parse_args(list(argv))
     if options.run is None:
         raise UsageError(f"no run given; `{prog} --help` shows how to call it")
-    from kvspill.outputs import write_whole
-    from kvspill.result.result import unwritable
+    from kvspill.outputs import write_file
     from kvspill.suite.harness import read_run, run_files
     from kvspill.suite.judging import judge
 
@@ -40,10 +39,7 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     for line in judged.lines:
         put(one_line(line), sys.stdout)
     if options.output is not None:
-        try:
-            write_whole(options.output, json.dumps(judged.document, indent=1, allow_nan=False) + "\n")
-        except OSError as error:
-            raise unwritable(Path(options.output), error) from error
+        write_file(options.output, json.dumps(judged.document, indent=1, allow_nan=False) + "\n", "-o")
         put(f"\nWritten: {one_line(options.output)}", sys.stdout)
     return 1 if judged.is_invalid else 0
 
