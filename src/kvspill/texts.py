@@ -20,6 +20,7 @@ _BREAKS_WITHIN = re.compile(r"[\x0b\x0c\r\x85\u2028\u2029]")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Characters with which a spreadsheet begins a formula, the wide ones of East Asian keyboards included."""
 
+_WIDTH = 80
 MODELLED = "* modelled: times come from a device model, no byte moved on that tier."
 """What a mark in a table means."""
 
@@ -77,6 +78,13 @@ def cell(text: str) -> str:
     if harmless[:1].isspace() or (bare.startswith(_FORMULA_STARTS) and not harmless.startswith("'")):
         return f"'{harmless}"
     return harmless
+
+
+def wrapped(line: str) -> str:
+    """A sentence for a screen of 80 columns; flags, names and paths stay whole."""
+    import textwrap
+
+    return textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def put(text: object, file: IO[str] | None = None) -> None:

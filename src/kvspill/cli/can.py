@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -55,7 +54,6 @@ _OTHER_LOADS = {
 YES, NO, NO_VERDICT = 0, 3, 1
 _MORE_SECONDS = 40
 """The look at the storage before the load, the model, filling memory and removing files."""
-_WIDTH = 80
 
 
 def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
@@ -112,6 +110,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
     from kvspill.run.stores import addresses
+    from kvspill.texts import wrapped
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
@@ -136,7 +135,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
             print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
         else:
             for line in lines(reply):
-                print(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False))
+                print(wrapped(line))
             for file in written:
                 print(f"All figures: {file}")
         sys.stdout.flush()

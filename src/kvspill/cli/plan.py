@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,6 @@ SHOWN = (
 LEARNED = ("load", "workload", "traces", "model", "generation", "blocks", "io")
 """Groups of settings that are taken over from an earlier result."""
 NOT_LEARNED = (*FIXED, "num_users", "duration", "warmup", "seed", "arrival")
-_WIDTH = 80
 
 
 def main(argv: Sequence[str], prog: str = "kvspill plan") -> int:
@@ -271,13 +269,13 @@ def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) ->
 def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:
     from kvspill.plan.checking import text_of as check_text
     from kvspill.plan.view import text_of
-    from kvspill.texts import put
+    from kvspill.texts import put, wrapped
 
     if options.json:
         print(json.dumps(data, indent=1))
         return
     for line in data["text"]:
-        put(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_long_words=False))
+        put(wrapped(line))
     put("\n" + text_of(data))
     if data["check"] is not None:
         put(check_text(data["check"]) + "\n")
