@@ -211,6 +211,21 @@ def test_a_calibration_takes_the_place_of_the_look_at_the_idle_drive(
     assert any("it had predicted at least 2 users" in line for line in found["text"])
 
 
+def test_a_simulated_answer_says_where_it_leaves_the_calibration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """P2: a search says so as a single simulation does."""
+    profile = tmp_path / "drive.yaml"
+    profile.write_text(CALIBRATED.format(device="ext4 on x (nvme)") + "  warnings: [measured once only]\n")
+    words = f"--users 2 --model tiny-1b --duration 20 --device-profile {profile} --quiet"
+    can("--simulate", *words.split(), "--io-threads", "8", "--output", str(tmp_path / "r.json"))
+    text = " ".join(capsys.readouterr().out.split())
+    assert "was calibrated on: --io-threads 8 (calibrated with 32)." in text
+    assert "The calibration of its device profile had warnings: measured once only." in text
+    found = {item["code"] for item in json.loads((tmp_path / "r.json").read_text())["warnings"]}
+    assert {"extrapolated", "calibration_doubted"} <= found
+
+
 def test_a_calibration_of_another_kind_of_device_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

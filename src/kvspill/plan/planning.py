@@ -9,11 +9,12 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.plan.options import DAYS_PER_YEAR, HOURS, Choice, Price
-from kvspill.plan.predict import extrapolations, slower_and_faster
+from kvspill.plan.predict import slower_and_faster
 from kvspill.plan.simulations import Facts, Pool, Simulation
 from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
 from kvspill.run.asking import Level, question, replays
+from kvspill.run.calibrated import extrapolations
 from kvspill.storage.profiles import PRESETS, Profile
 
 BEYOND = 2

@@ -1,19 +1,16 @@
 """What a simulation on a calibrated device predicts, how far it may be off, and where it extrapolates."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from kvspill.config import Config
-from kvspill.config.fields import flag_of
-from kvspill.config.messages import shown
-from kvspill.result.cautions import CALIBRATION_DOUBTED, EXTRAPOLATED
 from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file
+from kvspill.run.calibrated import entry_sizes, extrapolations
 from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Calibrated, Profile, load_calibration, load_profile, scaled
-from kvspill.texts import size_text
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""
@@ -21,8 +18,6 @@ NEAR = 6
 """The same load on devices that differ by less than a calibration can tell. Where the order of events decides
 much, as behind a full DRAM tier, each ends differently, as every real run does: the middle says most."""
 _NEAR_SHARE = 0.005
-_SIZE_FACTOR = 4
-"""Entries smaller or larger than the measured ones by more than this are extrapolation."""
 _SLOWEST = 0.05
 """A device that is slower by all of its speed would never end."""
 
@@ -106,36 +101,6 @@ def slower_and_faster(profile: Profile, known: Calibrated) -> Iterator[tuple[str
         yield name, scaled(profile, *(max(_SLOWEST, 1 + sign * spread) for spread in spreads))
 
 
-def entry_sizes(result: Result) -> dict[str, float]:
-    """Bytes of the entries on storage, by verb and percentile."""
-    stats: dict[str, Any] = result.document()["summary"]["cache_stats"]
-    found = {
-        f"{verb} {share}": stats.get(f"storage_{verb}_entry_{share}_bytes")
-        for verb in ("read", "write")
-        for share in ("p50", "p95")
-    }
-    return {name: float(size) for name, size in found.items() if size}
-
-
-def extrapolations(config: Config, sizes: Mapping[str, float], known: Calibrated) -> Iterator[str]:
-    """Where a simulation leaves what was measured; sizes are those of `entry_sizes`."""
-    for name, measured in known.settings.items():
-        asked = getattr(config, name, measured)
-        if asked != measured:
-            said, before = ("its default" if value is None else shown(value) for value in (asked, measured))
-            yield f"{flag_of(name)} {said} (calibrated with {before})"
-    least, most = known.entry_bytes
-    beyond = [size for size in sizes.values() if not least / _SIZE_FACTOR <= size <= most * _SIZE_FACTOR]
-    if beyond:
-        asked, measured = (_span(min(found), max(found)) for found in (beyond, known.entry_bytes))
-        yield f"entries of {asked} (calibrated with {measured})"
-
-
-def _span(least: float, most: float) -> str:
-    """Two sizes as a range; one where they are the same."""
-    return " to ".join(dict.fromkeys((size_text(least), size_text(most))))
-
-
 def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
     """Add to a simulated result what is known of its certainty, where its profile was calibrated."""
     known = load_calibration(config.device_profile)
@@ -143,7 +108,6 @@ def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
         return
     say(f"simulating it {NEAR + SEEDS + 2} times more: other seeds, slightly faster and slower devices")
     intervals = predict(config, result, known)
-    beyond = list(dict.fromkeys(extrapolations(config, entry_sizes(result), known)))
     result.prediction = {
         "device": known.device,
         "calibrated": known.date,
@@ -153,13 +117,9 @@ def note(config: Config, result: Result, say: Callable[[str], None]) -> None:
         "intervals": {
             name: {"value": one.value, "low": one.low, "high": one.high} for name, one in intervals.items()
         },
-        "extrapolates": beyond,
+        "extrapolates": list(extrapolations(config, entry_sizes(result), known)),
         "calibration_warnings": list(known.warnings),
     }
-    if beyond:
-        result.warnings.append(EXTRAPOLATED.of(what="; ".join(beyond)))
-    if known.warnings:
-        result.warnings.append(CALIBRATION_DOUBTED.of(what="; ".join(known.warnings)))
 
 
 def lines(prediction: dict[str, Any]) -> Iterator[str]:

@@ -18,11 +18,12 @@ from kvspill import __version__
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.inputs import Kind, parse_json, read_bounded
-from kvspill.plan.predict import entry_sizes, figures
+from kvspill.plan.predict import figures
 from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file, read_bracket, replays, search_limit
+from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Profile, profile_document
 

@@ -1,8 +1,8 @@
-"""The answer to "can N users be served?" as text of one screen and as JSON."""
+"""The answer to "can N users be served?" as text of one screen."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
@@ -26,6 +26,7 @@ from kvspill.result.cautions import (
 from kvspill.result.classes import promised_completed
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import SIMULATED_TIMES, Reply, replays
+from kvspill.run.calibrated import calibration_cautions
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted, duration, listed
 
@@ -173,11 +174,14 @@ def _open(reply: Reply) -> str:
 def _calibrated(reply: Reply, known: Calibrated) -> str:
     """Where the model's figures come from; on a drive, what it had predicted before the search."""
     text = f"The model was calibrated on {known.device}, {known.date[:10]}"
-    if not reply.result.simulated and reply.modelled_users is not None:
+    if reply.result.simulated:
+        return f"{text}."
+    if reply.modelled_users is not None:
         most = "at least " if reply.modelled_users >= reply.users else "about "
         text += f"; it had predicted {most}{counted(reply.modelled_users, 'user')}"
-    doubts = f" Its calibration had warnings: {'; '.join(known.warnings)}." if known.warnings else ""
-    return f"{text}.{doubts}"
+    return " ".join(
+        [f"{text}.", *(item.message for item in calibration_cautions(reply.config, reply.result))]
+    )
 
 
 def label(reply: Reply) -> str:
@@ -357,44 +361,3 @@ def _worst(reply: Reply) -> tuple[float, str] | None:
     chosen = {name: block for name, block in classes.items() if block["verdict"] == wanted} or classes
     shares = ((block["actual_ms"] / block["target_ms"], name) for name, block in chosen.items())
     return max(shares, default=None)
-
-
-def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
-    """The same for programs."""
-    found = answer(reply.result)
-    return {
-        "answer": reply.status.value,
-        "users": reply.users,
-        "model": reply.config.model,
-        "storage": place(reply),
-        "simulated": reply.result.simulated,
-        "in_memory": in_memory(reply.result),
-        "target": {
-            "latency": reply.config.slo_latency,
-            "percentile": reply.config.slo_percentile,
-            "classes_ms": targets_ms(reply.config),
-        },
-        "not_judged": not_judged(reply),
-        "seed": reply.result.seed,
-        "by_seed": {str(seed): status.value for seed, status in reply.by_seed.items()},
-        "other_seeds": {
-            str(seed): status.value for seed, status in reply.by_seed.items() if seed != reply.config.seed
-        },
-        "holds_users": reply.bracket.about,
-        "fewest_users_that_failed": reply.bracket.failed,
-        "concluded": reply.bracket.concluded,
-        "modelled_users": reply.modelled_users,
-        "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
-        "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,
-        "calibrated": None
-        if reply.calibrated is None
-        else {"device": reply.calibrated.device, "date": reply.calibrated.date},
-        "idle_read_gib_per_sec": None if reply.probe is None else reply.probe.read_gib_per_sec,
-        "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
-        "binds": found.bottleneck.binds.value,
-        "because": found.because,
-        "helps": _helps(reply),
-        "warnings": [item.code for item in answered(reply).warnings],
-        "text": list(lines(reply)),
-        "files": list(files),
-    }

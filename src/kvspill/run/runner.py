@@ -21,6 +21,7 @@ from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
+from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_load, check_machine
@@ -156,6 +157,8 @@ def run_trials(
     rows = plan.config.validation_trace
     service = None if rows is None else read_service(rows)
     result = _run_trials(plan, progress, closing_seconds_max, ranks)
+    if plan.simulated:
+        result.warnings += calibration_cautions(plan.config, result)
     if service is not None:
         result.validation = held_against(service, result)
     return result

@@ -4,8 +4,8 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.plan.calibrate import SETTINGS
-from kvspill.plan.predict import extrapolations
 from kvspill.records import MIB
+from kvspill.run.calibrated import extrapolations
 from kvspill.storage.profiles import Calibrated
 
 KIB = 1024
@@ -55,4 +55,4 @@ def test_entries_of_several_sizes_are_one_remark() -> None:
 )
 def test_every_setting_that_is_not_the_calibrations_is_named(name: str, value: object, said: str) -> None:
     """P2: where it extrapolates beyond what was measured it says so."""
-    assert beyond(Config(**{name: value})) == [said]  # type: ignore[arg-type]
+    assert beyond(Config(**{name: value})) == [said]

@@ -1,0 +1,51 @@
+"""The answer to "can N users be served?" as plain data, for programs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvspill.report.asked import targets_ms
+from kvspill.report.reply import answered, lines, not_judged, place
+from kvspill.result.answer import answer, in_memory
+from kvspill.run.asking import Reply
+
+
+def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
+    """The answer, the text among it, and the files that were written."""
+    found, whole = answer(reply.result), answered(reply)
+    assert whole.question is not None, "it was answered"
+    return {
+        "answer": reply.status.value,
+        "users": reply.users,
+        "model": reply.config.model,
+        "storage": place(reply),
+        "simulated": reply.result.simulated,
+        "in_memory": in_memory(reply.result),
+        "target": {
+            "latency": reply.config.slo_latency,
+            "percentile": reply.config.slo_percentile,
+            "classes_ms": targets_ms(reply.config),
+        },
+        "not_judged": not_judged(reply),
+        "seed": reply.result.seed,
+        "by_seed": {str(seed): status.value for seed, status in reply.by_seed.items()},
+        "other_seeds": {
+            str(seed): status.value for seed, status in reply.by_seed.items() if seed != reply.config.seed
+        },
+        "holds_users": reply.bracket.about,
+        "fewest_users_that_failed": reply.bracket.failed,
+        "concluded": reply.bracket.concluded,
+        "modelled_users": reply.modelled_users,
+        "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
+        "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,
+        "calibrated": None
+        if reply.calibrated is None
+        else {"device": reply.calibrated.device, "date": reply.calibrated.date},
+        "idle_read_gib_per_sec": None if reply.probe is None else reply.probe.read_gib_per_sec,
+        "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
+        "binds": found.bottleneck.binds.value,
+        "because": found.because,
+        "helps": whole.question.helps,
+        "warnings": [item.code for item in whole.warnings],
+        "text": list(lines(reply)),
+        "files": list(files),
+    }

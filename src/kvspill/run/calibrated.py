@@ -1,0 +1,57 @@
+"""Where a simulation leaves what its device profile was calibrated on, and what was doubted of that (P2)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kvspill.config import Config
+from kvspill.config.fields import flag_of
+from kvspill.config.messages import shown
+from kvspill.result.cautions import CALIBRATION_DOUBTED, EXTRAPOLATED
+from kvspill.result.schema import Result
+from kvspill.result.schema_honesty import Caution
+from kvspill.storage.profiles import Calibrated, load_calibration
+from kvspill.texts import size_text
+
+_SIZE_FACTOR = 4
+"""Entries smaller or larger than the measured ones by more than this are extrapolation."""
+
+
+def calibration_cautions(config: Config, result: Result) -> Iterator[Caution]:
+    """What a simulated result is warned of for its device profile; nothing where nobody calibrated one."""
+    known = load_calibration(config.device_profile)
+    if known is None:
+        return
+    beyond = list(extrapolations(config, entry_sizes(result), known))
+    if beyond:
+        yield EXTRAPOLATED.of(what="; ".join(beyond))
+    if known.warnings:
+        yield CALIBRATION_DOUBTED.of(what="; ".join(known.warnings))
+
+
+def extrapolations(config: Config, sizes: Mapping[str, float], known: Calibrated) -> Iterator[str]:
+    """Where a simulation leaves what was measured; sizes are those of `entry_sizes`."""
+    for name, measured in known.settings.items():
+        asked = getattr(config, name, measured)
+        if asked != measured:
+            said, before = ("its default" if value is None else shown(value) for value in (asked, measured))
+            yield f"{flag_of(name)} {said} (calibrated with {before})"
+    least, most = known.entry_bytes
+    beyond = [size for size in sizes.values() if not least / _SIZE_FACTOR <= size <= most * _SIZE_FACTOR]
+    if beyond:
+        yield f"entries of {_span(min(beyond), max(beyond))} (calibrated with {_span(least, most)})"
+
+
+def entry_sizes(result: Result) -> dict[str, float]:
+    """Bytes of the entries on storage, by verb and percentile."""
+    stats: dict[str, Any] = result.document()["summary"]["cache_stats"]
+    found = {
+        f"{verb} {share}": stats.get(f"storage_{verb}_entry_{share}_bytes")
+        for verb in ("read", "write")
+        for share in ("p50", "p95")
+    }
+    return {name: float(size) for name, size in found.items() if size}
+
+
+def _span(least: float, most: float) -> str:
+    """Two sizes as a range; one where they are the same."""
+    return " to ".join(dict.fromkeys((size_text(least), size_text(most))))
