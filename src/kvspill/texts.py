@@ -71,6 +71,12 @@ def near(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.5) -
     return list(dict.fromkeys([*sorted(begun, key=len), *alike]))[:count]
 
 
+def hint(word: str, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+    """Which known word may be meant, as a question; what to do instead where none is near."""
+    found = near(word, known, cutoff=cutoff)
+    return f"did you mean {found[0]}?" if found else otherwise
+
+
 def cell(text: str) -> str:
     """For a spreadsheet: never a formula, also where blanks or line ends stand before it."""
     harmless = plain(text)
@@ -112,9 +118,9 @@ def counted(number: float, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str], last: str = "and") -> str:
     """Words as a sentence has them: a, b and c."""
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def duration(value_ms: float | None) -> str:

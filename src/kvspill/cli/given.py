@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvspill.errors import UsageError
-from kvspill.texts import one_line, put
+from kvspill.texts import listed, one_line, put
 
 if TYPE_CHECKING:
     from kvspill.report.html.facts import Labelled
@@ -92,7 +92,7 @@ def sections_of(curves: "Sequence[tuple[str, dict[str, Any]]]") -> "list[Section
     from kvspill.result.reading import refusing_damage
 
     names = different([name for name, _ in curves])
-    with refusing_damage(" and ".join(names)):
+    with refusing_damage(listed(names)):
         return curve_sections(
             [
                 DrawnCurve(name, curve, words_of(curve), rates_of(curve))

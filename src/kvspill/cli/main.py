@@ -17,7 +17,7 @@ from kvspill.cli.start import heed_signals, leave
 from kvspill.errors import INTERRUPTED, KvspillError, reason_of
 from kvspill.imports import importing
 from kvspill.machine.unheard import end_unheard, heard
-from kvspill.texts import one_line, put
+from kvspill.texts import hint, one_line, put
 
 _STDOUT, _STDERR = 1, 2
 _NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some"
@@ -107,13 +107,10 @@ def dispatch(argv: Sequence[str]) -> int:
         print(f"kvspill {version('kvspill')}")
         return 0
     if name not in COMMANDS:
-        import difflib
-
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
         if name.startswith("-"):
             remedy = f"put the command first, as in `kvspill run {name} …`"
         else:
-            remedy = f"did you mean {near[0]}?" if near else f"choose {', '.join(COMMANDS)}"
+            remedy = hint(name, COMMANDS, f"choose {', '.join(COMMANDS)}", cutoff=0.5)
         raise UsageError(f"{name if name.isprintable() else ascii(name)}: unknown command; {remedy}")
     if COMMANDS[name].alone and not {"-h", "--help", "--help-all"} & set(rest) and not _ranks_off(rest):
         from kvspill.machine.launcher import refuse_several

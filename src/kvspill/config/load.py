@@ -33,6 +33,7 @@ from kvspill.config.plugged import (
 )
 from kvspill.errors import UsageError
 from kvspill.plugins import Declared, Kind, Option, Plugin, refuse_credentials, without_password
+from kvspill.texts import hint
 
 if TYPE_CHECKING:
     from kvspill.config.yaml_text import YamlFile
@@ -257,8 +258,7 @@ def _near(key: str, known: list[str]) -> str:
     for name, info in Config.model_fields.items():
         if flag_of(key) in extra_of(info).get("alias_flags", []):
             return f"did you mean {name}?"
-    near = difflib.get_close_matches(key.replace("-", "_"), known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]}?" if near else "config.yaml beside kv-cache.py shows all keys"
+    return hint(key.replace("-", "_"), known, "config.yaml beside kv-cache.py shows all keys")
 
 
 def option_variable(plugin: Plugin, option: Option) -> str:

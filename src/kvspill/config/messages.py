@@ -1,6 +1,5 @@
 """One line for every wrong value: where it was given, what it is, what is wrong and what to give instead."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -11,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from kvspill.config import Config
 from kvspill.config.fields import Choices, ZeroIsNone, alternatives
-from kvspill.texts import near
+from kvspill.texts import hint, listed, near
 
 Location = tuple[int | str, ...]
 
@@ -84,7 +83,7 @@ def no_mapping(value: object) -> str:
 
 def unknown_choice(value: object, known: Sequence[str]) -> str:
     """What to say of a word that is none of the known ones."""
-    return f"unknown; {did_you_mean(value, known)}choose {either(known)}"
+    return f"unknown; {did_you_mean(value, known)}choose {listed(known, 'or')}"
 
 
 def did_you_mean(value: object, known: Sequence[str]) -> str:
@@ -95,18 +94,12 @@ def did_you_mean(value: object, known: Sequence[str]) -> str:
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """What to say of a key that is none of those that may stand at its place."""
-    alike = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    return f"unknown key; {f'did you mean {alike[0]}?' if alike else 'known here: ' + ', '.join(known)}"
+    return "unknown key; " + hint(key, known, f"known here: {', '.join(known)}")
 
 
 def _unknown_key(location: Location) -> str:
     known = sorted({name for kind in _kinds_at(location[:-1]) for name in _keys(kind)})
     return unknown_key(str(location[-1]), known)
-
-
-def either(words: Sequence[str]) -> str:
-    """a, b or c."""
-    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def choices(location: Location) -> tuple[str, ...]:

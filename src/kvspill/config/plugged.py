@@ -9,9 +9,10 @@ from pydantic import SecretStr
 
 from kvspill.config.config import Config
 from kvspill.config.fields import extra_of, flag_of, is_flag
-from kvspill.config.messages import did_you_mean, either, shown, unknown_choice
+from kvspill.config.messages import did_you_mean, shown, unknown_choice
 from kvspill.errors import UsageError
 from kvspill.plugins import IN_BLOCKS, LEAF_FIRST, Broken, Declared, Kind, Need, Option, Plugin, find_all
+from kvspill.texts import listed
 
 NOTHING: Final[Declared] = MappingProxyType({})
 PREFIX: Final = "plugins."
@@ -109,7 +110,7 @@ def wrong_name(declared: Declared, field: str, value: object) -> str | None:
         return None
     for broken in declared[kind].broken:
         if broken.name == name:
-            return f"{broken.origin} could not be loaded ({broken.reason}); choose {either(known)}"
+            return f"{broken.origin} could not be loaded ({broken.reason}); choose {listed(known, 'or')}"
     return wrong
 
 
@@ -127,7 +128,7 @@ def check_blocks(config: Config, declared: Declared) -> None:
         if name is not None and name not in able:
             raise UsageError(
                 f"{flag} {name}: cannot evict the end of a chain before its beginning; "
-                f"use {either(able)} with --io-model {config.io_model}"
+                f"use {listed(able, 'or')} with --io-model {config.io_model}"
             )
 
 

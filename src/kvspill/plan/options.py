@@ -17,6 +17,7 @@ from kvspill.storage.profiles import (
     load_profile,
     side_by_side,
 )
+from kvspill.texts import listed
 
 HOURS = {"hour": 1.0, "day": 24.0, "month": 730.5, "year": 8766.0}
 DAYS_PER_YEAR = 365.25
@@ -202,5 +203,5 @@ def one_currency(prices: Sequence[Price | None]) -> str | None:
     """The currency of all prices; None where there are none."""
     found = sorted({price.currency for price in prices if price is not None})
     if len(found) > 1:
-        raise UsageError(f"prices in {' and '.join(found)} cannot be added; give all of them in one currency")
+        raise UsageError(f"prices in {listed(found)} cannot be added; give all of them in one currency")
     return found[0] if found else None

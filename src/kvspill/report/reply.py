@@ -204,7 +204,7 @@ def headline(reply: Reply) -> str:
     if reply.status is Status.YES:
         thin = not_judged(reply)
         kept = [name for name in targets_ms(reply.config) if name not in thin]
-        of = f" of {' and '.join(kept)}" if thin and kept else ""
+        of = f" of {listed(kept)}" if thin and kept else ""
         return f"{who} {'keeps' if one else 'keep'} the latency target{of} on {place(reply)}."
     if reply.status is Status.NO:
         return f"{who} {'does' if one else 'do'} not keep the latency target on {place(reply)}."

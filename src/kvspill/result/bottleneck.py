@@ -15,7 +15,7 @@ from kvspill.result.cautions import (
 from kvspill.result.load import fewer_at_once, has_server_each, less, or_else, too_much, who
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
-from kvspill.texts import duration
+from kvspill.texts import duration, listed
 
 PARTS = {
     "queue_wait_completed_ms": "queue wait",
@@ -170,7 +170,7 @@ def _storage(result: Result, whole: str) -> _Service:
     """Storage I/O sets the pace: which tier, and what in it."""
     cards = result.faults.stuck_io.stuck_in
     if cards:
-        return _Service(Binds.DEVICE, f"{whole}, and {' and '.join(cards)} hangs", f"Check {GPU_SUSPECTS}.")
+        return _Service(Binds.DEVICE, f"{whole}, and {listed(cards)} hangs", f"Check {GPU_SUSPECTS}.")
     stalled = next((item for item in result.warnings if item.code == STORAGE_STALLED.code), None)
     if stalled is not None:
         return _Service(Binds.DEVICE, f"{whole}, and storage stood still for a part of it", stalled.remedy)

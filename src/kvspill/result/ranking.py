@@ -11,7 +11,7 @@ from kvspill.result.cautions import KINDS, that_spoil
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Faults, StuckIo
 from kvspill.storage.addresses import in_store
-from kvspill.texts import counted
+from kvspill.texts import counted, listed
 
 FAULT_CODES = tuple(kind.code for kind in KINDS.values() if kind.is_fault)
 """Warnings that only a faulty result has."""
@@ -43,7 +43,7 @@ def faults_text(result: Result) -> str | None:
 def stuck_calls(stuck: StuckIo, stored: bool) -> str:
     """How many calls hang, and of what."""
     if stuck.stuck_in:
-        return f"{counted(stuck.threads, 'call')} of {' and '.join(stuck.stuck_in)}"
+        return f"{counted(stuck.threads, 'call')} of {listed(stuck.stuck_in)}"
     return counted(stuck.threads, "store request" if stored else "system call")
 
 

@@ -14,7 +14,7 @@ from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
 from kvspill.storage.addresses import GPU_SUSPECTS, suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
-from kvspill.texts import counted
+from kvspill.texts import counted, listed
 
 LATE_MS = 10.0
 LAG_MS = 10.0
@@ -66,7 +66,7 @@ def _kind_of_run(measured: Measured) -> Iterator[Caution]:
         return
     modelled = [tier.tier.value for tier in facts.tiers if tier.modelled]
     if modelled:
-        yield kinds.MODELLED_TIER.of(tiers=" and ".join(modelled))
+        yield kinds.MODELLED_TIER.of(tiers=listed(modelled))
 
 
 def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:

@@ -8,6 +8,7 @@ from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Tier, Verb
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
+from kvspill.texts import listed
 from kvspill.world import World
 
 _INTERVAL_NS = NS_PER_SEC // 4
@@ -59,7 +60,7 @@ class Health:
         thread, check = "an I/O thread", "the device and the kernel log"
         cards = self.hanging(_SLOW_NS)
         if cards:
-            thread, check = f"a call of {' and '.join(cards)}", GPU_SUSPECTS
+            thread, check = f"a call of {listed(cards)}", GPU_SUSPECTS
         elif self._in_store:
             thread, check = "a store request", suspects(True)
         return (

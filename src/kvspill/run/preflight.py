@@ -23,7 +23,7 @@ from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.run.stores import FREE_SPACE_SHARE, addresses, capacity_at_addresses
 from kvspill.storage.addresses import choose_storage, directory_of, refuse_one_slash
 from kvspill.storage.rundir import clean, usage_errors
-from kvspill.texts import size_text
+from kvspill.texts import listed, size_text
 
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
@@ -286,7 +286,7 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         holds.append(f"{size_text(config.gpu_bytes)} of GPU memory")
     if not holds:
         return "This run holds nothing on a device."
-    text = f"This run holds at most {' and '.join(filter(None, (', '.join(holds[:-1]), holds[-1])))}"
+    text = f"This run holds at most {listed(holds)}"
     if places and config.precondition:
         text += (
             f", writes {_precondition_text(config, storage_bytes)} before the load to precondition the device"

@@ -1,6 +1,5 @@
 """Scenarios: YAML files of named runs, built in or the user's own, filled in for this machine."""
 
-import difflib
 import math
 import os
 import re
@@ -26,7 +25,7 @@ from kvspill.models import all_models
 from kvspill.plugins import Kind
 from kvspill.records import GIB
 from kvspill.suite.sizing import Sizes, quick_seconds
-from kvspill.texts import counted
+from kvspill.texts import counted, hint
 from kvspill.workload.rag import LARGE_MODEL_LAYERS
 
 _SCENARIOS = Path(__file__).parent / "scenarios"
@@ -112,9 +111,9 @@ def select(words: Iterable[str]) -> list[Scenario]:
         elif is_file(word):
             found += load(Path(word))
         else:
-            near = difflib.get_close_matches(word, [*builtins(), "all", "mlperf"], n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"choose {', '.join(builtins())}, all or a file"
-            raise UsageError(f"{shown(word)}: unknown scenario; {hint}")
+            remedy = f"choose {', '.join(builtins())}, all or a file"
+            meant = hint(word, [*builtins(), "all", "mlperf"], remedy, cutoff=0.5)
+            raise UsageError(f"{shown(word)}: unknown scenario; {meant}")
     names = [row.name for row in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -175,9 +174,8 @@ def _settings(given: Any, where: str) -> dict[str, Any]:
         if key in OWN_KEYS:
             raise UsageError(f"{where}: {key}: belongs to the whole suite; leave it out of the file")
         if key not in known:
-            near = difflib.get_close_matches(str(key).replace("-", "_"), known, n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]}?" if near else "`kvspill run --help-all` shows all settings"
-            raise UsageError(f"{where}: {shown(key)}: unknown setting; {hint}")
+            meant = hint(str(key).replace("-", "_"), known, "`kvspill run --help-all` shows all settings")
+            raise UsageError(f"{where}: {shown(key)}: unknown setting; {meant}")
     return dict(given)
 
 

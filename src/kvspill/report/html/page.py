@@ -28,7 +28,7 @@ from kvspill.report.html.prose import (
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.reading import refusing_damage
-from kvspill.texts import plain
+from kvspill.texts import listed, plain
 
 _BANNERS_MAX = 3
 _COLUMNS_MAX = 4
@@ -54,7 +54,7 @@ def page_of(
     if not results and not more:
         raise UsageError("a page needs a result; give one")
     names = [item.label for item in results] or [section.name for section in more]
-    with refusing_damage(" and ".join(names[:_COLUMNS_MAX])):
+    with refusing_damage(listed(names[:_COLUMNS_MAX])):
         heading = title or (page_title(results) if results else more[0].figures[0].title)
         return _build(results, heading, remarks, more)
 

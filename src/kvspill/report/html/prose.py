@@ -12,7 +12,7 @@ from kvspill.report.numbers import UNMEASURED, limit, significant, volume, yes_n
 from kvspill.report.numbers import figure as number
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
-from kvspill.texts import counted
+from kvspill.texts import counted, listed
 
 _PERCENTILE = re.compile(r"_p\d+_ms$")
 _SUBTITLES = 3
@@ -139,7 +139,7 @@ def drive(result: Result) -> str:
     )
     names = list(dict.fromkeys(_drive(item) for item in known))
     if names:
-        return " and ".join(names)
+        return listed(names)
     return storage.backend if storage is not None else "storage not known"
 
 
