@@ -31,6 +31,8 @@ class Snapshot:
     block_device: Counters | None
     process_io: Counters | None
     nfs: Counters | None
+    each: Mapping[str, Counters]
+    """The same of each block device by its name, or of each NFS file system by its number."""
     cpu_seconds: float
     cpu_wait_seconds: float | None
     """How long this process's threads, but the main one, were ready to run and had no processor."""
@@ -68,10 +70,12 @@ class Probe:
         """Read all counters now."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         status = _fields(read_text(self._kernel.proc / "self" / "status"))
+        disks, mounts = self._by_device(), self._by_mount() if self._all_nfs else None
         return Snapshot(
-            block_device=self.device_counters(),
+            block_device=_added(disks),
             process_io=process_io("self", self._kernel),
-            nfs=self._nfs_counters() if self._all_nfs else None,
+            nfs=_added(mounts),
+            each=disks or mounts or {},
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             cpu_wait_seconds=self._cpu_wait_seconds(),
             resident_bytes=_kib(status.get("VmRSS")),
@@ -87,6 +91,7 @@ class Probe:
             "block_device": block_device,
             "process_io": _grown(before.process_io, after.process_io),
             "nfs": _grown(before.nfs, after.nfs),
+            "each": {name: _grown(before.each.get(name), now) for name, now in after.each.items()},
             "cpu_seconds": after.cpu_seconds - before.cpu_seconds,
             # A thread that ends takes its count along.
             "cpu_wait_seconds": None
@@ -105,28 +110,42 @@ class Probe:
 
     def device_counters(self) -> Counters | None:
         """What the kernel counted of the devices by now; None where it does not know all of them."""
+        return _added(self._by_device())
+
+    def _by_device(self) -> dict[str, Counters] | None:
         if not self._complete:
             return None
         text = read_text(self._kernel.proc / "diskstats")
         rows = {fields[2]: fields for fields in map(str.split, (text or "").splitlines()) if len(fields) > 13}
         if any(name not in rows for name in self.devices):
             return None
-        counters = {
-            key: sum(int(rows[name][place]) for name in self.devices) for key, place in _DISK_FIELDS.items()
-        }
-        counters["read_bytes"] *= SECTOR_BYTES
-        counters["written_bytes"] *= SECTOR_BYTES
-        return counters
+        return {name: _of_disk(rows[name]) for name in self.devices}
 
-    def _nfs_counters(self) -> Counters | None:
-        """The sums over the file systems; the kernel shows those of one at each place where it is mounted."""
-        totals: Counter[str] = Counter()
+    def _by_mount(self) -> dict[str, Counters] | None:
+        """By the number of the file system, whose counters the kernel shows at each of its mounts."""
+        found = {}
         for mount in {mount.device: mount for mount in self._nfs}.values():
             seen = read_nfs_mount(mount, self._kernel)
             if seen is None or not seen.counters:
                 return None
-            totals.update(seen.counters)
-        return dict(totals)
+            found[mount.device] = seen.counters
+        return found
+
+
+def _of_disk(fields: list[str]) -> Counters:
+    counters = {key: int(fields[place]) for key, place in _DISK_FIELDS.items()}
+    counters["read_bytes"] *= SECTOR_BYTES
+    counters["written_bytes"] *= SECTOR_BYTES
+    return counters
+
+
+def _added(each: Mapping[str, Counters] | None) -> Counters | None:
+    if each is None:
+        return None
+    totals: Counter[str] = Counter()
+    for counters in each.values():
+        totals.update(counters)
+    return dict(totals)
 
 
 def _fields(text: str | None) -> dict[str, str]:

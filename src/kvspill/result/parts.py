@@ -11,6 +11,7 @@ from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
 from kvspill.records import RunFacts, Tier, TierFacts
 from kvspill.result.honesty import Ceiling, Worst, own_worst, worst_of
 from kvspill.result.measured import Measured, Settings, ratio
+from kvspill.result.probed import probes_of
 from kvspill.result.schema_honesty import Caution
 from kvspill.storage.base import is_of_server
 from kvspill.workload.digest import Digest
@@ -78,12 +79,13 @@ def whole_of(parts: Sequence[Part]) -> Part:
     moved = [_on_common_clock(part) for part in parts]
     worst = worst_of({part.rank: _own_worst(part) for part in moved})
     digest = Digest()
-    counted: set[tuple[str, ...]] = set()
+    counted: set[tuple[str, str]] = set()
     mates: dict[tuple[str, ...], list[Recorder]] = {}
     for part in moved:
-        if part.device in counted:
+        devices = {(part.device[0], name) for name in part.device[1:]}
+        if devices <= counted:
             part.recorder.timeline.drop(DEVICE_PREFIX)
-        counted.add(part.device)
+        counted |= devices
         mates.setdefault(part.stored_at, []).append(part.recorder)
         digest.merge(part.digest)
     recorder = _one_of(list(map(_of_one_place, mates.values())))
@@ -99,7 +101,7 @@ def whole_of(parts: Sequence[Part]) -> Part:
         digest=digest,
         users=sum(part.users for part in parts),
         servers=sum(part.servers for part in parts),
-        probes=_probes(moved),
+        probes=probes_of(moved),
         ceiling=_ceiling([part.ceiling for part in parts]),
         worst=worst,
         cautions=together((part.rank, part.cautions) for part in parts),
@@ -306,64 +308,6 @@ def _break_even(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 def _sum(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
     return sum(row[name] or 0 for row in rows)
-
-
-def _probes(parts: Sequence[Part]) -> dict[str, Any] | None:
-    """Counters of the ranks added; those of a device once, however many ranks looked at it (R5)."""
-    found = [part.probes for part in parts if part.probes is not None]
-    if not found:
-        return None
-    # The rank that measured longest saw all that went on: others may have been done before.
-    by_length = sorted(parts, key=lambda part: part.recorder.window_seconds)
-    devices = {part.device: part.probes for part in by_length if part.probes is not None}
-    shared = {device: [part for part in by_length if part.device == device] for device in devices}
-    lags = [probes["event_loop_lag_ms"] for probes in found if probes.get("event_loop_lag_ms")]
-    return {
-        "block_device": _added([probes.get("block_device") for probes in devices.values()]),
-        "process_io": _added([probes.get("process_io") for probes in found]),
-        "nfs": _added([probes.get("nfs") for probes in devices.values()]),
-        "neighbours": _added([_strangers(mates) for mates in shared.values()]),
-        "cpu_seconds": sum(probes["cpu_seconds"] for probes in found),
-        "cpu_wait_seconds": None
-        if any(probes.get("cpu_wait_seconds") is None for probes in found)
-        else sum(probes["cpu_wait_seconds"] for probes in found),
-        "resident_bytes": max(probes.get("resident_bytes") or 0 for probes in found) or None,
-        "peak_resident_bytes": max(probes.get("peak_resident_bytes") or 0 for probes in found) or None,
-        "event_loop_lag_ms": _worst_lag(lags),
-    }
-
-
-def _worst_lag(lags: Sequence[dict[str, float]]) -> dict[str, float] | None:
-    """That of the rank that lagged most, with the longest stop of any rank."""
-    if not lags:
-        return None
-    return {**max(lags, key=lambda lag: lag["p99"]), "max": max(lag["max"] for lag in lags)}
-
-
-def _strangers(mates: Sequence[Part]) -> dict[str, int] | None:
-    """What other runs moved on the device of these ranks: each of them counted the others, too."""
-    own = mates[-1].probes or {}
-    seen = own.get("neighbours")
-    if seen is None:
-        return None
-    others = [(part.probes or {}).get("process_io") or {} for part in mates[:-1]]
-    runs = max(0, seen["runs"] - len(others))
-    left = {
-        name: max(0, seen[name] - sum(other.get(name, 0) for other in others)) if runs else 0
-        for name in ("read_bytes", "written_bytes")
-    }
-    return {"runs": runs, **left}
-
-
-def _added(rows: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """The sum, or None where one of them was not counted."""
-    if any(row is None for row in rows):
-        return None
-    total: dict[str, Any] = {}
-    for row in rows:
-        for name, value in (row or {}).items():
-            total[name] = total[name] + value if name in total else value
-    return total
 
 
 def _ceiling(rows: Sequence[Ceiling | None]) -> Ceiling | None:

@@ -16,7 +16,8 @@ from kvspill.records import GIB, MIB, Completion, Purpose, Tier, Verb
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import setup_rows
-from kvspill.result.parts import Part, _probes, merged_io_facts, packed, together, unpacked, whole_of
+from kvspill.result.parts import Part, merged_io_facts, packed, together, unpacked, whole_of
+from kvspill.result.probed import probes_of
 from kvspill.result.result import write_result
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
@@ -255,6 +256,7 @@ def test_a_rank_without_a_part_has_a_row_that_says_why_r4() -> None:
 def probes(read_bytes: int, own_bytes: int, neighbours: int) -> dict[str, Any]:
     return {
         "block_device": {"devices": ["sda"], "read_bytes": read_bytes, "written_bytes": 0},
+        "each": {"sda": {"read_bytes": read_bytes, "written_bytes": 0}},
         "process_io": {"read_bytes": own_bytes, "written_bytes": 0},
         "neighbours": {"runs": neighbours, "read_bytes": 1000 * neighbours, "written_bytes": 0},
         "nfs": None,
@@ -279,14 +281,31 @@ def test_a_device_is_counted_once_however_many_ranks_used_it_r5() -> None:
     assert merged["event_loop_lag_ms"] == {"p99": 1000.0, "max": 2000.0}
 
 
+def test_a_device_that_ranks_share_beside_their_own_is_counted_once_r5() -> None:
+    """Rank 0 stores on a and s, rank 1 on b and s, evenly; a stranger reads 300 of s."""
+    parts, _alone = ranks_of(simulated(max_requests=60), 2)
+    for part, own in zip(parts, ["a", "b"], strict=True):
+        part.device = ("m", own, "s")
+        each = {own: {"read_bytes": 1000, "written_bytes": 0}, "s": {"read_bytes": 2300, "written_bytes": 0}}
+        others = {"runs": 2, "read_bytes": 1000 + 300, "written_bytes": 0}
+        block = {"devices": [own, "s"], "disks": ["d"], "read_bytes": 3300, "written_bytes": 0}
+        part.probes = {**probes(0, 2000, 0), "block_device": block, "each": each, "neighbours": others}
+    merged = whole_of(parts).probes
+    assert merged is not None
+    block = merged["block_device"]
+    assert (block["read_bytes"], block["devices"], block["disks"]) == (4300, ["a", "b", "s"], ["d"])
+    assert merged["neighbours"] == {"runs": 1, "read_bytes": 300, "written_bytes": 0}
+
+
 def test_mounts_of_their_own_are_added_and_one_that_ranks_share_is_counted_once_r5() -> None:
     parts, _alone = ranks_of(simulated(max_requests=60), 4)
     seen = [(("m", "0:52"), 100), (("m", "0:53"), 101), (("m", "0:53"), 101), (("other", "0:52"), 7)]
     for part, (device, nbytes) in zip(parts, seen, strict=True):
         part.device = device
-        part.probes = {**probes(0, 0, 0), "block_device": None, "nfs": {"read_bytes": nbytes}}
+        seen_here = {"nfs": {"read_bytes": nbytes}, "each": {device[1]: {"read_bytes": nbytes}}}
+        part.probes = {**probes(0, 0, 0), "block_device": None, **seen_here}
     for number, whole in ((2, 201), (3, 201), (4, 208)):
-        merged = _probes(parts[:number])
+        merged = probes_of(parts[:number])
         assert merged is not None
         assert merged["nfs"] == {"read_bytes": whole}
 
