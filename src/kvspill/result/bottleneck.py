@@ -12,7 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
-from kvspill.result.load import fewer_at_once, has_server_each, less, or_else, too_much, who
+from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much, who
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
 from kvspill.texts import duration, listed
@@ -130,8 +130,9 @@ def bottleneck(result: Result) -> Bottleneck:
         f"The load sets the pace: {load}, so requests wait {duration(wait_ms)} for a server, whatever the "
         "storage."
     )
-    so_that = "" if result.config.get("arrival") == "closed" else " so that users wait for their answers"
-    helps = f"Use {less(result.config)}, or {or_else(result.config)}{so_that}."
+    instead = or_else(result.config)
+    so_that = " so that users wait for their answers" if instead == WAITING_USERS else ""
+    helps = f"Use {less(result.config)}, or {instead}{so_that}."
     return Bottleneck(Binds.LOAD, text, helps, lines)
 
 

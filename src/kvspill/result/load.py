@@ -7,6 +7,7 @@ from kvspill.records import SERVERS_MAX
 from kvspill.result.schema import Result
 from kvspill.texts import counted
 
+WAITING_USERS = "--arrival closed"
 _CLEARLY = 1.05
 """Below it "1.0 times" would say nothing."""
 _IS = {True: "is", False: "are"}
@@ -30,8 +31,12 @@ def less(config: Mapping[str, Any]) -> str:
 
 
 def or_else(config: Mapping[str, Any]) -> str:
-    """What else keeps requests from waiting for a server: waiting users, or more servers."""
-    return "more --servers" if config.get("arrival") == "closed" else "--arrival closed"
+    """What else keeps requests from waiting for a server: waiting users, or more servers.
+
+    Requests that come at a rate have no users who could wait.
+    """
+    closed_or_timed = config.get("arrival") == "closed" or config.get("request_rate")
+    return "more --servers" if closed_or_timed else WAITING_USERS
 
 
 def fewer_at_once(lighter: str, each: bool) -> str:

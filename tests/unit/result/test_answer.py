@@ -96,6 +96,16 @@ def test_users_of_a_recording_who_wait_are_made_fewer_as_others_are_l2() -> None
     )
 
 
+def test_requests_at_a_rate_are_not_told_to_wait_for_answers_l2() -> None:
+    """--arrival closed beside --request-rate is refused, so it helps nobody."""
+    rate = settings_of(Config(request_rate=5.0))
+    assert (rate.less, rate.instead) == ("a lower --request-rate", "more --servers")
+    slow = many(storage=0.08, run=facts(arrived=1000), config=Config(request_rate=5.0, servers=1))
+    slow.honesty.offered_load.ratio = 7.7
+    slow.warnings.append(OVERLOAD.of(load="7.7 times", less=rate.less, instead=rate.instead))
+    assert "--arrival closed" not in answer(slow).helps
+
+
 def test_a_missed_target_is_not_laid_to_generation_where_each_has_a_server_s11() -> None:
     recorder = empty_recorder()
     for number in range(60):
