@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -105,7 +106,7 @@ def _refuse_with_discover(options: argparse.Namespace) -> None:
     """A flag that would have no effect is worse than none: a gate in a script would always pass."""
     for flag in ("fail_if_slower", "metric"):
         if getattr(options, flag) is not None:
-            name = f"--{flag.replace('_', '-')}"
+            name = flag_of(flag)
             raise UsageError(f"{name} judges two sides, --discover metrics; use {name} with A… -- B…")
 
 

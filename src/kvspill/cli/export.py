@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
 from kvspill.outputs import write_file
 
@@ -62,8 +63,7 @@ def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
     check_outputs({"--output": output}, [options.source])
     for name, kind in _OF_KIND.items():
         if kind != options.kind and getattr(options, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag}: belongs to `{prog} {kind}`; leave it out")
+            raise UsageError(f"{flag_of(name)}: belongs to `{prog} {kind}`; leave it out")
     if options.kind == "trace":
         given = options.block_tokens
         written = _trace(source, output, _BLOCK_TOKENS if given is None else given)

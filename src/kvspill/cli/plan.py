@@ -20,7 +20,7 @@ from kvspill.cli.options import (
     prints_config,
 )
 from kvspill.config import Config
-from kvspill.config.fields import extra_of
+from kvspill.config.fields import extra_of, flag_of
 from kvspill.config.messages import shown
 from kvspill.errors import KvspillError, UsageError
 
@@ -152,7 +152,7 @@ def _question(config: Config, options: argparse.Namespace, learned: Mapping[str,
 
 
 def _said(options: argparse.Namespace, name: str) -> str:
-    return f"--{name.replace('_', '-')} {shown(getattr(options, name))}"
+    return f"{flag_of(name)} {shown(getattr(options, name))}"
 
 
 def _number(options: argparse.Namespace, name: str, low: float, high: float, whole: bool = False) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
+from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -345,8 +346,9 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     usual = vars(_parser("").parse_args([]))
     for name, value in vars(options).items():
         if name not in _WITH_RESUME and value != usual[name]:
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"--resume: continues with the parameters of that suite; leave {flag} out")
+            raise UsageError(
+                f"--resume: continues with the parameters of that suite; leave {flag_of(name)} out"
+            )
     if options.resume and options.output_dir:
         raise UsageError(
             f"--output-dir {options.output_dir}: --resume writes to {options.resume}; leave it out"
