@@ -54,4 +54,5 @@ def test_a_profile_that_its_place_does_not_take_is_kept_elsewhere(
     lost = "cannot be written (No space left on device); name another file; the profile is in"
     assert f"{lost} {kept}" in captured.err
     assert f"Files written:\n  {kept}\n" in captured.out
+    assert "predicted from 64 KiB to 64 MiB; others are extrapolated" in captured.out
     assert load_calibration(str(kept)) is not None

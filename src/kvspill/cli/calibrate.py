@@ -88,6 +88,7 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
     from rich.table import Table
 
     from kvspill.records import MIB, Tier
+    from kvspill.run.calibrated import size_range, sizes_known
     from kvspill.texts import make_console, size_text
 
     console = make_console(sys.stdout, soft_wrap=True)
@@ -102,6 +103,9 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
     console.print(
         f"Spread        reads {stored.read_spread:.1%}, writes {stored.write_spread:.1%} "
         f"over {found.rounds} repetitions"
+    )
+    console.print(
+        f"Entries       predicted from {size_range(*sizes_known(found.entry_bytes))}; others are extrapolated"
     )
     table = Table("cell", "entry", "measured", "fitted", "off by", "p50 ms", "fitted", box=None)
     for row in found.rows:

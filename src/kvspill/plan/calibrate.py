@@ -81,6 +81,12 @@ class Calibration:
     rounds: int
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
+    @property
+    def entry_bytes(self) -> tuple[int, int]:
+        """The smallest and the largest entry of the storage's cells."""
+        sizes = {row.entry_bytes for row in self.rows if row.tier is Tier.STORAGE}
+        return min(sizes), max(sizes)
+
 
 def schedule_of(config: Config, length: Length) -> Schedule:
     """The cells for these settings."""
@@ -302,7 +308,6 @@ def document(found: Calibration) -> dict[str, Any]:
     """The profile as plain data: figures per tier, and what they were fitted on (P1)."""
     tiers = profile_document({tier: fitted.model for tier, fitted in found.fits.items()})
     stored = found.fits[Tier.STORAGE]
-    sizes = sorted({row.entry_bytes for row in found.rows if row.tier is Tier.STORAGE})
     return {
         **tiers,
         CALIBRATION: {
@@ -313,7 +318,7 @@ def document(found: Calibration) -> dict[str, Any]:
             "written_gib": round(found.written_bytes / GIB, 2),
             "spread": {"read": round(stored.read_spread, 4), "write": round(stored.write_spread, 4)},
             "settings": {name: getattr(found.config, name) for name in SETTINGS},
-            "entry_bytes": [sizes[0], sizes[-1]],
+            "entry_bytes": list(found.entry_bytes),
             "warnings": found.warnings,
             "points": [_kept(row) for row in found.rows],
         },

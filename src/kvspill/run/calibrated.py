@@ -35,10 +35,11 @@ def extrapolations(config: Config, sizes: Mapping[str, float], known: Calibrated
         if asked != measured:
             said, before = ("its default" if value is None else shown(value) for value in (asked, measured))
             yield f"{flag_of(name)} {said} (calibrated with {before})"
-    least, most = known.entry_bytes
-    beyond = [size for size in sizes.values() if not least / _SIZE_FACTOR <= size <= most * _SIZE_FACTOR]
+    least, most = sizes_known(known.entry_bytes)
+    beyond = [size for size in sizes.values() if not least <= size <= most]
     if beyond:
-        yield f"entries of {_span(min(beyond), max(beyond))} (calibrated with {_span(least, most)})"
+        measured = size_range(*known.entry_bytes)
+        yield f"entries of {size_range(min(beyond), max(beyond))} (calibrated with {measured})"
 
 
 def entry_sizes(result: Result) -> dict[str, float]:
@@ -52,6 +53,11 @@ def entry_sizes(result: Result) -> dict[str, float]:
     return {name: float(size) for name, size in found.items() if size}
 
 
-def _span(least: float, most: float) -> str:
+def sizes_known(measured: tuple[int, int]) -> tuple[float, float]:
+    """Between which sizes a calibration holds, given the smallest and the largest entry that it measured."""
+    return measured[0] / _SIZE_FACTOR, measured[1] * _SIZE_FACTOR
+
+
+def size_range(least: float, most: float) -> str:
     """Two sizes as a range; one where they are the same."""
     return " to ".join(dict.fromkeys((size_text(least), size_text(most))))
