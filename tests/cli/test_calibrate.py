@@ -12,16 +12,11 @@ from kvspill.cli.main import COMMANDS, main
 from kvspill.plan.calibrate import Row, misfits
 from kvspill.plan.predict import lines
 from kvspill.records import MIB, Tier, Verb
+from unit.plan.made import calibrated
 
-PROFILE = """\
-storage: {read_gib_per_sec: 0.4, write_gib_per_sec: 0.4, lanes: 32, read_duplex: 1, write_duplex: 1}
-calibration:
-  device: ext4 on sda (ssd)
-  date: '2026-01-01T00:00:00+00:00'
-  spread: {read: 0.02, write: 0.03}
-  settings: {io_size: 4194304, io_threads: 32, write_threads: 0}
-  entry_bytes: [262144, 33554432]
-"""
+PROFILE = calibrated(
+    "read_gib_per_sec: 0.4, write_gib_per_sec: 0.4, lanes: 32, read_duplex: 1, write_duplex: 1"
+)
 LOAD = "--model tiny-1b --num-users 5 --duration 30 --cpu-mem-gb 0 --arrival closed --generation-mode none"
 
 

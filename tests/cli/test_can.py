@@ -14,6 +14,7 @@ from kvspill.cli.main import main
 from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.run import asking
+from unit.plan.made import calibrated
 
 HASTY = """
 autoscaler_interval: 0.1
@@ -186,15 +187,7 @@ def test_a_directory_is_asked_for_real_and_left_empty(
     assert (code, found["answer"], found["holds_users"]) == (3, "no", 0)
 
 
-CALIBRATED = """\
-storage: {{read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: 32}}
-calibration:
-  device: {device}
-  date: '2026-01-01T00:00:00+00:00'
-  spread: {{read: 0.02, write: 0.03}}
-  settings: {{io_size: 4194304, io_threads: 32}}
-  entry_bytes: [262144, 33554432]
-"""
+DRIVE = "read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: 32"
 
 
 @pytest.mark.real
@@ -202,7 +195,7 @@ def test_a_calibration_takes_the_place_of_the_look_at_the_idle_drive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = tmp_path / "drive.yaml"
-    profile.write_text(CALIBRATED.format(device=look_at(tmp_path, Kernel()).describe()))
+    profile.write_text(calibrated(DRIVE, look_at(tmp_path, Kernel()).describe()))
     words = ("--users", "2", "--slo-target-ms", "60000", "--device-profile", str(profile))
     code, found = ask_for_real(tmp_path, capsys, *words)
     assert (code, found["answer"], found["simulated"]) == (0, "yes", False)
@@ -216,7 +209,7 @@ def test_a_simulated_answer_says_where_it_leaves_the_calibration(
 ) -> None:
     """P2: a search says so as a single simulation does."""
     profile = tmp_path / "drive.yaml"
-    profile.write_text(CALIBRATED.format(device="ext4 on x (nvme)") + "  warnings: [measured once only]\n")
+    profile.write_text(calibrated(DRIVE, "ext4 on x (nvme)") + "  warnings: [measured once only]\n")
     words = f"--users 2 --model tiny-1b --duration 20 --device-profile {profile} --quiet"
     can("--simulate", *words.split(), "--io-threads", "8", "--output", str(tmp_path / "r.json"))
     text = " ".join(capsys.readouterr().out.split())
@@ -230,7 +223,7 @@ def test_a_calibration_of_another_kind_of_device_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = tmp_path / "drive.yaml"
-    profile.write_text(CALIBRATED.format(device="ext4 on x (nvme, Model of a drive)"))
+    profile.write_text(calibrated(DRIVE, "ext4 on x (nvme, Model of a drive)"))
     words = ("--users", "2", "--cache-dir", str(tmp_path), "--device-profile", str(profile), "--quiet")
     assert can(*words, "--output", str(tmp_path / "r.json")) == 2
     error = capsys.readouterr().err

@@ -14,16 +14,9 @@ from kvspill.plan.checking import document
 from kvspill.plan.predict import Interval
 from kvspill.plan.simulations import Journal, Pool, Simulation
 from kvspill.storage.profiles import load_profile
+from unit.plan.made import calibrated
 
-PROFILE = """\
-storage: {read_gib_per_sec: 2, write_gib_per_sec: 2}
-calibration:
-  device: ext4 on sda (ssd)
-  date: '2026-01-01T00:00:00+00:00'
-  spread: {read: 0.02, write: 0.03}
-  settings: {io_size: 4194304, io_threads: 32, write_threads: 0}
-  entry_bytes: [262144, 33554432]
-"""
+PROFILE = calibrated("read_gib_per_sec: 2, write_gib_per_sec: 2")
 LOAD = "--model tiny-1b --tensor-parallel 4 --slo-target-ms 200 --generation-mode fast --duration 8 --quiet"
 
 

@@ -8,16 +8,9 @@ from kvspill.errors import UsageError
 from kvspill.plan.options import HOURS, Price, choices, one_currency, parse_option, parse_price
 from kvspill.records import Tier
 from kvspill.storage.profiles import DeviceModel, side_by_side
+from unit.plan.made import calibrated
 
-CALIBRATED = """\
-storage: {{read_gib_per_sec: 0.4, write_gib_per_sec: 0.4, lanes: 32}}
-calibration:
-  device: {device}
-  date: '2026-01-01T00:00:00+00:00'
-  spread: {{read: 0.02, write: 0.03}}
-  settings: {{io_size: 4194304, io_threads: 32, direct: '{direct}'}}
-  entry_bytes: [262144, 33554432]
-"""
+DRIVE = "read_gib_per_sec: 0.4, write_gib_per_sec: 0.4, lanes: 32"
 
 
 def test_an_option_has_its_counts_price_size_and_endurance() -> None:
@@ -81,8 +74,8 @@ def test_an_option_that_cannot_be_meant_is_refused(words: str, message: str) -> 
     ("text", "message"),
     [
         ("cpu: {read_gib_per_sec: 10, write_gib_per_sec: 10}", "a profile without storage"),
-        (CALIBRATED.format(device="tmpfs (memory)", direct="auto"), "calibrated in memory"),
-        (CALIBRATED.format(device="ext4 on sda (ssd)", direct="off"), "calibrated through the page cache"),
+        (calibrated(DRIVE, "tmpfs (memory)"), "calibrated in memory"),
+        (calibrated(DRIVE, direct="'off'"), "calibrated through the page cache"),
     ],
 )
 def test_a_profile_of_no_drive_is_refused(tmp_path: Path, text: str, message: str) -> None:
