@@ -1,6 +1,7 @@
 """The flags of workloads from the shell to the result file, in virtual time."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 import yaml
 
 from kvspill.cli.main import main
+from kvspill.cli.options import config_parser, parse_config
+from kvspill.config.unused import unused_settings
 
 FAST = "--device-profile null --generation-mode none --quiet"
 
@@ -228,6 +231,8 @@ UNUSED = [
     ("--stream-tokens-per-read 4", "only --io-model stream reads the whole KV at every step"),
     ("--io-model prefix --history all", "only --io-model mlperf has that rule"),
     ("--populate-entries 5", "only a decode node has entries before its load"),
+    ("--cpu-mem-gb 0 --dram-threads 2", "there is no DRAM tier"),
+    ("--dram-threads 2", "the device profile does not know it"),
     ("--trace azure:sample --disable-prefix-caching", "a recording decides what is asked"),
     ("--trace azure:sample --disable-multi-turn", "a recording decides what is asked"),
 ]
@@ -239,6 +244,21 @@ def test_a_flag_without_effect_is_warned_about_in_the_result(tmp_path: Path, lin
     found = [item["message"] for item in result["warnings"] if item["code"] == "unused_setting"]
     flag = line[line.rindex("--") :]
     assert found == [f"{flag} has no effect: {reason}."]
+
+
+SEARCHES = [
+    ("qos", "--capacity-metric generated", "only --autoscaler-mode capacity maximises a throughput"),
+    ("capacity", "--target-saturation 0.5", "only --autoscaler-mode qos has a target of saturation"),
+    ("capacity", "--slo-target-ms 9", "only --autoscaler-mode slo has a target of latency"),
+]
+
+
+@pytest.mark.parametrize(("mode", "line", "reason"), SEARCHES)
+def test_a_target_of_another_search_is_warned_about(mode: str, line: str, reason: str) -> None:
+    words = shlex.split(f"--enable-autoscaling --autoscaler-mode {mode} {line}")
+    parser = config_parser("kvspill run", "", "")
+    found = list(unused_settings(parse_config(parser, words, environ={}), parser.declared))
+    assert [(item.said, item.reason) for item in found] == [(line, reason)]
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,11 @@ NOT_QOS: Final = _needs(
     "only --autoscaler-mode qos has a target of saturation",
     lambda config: config.enable_autoscaling and config.autoscaler_mode != "qos",
 )
+NOT_CAPACITY: Final = _needs(
+    "--autoscaler-mode capacity",
+    "only --autoscaler-mode capacity maximises a throughput",
+    lambda config: config.enable_autoscaling and config.autoscaler_mode != "capacity",
+)
 NOT_THROUGHPUT: Final = _needs(
     "--performance-profile throughput",
     "the latency profile has no target of throughput",
@@ -140,6 +145,7 @@ LISTED_BLOCKS: Final = NoEffect(
 )
 DIRECT_ON: Final = _beside("O_DIRECT leaves no pages", lambda config: config.direct == "on")
 NO_BLOCKS: Final = _only("prefix", "only --io-model prefix has blocks")
+NO_DRAM_TIER: Final = _needs("--cpu-mem-gb GIB", "there is no DRAM tier", lambda config: not config.cpu_bytes)
 NO_DRAM: Final = _needs(
     "--cpu-mem-gb",
     "there is no DRAM tier to copy blocks into",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from kvspill.config.effects import NO_SEARCH, NOT_QOS, NOT_SLO
+from kvspill.config.effects import NO_SEARCH, NOT_CAPACITY, NOT_QOS, NOT_SLO
 from kvspill.config.fields import Group, means_nothing, opt, rare
 
 AUTO_INTERVALS = 240
@@ -74,7 +74,7 @@ class AutoscalingFields(Group):
         "storage",
         "throughput that capacity maximises: KV tokens moved on the storage tier, or tokens generated",
         group="autoscaling",
-        no_effect=(NO_SEARCH,),
+        no_effect=(NO_SEARCH, NOT_CAPACITY),
     )
     slo_latency: Literal["added", "end-to-end", "queue-wait", "storage-ttft"] = rare(
         "added",

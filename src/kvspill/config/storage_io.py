@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kvspill.config.effects import DIRECT_ON
+from kvspill.config.effects import DIRECT_ON, NO_DRAM_TIER
 from kvspill.config.fields import (
     DEFAULT_IO_SIZE,
     IO_SIZE_MAX,
@@ -63,6 +63,7 @@ class IoFields(Group):
         None,
         "threads that copy in the DRAM tier (default: as many as this process has processors)",
         group="io",
+        no_effect=(NO_DRAM_TIER,),
     )
     sync: Literal["none", "data"] = rare("none", "data: fdatasync every entry", group="io")
     direct: Annotated[Literal["auto", "on", "off"], OnOff] = opt(

@@ -106,9 +106,11 @@ def _not_modelled(config: Config) -> Iterator[Caution]:
     """Flags of real I/O that a device model does not know; a calibration may have been made with them."""
     known = load_calibration(config.device_profile)
     measured = {} if known is None else known.settings
-    lanes = load_profile(config.device_profile or DEFAULT_PRESET)[Tier.STORAGE].lanes
+    profile = load_profile(config.device_profile or DEFAULT_PRESET)
+    of_lanes = () if profile[Tier.STORAGE].lanes or config.engine is not None else _OF_LANES
+    of_memory = () if profile[Tier.CPU].lanes or not config.cpu_bytes else ("dram_threads",)
     remedy = "Name a profile that `kvspill calibrate` wrote with it, or leave it out."
-    for name in (*_NOT_MODELLED, *(() if lanes or config.engine is not None else _OF_LANES)):
+    for name in (*_NOT_MODELLED, *of_lanes, *of_memory):
         value, label = getattr(config, name), by_hand(config, name)
         if label and measured.get(name) != value:
             reason = "the device profile does not know it"
