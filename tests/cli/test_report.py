@@ -54,6 +54,12 @@ def test_tables_alone_make_no_page(
     assert [row["Filename"] for row in rows] == ["one", "one"]
 
 
+def test_a_title_without_a_page_is_refused(result: Path, capsys: Printed) -> None:
+    assert main(["report", str(result), "--csv", "t.csv", "--title", "Before"]) == 2
+    assert "--title: heads the page, and tables have none" in capsys.readouterr().err
+    assert not Path("t.csv").exists()
+
+
 def test_a_page_that_cannot_be_written_leaves_nothing_behind(
     result: Path, tmp_path: Path, capsys: Printed
 ) -> None:

@@ -68,6 +68,8 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     from kvspill.outputs import write_file
 
     page = options.output or (None if options.csv or options.xlsx else DEFAULT_PAGE)
+    if options.title is not None and page is None:
+        raise UsageError("--title: heads the page, and tables have none; leave it out, or give -o FILE too")
     outputs = {"-o": page, "--csv": options.csv, "--xlsx": options.xlsx}
     check_outputs(outputs, options.results, page="-o")
     given = read_all(options.results)
