@@ -38,6 +38,8 @@ LOAD: Mapping[str, Any] = {
     "gpu_mem_gb": 0,
     "warmup": 0,
 }
+USUAL: Mapping[str, Any] = {"model": "llama3.1-8b", "max_requests": 48}
+QUICK: Mapping[str, Any] = {"model": "tiny-1b", "max_requests": 16}
 PAGE = "report.html"
 
 
@@ -73,11 +75,12 @@ def _parser(prog: str) -> Parser:
     )
     add = parser.add_argument
     add("--target", action="append", metavar="PLACE", help="a directory or an address; repeat it")
-    add("--model", metavar="NAME", default="llama3.1-8b", help="model of the load [llama3.1-8b]")
+    models, requests = (f"{USUAL[name]}, with --quick {QUICK[name]}" for name in ("model", "max_requests"))
+    add("--model", metavar="NAME", help=f"model of the load [{models}]")
     add("--users", type=count, metavar="N", default=8, help="users [8]")
-    add("--max-requests", type=count, metavar="N", default=48, help="requests of the load [48]")
+    add("--max-requests", type=count, metavar="N", help=f"requests of the load [{requests}]")
     add("--trace", metavar="FORMAT:PATH", help="replay this recording instead of the users")
-    add("--quick", action="store_true", help="a small model and a third of the requests")
+    add("--quick", action="store_true", help="a small model and few requests")
     add("--trials", type=trials, metavar="N", default=1, help="repeat the load N times on each target [1]")
     add("--storage-capacity-gb", type=amount, metavar="GIB", help="room on each target [as a run has it]")
     add("--seed", type=seed, metavar="N", default=42, help="seed of the load [42]")
@@ -102,9 +105,9 @@ def _rows(options: argparse.Namespace) -> "list[Scenario]":
 
     load: dict[str, Any] = {
         **LOAD,
-        "model": "tiny-1b" if options.quick else options.model,
+        **(QUICK if options.quick else USUAL),
+        **{name: getattr(options, name) for name in USUAL if getattr(options, name) is not None},
         "num_users": options.users,
-        "max_requests": max(1, options.max_requests // 3) if options.quick else options.max_requests,
         "seed": options.seed,
         "trials": options.trials,
         "storage_capacity_gb": options.storage_capacity_gb,
