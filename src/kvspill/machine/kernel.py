@@ -22,6 +22,14 @@ def read_text(path: Path) -> str | None:
         return None
 
 
+def names_in(folder: Path) -> list[str] | None:
+    """The names in a folder of the kernel; None where it is absent or cannot be opened."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return None
+
+
 def read_word(path: Path) -> str:
     """The text of a kernel file that holds one value; empty where it cannot be read."""
     return (read_text(path) or "").strip()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvspill.machine.kernel import Kernel, read_text
+from kvspill.machine.kernel import Kernel, names_in, read_text
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
 from kvspill.machine.nfs import read_nfs_mount
 from kvspill.machine.processes import Counters, process_io
@@ -103,10 +103,13 @@ class Probe:
 
     def _cpu_wait_seconds(self) -> float | None:
         """By the second figure of each thread's schedstat; the main thread makes no call that is timed."""
-        paths = (self._kernel.proc / "self" / "task").glob("*/schedstat")
-        texts = (read_text(path) for path in paths if path.parent.name != str(os.getpid()))
-        waits_ns = [int(words[1]) for words in map(str.split, filter(None, texts)) if len(words) > 1]
-        return sum(waits_ns) / NS_PER_SEC if waits_ns else None
+        tasks = self._kernel.proc / "self" / "task"
+        threads = [name for name in names_in(tasks) or () if name != str(os.getpid())]
+        found = [(read_text(tasks / name / "schedstat") or "").split() for name in threads]
+        # The sum of some threads would be less than it was of all: then it is not known.
+        if not found or any(len(words) < 2 for words in found):
+            return None
+        return sum(int(words[1]) for words in found) / NS_PER_SEC
 
     def device_counters(self) -> Counters | None:
         """What the kernel counted of the devices by now; None where it does not know all of them."""

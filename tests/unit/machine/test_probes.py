@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -233,3 +234,22 @@ def test_the_watch_counts_from_the_opening_of_the_window_to_its_end(kernel: Kern
     assert found is not None
     assert found["process_io"]["read_bytes"] == 50  # type: ignore[index]
     assert found["event_loop_lag_ms"]["max"] == 0.0  # type: ignore[index]
+
+
+def test_without_a_free_descriptor_counters_are_unknown_and_nothing_is_raised(tmp_path: Path) -> None:
+    """S13: a run that is out of descriptors fails requests; its result must not be lost by looking at it."""
+    probe = Probe([tmp_path])
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(taken[0] + 1, hard), hard))
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        found = probe.snapshot()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        for fd in taken:
+            os.close(fd)
+    assert found.cpu_wait_seconds is None
+    assert found.process_io is None
