@@ -109,10 +109,10 @@ def direct_alignment(fd: int) -> int:
     return max(_ALIGNMENT_MIN, reported)
 
 
-def preallocate(fd: int, nbytes: int) -> bool:
+def preallocate(fd: int, nbytes: int, offset: int = 0) -> bool:
     """Reserve room before writing; False where the file system cannot. glibc's posix_fallocate would
     then write the file itself, so it is not used."""
-    return _fallocate(fd, 0, 0, nbytes)
+    return _fallocate(fd, 0, offset, nbytes)
 
 
 def _fallocate(fd: int, mode: int, offset: int, nbytes: int) -> bool:

@@ -114,7 +114,7 @@ def test_a_bucket_goes_with_its_last_object_and_is_full_by_bytes_or_keys(
     assert [spot.parts for _, spot in objects] == [(0,), (8 * KIB,), (16 * KIB,)] * 2 + [(0,)]
     assert len({spot.file for _, spot in objects}) == 3
     _, large = written(place, "large", 50 * KIB)
-    assert large.reserve_bytes == 52 * KIB
+    assert large.part_bytes == 52 * KIB
     paths = [spot.site.run.path / spot.file for _, spot in objects]
     for index, (identity, _) in enumerate(objects[:3]):
         assert paths[index].exists()
