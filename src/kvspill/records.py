@@ -170,6 +170,8 @@ class Completion:
     """The part of device_ns that making a write durable took."""
     first_byte_ns: int = 0
     """The part of device_ns until a store's first answer to a read began; 0 where nobody tells."""
+    keeps_room: bool = False
+    """A write that failed and whose room could not be taken back: it stays used (C7)."""
 
     @property
     def total_ns(self) -> int:

@@ -174,24 +174,45 @@ def test_a_signal_ends_a_plan_whose_disk_hangs_and_leaves_nothing(tmp_path: Path
     assert os.listdir(tmp_path / "tmp") == []
 
 
-@pytest.mark.parametrize("layout", ["files", "tree"])
+@pytest.mark.parametrize("layout", ["files", "tree", "buckets"])
 def test_files_that_cannot_be_closed_take_no_more_than_the_capacity_and_leave_nothing(
     tmp_path: Path, layout: str
 ) -> None:
     """Half of all closes fail: each write that failed kept its file, whose room was given out again."""
+    assert 0 < most_stored(tmp_path, f"close:fail:0.5:{errno.EIO}", layout) <= 1.1 * CAPACITY_BYTES
+    assert os.listdir(tmp_path / "o") == []
+
+
+@pytest.mark.parametrize("layout", ["files", "buckets"])
+def test_failed_writes_that_cannot_be_removed_take_no_more_than_the_capacity(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room of each was given out again, although its file was there."""
+    monkeypatch.setenv("KVSPILL_SHIM_WHEN", str(tmp_path / "armed"))
+    rule = f"close:fail:0.5:{errno.EIO},unlink:fail:1:{errno.EIO}"
+    most = most_stored(tmp_path, rule, layout, armed=tmp_path / "armed")
+    assert CAPACITY_BYTES / 3 < most <= 1.1 * CAPACITY_BYTES
+
+
+CAPACITY_BYTES = GIB // 5
+
+
+def most_stored(where: Path, rule: str, layout: str, armed: Path | None = None) -> int:
+    """What a run under that rule has on the disk at its peak; armed is made once there are entries."""
     words = ("--num-users", "8", "--model", "tiny-1b", "--generation-mode", "none", "--max-errors", "1000000")
     sizes = ("--duration", "2", "--cpu-mem-gb", "0", "--storage-capacity-gb", "0.2", "--layout", layout)
     command = ("run", *words, *sizes, "--quiet", "--output", "r.json", "--cache-dir", "o")
     most = 0
-    with faulty(tmp_path, f"close:fail:0.5:{errno.EIO}", *MAIN, *command) as process:
+    with faulty(where, rule, *MAIN, *command) as process:
         while process.poll() is None:
-            most = max(most, stored_in(tmp_path / "o"))
+            most = max(most, stored_in(where / "o"))
+            if armed is not None and most > CAPACITY_BYTES / 3:
+                armed.touch()
             time.sleep(0.02)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 1, err
     assert "internal error" not in err
-    assert 0 < most <= 1.1 * (GIB // 5)
-    assert os.listdir(tmp_path / "o") == []
+    return most
 
 
 def stored_in(where: Path) -> int:

@@ -103,7 +103,7 @@ class Core:
             else:
                 self.forget(entry)
                 entry.state = State.GONE
-                tier.take(-entry.stored_bytes)
+                tier.take_back(entry.stored_bytes, completion)
                 self.settle(entry)
         for entry, completion in zip(entries, completions, strict=True):
             if completion.error is None:

@@ -100,22 +100,22 @@ class Demotion:
             entry.state = State.MOVING
             above.take_out(entry, evicted=True)
         sources = [above.backend.lend(entry.ref) for entry in entries]
-        errors = await self._read(above, entries, sources)
-        readable = [place for place, error in enumerate(errors) if error is None]
+        ends = await self._read(above, entries, sources)
+        readable = [place for place, end in enumerate(ends) if end.error is None]
         if readable:
             written = await self._write(
                 below, [entries[place] for place in readable], [sources[place] for place in readable]
             )
             for place, completion in zip(readable, written, strict=True):
-                errors[place] = completion.error
-        self._arrive(entries, above, below, errors)
-        lost.extend(error for error in errors if error is not None and error != CANCELLED)
+                ends[place] = completion
+        self._arrive(entries, above, below, ends)
+        lost.extend(end.error for end in ends if end.error is not None and end.error != CANCELLED)
         return await self._core.delete(above, entries, Purpose.DEMOTION, above_bytes)
 
     async def _read(
         self, above: TierState, entries: Sequence[Entry], sources: Sequence[Source | None]
-    ) -> list[str | None]:
-        """Read what is not lent; returns each entry's error."""
+    ) -> list[Completion]:
+        """Read what is not lent."""
         lent_ns = self._core.clock_ns()
         copied = [entry for entry, source in zip(entries, sources, strict=True) if source is None]
         answers = iter(await self._core.read(above, copied) if copied else ())
@@ -125,7 +125,7 @@ class Demotion:
             for entry, source in zip(entries, sources, strict=True)
         ]
         self._core.reports.ops(above, Verb.READ, Purpose.DEMOTION, entries, completions)
-        return [completion.error for completion in completions]
+        return completions
 
     async def _write(
         self, below: TierState, entries: Sequence[Entry], sources: Sequence[Source | None]
@@ -138,21 +138,21 @@ class Demotion:
         return completions
 
     def _arrive(
-        self, entries: Sequence[Entry], above: TierState, below: TierState, errors: Sequence[str | None]
+        self, entries: Sequence[Entry], above: TierState, below: TierState, ends: Sequence[Completion]
     ) -> None:
         """A move has ended: each entry is below, or lost. What was lost on the way is no eviction."""
         core = self._core
-        for entry, error in zip(entries, errors, strict=True):
-            if error is None:
+        for entry, end in zip(entries, ends, strict=True):
+            if end.error is None:
                 entry.tier, entry.claim = below, None
                 entry.state = State.READY
                 if not entry.doomed:
                     below.settle_in(entry)
             else:
-                below.take(-below.backend.stored_bytes(entry.ref.nbytes))
+                below.take_back(below.backend.stored_bytes(entry.ref.nbytes), end)
                 entry.state = State.GONE
                 core.forget(entry)
-        moved = [entry for entry, error in zip(entries, errors, strict=True) if error is None]
+        moved = [entry for entry, end in zip(entries, ends, strict=True) if end.error is None]
         core.reports.evictions(above, moved, [below] * len(moved))
         for entry in entries:
             core.settle(entry)

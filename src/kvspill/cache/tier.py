@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kvspill.cache.policies import EvictionPolicy
-from kvspill.records import Tier
+from kvspill.records import Completion, Tier
 from kvspill.storage.base import Backend, ObjectRef
 
 
@@ -77,7 +77,7 @@ class TierState:
         self.idle_bytes = 0
         """Bytes of the entries that could be chosen as victims now."""
         self.lost_bytes = 0
-        """Bytes whose delete failed: they stay used for ever."""
+        """Bytes of what could not be removed: they stay used for ever."""
         self.crowded_puts = 0
         """Writes that had to wait because all that was kept was in use; of a batch each one (E12)."""
         self.residents: dict[str, Entry] = {}
@@ -102,6 +102,13 @@ class TierState:
             self._notify()
         elif self.used_bytes > self.peak_bytes:
             self.peak_bytes = self.used_bytes
+
+    def take_back(self, nbytes: int, failed: Completion) -> None:
+        """Return the bytes of a write that failed, unless what it wrote could not be removed (C7)."""
+        if failed.keeps_room:
+            self.lose(nbytes)
+        else:
+            self.take(-nbytes)
 
     def lose(self, nbytes: int) -> None:
         """Bytes could not be freed; those who wait for them must know."""

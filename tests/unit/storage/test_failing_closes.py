@@ -67,6 +67,30 @@ def test_a_write_whose_file_cannot_be_closed_has_failed_and_takes_no_room(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("layout", ["files", "tree", "buckets"])
+def test_a_failed_write_that_cannot_be_removed_says_that_it_keeps_its_room(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    async def scenario() -> None:
+        options = FilesOptions(io_size=MIB, io_threads=2, layout=layout, unit_bytes=MIB)
+        backend = FilesBackend([tmp_path], options, plane=DataPlane(MIB, 2))
+        await backend.prepare(lambda *_: None)
+        with monkeypatch.context() as patch:
+            failing(patch, tmp_path, is_entry)
+            (done,) = await backend.write([WriteItem(REF)])
+            assert (done.error, done.keeps_room) == ("EIO", False)
+            patch.setattr(os, "unlink", refuse)
+            (done,) = await backend.write([WriteItem(REF)])
+            assert (done.error, done.keeps_room) == ("EIO", True)
+        await backend.close()
+
+    asyncio.run(scenario())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_part_of_a_bucket_that_cannot_be_closed_is_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
+from kvspill.records import Completion
 from kvspill.storage import fastio
 from kvspill.storage.base import DirectSource, Expected, Landing, Source
 from kvspill.storage.directio import preallocate
@@ -168,13 +169,14 @@ class ReadJob(FileJob):
 class WriteJob(FileJob):
     """Writes an object, made from base data or from the memory that a source lends (E5)."""
 
-    __slots__ = ("opened", "source")
+    __slots__ = ("keeps_room", "opened", "source")
     verb, doing = "write", "writing"
 
     def __init__(self, place: Place, identity: Identity, nbytes: int, source: Source | None):
         super().__init__(place, identity, nbytes)
         self.source = source
         self.opened = False
+        self.keeps_room = False
 
     def begin(self) -> int:
         spot = self.spot = self.place.allot(self.span.identity, self.span.total_bytes)
@@ -222,7 +224,22 @@ class WriteJob(FileJob):
             self.fail_os(error)
         finally:
             if not published:
-                self.place.abandon(self.spot, self.opened)
+                self._abandon(self.spot)
+
+    def _abandon(self, spot: Spot) -> None:
+        try:
+            self.place.abandon(spot, self.opened)
+        except FileNotFoundError:
+            # Somebody was quicker; the room is free all the same.
+            return
+        except OSError as error:
+            self.keeps_room = True
+            self.fail_os(error)
+
+    def complete(self, finished_ns: int) -> Completion:
+        done = super().complete(finished_ns)
+        done.keeps_room = self.keeps_room
+        return done
 
     def _finish(self) -> None:
         """Have the bytes written and let go of the file, while it can still be abandoned.
