@@ -213,5 +213,5 @@ def test_too_many_errors_end_the_run_with_the_reason(tmp_path: Path) -> None:
         finished = run.finish()
         assert finished.code == 1
         assert finished.result["incomplete"] is True
-        assert "25 operations failed (storage write ENOSPC: 25), --max-errors is 25" in finished.err
+        assert "26 operations failed (storage write ENOSPC: 26), --max-errors is 25" in finished.err
         assert left_over(root) == []

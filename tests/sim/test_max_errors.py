@@ -58,16 +58,18 @@ def test_errors_below_the_limit_cost_requests_and_the_rank_but_not_the_run(
     assert {row["kind"] for row in result["honesty"]["errors"]} > {"ENOSPC", "EIO"}
 
 
-def test_too_many_errors_end_the_run_with_the_kinds_the_limit_and_exit_code_1(
-    simulate: Any, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("limit", [0, 40])
+def test_more_errors_than_the_limit_end_the_run_with_the_kinds_the_limit_and_exit_code_1(
+    simulate: Any, capsys: pytest.CaptureFixture[str], limit: int
 ) -> None:
-    code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "40")
+    """S13: above --max-errors."""
+    code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", str(limit))
     assert code == 1
     assert result["incomplete"] is True
-    assert sum(row["count"] for row in errors_of(result)) == 40
+    assert sum(row["count"] for row in errors_of(result)) == limit + 1
     line = capsys.readouterr().err
-    assert line.startswith("kvspill: error: the run ended early: 40 operations failed (storage write ")
-    assert "--max-errors is 40; check the device, its free space and the kernel log" in line
+    assert line.startswith(f"kvspill: error: the run ended early: {limit + 1} operation")
+    assert f"--max-errors is {limit}; check the device, its free space and the kernel log" in line
     assert result["interrupted"] in line
     assert line.count("\n") == 1
 
@@ -82,6 +84,16 @@ def test_what_fails_in_a_store_is_not_blamed_on_a_device(
     assert line.endswith("; check the store, the network and its logs\n")
     remedies = {item["code"]: item["remedy"] for item in result["warnings"]}
     assert remedies["errors"].startswith("Check the store, the network and its logs, ")
+
+
+def test_as_many_errors_as_the_limit_do_not_end_the_run(simulate: Any) -> None:
+    """S13."""
+    few = Hazards(outages=(Outage(0, NS_PER_SEC, "EIO", ("write",)),))
+    code, result = simulate(few, "--warmup", "0")
+    failed = sum(row["count"] for row in errors_of(result))
+    assert (code, failed > 0, result["incomplete"]) == (1, True, False)
+    assert simulate(few, "--warmup", "0", "--max-errors", str(failed))[1]["incomplete"] is False
+    assert simulate(few, "--warmup", "0", "--max-errors", str(failed - 1))[1]["incomplete"] is True
 
 
 def test_a_fault_in_the_warm_up_is_in_no_figure_and_still_reported(simulate: Any) -> None:
@@ -101,7 +113,7 @@ def test_trials_after_a_failed_one_are_not_run_and_the_reason_survives(
     code, result = simulate(Hazards(fail={"write": 1.0}), "--max-errors", "10", "--trials", "3")
     assert code == 1
     assert result["trials"]["count"] == 1
-    assert "10 operations failed" in capsys.readouterr().err
+    assert "11 operations failed" in capsys.readouterr().err
 
 
 def test_what_failed_in_a_trial_is_named_although_the_trial_that_is_shown_is_sound(

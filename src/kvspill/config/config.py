@@ -76,8 +76,8 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     max_queue: Annotated[int, Field(ge=1, le=100_000_000)] = rare(
         1_000_000, "longest backlog; later arrivals are shed and counted", group="load"
     )
-    max_errors: Annotated[int, Field(ge=1, le=1_000_000_000)] = rare(
-        10_000, "failed operations that end the run", group="load"
+    max_errors: Annotated[int, Field(ge=0, le=1_000_000_000)] = rare(
+        10_000, "failed operations that a run goes on with; one more ends it", group="load"
     )
     max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = rare(
         120.0, "seconds that an I/O thread may hang before the run ends", group="load"

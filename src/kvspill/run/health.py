@@ -8,7 +8,7 @@ from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_SEC, Tier, Verb
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
-from kvspill.texts import listed
+from kvspill.texts import counted, listed
 from kvspill.world import World
 
 _INTERVAL_NS = NS_PER_SEC // 4
@@ -45,10 +45,10 @@ class Health:
     def too_many_errors(self) -> str | None:
         """Why the run should end, or None."""
         failed = self._cache.errors.total()
-        if failed < self._max_errors:
+        if failed <= self._max_errors:
             return None
         return (
-            f"{failed:,} operations failed ({_named(self._cache.errors)}), --max-errors is "
+            f"{counted(failed, 'operation')} failed ({_named(self._cache.errors)}), --max-errors is "
             f"{self._max_errors:,}; check {suspects(self._in_store)}"
         )
 
