@@ -1,12 +1,14 @@
 """Steps of the wall clock, as a time daemon makes them, change nothing: only the monotonic clock counts."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import kvspill
+from real.faulting import compiler
 from real.rig import left_over, start
 
 STEPPING = """\
@@ -39,4 +41,64 @@ def test_nothing_asks_the_wall_clock_for_an_interval() -> None:
                 name = f"{node.value.id}.{node.attr}"
                 if name in ("time.time", "time.time_ns", "time.clock_gettime"):
                     asked.add(f"{path.name}: {name}")
-    assert asked == {"asking.py: time.time"}
+    # The one in main only looks whether there is any time to be had.
+    assert asked == {"dates.py: time.time", "main.py: time.time"}
+
+
+YEAR_14601 = 398_600_000_000
+"""Python's own clock ends in 2262."""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if compiler() is None:
+        pytest.skip("no C compiler to build the library that sets the clock")
+    library = tmp_path_factory.mktemp("clock") / "clockshim.so"
+    source = Path(__file__).parent / "shim" / "clockshim.c"
+    subprocess.run([str(compiler()), "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def told(shim: Path, seconds: int, *words: str) -> tuple[str, ...]:
+    return "env", f"LD_PRELOAD={shim}", f"KVSPILL_CLOCK={seconds}", *words
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("seconds", "date"), [(YEAR_14601, "14601-02-17T"), (0, "1970-01-01T"), (-5_000_000_000, "1811-07-23T")]
+)
+def test_a_clock_that_is_set_wrongly_during_a_run_costs_no_result(
+    tmp_path: Path, shim: Path, seconds: int, date: str
+) -> None:
+    under = told(shim, seconds, "KVSPILL_CLOCK_AFTER=2")
+    argv = ("--duration", "2.5", "--storage-capacity-gb", "0.06")
+    finished = start(tmp_path, tmp_path, *argv, under=under).finish()
+    assert finished.code == 0, finished.err
+    assert finished.result["created_at"].startswith(date)
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("seconds", "name"), [(YEAR_14601, None), (0, "19700101-"), (-5_000_000_000, "18110723-")]
+)
+def test_a_clock_of_any_year_ends_no_command_with_an_internal_error(
+    tmp_path: Path, shim: Path, seconds: int, name: str | None
+) -> None:
+    """A workbook cannot be dated before 1980."""
+    small = ("--model", "tiny-1b", "--num-users", "1", "--max-requests", "3", "--xlsx-output", "table.xlsx")
+    finished = subprocess.run(
+        [*told(shim, seconds, "TZ=UTC"), sys.executable, "-m", "kvspill", "simulate", *small],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "internal error" not in finished.stderr
+    if name is None:
+        beyond = "kvspill: error: the clock of this machine is beyond the year 2262; set it with `date`"
+        assert (finished.returncode, finished.stderr.strip()) == (2, beyond)
+        return
+    assert finished.returncode == 1
+    assert "it cannot hold the date of this machine's clock (1" in finished.stderr
+    assert [path.name.startswith(name) for path in (tmp_path / "kvspill-results").iterdir()] == [True]

@@ -186,6 +186,8 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             return _fail(
                 f"too many open files; raise the limit ({_files_allowed()} by `ulimit -n`)", 2, debug
             )
+        if isinstance(error, OverflowError) and _is_clock_beyond():
+            return _fail("the clock of this machine is beyond the year 2262; set it with `date`", 2, debug)
         if isinstance(error, FileNotFoundError) and _is_nowhere():
             return _fail("the current directory does not exist any more; cd to one that does", 2, debug)
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
@@ -221,6 +223,15 @@ def _is_nowhere() -> bool:
     try:
         os.getcwd()
     except FileNotFoundError:
+        return True
+    return False
+
+
+def _is_clock_beyond() -> bool:
+    """Whether the wall clock says what Python cannot hold: its own modules cannot be imported then."""
+    try:
+        time.time()
+    except OverflowError:
         return True
     return False
 

@@ -7,13 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.origins import naming_variables
+from kvspill.dates import now_name
 from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
@@ -310,5 +310,4 @@ def result_path(config: Config) -> Path:
     """Where the result goes: as asked, or a new file under ./kvspill-results."""
     if config.output is not None:
         return Path(config.output)
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return Path("kvspill-results") / f"{stamp}-{file_name(config.model)}.json"
+    return Path("kvspill-results") / f"{now_name()}-{file_name(config.model)}.json"

@@ -5,12 +5,12 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
 from kvspill.config.fields import flag_of
+from kvspill.dates import now_name
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -313,8 +313,7 @@ def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
 def new_folder(given: str | None, kind: str) -> Path:
     """The directory of a new suite's results."""
     if given is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        given = str(RESULTS / f"{kind}-{stamp}")
+        given = str(RESULTS / f"{kind}-{now_name()}")
     _refuse_taken(given)
     folder = Path(given)
     try:

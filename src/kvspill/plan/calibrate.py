@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.dates import now_text
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
@@ -79,7 +79,7 @@ class Calibration:
     written_bytes: int
     config: Config
     rounds: int
-    made: datetime = field(default_factory=lambda: datetime.now(UTC))
+    made: str = field(default_factory=now_text)
 
     @property
     def entry_bytes(self) -> tuple[int, int]:
@@ -312,7 +312,7 @@ def document(found: Calibration) -> dict[str, Any]:
         **tiers,
         CALIBRATION: {
             "device": found.device,
-            "date": found.made.isoformat(timespec="seconds"),
+            "date": found.made,
             "seconds": round(found.seconds, 1),
             "rounds": found.rounds,
             "written_gib": round(found.written_bytes / GIB, 2),

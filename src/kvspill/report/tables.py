@@ -5,11 +5,13 @@ import importlib.util
 import io
 import json
 import os
+import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kvspill.errors import UsageError
+from kvspill.dates import now_text
+from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import write_file
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
@@ -124,5 +126,12 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
             else:
                 sheet.cell(line, number, value)
     content = io.BytesIO()
-    book.save(content)
+    try:
+        book.save(content)
+    except (ValueError, OverflowError, struct.error) as error:
+        # A workbook is a ZIP file, whose dates go from 1980 to 2107.
+        raise KvspillError(
+            f"cannot write {path}: it cannot hold the date of this machine's clock ({now_text()}); set the "
+            "clock, or name a .csv file"
+        ) from error
     return write_file(path, content.getvalue())

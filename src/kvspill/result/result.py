@@ -4,12 +4,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kvspill import __version__, records
 from kvspill.config import Config
+from kvspill.dates import now_text
 from kvspill.errors import KvspillError, reason_of
 from kvspill.machine.environment import working_directory
 from kvspill.measure.lanes import COMPONENTS
@@ -96,7 +96,7 @@ def build_result(
         faulty=faults.any_found,
         faults=faults,
         **_command(config, facts, ranks),
-        created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
+        created_at=created_at or now_text(),
         seed=config.seed,
         digest=facts.digest,
         config=config.model_dump(mode="json"),

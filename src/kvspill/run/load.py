@@ -3,12 +3,12 @@
 import asyncio
 import gc
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kvspill.cache.cache import Cache
 from kvspill.config.blocks import engine_preset
+from kvspill.dates import now_seconds
 from kvspill.machine.environment import environment
 from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
@@ -79,7 +79,7 @@ class Load:
         """What this rank measured, and the search that was held, if one was."""
         log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
         # As the original's trace has it: a time of day, which stands in the file and measures nothing.
-        begun_seconds = datetime.now(UTC).timestamp() - self.world.now_ns() / NS_PER_SEC
+        begun_seconds = now_seconds() - self.world.now_ns() / NS_PER_SEC
         trace = open_io_trace(self.config.io_trace_log, self.plan.trial, begun_seconds)
         tracer = await start_tracing(self.plan.cache_dirs) if self._traced else None
         try:

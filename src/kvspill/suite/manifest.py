@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kvspill import __version__
 from kvspill.config.messages import shown
+from kvspill.dates import now_text
 from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.inputs import MANIFEST, parse_json, read_input
 from kvspill.outputs import write_whole
@@ -89,8 +89,7 @@ def new_manifest(
 ) -> Manifest:
     """A suite of which nothing has run yet."""
     rows = tuple(Row(row, f"{number:02d}-{row.name}.json") for number, row in enumerate(scenarios, start=1))
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Manifest(title, simulated, quick, tuple(notes), rows, now, facts or {})
+    return Manifest(title, simulated, quick, tuple(notes), rows, now_text(), facts or {})
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
 """A validation from beginning to end: one watched round of each side, then timed rounds in alternation."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.blocks import BlockFields
 from kvspill.config.storage_io import IoFields
+from kvspill.dates import now_text
 from kvspill.errors import UsageError
 from kvspill.plan.validate.requests import asked
 from kvspill.plan.validate.sides import Engine, Round, Side, engine_command, observed, our_command
@@ -49,7 +49,7 @@ def validate(
     about = {
         "engine": engine.name,
         "engine_version": sides[0].watched.version,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": now_text(),
         "directory": str(root),
         "witness": "strace, one round of each side; timed rounds run without it and load from the device",
         "rounds": rounds,

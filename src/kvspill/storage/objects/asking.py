@@ -1,11 +1,11 @@
 """What an object store says when it is asked before any run: who it is, how fast, and what it can do."""
 
 import secrets
-import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 from typing import Any
 
+from kvspill.dates import now_seconds
 from kvspill.storage.findings import PROBE_BYTES, Finding, answer_time, clock
 from kvspill.storage.objects.calls import DELETE, GET, LIST, Calls, Tally
 from kvspill.storage.objects.prefix import gives_ranges, put, refused
@@ -53,9 +53,9 @@ def _get(calls: Calls, path: str) -> bytes:
 def _clock(calls: Calls, path: str, data: bytes) -> Finding:
     import obstore
 
-    before = time.time()
+    before = now_seconds()
     put(calls, path, data)
-    after = time.time()
+    after = now_seconds()
     there = calls.ask(GET, lambda store: obstore.head(store, path)["last_modified"])
     return clock(there.astimezone(UTC).timestamp(), before, after, _DATE_SECONDS)
 

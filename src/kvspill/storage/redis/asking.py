@@ -1,9 +1,10 @@
 """What a Redis or Valkey server says when it is asked before any run: memory, policy, times of answers."""
 
 import secrets
-import time
 from collections.abc import Iterator
 
+from kvspill.dates import now_seconds
+from kvspill.records import GIB
 from kvspill.storage.findings import PROBE_BYTES, Finding, answer_time, clock
 from kvspill.storage.redis.runs import PREFIX
 from kvspill.storage.redis.server import Access, Said, Servers, refusals
@@ -35,9 +36,9 @@ def _findings(servers: Servers) -> Iterator[Finding]:
         yield answer_time("small read", lambda: client.get(key))
     finally:
         client.delete(key)
-    before = time.time()
+    before = now_seconds()
     there = servers.now_seconds()
-    yield clock(there, before, time.time(), 0.0)
+    yield clock(there, before, now_seconds(), 0.0)
     if said.writes_log:
         text = "the server writes every value to its append-only file, too: its disk is measured with it"
         yield Finding("persistence", text, "for the memory alone: redis-cli config set appendonly no")
