@@ -22,6 +22,7 @@ from kvspill.result.schema_honesty import Caution
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
 from kvspill.run.calibrated import calibration_cautions
+from kvspill.run.file_limit import check_file_limit
 from kvspill.run.meeting import Company, meet, raise_first
 from kvspill.run.plan import Plan
 from kvspill.run.preflight import check_load, check_machine
@@ -45,12 +46,14 @@ def make_plan(config: Config, simulated: bool, company: Company | None = None) -
         storage_bytes = UNLIMITED_BYTES if given is None else given
         check_fit(config, storage_bytes)
         check_load(config)
+        check_file_limit(config)
         warnings = [*_unused(config), *_unwatched(config), *_not_modelled(config), *_not_stored(config)]
         return Plan(config, True, storage_bytes, warnings=warnings)
     if company is None:
         machine = check_machine(config)
     else:
         machine = check_machine(config, memory=company.memory(), sharing=company.sharing)
+    check_file_limit(config, machine.storage_bytes, len(machine.cache_dirs))
     warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
     said, rank = machine.statement, None
     if company is not None:
