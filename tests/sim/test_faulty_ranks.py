@@ -176,3 +176,21 @@ def test_a_suite_and_a_submission_refuse_a_faulty_row_by_name(
     text = capsys.readouterr().out
     assert "Division: INVALID" in text
     assert "trial 1 is faulty: " in text
+
+
+def test_beside_failing_demotions_nothing_is_advised_but_to_mend_what_failed(
+    hazardous: Callable[[Hazards], None], tmp_path: Path, capsys: Printed
+) -> None:
+    """More DRAM and more capacity were advised (S13)."""
+    hazardous(Hazards(fail={"write": 0.3}))
+    command = [*RUN, "--arrival", "closed", "--cpu-mem-gb", "0.3", "--storage-capacity-gb", "1"]
+    output = tmp_path / "faulty.json"
+    main([*(word for word in command if word != "--quiet"), "--output", str(output)])
+    said = " ".join(capsys.readouterr().out.split())
+    mend = "Check the device, its free space and the kernel log, and run it again"
+    assert f"What would help: {mend}: of a faulty result nothing else is advised." in said
+    result = json.loads(output.read_text())
+    assert "demotion: EIO: " in said
+    remedies = {item["code"]: item["remedy"] for item in result["warnings"]}
+    assert remedies["capacity_bound"].endswith("a faulty result says nothing of the capacity.")
+    assert [text for text in (said, *remedies.values()) if "--cpu-mem-gb" in text or "Raise" in text] == []

@@ -21,7 +21,7 @@ from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stre
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
-from kvspill.result.ranking import faults_text
+from kvspill.result.ranking import faults_remedy, faults_text
 from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
 from kvspill.result.validation import read_service
@@ -35,7 +35,6 @@ from kvspill.run.ranks import LeaderLost, Ranks, join
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.spare import Stamp, kept_in, spare_copy, stamp_of
-from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.storage.profiles import load_calibration
 from kvspill.texts import put
 from kvspill.turns import Overtaken, in_turn
@@ -280,11 +279,8 @@ def whats_wrong(result: Result) -> str | None:
         return f"the run ended early: {result.interrupted}"
     if result.faulty:
         nothing = "" if result.requests_completed else "no request was completed, and "
-        of_device = result.faults.operations or result.faults.stuck_io.threads
-        cards = result.faults.stuck_io.stuck_in
-        check = GPU_SUSPECTS if cards else suspects(in_store(result.config.get("cache_dir")))
-        remedy = f"check {check}" if of_device else "see its warnings"
-        return f"{nothing}the result is faulty and is not ranked: {faults_text(result)}; {remedy}"
+        why = f"{faults_text(result)}; {faults_remedy(result)}"
+        return f"{nothing}the result is faulty and is not ranked: {why}"
     lost = next((item for item in result.warnings if item.code == OP_LOG.code), None)
     if lost is not None:
         return f"{lost.message} {lost.remedy}"

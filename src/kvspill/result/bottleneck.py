@@ -1,6 +1,6 @@
 """What sets the pace of a run: one analysis, from which every sentence about causes is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kvspill.result.cautions import (
@@ -13,6 +13,7 @@ from kvspill.result.cautions import (
     STORAGE_STALLED,
 )
 from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much, who
+from kvspill.result.ranking import faults_remedy
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
 from kvspill.texts import duration, listed
@@ -92,7 +93,19 @@ def breakdown_ms(result: Result) -> dict[str, float] | None:
 
 
 def bottleneck(result: Result) -> Bottleneck:
-    """What sets the pace of this run, or keeps it from its targets where it misses them."""
+    """What sets the pace of this run, or keeps it from its targets where it misses them.
+
+    Of a faulty result only what failed is to be mended: no device, capacity or load is advised (S13).
+    """
+    found = _bottleneck(result)
+    if not result.faulty:
+        return found
+    remedy = faults_remedy(result)
+    helps = f"{remedy[:1].upper()}{remedy[1:]}, and run it again: of a faulty result nothing else is advised."
+    return replace(found, helps=helps)
+
+
+def _bottleneck(result: Result) -> Bottleneck:
     parts = breakdown_ms(result)
     if parts is None:
         text = "No request completed in the measured window."

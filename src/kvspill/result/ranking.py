@@ -10,7 +10,7 @@ from kvspill.result.caution import Spoils
 from kvspill.result.cautions import KINDS, that_spoil
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Faults, StuckIo
-from kvspill.storage.addresses import in_store
+from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.texts import counted, listed
 
 FAULT_CODES = tuple(kind.code for kind in KINDS.values() if kind.is_fault)
@@ -38,6 +38,15 @@ def faults_text(result: Result) -> str | None:
         in_trial = ", ".join(counted(count, what) for what, count in counts.items() if count)
         parts += [f"trial {row.trial}: {in_trial}"] if in_trial else []
     return "; ".join(parts) or "a trial failed"
+
+
+def faults_remedy(result: Result) -> str:
+    """What to do about what failed in a faulty result."""
+    found = result.faults
+    if not (found.operations or found.stuck_io.threads):
+        return "see its warnings"
+    check = suspects(in_store(result.config.get("cache_dir")))
+    return f"check {GPU_SUSPECTS if found.stuck_io.stuck_in else check}"
 
 
 def stuck_calls(stuck: StuckIo, stored: bool) -> str:

@@ -27,6 +27,7 @@ MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
 MUCH_BYTES = 1 << 30
 FEW_TRIALS = 3
+_OF_A_FAULTY_RESULT = "Mend what failed and run it again: a faulty result says nothing of the capacity."
 UNDER_WAY_MAX = 0.2
 """Requests in service at the end, as a share of those done: beyond it chance decides which those are."""
 
@@ -45,7 +46,7 @@ def cautions(
     for source in (
         _kind_of_run(measured),
         _failures(measured, honesty),
-        _capacity(measured),
+        _capacity(measured, honesty),
         _device(honesty, no_choice=in_memory and measured.settings.direct != "off"),
         _store(measured),
         _client(honesty, measured.settings.less),
@@ -91,7 +92,14 @@ def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
         yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds, suspects=check)
 
 
-def _capacity(measured: Measured) -> Iterator[Caution]:
+def _capacity(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
+    """What is to be said of the room in the last tier, with no advice on it beside failures (S13)."""
+    faulty = next(_failures(measured, honesty), None) is not None
+    for caution in _room(measured):
+        yield caution.model_copy(update={"remedy": _OF_A_FAULTY_RESULT}) if faulty else caution
+
+
+def _room(measured: Measured) -> Iterator[Caution]:
     """C3: what falls out of the last tier inside the window; C4: what had to wait for room in it."""
     if not measured.facts.tiers:
         return

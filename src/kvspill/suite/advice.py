@@ -21,6 +21,8 @@ from kvspill.suite.scenario import default_names
 from kvspill.texts import counted, duration, listed
 
 _ENGINE = "engine-"
+_ALONE = ("storage-saturation", "storage-only")
+_REALISTIC = ("production", "cpu-storage", "storage-only")
 _PRESSED = 0.5
 """A device that fills half of the service time or more is near its limit."""
 _CACHED = tuple(
@@ -41,23 +43,26 @@ def advise(found: Found, probe_gib_per_sec: float | None = None) -> list[str]:
         if row.no_rank is not None
     ]
     ranked = {name: row for name, row in found.items() if row.no_rank is None}
-    return [*refused, *(_advise(ranked, probe_gib_per_sec) if ranked else ())]
+    return [*refused, *(_advise(ranked, probe_gib_per_sec, found) if ranked else ())]
 
 
-def _advise(found: Found, probe_gib_per_sec: float | None) -> list[str]:
+def _advise(found: Found, probe_gib_per_sec: float | None, run: Found) -> list[str]:
+    """run: all rows, those that are refused included: nobody is told to run what was run."""
     if not any(name in default_names() for name in found):
         plain = [_row(row) for name, row in found.items() if not name.startswith(_ENGINE)]
         return [*targets(found), *plain, *_engines(found), *doubts(found)]
-    lines = [*targets(found), *tiers(found), *_bottleneck(found), *faster_drive(found), *_users(found)]
-    return [*lines, *_drive(found, probe_gib_per_sec), *_engines(found), *doubts(found)]
+    lines = [*targets(found), *(tiers(found) if "storage-only" in found or "storage-only" not in run else ())]
+    lines += [*_bottleneck(found, run), *faster_drive(found), *_users(found, run)]
+    return [*lines, *_drive(found, probe_gib_per_sec, run), *_engines(found), *doubts(found)]
 
 
-def _drive(found: Found, probe_gib_per_sec: float | None) -> Iterator[str]:
+def _drive(found: Found, probe_gib_per_sec: float | None, run: Found) -> Iterator[str]:
     """The most that was seen of the storage, in whichever row that was."""
-    alone = [found[name] for name in ("storage-saturation", "storage-only") if name in found]
+    alone = [found[name] for name in _ALONE if name in found]
     alone = [row for row in alone if "storage" in row.tiers]
     if not alone:
-        yield "The storage was not run alone, so its limit is unknown; run storage-saturation."
+        if not any(name in run for name in _ALONE):
+            yield "The storage was not run alone, so its limit is unknown; run storage-saturation."
         return
     rows = [row for row in found.values() if "storage" in row.tiers]
     best = max(rows, key=lambda row: row.tiers["storage"].read_gib_per_sec)
@@ -101,9 +106,11 @@ def _pressed(row: Figures) -> bool:
     return row.name == "storage-saturation" or mean(row.storage_io_ms) > _PRESSED * (row.served_ms or 0.0)
 
 
-def _bottleneck(found: Found) -> Iterator[str]:
+def _bottleneck(found: Found, run: Found) -> Iterator[str]:
     """Where the time of a request goes on the tiers that the machine really has."""
-    row = found.get("production") or found.get("cpu-storage") or found.get("storage-only")
+    row = next((found[name] for name in _REALISTIC if name in found), None)
+    if row is None and any(name in run for name in _REALISTIC):
+        return
     if row is None or row.end_to_end_ms is None or row.served_ms is None:
         yield "No realistic load completed a request, so the bottleneck is unknown; run production longer."
         return
@@ -129,11 +136,13 @@ def _ended(answer: Mapping[str, Any]) -> str:
     return "ended without a number of users" if users is None else f"ended at {counted(users, 'user')}"
 
 
-def _users(found: Found) -> Iterator[str]:
+def _users(found: Found, run: Found) -> Iterator[str]:
     """The answers of the searches."""
     row = found.get("autoscale")
     answer = row.autoscaling if row is not None else None
-    if row is None or answer is None:
+    if row is None and "autoscale" in run:
+        pass
+    elif row is None or answer is None:
         yield "There was no search for the number of users that this machine can serve; run autoscale."
     else:
         yield _users_text(row, answer, found)

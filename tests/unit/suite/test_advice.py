@@ -264,6 +264,13 @@ def test_nothing_rests_on_a_faulty_or_a_crowded_row() -> None:
         assert "times as much" not in text
 
 
+def test_nobody_is_told_to_run_what_was_run_and_is_faulty() -> None:
+    names = ("production", "cpu-storage", "storage-only", "storage-saturation", "autoscale")
+    faulty = [row(name, faults="1 storage write EIO") for name in names]
+    text = advice(row("cpu-only", tiers={"cpu": tier()}), *faulty)
+    assert [word for word in ("Without a result", "; run ", "was not run", "unknown") if word in text] == []
+
+
 @pytest.mark.parametrize("code", ["not_steady", "too_short", "half_done", "few_trials", "event_loop_lag"])
 def test_a_purchase_with_reservations_is_provisional_and_the_doubt_is_told(code: str) -> None:
     text = advice(*pair(warnings=(code,)))
