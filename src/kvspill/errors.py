@@ -7,6 +7,8 @@ INTERRUPTED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command early."""
 
+NO_THREAD_REMEDY = "raise the limits of memory and processes (ulimit -v, ulimit -u)"
+
 
 def reason_of(error: Exception) -> str:
     """What the system says went wrong, without the number and the path."""

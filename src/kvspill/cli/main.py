@@ -14,13 +14,15 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from kvspill.cli.start import heed_signals, leave
-from kvspill.errors import INTERRUPTED, KvspillError, reason_of
+from kvspill.environ import without_blas_threads
+from kvspill.errors import INTERRUPTED, KvspillError, NO_THREAD_REMEDY, reason_of
 from kvspill.imports import importing
 from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import hint, one_line, put
 
 _STDOUT, _STDERR = 1, 2
 _NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some"
+_NO_THREAD: Final = f"no further thread or process can be started; {NO_THREAD_REMEDY}"
 
 _DEVICE_FAILURES: Final = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EREMOTEIO, errno.EUCLEAN)
 """What a file system answers whose device, server or structure is broken."""
@@ -199,11 +201,19 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         if refusal is not None:
             remedy = "send it where there is room; files already written are kept"
             return _fail(f"standard output: {refusal}; {remedy}", 1, debug)
+        if _is_lack_of_threads(error):
+            return _fail(_NO_THREAD, 1, debug)
         if isinstance(error, OSError) and error.errno in _DEVICE_FAILURES:
             place = f"{error.filename}: " if isinstance(error.filename, str) else "a disk failed: "
             return _fail(f"{place}{error.strerror}; check the device and the kernel log", 1, debug)
-        text = f"{type(error).__name__}: {error}"
-        return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
+        return _fail_internally(error, debug)
+    except BaseException as error:
+        # A library in Rust that panics raises this.
+        if type(error).__name__ != "PanicException":
+            raise
+        if _is_lack_of_threads(error):
+            return _fail(_NO_THREAD, 1, debug)
+        return _fail_internally(error, debug)
 
 
 def _called(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -225,6 +235,18 @@ def _is_nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
+
+
+def _is_lack_of_threads(error: BaseException) -> bool:
+    # As fork answers; nothing else here is asked not to wait.
+    if isinstance(error, BlockingIOError):
+        return error.filename is None
+    return "can't start new thread" in str(error) or "can't spawn worker thread" in str(error)
+
+
+def _fail_internally(error: BaseException, debug: bool) -> int:
+    text = f"{type(error).__name__}: {error}"
+    return _fail(f"internal error: {text}; run it again with --debug and report the traceback", 1, debug)
 
 
 def _is_clock_beyond() -> bool:
@@ -298,6 +320,7 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
     # Registered first, it runs last: what the exit waits for can still be ended.
     atexit.register(heed_signals, signal.SIG_IGN)
     _prepare_streams()
+    without_blas_threads()
     end_unheard()
     code = guarded(call, sys.argv[1:])
     # What a large load leaves is not looked through once more.

@@ -1,9 +1,8 @@
 """What caches of chosen sizes find: replays by eviction policy, and the optimum."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from kvspill.machine.processors import usable_processors
 from kvspill.plugins import Kind, find_plugins
 from kvspill.serving.bounds import belady_found_bytes, next_uses
 from kvspill.serving.stack import Longs
+from kvspill.workers import processes, workers_to_be_had
 
 try:
     from kvspill.curve import _replay as _compiled
@@ -162,8 +162,10 @@ class _Lists:
 
 def replay_all(window: Window, tasks: Sequence[Task]) -> Mapping[Task, Rates]:
     """Replay all tasks, on as many processors as there are."""
-    workers = usable_processors()
+    workers = workers_to_be_had(usable_processors())
     replayer = Replayer(window)
+    if workers == 1:
+        return {task: replayer.rates(task) for task in tasks}
     quick = [task for task in tasks if task[0] in COMPILED]
     slow = [task for task in tasks if task[0] not in COMPILED]
     # The compiled helper runs beside other threads; what is written in Python needs processes of its own.
@@ -171,7 +173,7 @@ def replay_all(window: Window, tasks: Sequence[Task]) -> Mapping[Task, Rates]:
         rates = dict(zip(quick, threads.map(replayer.rates, quick), strict=True))
     if slow:
         replayer.as_lists()
-        with ProcessPoolExecutor(min(workers, len(slow)), get_context("fork"), _hold, (replayer,)) as pool:
+        with processes(min(workers, len(slow)), _hold, (replayer,)) as pool:
             rates |= zip(slow, pool.map(_rates, slow), strict=True)
     return rates
 

@@ -46,7 +46,10 @@ class Behind:
         self._groups = queue.Queue(_GROUPS_WAITING_MAX)
         self._written = 0
         self._writer = threading.Thread(target=self._write, name="kvspill-log", daemon=True)
-        self._writer.start()
+        try:
+            self._writer.start()
+        except RuntimeError as error:
+            self.failure = str(error)
 
     @property
     def hangs(self) -> bool:

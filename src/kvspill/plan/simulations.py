@@ -8,9 +8,8 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from kvspill.run.asking import profile_file, read_bracket, replays, search_limit
 from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
 from kvspill.storage.profiles import Profile, profile_document
+from kvspill.workers import processes, workers_to_be_had
 
 Facts = dict[str, Any]
 Say = Callable[[str], None]
@@ -133,21 +133,14 @@ class Pool:
         return [self._journal.found[key] for key in keys]
 
     def _results(self, left: dict[str, Simulation]) -> Any:
-        if min(self._workers, len(left)) < 2:
+        if min(self._workers, len(left)) < 2 or workers_to_be_had(self._workers) < 2:
             for key, simulation in left.items():
                 yield key, simulate(simulation)
             return
-        with ProcessPoolExecutor(self._workers, get_context("fork"), _heedless) as pool:
+        with processes(self._workers, _heedless) as pool:
             futures = {pool.submit(simulate, simulation): key for key, simulation in left.items()}
-            try:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                # What they were at is lost anyway; they hold no files of their own.
-                for process in active_children():
-                    process.kill()
-                raise
+            for future in as_completed(futures):
+                yield futures[future], future.result()
 
 
 def _heedless() -> None:

@@ -63,8 +63,11 @@ class Keeper:
     def keep(self, packed: Mapping[int, bytes]) -> None:
         """Write what these ranks measured so far, unless the last time is not over yet."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._write, args=(dict(packed),), daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._write, args=(dict(packed),), daemon=True)
+            # Where no further thread is to be had, the last checkpoint stands.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def finish(self) -> None:
         """Nothing is written from now on."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvspill import __version__
-from kvspill.errors import UsageError, reason_of
+from kvspill.errors import KvspillError, NO_THREAD_REMEDY, UsageError, reason_of
 from kvspill.measure.heatmap import BANDS, BANDS_PER_DECADE, edge_ns
 from kvspill.records import NS_PER_SEC
 from kvspill.run.live import Live, Spread
@@ -93,6 +93,8 @@ def _start(address: str, live: Live) -> tuple[Any, Any, str]:
             f"--prometheus {address}: cannot listen there ({reason_of(error)}); "
             "choose another port or address, or end what uses it"
         ) from error
+    except RuntimeError as error:
+        raise KvspillError(f"--prometheus {address}: {error}; {NO_THREAD_REMEDY}, or leave it out") from error
     shown = f"[{host}]" if ":" in host else host
     return server, thread, f"http://{shown}:{server.server_port}/metrics"
 

@@ -11,7 +11,7 @@ from kvspill.machine.probes import Probe
 from kvspill.measure.layers import calls_of, layers_block, spread
 from kvspill.measure.recorder import Recorder
 from kvspill.records import NS_PER_MS, Tier, Verb
-from kvspill.storage.lanes import on_thread
+from kvspill.storage.lanes import on_thread, on_thread_or_here
 
 
 async def start_tracing(directories: Sequence[Path]) -> BlockTracer:
@@ -27,7 +27,7 @@ async def start_tracing(directories: Sequence[Path]) -> BlockTracer:
 
 async def layers_of(tracer: BlockTracer, recorder: Recorder) -> dict[str, Any]:
     """The layers of the window, beside what this program measured of the same calls by its own clock."""
-    lines = await on_thread("kvspill-trace", tracer.stop)
+    lines = await on_thread_or_here("kvspill-trace", tracer.stop)
     block = layers_block(calls_of(lines), recorder.window_start_ns, recorder.window_end_ns)
     block["tracer_cpu_seconds"] = tracer.cpu_seconds
     for verb in (Verb.READ, Verb.WRITE):

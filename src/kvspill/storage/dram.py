@@ -17,7 +17,7 @@ from kvspill.storage.buffers import DataPlane
 from kvspill.storage.copies import CopyJob, CopyLanes
 from kvspill.storage.fastio import Span, Status
 from kvspill.storage.jobs import Worker
-from kvspill.storage.lanes import on_thread, post
+from kvspill.storage.lanes import on_thread, on_thread_or_here, post
 from kvspill.storage.stamps import Bytes, Verify, block_padded, identify
 
 _JOIN_NS = 2 * NS_PER_SEC
@@ -146,7 +146,7 @@ class DramBackend(Backend):
         return self._lanes.stuck(now_ns, older_than_ns)
 
     async def close(self) -> None:
-        await on_thread("kvspill-close", self.close_now)
+        await on_thread_or_here("kvspill-close", self.close_now)
         self._lanes.leave_loop()
 
     def close_now(self) -> None:

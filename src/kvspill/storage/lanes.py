@@ -9,7 +9,7 @@ from itertools import pairwise
 from queue import SimpleQueue
 from typing import TypeVar
 
-from kvspill.errors import KvspillError
+from kvspill.errors import NO_THREAD_REMEDY, KvspillError
 from kvspill.machine.gpu import DeviceError
 from kvspill.records import Completion
 from kvspill.storage.jobs import Job, Worker
@@ -272,6 +272,18 @@ async def on_thread(name: str, function: Callable[[], T]) -> T:
         late.cancel()
 
 
+async def on_thread_or_here(name: str, function: Callable[[], T]) -> T:
+    """The same for what must be done also where no further thread is to be had, and the loop has to wait."""
+    try:
+        return await on_thread(name, function)
+    except NoThreadError:
+        return function()
+
+
+class NoThreadError(KvspillError):
+    """The limits of memory or processes are reached."""
+
+
 def start_thread(thread: threading.Thread) -> None:
     """Start a thread, or say what is in short supply."""
     try:
@@ -280,5 +292,5 @@ def start_thread(thread: threading.Thread) -> None:
         raise _no_thread(thread.name, error) from error
 
 
-def _no_thread(name: str, error: RuntimeError) -> KvspillError:
-    return KvspillError(f"{name}: {error}; lower --io-threads, or raise the limits of memory and processes")
+def _no_thread(name: str, error: RuntimeError) -> NoThreadError:
+    return NoThreadError(f"{name}: {error}; lower --io-threads, or {NO_THREAD_REMEDY}")

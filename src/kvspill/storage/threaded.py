@@ -9,7 +9,7 @@ from kvspill.records import NS_PER_SEC, Completion
 from kvspill.storage.base import Backend, ObjectRef, Progress, Source, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.jobs import Job
-from kvspill.storage.lanes import on_thread
+from kvspill.storage.lanes import on_thread, on_thread_or_here
 from kvspill.storage.mover import Mover
 from kvspill.storage.stamps import Identity, identify
 
@@ -80,4 +80,4 @@ class ThreadedBackend(Backend):
         return self._mover.stuck(now_ns, older_than_ns)
 
     async def close(self) -> None:
-        await on_thread("kvspill-close", self.close_now)
+        await on_thread_or_here("kvspill-close", self.close_now)

@@ -6,7 +6,7 @@
  * KVSPILL_SHIM        verb:kind:share[:argument], several separated by commas; for example
  *                     read:fail:0.3:5 (EIO), write:delay:1:20 (milliseconds), read:hang:1, write:short:0.5;
  *                     path:hang:1 are the calls that look at a path or a descriptor: stat, statvfs, open, mkdir, the
- *                     list of a directory
+ *                     list of a directory; thread:fail:1 lets no thread be started, wherever it works
  * KVSPILL_SHIM_NTH    the number of the one call that is affected, of those that a rule is for; without it all
  * KVSPILL_SHIM_COUNT  a file to which a byte is appended for each fault */
 #define _GNU_SOURCE
@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,10 +27,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, PATH, CLOSE, VERBS };
+enum verb { OPEN, READ, WRITE, SYNC, RENAME, UNLINK, ALLOCATE, PATH, CLOSE, THREAD, VERBS };
 enum kind { NONE, HANG, DELAY, FAIL, SHORT };
 
-static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate", "path", "close"};
+static const char *const verb_names[VERBS] = {"open", "read", "write", "sync", "rename", "unlink", "allocate", "path", "close", "thread"};
 static const char *const kind_names[] = {"none", "hang", "delay", "fail", "short"};
 static struct { enum kind kind; double share; long argument; } rules[VERBS];
 static const char *under, *when;
@@ -220,6 +221,14 @@ int close(int fd)
     if (kind == FAIL)
         errno = error;
     return kind == FAIL ? -1 : closed;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*work)(void *), void *argument)
+{
+    REAL(pthread_create);
+    if (rules[THREAD].kind != NONE && fate_below(THREAD, 1) == FAIL)
+        return EAGAIN;
+    return real(thread, attributes, work, argument);
 }
 
 /* Names are opened, renamed and removed relative to the run's directory, which decides whose they are. */

@@ -1,7 +1,6 @@
 """The two sides of a validation as processes that play rounds: the engine under its interpreter, and ours."""
 
 import json
-import os
 import selectors
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from kvspill.config.blocks import Preset, engine_preset
+from kvspill.environ import of_others
 from kvspill.errors import KvspillError, UsageError
 from kvspill.plan.validate.witness import Seen, seen, watched
 
@@ -115,7 +115,7 @@ class Side:
         self._root = root
         self._task = task
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        environment = {**of_others(), "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment
         )

@@ -27,7 +27,7 @@ from kvspill.storage.gpu.direct import DirectFiles, open_cufile
 from kvspill.storage.gpu.landing import GpuLanding
 from kvspill.storage.gpu.moves import Bank, Call, Hit, Item, Put, Stored, Traffic
 from kvspill.storage.gpu.source import GpuSource
-from kvspill.storage.lanes import on_thread, post
+from kvspill.storage.lanes import on_thread, on_thread_or_here, post
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify, block_padded
 
 _JOIN_SECONDS = 2.0
@@ -210,7 +210,7 @@ class GpuBackend(Backend):
 
     async def close(self) -> None:
         self.cancel()
-        await on_thread("kvspill-close", self.close_now)
+        await on_thread_or_here("kvspill-close", self.close_now)
 
     def close_now(self) -> None:
         """Wait for the moves and give memory back. A card that does not answer keeps it."""
@@ -223,8 +223,13 @@ class GpuBackend(Backend):
         ended = [way.join(max(_JOIN_SECONDS_MIN, until - time.monotonic())) for way in ways]
         if all(ended):
             releasing = threading.Thread(target=self._release, name="kvspill-gpu-close", daemon=True)
-            releasing.start()
-            releasing.join(_JOIN_SECONDS)
+            try:
+                releasing.start()
+            except RuntimeError:
+                # No further thread is to be had.
+                self._release()
+            else:
+                releasing.join(_JOIN_SECONDS)
         self._objects.clear()
 
     def _release(self) -> None:
