@@ -1,7 +1,11 @@
 """A preset compared with an engine that runs: what the kernel saw of both; what an altered preset does."""
 
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from kvspill.plan.validate.sides import Engine
 from kvspill.plan.validate.validate import validate
 from kvspill.plan.validate.verdict import DIFFERS, EQUAL
 from kvspill.plan.validate.view import text_of
+from real.rig import wait_until
 
 pytestmark = [
     pytest.mark.real,
@@ -52,3 +57,43 @@ def test_an_altered_preset_fails_with_the_rows_that_changed(tmp_path: Path) -> N
     assert "reads: bytes" not in differing
     assert not found["passed"]
     assert "The preset lmcache differs from the engine: reads" in text_of(found)
+
+
+INTERRUPTED = """\
+import sys
+from kvspill.cli.start import main
+from kvspill.plan.validate import sides
+sides.ENGINES["lmcache"] = sides.Engine("lmcache", sys.argv.pop(), "json", ())
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_validation_with_the_engine_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """It waited for the engine, which went on to write into the directory that was being removed."""
+    cache_dir = tmp_path / "cache"
+    cache_dir.mkdir()
+    words = ("validate", "lmcache", "--engine-python", sys.executable, "--model", "tiny-1b", "--quiet")
+    slow = str(Path(__file__).with_name("slow_engine.py"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, *words, "--cache-dir", str(cache_dir), slow],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
+    try:
+        wait_until(lambda: [*cache_dir.glob(".kvspill-validate-*/10")])
+        process.send_signal(number)
+        began = time.monotonic()
+        _, said = process.communicate(timeout=30)
+        took = time.monotonic() - began
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (130, "kvspill: error: interrupted\n")
+    assert took < 3
+    time.sleep(0.2)
+    assert [*cache_dir.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]

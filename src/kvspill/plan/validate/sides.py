@@ -1,8 +1,11 @@
 """The two sides of a validation as processes that play rounds: the engine under its interpreter, and ours."""
 
+import contextlib
 import json
+import os
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -117,7 +120,13 @@ class Side:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         environment = {**of_others(), "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment,
+            # A group of its own, so that what strace follows can be ended with it.
+            start_new_session=True,
         )
 
     def __enter__(self) -> Self:
@@ -126,15 +135,21 @@ class Side:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self._kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
         self._said.close()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def play(self, witness: Path | None = None) -> tuple[Round, Seen | None]:
         """Play a round; with a witness's directory, also what was seen of it."""
@@ -142,6 +157,10 @@ class Side:
         try:
             answer = self._ask({**self._task, "directory": str(directory)})
             watched_round = None if witness is None else seen(witness, directory)
+        except BaseException:
+            # What it went on to write would outlive the directory.
+            self._kill()
+            raise
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         rows = answer["requests"]
@@ -160,7 +179,6 @@ class Side:
         with selectors.DefaultSelector() as waiting:
             waiting.register(stdout, selectors.EVENT_READ)
             if not waiting.select(_ROUND_SECONDS_MAX):
-                self._process.kill()
                 raise KvspillError(
                     f"{self.name}: no answer after {_ROUND_SECONDS_MAX} s; give fewer requests "
                     "(--max-requests) or a faster directory"
