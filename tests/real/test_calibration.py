@@ -1,5 +1,6 @@
 """Calibrating this machine's disk: a profile that simulate reads, and nothing left behind."""
 
+import io
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from kvspill.plan import schedule
 from kvspill.plan.calibrate import calibrate, document
 from kvspill.plan.schedule import Length
 from kvspill.records import GIB, MIB, Tier
+from kvspill.run.progress import Progress
 from kvspill.storage.profiles import load_calibration, load_profile
 
 pytestmark = pytest.mark.real
@@ -22,13 +24,13 @@ SHORT = Length(5, 0.4, 0.4, 0.2, 1, 2, (1, 4), 4 * GIB, 4, (("1:1", 0.5),))
 def test_a_calibration_writes_a_profile_and_leaves_nothing_behind(tmp_path: Path) -> None:
     drive = tmp_path / "drive"
     drive.mkdir()
-    said: list[str] = []
-    found = calibrate(
-        Config(io_threads=8, io_size=MIB, cache_dir=(str(drive),)), (drive,), SHORT, said.append
-    )
+    said = io.StringIO()
+    config = Config(io_threads=8, io_size=MIB, cache_dir=(str(drive),))
+    found = calibrate(config, (drive,), SHORT, Progress(quiet=False, stream=said))
     assert list(drive.iterdir()) == []
     assert found.written_bytes <= SHORT.write_bytes_max
-    assert any("saturated" in text for text in said)
+    assert "writing the entries to be read" in said.getvalue()
+    assert found.left == []
     path = tmp_path / "drive.yaml"
     path.write_text(yaml.safe_dump(document(found)))
     profile, known = load_profile(str(path)), load_calibration(str(path))

@@ -68,12 +68,13 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         f"Calibrates {device} for about {length.total_seconds:.0f} s: holds at most {size_text(held)} in "
         f"{', '.join(map(str, paths))}, writes at most {size_text(length.write_bytes_max)}, removes it."
     )
-    found = calibrate(config, paths, length, progress.say_often)
+    found = calibrate(config, paths, length, progress)
     written, problem = write_or_spare(config.output, _text(document(found)), "--output", "the profile")
     if not config.quiet:
         print_calibration(found, written)
-    if problem is not None:
-        raise KvspillError(problem)
+    problems = [text for text in (problem, *found.left) if text is not None]
+    if problems:
+        raise KvspillError("; ".join(problems))
     return 0
 
 

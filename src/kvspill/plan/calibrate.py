@@ -16,8 +16,9 @@ from kvspill.plan.cells import Bench, Budget, Cell, Point
 from kvspill.plan.fit import BURST, LARGE, PACED, Fit, fit, fit_memory
 from kvspill.plan.schedule import Length, Schedule
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES, Tier, Verb
+from kvspill.run.aside import run_aside
 from kvspill.run.backends import open_backends
-from kvspill.run.signals import cut_off
+from kvspill.run.progress import Progress
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
@@ -79,6 +80,8 @@ class Calibration:
     written_bytes: int
     config: Config
     rounds: int
+    left: Sequence[str] = ()
+    """What could not be removed."""
     made: str = field(default_factory=now_text)
 
     @property
@@ -118,12 +121,16 @@ class _Measured:
     seconds: float
 
 
-def calibrate(config: Config, paths: tuple[Path, ...], length: Length, say: Say) -> Calibration:
+def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress: Progress) -> Calibration:
     """Measure the devices behind the directories, and this machine's memory."""
     device, schedule = check_device(paths), schedule_of(config, length)
     budget = Budget(length.write_bytes_max)
-    with cut_off():
-        seen = run_real(lambda world: _on_machine(world, config, paths, schedule, budget, say), config.seed)
+    say = progress.say_often
+
+    async def on_machine(world: World, opened: list[Backend]) -> _Measured:
+        return await _on_machine(world, opened, config, paths, schedule, budget, say)
+
+    seen, left = run_aside(on_machine, config.seed, paths, progress)
     stored = fit(seen.points, config.io_threads, config.write_threads, config.io_size)
     copied = fit_memory(seen.copies, seen.copy_threads, PAGES_PER_LANE, PAGE_BYTES)
     rows = [*_rows(Tier.STORAGE, seen.points, stored.model), *_rows(Tier.CPU, seen.copies, copied.model)]
@@ -136,34 +143,38 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, say: Say)
         written_bytes=budget.written_bytes,
         config=config,
         rounds=seen.rounds,
+        left=[f"{item.message} {item.remedy}" for item in left],
     )
 
 
 async def _on_machine(
-    world: World, config: Config, paths: tuple[Path, ...], schedule: Schedule, budget: Budget, say: Say
+    world: World,
+    opened: list[Backend],
+    config: Config,
+    paths: tuple[Path, ...],
+    schedule: Schedule,
+    budget: Budget,
+    say: Say,
 ) -> _Measured:
     began = time.monotonic()
     limits = {Tier.STORAGE: 2 * schedule.held_bytes(), Tier.CPU: 2 * _MEMORY_BYTES}
     backends = open_backends(config, world, limits, paths, simulated=False)
+    opened.extend(backends.values())
     storage, memory = backends[Tier.STORAGE], backends[Tier.CPU]
     assert isinstance(memory, DramBackend)
     probe = Probe(paths)
-    try:
-        for backend in backends.values():
-            await backend.prepare(lambda *_: None)
-        if not storage.capabilities.direct_io:
-            raise UsageError(
-                f"{', '.join(map(str, paths))}: no direct I/O ({storage.capabilities.description}), and the "
-                "page cache would be measured; name a directory on a file system with O_DIRECT"
-            )
-        before = probe.snapshot()
-        points, rounds = await _measure(Bench(world, storage, budget), schedule, began, say)
-        traffic = probe.difference(before, probe.snapshot())["block_device"]
-        say("memory: reads and writes")
-        copies = await _measure_memory(Bench(world, memory, Budget(UNLIMITED_BYTES)), schedule.length)
-    finally:
-        for backend in backends.values():
-            await backend.close()
+    for backend in opened:
+        await backend.prepare(lambda *_: None)
+    if not storage.capabilities.direct_io:
+        raise UsageError(
+            f"{', '.join(map(str, paths))}: no direct I/O ({storage.capabilities.description}), and the "
+            "page cache would be measured; name a directory on a file system with O_DIRECT"
+        )
+    before = probe.snapshot()
+    points, rounds = await _measure(Bench(world, storage, budget), schedule, began, say)
+    traffic = probe.difference(before, probe.snapshot())["block_device"]
+    say("memory: reads and writes")
+    copies = await _measure_memory(Bench(world, memory, Budget(UNLIMITED_BYTES)), schedule.length)
     return _Measured(points, copies, memory.threads, traffic, rounds, time.monotonic() - began)
 
 

@@ -1,17 +1,18 @@
 """A short look at the storage: how fast does this directory read and write?"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Tier
-from kvspill.run.signals import cut_off
+from kvspill.run.aside import run_aside
+from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.profiles import Profile
-from kvspill.world import World, run_real
+from kvspill.world import World
 
 OBJECTS = 8
 OBJECT_BYTES = 32 * MIB
@@ -37,10 +38,10 @@ def measure_bandwidth(directories: tuple[Path, ...], seconds: float = READ_SECON
     """Write 256 MiB and read them back over and over for a moment, as a run would."""
     from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
-    with cut_off():
-        return run_real(
-            lambda world: _measure(world, FilesBackend(list(directories), FilesOptions()), seconds), 0
-        )
+    def files(_world: World) -> Backend:
+        return FilesBackend(list(directories), FilesOptions())
+
+    return _measured(files, directories, seconds)
 
 
 def measure_at_addresses(config: Config, seconds: float = READ_SECONDS) -> Bandwidth:
@@ -49,26 +50,37 @@ def measure_at_addresses(config: Config, seconds: float = READ_SECONDS) -> Bandw
 
     limits = {Tier.STORAGE: 2 * OBJECTS * OBJECT_BYTES}
 
-    def opened(world: World) -> Backend:
+    def store(world: World) -> Backend:
         return open_backends(config, world, limits, (), simulated=False)[Tier.STORAGE]
 
-    with cut_off(), blamed(config, Tier.STORAGE, simulated=False):
-        return run_real(lambda world: _measure(world, opened(world), seconds), 0)
+    with blamed(config, Tier.STORAGE, simulated=False):
+        return _measured(store, (), seconds, config)
+
+
+def _measured(
+    make: Callable[[World], Backend],
+    directories: Sequence[Path],
+    seconds: float,
+    at_addresses: Config | None = None,
+) -> Bandwidth:
+    async def main(world: World, opened: list[Backend]) -> Bandwidth:
+        opened.append(make(world))
+        return await _measure(world, opened[0], seconds)
+
+    # What could not be removed is said by then.
+    return run_aside(main, 0, directories, Progress(quiet=True), at_addresses)[0]
 
 
 async def _measure(world: World, backend: Backend, seconds: float) -> Bandwidth:
-    try:
-        await backend.prepare(lambda *_: None)
-        refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]
-        start_ns = world.now_ns()
-        _check(await backend.write([WriteItem(ref) for ref in refs]))
-        write_ns = world.now_ns() - start_ns
-        start_ns = world.now_ns()
-        end_ns = start_ns + round(seconds * NS_PER_SEC)
-        counts = await asyncio.gather(*(_read_until(world, backend, ref, end_ns) for ref in refs))
-        read_ns = world.now_ns() - start_ns
-    finally:
-        await backend.close()
+    await backend.prepare(lambda *_: None)
+    refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]
+    start_ns = world.now_ns()
+    _check(await backend.write([WriteItem(ref) for ref in refs]))
+    write_ns = world.now_ns() - start_ns
+    start_ns = world.now_ns()
+    end_ns = start_ns + round(seconds * NS_PER_SEC)
+    counts = await asyncio.gather(*(_read_until(world, backend, ref, end_ns) for ref in refs))
+    read_ns = world.now_ns() - start_ns
     return Bandwidth(
         read_gib_per_sec=sum(counts) * OBJECT_BYTES / GIB / (read_ns / NS_PER_SEC),
         write_gib_per_sec=OBJECTS * OBJECT_BYTES / GIB / (write_ns / NS_PER_SEC),
