@@ -115,6 +115,35 @@ def test_the_first_import_of_all_is_that_of_the_signals(tmp_path: Path, module: 
     assert (finished.returncode, finished.stderr) == (130, "kvspill: error: interrupted\n")
 
 
+SERIALIZED = """\
+import os, signal, sys
+from pydantic import BaseModel, field_serializer
+import kvspill.cli.main as m
+class One(BaseModel):
+    values: list[int] = [1]
+    @field_serializer("values")
+    def written(self, values):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return sorted(values)
+def dispatch(argv):
+    return len(One().model_dump_json())
+m.dispatch = dispatch
+sys.exit(m.main())
+"""
+
+
+def test_an_interrupt_that_a_library_makes_another_error_of_is_one_line_and_130(tmp_path: Path) -> None:
+    """While a result was written out, Ctrl-C ended in an internal error."""
+    finished = subprocess.run(
+        [sys.executable, "-c", SERIALIZED, "models"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert (finished.returncode, finished.stderr) == (130, "kvspill: error: interrupted\n")
+
+
 PLAN = ["plan", "--model", "tiny-1b", "--num-users", "8", "--option", "nvme-gen5", "--workers", "1"]
 REPORT = ["report", "one.json", "--output", "page.html"]
 FAST = f"{HEEDED}import kvspill.cli.main as m; sys.exit(m.main())"
