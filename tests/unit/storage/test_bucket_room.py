@@ -12,7 +12,7 @@ from kvspill.errors import UsageError
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.directio import Access
 from kvspill.storage.files import bucket
-from kvspill.storage.files.bucket import AHEAD_BYTES, BucketPlace
+from kvspill.storage.files.bucket import BucketPlace
 from kvspill.storage.files.place import Shape, Spot
 from kvspill.storage.files.site import Site, Tally
 from kvspill.storage.rundir import RunDir
@@ -21,6 +21,7 @@ from kvspill.storage.stamps import Identity, Verify, identify
 pytestmark = pytest.mark.real
 KIB, MIB = 1 << 10, 1 << 20
 PLANE = DataPlane(64 * KIB, 1)
+AHEAD_BYTES = 32 * MIB
 ACCESS = Access("test", False, 512, False, True, "a test")
 
 
@@ -92,7 +93,7 @@ def test_buckets_take_no_more_than_the_capacity_however_much_is_written_fails_an
 
 
 def test_a_bucket_that_is_full_of_keys_gives_back_what_it_reserved_ahead(roots: list[RunDir]) -> None:
-    place = place_of(roots[:1], 64 * AHEAD_BYTES)
+    place = place_of(roots[:1], 16 * AHEAD_BYTES)
     for number in range(bucket.BUCKET_KEYS):
         identity = identify(f"k{number}", 1)
         place.publish(identity, place.allot(identity, place.padded(1)))
@@ -120,7 +121,7 @@ def test_an_object_gets_no_room_that_could_not_be_reserved(
 def test_a_bucket_that_cannot_be_removed_gives_back_what_it_reserved_ahead(
     roots: list[RunDir], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = place_of(roots[:1], 64 * AHEAD_BYTES)
+    place = place_of(roots[:1], 16 * AHEAD_BYTES)
     for number in range(3):
         identity = identify(f"k{number}", 1)
         place.publish(identity, place.allot(identity, place.padded(1)))

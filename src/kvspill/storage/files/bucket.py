@@ -15,10 +15,9 @@ from kvspill.storage.stamps import BLOCK_BYTES, Identity
 
 BUCKET_BYTES = 256 << 20
 BUCKET_KEYS = 500
-AHEAD_BYTES = 64 << 20
-"""What a bucket that is being filled has reserved beyond its objects, at most."""
 _AHEAD_SHARE = 16
-"""All buckets together have at most this part of the capacity reserved ahead."""
+"""Buckets are reserved as a whole, but all together at most this part of the capacity ahead: reserving waits
+for writes to the same file that are under way, so that small steps cost time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +48,7 @@ class BucketPlace(BookedPlace):
         super().__init__(sites, shape)
         # A hole gives back whole blocks of the file system only.
         self._unit_bytes = max(shape.alignment, BLOCK_BYTES)
-        self._ahead_bytes = min(AHEAD_BYTES, shape.capacity_bytes // _AHEAD_SHARE // max(1, len(sites)))
+        self._ahead_bytes = shape.capacity_bytes // _AHEAD_SHARE // max(1, len(sites))
         self._filling: dict[Site, _Bucket] = {}
         self._buckets: dict[str, _Bucket] = {}
         self._turns = {site: Lock() for site in sites}
