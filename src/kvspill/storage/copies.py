@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from kvspill.errors import NO_THREAD_REMEDY
 from kvspill.storage.arena import PAGE_BYTES, Arena, Pages
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.compiled import compiled
 from kvspill.storage.fastio import Span
 from kvspill.storage.jobs import Job, SpanJob
-from kvspill.storage.lanes import ClockNs, Lanes
+from kvspill.storage.lanes import ClockNs, Lanes, NoThreadError
 from kvspill.storage.stamps import Verify
 
 _compiled = compiled("_copies", version=3)
@@ -54,7 +55,12 @@ class CopyLanes(Lanes):
         self._plane = plane
         self._pool = None
         if _compiled is not None:
-            self._pool = _compiled.Pool(threads, PAGE_BYTES, arena.page_bytes, arena.memory, plane.base)
+            try:
+                self._pool = _compiled.Pool(threads, PAGE_BYTES, arena.page_bytes, arena.memory, plane.base)
+            except OSError as error:
+                raise NoThreadError(
+                    f"{name}: {error}; lower --dram-threads, or {NO_THREAD_REMEDY}"
+                ) from error
         self._loop: asyncio.AbstractEventLoop | None = None
         self._copied: set[CopyJob] = set()
         """Entries that the compiled threads have."""
