@@ -245,7 +245,7 @@ def _is_lack_of_threads(error: BaseException) -> bool:
 
 
 def _fail_internally(error: BaseException, debug: bool) -> int:
-    if _heedless_until is not None or _ended_a_run():
+    if _heedless_until is not None or KeyboardInterrupt.__name__ in str(error):
         # What was interrupted has made another error of it, as pydantic does.
         return _fail("interrupted", INTERRUPTED, debug)
     text = f"{type(error).__name__}: {error}"
@@ -271,19 +271,14 @@ def _at_level_debug(argv: Sequence[str]) -> bool:
     return "--log-level debug" in " ".join(argv).lower().replace("--log-level=", "--log-level ")
 
 
-def _ended_a_run() -> bool:
-    """Whether a signal came to a run, which handles it itself."""
-    interrupts = sys.modules.get("kvspill.run.signals")
-    return interrupts is not None and bool(interrupts.Interrupts.came)
-
-
 def _unread(debug: bool) -> int:
     """The reader went away, as `| head` does, or `| tee` at the Ctrl-C that also ended a run."""
     from kvspill.outputs import mute
 
     # What stdout still holds must go somewhere, or the exit itself would fail.
     mute(sys.stdout)
-    if _ended_a_run():
+    interrupts = sys.modules.get("kvspill.run.signals")
+    if interrupts is not None and interrupts.Interrupts.came:
         return _fail("interrupted; the reader of the output is gone, the result is kept", INTERRUPTED, debug)
     return 1
 
