@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kvspill.cli.start import heed_signals, leave
 from kvspill.environ import without_blas_threads
-from kvspill.errors import INTERRUPTED, KvspillError, NO_THREAD_REMEDY, reason_of
+from kvspill.errors import INTERRUPTED, NO_THREAD_REMEDY, KvspillError, reason_of
 from kvspill.imports import importing
 from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import hint, one_line, put

@@ -26,7 +26,7 @@ from kvspill.storage.dram import PAGES_PER_LANE, DramBackend
 from kvspill.storage.jobs import LANES_PER_ENTRY
 from kvspill.storage.profiles import CALIBRATION, DeviceModel, profile_document
 from kvspill.texts import size_text
-from kvspill.world import World, run_real, run_virtual
+from kvspill.world import World, run_virtual
 
 SETTINGS = (
     *("io_size", "io_threads", "write_threads", "io_engine", "direct", "sync", "verify", "layout"),

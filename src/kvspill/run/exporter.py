@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvspill import __version__
-from kvspill.errors import KvspillError, NO_THREAD_REMEDY, UsageError, reason_of
+from kvspill.errors import NO_THREAD_REMEDY, KvspillError, UsageError, reason_of
 from kvspill.measure.heatmap import BANDS, BANDS_PER_DECADE, edge_ns
 from kvspill.records import NS_PER_SEC
 from kvspill.run.live import Live, Spread

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Iterator
 
 from kvspill.dates import now_seconds
-from kvspill.records import GIB
 from kvspill.storage.findings import PROBE_BYTES, Finding, answer_time, clock
 from kvspill.storage.redis.runs import PREFIX
 from kvspill.storage.redis.server import Access, Said, Servers, refusals
