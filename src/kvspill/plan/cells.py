@@ -144,7 +144,7 @@ class Bench:
         if cell.rest_seconds:
             await self._world.sleep_ns(round(cell.rest_seconds * NS_PER_SEC))
         if cell.readers and cell.nbytes not in self._stored:
-            await self.store(cell.nbytes, _STORED)
+            await self.store(cell.nbytes, cell.readers if cell.once else _STORED)
         began_ns = self._world.now_ns()
         end_ns = began_ns + round(cell.seconds * NS_PER_SEC)
         reads, writes = (Seen(nbytes=cell.nbytes, began_ns=began_ns) for _ in range(2))

@@ -12,9 +12,10 @@ from kvspill.plan.cells import Point, Seen
 from kvspill.records import GIB, MIB, Verb
 from kvspill.storage.profiles import DeviceModel
 
-LARGE, MIXED, PACED, BURST, DEPTH = "saturated", "mixed", "paced", "burst", "depth"
+LARGE, MIXED, PACED, BURST, DEPTH, LONG = "saturated", "mixed", "paced", "burst", "depth", "one long entry"
 TOGETHER = "pieces together:"
-"""The kinds of cells: a cell's name begins with one of them."""
+"""The kinds of cells: a cell's name begins with one of them. Nothing is fitted to a long entry: it shows
+whether what was fitted to the others holds for it."""
 _OF_MEMORY = ("open_us", "piece_us", "alone_gib_per_sec")
 _SPREAD_OF_ONE = 0.05
 """What one measurement alone may be off by."""

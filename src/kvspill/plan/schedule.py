@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.plan.cells import Cell
-from kvspill.plan.fit import BURST, DEPTH, LARGE, MIXED, PACED, TOGETHER
+from kvspill.plan.fit import BURST, DEPTH, LARGE, LONG, MIXED, PACED, TOGETHER
 from kvspill.records import GIB
 
 SLICE_SECONDS = 0.1
 """What passes a limit in this time may pass it at once: an entry of such a size shows how fast that is."""
 _TOGETHER_COUNT = 12
 """Such entries: a few of them alone say little on a busy machine."""
+_LONG_SECONDS = 3.0
+"""What a long entry takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,16 @@ class Length:
     write_bytes_max: int
     large_pieces: int
     """Pieces of an entry that keeps its lanes busy."""
+    long_pieces: int
+    """Pieces of a long entry at most: beyond a few times that a prediction is extrapolation (P2)."""
     mixtures: tuple[tuple[str, float], ...]
     """Shares of the workers that read while the others write."""
 
 
 _EVEN = ("1:1", 0.5)
-FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 32 * GIB, 8, (_EVEN, ("3:1", 0.75), ("1:3", 0.25)))
-QUICK = Length(17, 2.0, 1.0, 0.4, 1, 3, (1, 8), 6 * GIB, 4, (_EVEN,))
+_MIXTURES = (_EVEN, ("3:1", 0.75), ("1:3", 0.25))
+FULL = Length(105, 3.0, 3.0, 1.2, 2, 5, (1, 2, 4, 8, 16), 32 * GIB, 8, 64, _MIXTURES)
+QUICK = Length(17, 2.0, 1.0, 0.4, 1, 3, (1, 8), 6 * GIB, 4, 16, (_EVEN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,9 @@ class Schedule:
     def held_bytes(self) -> int:
         """What lies on the device at most."""
         writers = 2 * self._workers(self.write_lanes or self.lanes)
-        return sum(size * count for size, count in self.stored()) + writers * self.large_bytes
+        long_bytes = self.length.long_pieces * self.piece_bytes
+        written_bytes = max(writers * self.large_bytes, long_bytes)
+        return sum(size * count for size, count in self.stored()) + long_bytes + written_bytes
 
     def _workers(self, lanes: int) -> int:
         """Enough entries for all lanes, and one that waits."""
@@ -113,3 +120,11 @@ class Schedule:
             if depth < (self.write_lanes or self.lanes):
                 seconds = length.cell_seconds / 2
                 yield Cell(f"{DEPTH} writes, {depth} in flight", piece, 0, depth, seconds)
+        for verb, speed in ((0, read_speed), (1, write_speed)):
+            name = f"{LONG} {('read', 'written')[verb]}"
+            yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
+
+    def _long_bytes(self, speed: float) -> int:
+        """An entry as long as runs have them, where the device is quick enough for it."""
+        pieces = min(self.length.long_pieces, int(_LONG_SECONDS * speed / self.piece_bytes))
+        return max(self.length.large_pieces, pieces) * self.piece_bytes

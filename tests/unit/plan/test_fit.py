@@ -7,7 +7,7 @@ import pytest
 
 from kvspill.plan.calibrate import replay
 from kvspill.plan.cells import Cell, Point, Seen
-from kvspill.plan.fit import fit, fit_memory
+from kvspill.plan.fit import LONG, fit, fit_memory
 from kvspill.plan.schedule import FULL, QUICK, Schedule
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.profiles import DeviceModel
@@ -168,6 +168,25 @@ def test_what_a_calibration_holds_and_writes_is_bounded() -> None:
         assert (
             sum(cell.rest_seconds + (not cell.once) * cell.seconds for cell in cells) < length.total_seconds
         )
+
+
+def test_a_calibration_measures_an_entry_as_long_as_runs_have_them_where_the_device_is_quick_enough() -> None:
+    """P1, P2: predictions hold up to four times that, the 1 GiB of 8,192 tokens of llama3.1-8b."""
+
+    def longest(mib_per_sec: float) -> int:
+        return max(cell.nbytes for cell in SCHEDULE.once(mib_per_sec * MIB, mib_per_sec * MIB))
+
+    assert 4 * longest(120) == GIB
+    assert longest(40) == 120 * MIB, "three seconds at most"
+    assert longest(1) == SCHEDULE.large_bytes
+
+
+def test_a_long_entry_is_held_against_the_fit_and_not_fitted() -> None:
+    model = DeviceModel(2.0, 1.0, lanes=32, read_piece_us=200, read_alone_gib_per_sec=1.0)
+    points = held(model)
+    others = [point for point in points if not point.cell.name.startswith(LONG)]
+    assert [point.cell.nbytes for point in points if point not in others] == [256 * MIB] * 2
+    assert fit(points, 32, 0, 4 * MIB) == fit(others, 32, 0, 4 * MIB)
 
 
 def test_the_curve_of_a_modelled_transfer_lies_between_its_start_and_its_end() -> None:
