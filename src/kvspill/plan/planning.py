@@ -15,6 +15,7 @@ from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
 from kvspill.run.asking import Level, question, replays
 from kvspill.run.calibrated import extrapolations
+from kvspill.run.verdict import Level
 from kvspill.storage.profiles import PRESETS, Profile
 
 BEYOND = 2

@@ -24,6 +24,7 @@ from kvspill.result.schema import Result
 from kvspill.run.asking import profile_file, read_bracket, replays, search_limit
 from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
+from kvspill.run.verdict import read_bracket
 from kvspill.storage.profiles import Profile, profile_document
 from kvspill.workers import processes, workers_to_be_had
 

@@ -10,7 +10,7 @@ from kvspill.machine.environment import working_directory
 from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, nodes_for, wear
 from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
-from kvspill.run.asking import Level
+from kvspill.run.verdict import Level
 from kvspill.texts import aligned, counted, size_text
 
 YES, NO, NO_VERDICT = "yes", "no", "no verdict"

@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.report.asked import LATENCIES, settings_text, target_text, targets_ms
+from kvspill.report.asked import settings_text, target_text, targets_ms
+from kvspill.report.evidence import decided, evidence, not_judged, with_load, with_requests, worst
 from kvspill.result.answer import Status, answer, in_memory, standstill
 from kvspill.result.bottleneck import others_used_device
 from kvspill.result.cautions import (
@@ -23,13 +24,15 @@ from kvspill.result.cautions import (
     TOO_SHORT,
     UNFINISHED,
 )
-from kvspill.result.classes import promised_completed
 from kvspill.result.schema import Question, Result
-from kvspill.run.asking import SIMULATED_TIMES, Reply, replays
+from kvspill.run.asking import Reply, SIMULATED_TIMES, replays
 from kvspill.run.calibrated import calibration_cautions
+from kvspill.run.verdict import at_the_limit
 from kvspill.storage.profiles import Calibrated
-from kvspill.texts import counted, duration, listed
+from kvspill.texts import counted, listed
 
+_LONGER = 2.0
+"""Windows of this many times the length, where those of an answer differ."""
 _RESERVE = 1.25
 """How much longer than by the estimate: another run has other stages."""
 _FEWER = re.compile(",? or (use )?fewer --users")
@@ -75,24 +78,25 @@ def _warnings(reply: Reply) -> Iterator[str]:
 
 def answered(reply: Reply) -> Result:
     """The result with the answer in it, so that no view of it says otherwise."""
-    result, thin = reply.result, not_judged(reply)
-    decided = reply.status in (Status.YES, Status.NO)
-    replaced = (AUTOSCALING_INCONCLUSIVE.code, *([NO_VERDICT.code] if decided else []))
+    result, few = reply.result, not_judged(reply)
+    has_answer = reply.status in (Status.YES, Status.NO)
+    replaced = (AUTOSCALING_INCONCLUSIVE.code, *([NO_VERDICT.code] if has_answer else []))
     warnings = [item for item in result.warnings if item.code not in replaced]
     if any(item.code == AUTOSCALING_INCONCLUSIVE.code for item in result.warnings):
         # The search's own estimate knows only its stages: the figure of the question stands in all texts.
-        kind = LIMIT_NOT_EXACT if decided else AUTOSCALING_INCONCLUSIVE
+        kind = LIMIT_NOT_EXACT if has_answer else AUTOSCALING_INCONCLUSIVE
         warnings.append(kind.of(reason=_known(result), remedy=f"Give --duration {_enough_seconds(reply)}."))
-    if decided and thin:
-        warnings.append(NOT_JUDGED.of(classes=", ".join(_thin(thin))))
+    if has_answer and few:
+        warnings.append(NOT_JUDGED.of(classes=with_requests(few)))
+    basis = decided(reply)
     question = Question(
         answer=reply.status.value,
         users=reply.users,
         sentence=_sentence(reply),
         reasons=list(_reasons(reply)),
         helps=_helps(reply),
-        not_judged=thin,
-        judged=_decided(reply),
+        not_judged=few,
+        judged=None if basis is None else dict(basis),
     )
     steps = result.autoscaling_stats
     steps = [*steps[:-1], {**steps[-1], "reason": _known(result)}] if steps else steps
@@ -104,36 +108,6 @@ def _known(result: Result) -> str:
     """What the search knows by its end, without its own words on the time that it lacked."""
     last = result.autoscaling_stats[-1] if result.autoscaling_stats else {}
     return str(last.get("known", last.get("reason", "")))
-
-
-def not_judged(reply: Reply) -> dict[str, int]:
-    """Classes with a target and too few requests to say that they keep it (S11), with their requests.
-
-    The late requests of the class that a NO rests on are its evidence, and are said to be few there.
-    """
-    decider = (_worst(reply) or (0.0, ""))[1] if reply.status is Status.NO else ""
-    return {
-        name: int(block["requests"])
-        for name, block in _classes(reply).items()
-        if block["verdict"] not in ("met", "missed") and name != decider
-    }
-
-
-def _decided(reply: Reply) -> dict[str, Any] | None:
-    """The level that the answer rests on, as all its windows together judge it."""
-    level = {Status.NO: reply.bracket.failed, Status.YES: reply.bracket.passed}.get(reply.status)
-    last = reply.result.autoscaling_stats[-1] if reply.result.autoscaling_stats else {}
-    return next((entry for entry in last.get("levels", ()) if entry["level"] == level), None)
-
-
-def _classes(reply: Reply) -> Mapping[str, Any]:
-    found = _decided(reply)
-    return {} if found is None else found["classes"]
-
-
-def _thin(classes: Mapping[str, int]) -> Iterator[str]:
-    for name, requests in classes.items():
-        yield f"{name} ({counted(requests, 'request')})"
 
 
 def _sentence(reply: Reply) -> str:
@@ -156,19 +130,21 @@ def _differ(reply: Reply) -> bool:
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
     others = others_used_device(reply.result)
-    yield from filter(None, (others, _seeds(reply), _limit(reply), _evidence(reply), _open(reply)))
+    yield from filter(None, (others, _seeds(reply), _limit(reply), evidence(reply), _open(reply)))
     for name, requests in not_judged(reply).items():
         if requests:
             few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
             yield f"{name}: {counted(requests, 'request')}, {few}."
         else:
-            yield f"{name}: no requests{_with(reply)}, not judged."
+            yield f"{name}: no requests{with_load(reply)}, not judged."
 
 
 def _open(reply: Reply) -> str:
     """Where there is no verdict, what the search knows so far."""
     known = _known(reply.result).rstrip(".")
-    return f"{known}." if known and reply.status is Status.UNDECIDED else ""
+    if reply.status is not Status.UNDECIDED or at_the_limit(reply.result, reply.users):
+        return ""
+    return f"{known}." if known else ""
 
 
 def _calibrated(reply: Reply, known: Calibrated) -> str:
@@ -216,8 +192,17 @@ def headline(reply: Reply) -> str:
     if _differ(reply):
         return f"{who} on {place(reply)}: as many seeds say yes as no; give another --seed or more --users."
     seconds = _enough_seconds(reply)
+    if at_the_limit(reply.result, reply.users):
+        return f"{who} on {place(reply)}: {_chance(reply)}; ask about fewer, or give --duration {seconds}."
     why = _lone_seed(reply) or "the time was too short for a verdict"
     return f"{who} on {place(reply)}: {why}; give --duration {seconds}."
+
+
+def _chance(reply: Reply) -> str:
+    """Where the windows of the users that were asked about say different things: how many of them say yes."""
+    found = decided(reply) or {}
+    kept, whole = found.get("windows_passed", 0), found.get("windows", 0)
+    return f"at the limit, where chance decides ({kept} of {whole} windows kept the target)"
 
 
 def _lone_seed(reply: Reply) -> str:
@@ -237,7 +222,9 @@ def _enough_seconds(reply: Reply) -> int:
     most = max((level["level"] for level in levels), default=None)
     classes = [block for level in levels if level["level"] == most for block in level["classes"].values()]
     counts = [block["requests"] for block in classes if block["requests"]]
-    times = max(1.0, MIN_COMPLETIONS / min(counts, default=MIN_COMPLETIONS))
+    # At the limit it is the length of the windows that makes an answer clear.
+    least = _LONGER if at_the_limit(reply.result, reply.users) else 1.0
+    times = max(least, MIN_COMPLETIONS / min(counts, default=MIN_COMPLETIONS))
     if reply.status is not Status.UNDECIDED:
         times = 1.0
     return math.ceil(_RESERVE * max(seconds + missing, seconds * times) / 30) * 30
@@ -245,8 +232,9 @@ def _enough_seconds(reply: Reply) -> int:
 
 def _limit(reply: Reply) -> str:
     """How many it holds, as measured; twice the speed, as modelled."""
-    found, status = reply.bracket, reply.status
-    if status is not Status.NO:
+    found = reply.bracket
+    fewer_kept = found.passed is not None and found.passed < reply.users
+    if reply.status is not Status.NO and not (fewer_kept and at_the_limit(reply.result, reply.users)):
         return ""
     kind = "simulated" if reply.result.simulated else "measured"
     if others_used_device(reply.result) is not None:
@@ -292,7 +280,7 @@ def _held_by(reply: Reply) -> str:
 def _seeds(reply: Reply) -> str:
     """How far the answer hangs on the seed, which draws the users."""
     if not reply.by_seed:
-        near = 1 / NEAR < (_worst(reply) or (0.0,))[0] < NEAR
+        near = 1 / NEAR < (worst(reply) or (0.0,))[0] < NEAR
         how = "simulated" if reply.result.simulated else "measured"
         said = f"One draw of users was {how}{' and the target is near' if near else ''}"
         alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
@@ -320,44 +308,3 @@ def _helps(reply: Reply) -> str:
     if _no_gain(reply):
         return text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
     return text
-
-
-def _evidence(reply: Reply) -> str:
-    """What came of the class that decided, beside its target."""
-    found, classes = _worst(reply), _classes(reply)
-    if found is None:
-        return ""
-    name = found[1]
-    block, users = classes[name], _with(reply).strip().capitalize()
-    requests, actual_ms, limit_ms = block["requests"], block["actual_ms"], block["target_ms"]
-    target, rank = f"the target is {duration(limit_ms)}", f"p{reply.config.slo_percentile:g}"
-    is_late = reply.status is Status.NO
-    if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
-        allowed = f"{100 - reply.config.slo_percentile:g} % allowed"
-        if is_late and requests < MIN_COMPLETIONS:
-            allowed += "; too few for a verdict on the class, enough to say that this load is too high"
-        late = f"{block['violations']:,} of {counted(requests, f'{name} request')} were late ({allowed})"
-        return f"{users}, {late}; {target}."
-    if reply.config.slo_latency == "added":
-        what = f"queue and storage added {duration(actual_ms)} to {name} requests"
-    else:
-        what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
-    return f"{users}, {what} ({rank} of {promised_completed(block):,}); {target}."
-
-
-def _with(reply: Reply) -> str:
-    """The load that the answer rests on, as a clause."""
-    found = _decided(reply)
-    if found is None:
-        return ""
-    level = found["level"]
-    return f" at {level:g} times the speed" if replays(reply.config) else f" with {counted(level, 'user')}"
-
-
-def _worst(reply: Reply) -> tuple[float, str] | None:
-    """The class furthest from its target, or nearest to it, where the answer rests: latency by the target."""
-    classes = {name: block for name, block in _classes(reply).items() if block["actual_ms"] is not None}
-    wanted = "missed" if reply.status is Status.NO else "met"
-    chosen = {name: block for name, block in classes.items() if block["verdict"] == wanted} or classes
-    shares = ((block["actual_ms"] / block["target_ms"], name) for name, block in chosen.items())
-    return max(shares, default=None)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.effects import CONVERSATIONS
@@ -15,7 +14,7 @@ from kvspill.errors import UsageError
 from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.records import GIB, SERVERS_MAX, Tier
-from kvspill.result.answer import Status, standstill
+from kvspill.result.answer import Status
 from kvspill.result.bottleneck import Binds, bottleneck, others_used_device
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
@@ -23,6 +22,7 @@ from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials, simulate_aside
 from kvspill.run.signals import cut_off
+from kvspill.run.verdict import ABOVE, Bracket, Level, at_the_limit, by_most, judge, read_bracket
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,
@@ -39,8 +39,6 @@ SIMULATED_TIMES = 12
 """A simulated search may take so many times --duration: virtual time costs little."""
 FIRST_USERS = 8
 """Where a simulated search begins: few users are simulated fast."""
-ABOVE = 1.5
-"""A level this many times the modelled limit should fail clearly, and sooner than one far above it."""
 LEAST_FIRST = 20
 """Fewer users complete too few requests to fail clearly in a short time."""
 TWICE = 2.0
@@ -50,28 +48,6 @@ FIRST_SEED_SECONDS_MAX = 20.0
 """Where the simulation of one draw of users took longer than this, no other draws are waited for."""
 LARGE_SEED = 1 << 62
 """Beyond it the next seeds are looked for downwards: the largest has none above it."""
-USERS, SPEED = "users", "trace_speedup"
-"""How the steps of a search call what it turns."""
-
-
-Level = int | float
-"""Users, or the speed of a recording."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    """What a search knows: the most users that kept the target, the fewest that did not."""
-
-    passed: Level | None
-    failed: Level | None
-    concluded: bool
-
-    @property
-    def about(self) -> Level | None:
-        """The limit as far as it is known; 0 where not even one user keeps the target."""
-        if self.passed is not None:
-            return self.passed
-        return 0 if self.failed == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +161,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     status = judge(result, read_bracket(result.autoscaling_stats), users)
     seeds: dict[int, Status] = {}
     soon = time.monotonic() - began <= FIRST_SEED_SECONDS_MAX
-    if soon and status in (Status.YES, Status.NO):
+    if soon and (status in (Status.YES, Status.NO) or at_the_limit(result, users)):
         # However many users there are, a few heavy ones among them can decide near the limit.
         drawn = {config.seed: result, **_other_seeds(longer)}
         seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
@@ -215,15 +191,6 @@ def _other_seeds(config: Config) -> dict[int, Result]:
         for seed in (config.seed + step, config.seed + 2 * step):
             found[seed] = simulate_aside(config.changed(seed=seed))
     return found
-
-
-def by_most(seeds: Mapping[int, Status]) -> Status:
-    """What more than half of the seeds answer; no verdict where neither yes nor no has so many."""
-    answers = list(seeds.values())
-    for status in (Status.YES, Status.NO):
-        if 2 * answers.count(status) > len(answers):
-            return status
-    return Status.UNDECIDED
 
 
 def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:
@@ -268,37 +235,6 @@ def _scaled(faster: int | None, modelled: int, measured: Level | None) -> int | 
     if faster is None or not measured:
         return faster
     return round(measured * faster / modelled)
-
-
-def judge(result: Result, bracket: Bracket, users: int) -> Status:
-    """Whether so many users keep the target: a failure of fewer answers for more."""
-    if result.incomplete or result.faulty:
-        return Status.INVALID
-    if bracket.failed is not None and bracket.failed <= users:
-        return Status.NO
-    if bracket.passed is not None and bracket.passed >= users and standstill(result) is None:
-        return Status.YES
-    return Status.UNDECIDED
-
-
-def read_bracket(steps: Sequence[Mapping[str, Any]]) -> Bracket:
-    """What the steps of a search say; its answer comes last and counts most, as all windows judge it."""
-    if not steps:
-        return Bracket(None, None, False)
-    *held, last = steps
-    lever = USERS if USERS in last else SPEED
-    # All windows of a level judge it; a search that keeps another figure has its single ones.
-    levels = last.get("levels") or [{**step, "level": step[lever]} for step in held]
-    failed = [
-        found["level"] for found in levels if not found["passes"] and (found["clear"] or found["enough"])
-    ]
-    passed = [found["level"] for found in levels if found["passes"] and found["enough"]]
-    if last.get("concluded") and last.get("passes") and last[lever] is not None:
-        above = last.get("next_level_that_failed")
-        return Bracket(last[lever], above, True)
-    high = min(failed, default=None)
-    low = max((level for level in passed if high is None or level < high), default=None)
-    return Bracket(low, high, bool(last.get("concluded")))
 
 
 def _at_twice(config: Config, profile: Profile, limit: int, most: int) -> int | None:

@@ -16,7 +16,7 @@ from kvspill.config import Config
 from kvspill.records import GIB, Tier
 from kvspill.report.html import page as page_module
 from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
-from kvspill.report.reply import answered, lines
+from kvspill.report.reply import answered, document, lines
 from kvspill.report.short import short_summary
 from kvspill.result.answer import Status, promise_of
 from kvspill.result.cautions import (
@@ -27,9 +27,10 @@ from kvspill.result.cautions import (
 )
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
-from kvspill.run.asking import Bracket, Reply, by_most
+from kvspill.run.asking import Reply
 from kvspill.run.bandwidth import Bandwidth
 from kvspill.run.search.controller import Levels
+from kvspill.run.verdict import Bracket, by_most
 from unit.report.html.pages import build_page
 from unit.result.sample import built, facts, tier
 
@@ -242,6 +243,23 @@ def of_level(users: int, **classes: tuple[int, int, float | None, str]) -> Resul
     level = {**facts, "level": users, "latency": "added", "percentile": 95.0, "windows": 2, "classes": judged}
     last = {**facts, "users": None, "concluded": False, "levels": [level]}
     return built().model_copy(update={"autoscaling_stats": [{**facts, "users": users}, last]})
+
+
+def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
+    result = of_level(16, responsive=(900, 41, 290.0, "met"))
+    last = result.autoscaling_stats[-1]
+    for level in last["levels"]:
+        level.update(passes=True, clear=False, enough=True, windows=6, windows_passed=4)
+    reply = Reply(Status.UNDECIDED, 16, Config(), result, Bracket(12, 13, True), None, None, None)
+    text = list(lines(reply))
+    assert text[0].startswith("NO VERDICT: 16 users of llama3.1-8b on ")
+    assert "at the limit, where chance decides (4 of 6 windows kept the target); ask about fewer, " in text[0]
+    assert text[0].endswith(", or give --duration 150.")
+    assert "holds about 12 users (measured; 13 do not keep the target)." in " ".join(text)
+    assert "With 16 users, queue and storage added 290.00 ms to responsive requests (p95 of 900)" in " ".join(
+        text
+    )
+    assert document(reply, [])["at_the_limit"] is True
 
 
 @pytest.mark.parametrize(("p95_ms", "near"), [(60.0, True), (500.0, False)])

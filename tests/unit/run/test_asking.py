@@ -9,19 +9,9 @@ from kvspill.records import Tier
 from kvspill.result.answer import Status
 from kvspill.result.cautions import STORAGE_STALLED
 from kvspill.run import runner
-from kvspill.run.asking import (
-    Bracket,
-    _at_twice,
-    _start,
-    by_most,
-    held_text,
-    judge,
-    measured_profile,
-    question,
-    read_bracket,
-    search_limit,
-)
+from kvspill.run.asking import _at_twice, _start, held_text, measured_profile, question, search_limit
 from kvspill.run.bandwidth import Bandwidth
+from kvspill.run.verdict import Bracket, by_most, judge, read_bracket
 from kvspill.storage.profiles import PRESETS
 from unit.result.sample import built, facts
 

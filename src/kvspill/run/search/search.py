@@ -14,6 +14,9 @@ LOOSE = 0.1
 """Where time is short, a bracket of this share is confirmed as it is."""
 VISITS_MAX = 6
 """A failure that is in doubt and decides the answer is measured so often, where time allows."""
+LOOKS, LOOKS_MAX = 3, 20
+"""The highest load is often the one that was asked about: how often it is measured before fewer users are
+looked at, and in all, as far as the time allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ Factor = Callable[[StageMeasure, bool], float]
 class BracketSearch:
     """Goes up while it passes and down while it doesn't, then halves the gap, then confirms.
 
-    Levels near the limit can come out either way by chance: a failure in doubt is measured again, and all
-    windows of a level are judged together. A confirmation that fails clearly needs no company.
+    Levels near the limit can come out either way by chance: a failure in doubt is measured again, next to
+    the answer and at the highest load, and all windows of a level are judged together. A confirmation that
+    fails clearly needs no company.
     """
 
     def __init__(self, options: SearchOptions, judge: Judge, factor: Factor):
@@ -84,10 +88,16 @@ class BracketSearch:
         """How many windows a level is judged by."""
         return len(self._windows[level])
 
+    def windows_passed(self, level: int) -> int:
+        """How many of them pass, each by itself."""
+        return sum(self._judge(measure).passes for measure in self._windows[level])
+
     async def run(self, levels: Levels) -> Held | None:
         """The confirmed answer, or None where not even the lowest level passes."""
         while True:
-            step = None if self._hurry(levels) else self._next() or self._recheck(levels)
+            step = self._ask_again(levels, LOOKS)
+            if step is None and not self._hurry(levels):
+                step = self._next() or self._recheck(levels)
             if step is not None:
                 await self._hold(levels, *step)
                 continue
@@ -95,7 +105,7 @@ class BracketSearch:
             if low is None:
                 return None
             # A confirmation that fails widens the bracket downwards, and the search goes on from there.
-            if await self._confirm(levels, low):
+            if await self._confirm(levels, low) and self._ask_again(levels, LOOKS_MAX) is None:
                 return self.confirmed
 
     async def _hold(self, levels: Levels, level: int, action: str, reason: str) -> Held:
@@ -167,11 +177,28 @@ class BracketSearch:
     def _recheck(self, levels: Levels) -> tuple[int, str, str] | None:
         """Measure the failure next to the answer again, where chance may have decided and time is left."""
         high = self.high
-        if high is None or high.judgement.clear or self.low is None:
+        if high is not None and self.low is not None:
+            again = self._again(levels, high, VISITS_MAX)
+            if again is not None:
+                return again
+        return self._ask_again(levels, LOOKS_MAX)
+
+    def _ask_again(self, levels: Levels, looks: int) -> tuple[int, str, str] | None:
+        """Measure the highest load again where it failed in doubt, or where its windows differ."""
+        held = self.held.get(self._options.highest)
+        if held is None:
             return None
-        if len(self._windows[high.level]) >= VISITS_MAX or not levels.time_for(1, confirmation=True):
+        if held.judgement.passes and self.windows_passed(held.level) == self.windows(held.level):
             return None
-        return high.level, "recheck", f"in doubt at {self._options.shown(high.level)}: {high.judgement.text}"
+        return self._again(levels, held, looks)
+
+    def _again(self, levels: Levels, held: Held, looks: int) -> tuple[int, str, str] | None:
+        """Measure a level again unless it is clear, was looked at so often, or no time is left."""
+        if held.judgement.clear or self.windows(held.level) >= looks:
+            return None
+        if not levels.time_for(1, confirmation=True):
+            return None
+        return held.level, "recheck", f"in doubt at {self._options.shown(held.level)}: {held.judgement.text}"
 
     def stages_left(self) -> int:
         """At least so many stages are still to be held, the confirmation (twice as long) included."""

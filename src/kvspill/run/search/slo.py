@@ -157,6 +157,7 @@ class SloMode:
             "latency": self._slo.latency,
             "percentile": self._slo.percentile,
             "windows": self._search.windows(level),
+            "windows_passed": self._search.windows_passed(level),
             "measured_seconds": together.rows.seconds,
             "classes": {qos.name.lower(): self._class(together, qos, limit) for qos, limit in limits_ms},
         }
