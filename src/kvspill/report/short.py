@@ -13,7 +13,7 @@ from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
-from kvspill.result.classes import class_reason, promised_completed, reason_of
+from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
 from kvspill.texts import counted, duration
@@ -33,7 +33,7 @@ _GRAVE_MAX = 3
 def short_summary(result: Result) -> Iterator[Part]:
     """The whole of it, but for the files."""
     found = answer(result)
-    yield Text(found.verdict, style=_STYLES[found.status])
+    yield Text(found.line, style=_STYLES[found.status])
     for reason in () if result.question is None else result.question.reasons:
         yield Text(reason)
     yield Text(_how(result))
@@ -76,7 +76,7 @@ def _targets(result: Result) -> Iterator[Part]:
     if promise is not None:
         what = f"{promise['latency']}, p{promise['percentile']:g}"
         rows = [_promise_row(name, entry) for name, entry in promise["classes"].items()]
-        reasons = [_promise_reason(name, entry) for name, entry in promise["classes"].items()]
+        reasons = [promised_reason(name, entry) for name, entry in promise["classes"].items()]
     else:
         what = "added by queue + storage, p95"
         entries = result.summary.qos_metrics.items()
@@ -93,11 +93,6 @@ def _targets(result: Result) -> Iterator[Part]:
 def _promise_row(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
     times = (duration(entry["actual_ms"]), duration(entry["target_ms"]))
     return (name, *times, f"{promised_completed(entry):,}", str(entry["verdict"]))
-
-
-def _promise_reason(name: str, entry: Mapping[str, Any]) -> str:
-    failed, waiting = (int(entry.get(key) or 0) for key in ("failed", "waiting"))
-    return class_reason(name, str(entry["verdict"]), promised_completed(entry), failed, waiting)
 
 
 def _seen(entry: QosClass) -> bool:

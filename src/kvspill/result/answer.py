@@ -1,20 +1,25 @@
 """The answer of a run in a few words: the verdict, what binds, what would help. Every view reads it here."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
-from kvspill.result.classes import unjudged, waited, why_unjudged
+from kvspill.result.classes import asked_of, late_text, unjudged, waited, why_unjudged
 from kvspill.result.load import too_much, who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.texts import counted, listed
+
+_RESERVE = 1.25
+"""How much longer than by the estimate: the next run may complete fewer requests in the same time."""
 
 
 class Status(StrEnum):
@@ -36,7 +41,9 @@ class Answer:
 
     status: Status
     verdict: str
-    """One line: yes, no or why neither."""
+    """Yes, no or why neither, in one sentence."""
+    longer: str
+    """What gives a verdict where requests are too few for one, as an instruction; empty elsewhere."""
     bottleneck: Bottleneck
     helps: str
     """What would help, as an instruction."""
@@ -44,6 +51,11 @@ class Answer:
     """Warnings that put the figures in doubt, the gravest first."""
     notes: tuple[Caution, ...]
     """Warnings that stand beside the figures."""
+
+    @property
+    def line(self) -> str:
+        """The first line of every view."""
+        return f"{self.verdict} {self.longer}".rstrip()
 
     @property
     def because(self) -> str:
@@ -63,6 +75,7 @@ def answer(result: Result) -> Answer:
     return Answer(
         status=status,
         verdict=verdict,
+        longer=_longer(result) if status is Status.UNDECIDED and asked is None else "",
         bottleneck=found,
         helps=found.helps if asked is None else asked.helps,
         grave=tuple(grave),
@@ -204,5 +217,26 @@ def _classes(result: Result) -> tuple[Status, str]:
         return Status.UNDECIDED, f"{who(result)} {too_much(result)}."
     if any(waited(entry) for entry in classes.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
-    few = "no service class completed the 50 requests that a verdict needs"
-    return Status.UNDECIDED, f"{few} ({who(result)})."
+    seen = late_text(classes, still_open) or "no request was judged"
+    return Status.UNDECIDED, f"{seen}, but a verdict needs {MIN_COMPLETIONS} of a class ({who(result)})."
+
+
+def _longer(result: Result) -> str:
+    """How long a run should be in which every class has its requests; empty where none has too few."""
+    classes, health = result.summary.qos_metrics, result.summary.storage_health
+    codes = {item.code for item in result.warnings}
+    by_throughput = health is not None and health.performance_profile == "throughput"
+    if (
+        by_throughput
+        or result.autoscaling_stats
+        or codes & {OVERLOAD.code, STORAGE_STALLED.code, STALLED.code}
+    ):
+        return ""
+    few = [asked_of(classes[name]) for name in unjudged(classes) if not waited(classes[name])]
+    seconds, least = result.config.get("duration"), min((count for count in few if count), default=None)
+    if result.incomplete or least is None or least >= MIN_COMPLETIONS:
+        return ""
+    if seconds is None or result.config.get("max_requests"):
+        return "Give more --max-requests." if result.config.get("max_requests") else ""
+    needed = math.ceil(_RESERVE * float(seconds) * MIN_COMPLETIONS / least / 10) * 10
+    return f"Give --duration {needed}."

@@ -12,6 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
+from kvspill.result.classes import in_doubt
 from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much, who
 from kvspill.result.ranking import faults_remedy
 from kvspill.result.schema import Result
@@ -156,10 +157,13 @@ def missed_classes(result: Result) -> list[str]:
 
 
 def _without_generation(result: Result) -> bool:
-    """Whether a target was missed or searched for that generation does not count for (S11)."""
+    """Whether a target was missed, doubted or searched for that generation does not count for (S11)."""
     if result.autoscaling_stats:
         return result.config.get("slo_latency") != "end-to-end"
-    return bool(missed_classes(result))
+    # An overload has no verdict because its latencies are the queue's own.
+    overloaded = OVERLOAD.code in {item.code for item in result.warnings}
+    doubted = not overloaded and any(map(in_doubt, result.summary.qos_metrics.values()))
+    return doubted or bool(missed_classes(result))
 
 
 def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: str) -> _Service:

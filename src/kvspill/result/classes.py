@@ -6,6 +6,9 @@ from typing import Any
 from kvspill.result.schema import QosClass
 from kvspill.texts import counted, listed
 
+LATE_SHARE = 0.05
+"""A p95 is held where no larger share of the requests is above it."""
+
 
 def waited(entry: QosClass) -> bool:
     """Whether the class has no verdict because its requests did not end, not because few were asked."""
@@ -23,11 +26,17 @@ def unjudged(classes: Mapping[str, QosClass]) -> list[str]:
     ]
 
 
+def in_doubt(entry: QosClass) -> bool:
+    """Whether a class without a verdict had more late requests than one that keeps its target."""
+    sla = entry.sla
+    return sla is not None and sla.met is None and sla.violations > LATE_SHARE * asked_of(entry)
+
+
 def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
     """Why these have no verdict: few were asked, or those that were asked waited and did not end."""
     late = [name for name in names if waited(classes[name])]
     few = [name for name in names if name not in late]
-    said = [f"too few requests of {listed(few)} for a verdict"] if few else []
+    said = [f"too few requests of {listed(few)} for a verdict{_few_late(classes, few)}"] if few else []
     if late:
         ended = sum(classes[name].total_requests for name in late)
         waiting = sum(classes[name].waiting_requests or 0 for name in late)
@@ -35,29 +44,59 @@ def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
     return ", and ".join(said)
 
 
-def class_reason(name: str, verdict: str, requests: int, failed: int, waiting: int) -> str:
+def asked_of(entry: QosClass) -> int:
+    """How many requests of a class are known to have kept its target or not."""
+    return entry.total_requests + entry.failed_requests + (entry.waiting_requests or 0)
+
+
+def late_text(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
+    """How many requests of these classes were late, all of them together; empty where none is known."""
+    entries = [classes[name] for name in names if classes[name].sla is not None]
+    asked, late = sum(map(asked_of, entries)), sum(entry.sla.violations for entry in entries if entry.sla)
+    if late == asked:
+        return {0: "", 1: "the only request was late"}.get(asked, f"all {asked:,} requests were late")
+    some = f"{late:,}" if late else "none"
+    return f"{some} of {counted(asked, 'request')} {'was' if late < 2 else 'were'} late"
+
+
+def _few_late(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
+    """The same as an aside; nothing where none was late."""
+    late = any(entry.sla.violations for entry in map(classes.__getitem__, names) if entry.sla)
+    return f" ({late_text(classes, names)})" if late else ""
+
+
+def _left(verdict: str, failed: int, waiting: int, why: str = "these count as late") -> str:
     """What no percentile of completed requests shows: those that failed or still waited; empty without."""
-    left = _left(verdict, failed, waiting)
-    return f"{name}: {counted(requests, 'request')} completed, {left}." if left else ""
-
-
-def _left(verdict: str, failed: int, waiting: int) -> str:
     parts = [f"{failed:,} failed"] if failed else []
     parts += [f"{waiting:,} still waited at the end"] if waiting else []
     if not parts or verdict == "met":
         return ""
-    return f"{', '.join(parts)}{'; these count as late' if verdict == 'missed' else ''}"
+    return f"{', '.join(parts)}{f'; {why}' if verdict == 'missed' else ''}"
 
 
 def left_of(entry: QosClass) -> str:
-    """The same without the class and what completed, as a clause beside them; empty without."""
-    verdict = "no verdict" if entry.sla is None else entry.sla.verdict
-    return _left(verdict, entry.failed_requests, entry.waiting_requests or 0)
+    """The same of a class as it stands in the summary, where one failure breaks the promise (S13)."""
+    verdict, waiting = "no verdict" if entry.sla is None else entry.sla.verdict, entry.waiting_requests or 0
+    if entry.failed_requests:
+        why = "a class with failed requests misses its target"
+        return _left(verdict, entry.failed_requests, waiting, why)
+    return _left(verdict, 0, waiting)
+
+
+def reason_of(name: str, entry: QosClass) -> str:
+    """The same as a sentence."""
+    return _sentence(name, entry.total_requests, left_of(entry))
 
 
 def promised_left(entry: Mapping[str, Any]) -> str:
     """The same of a class as a search judged it."""
-    return _left(str(entry.get("verdict")), *(int(entry.get(key) or 0) for key in ("failed", "waiting")))
+    failed, waiting = (int(entry.get(key) or 0) for key in ("failed", "waiting"))
+    return _left(str(entry.get("verdict")), failed, waiting)
+
+
+def promised_reason(name: str, entry: Mapping[str, Any]) -> str:
+    """The same as a sentence."""
+    return _sentence(name, promised_completed(entry), promised_left(entry))
 
 
 def promised_completed(entry: Mapping[str, Any]) -> int:
@@ -66,9 +105,5 @@ def promised_completed(entry: Mapping[str, Any]) -> int:
     return asked - failed - waiting
 
 
-def reason_of(name: str, entry: QosClass) -> str:
-    """The same of a class as it stands in the summary."""
-    verdict = "no verdict" if entry.sla is None else entry.sla.verdict
-    return class_reason(
-        name, verdict, entry.total_requests, entry.failed_requests, entry.waiting_requests or 0
-    )
+def _sentence(name: str, completed: int, left: str) -> str:
+    return f"{name}: {counted(completed, 'request')} completed, {left}." if left else ""

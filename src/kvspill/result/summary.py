@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from kvspill.measure.histograms import Histogram, merged
 from kvspill.measure.priorities import MIN_COMPLETIONS, priority_inversions
 from kvspill.records import NS_PER_MS, HitType, Outcome, Purpose, QoS, Verb
+from kvspill.result.classes import LATE_SHARE
 from kvspill.result.measured import Measured, ratio
 from kvspill.result.schema import QosClass, Sla, StorageHealth, Summary
 
 _SUMMED = ("avg_throughput_tokens_per_sec", "storage_throughput_tokens_per_sec")
 """Figures of the summary itself that the MLPerf harness adds up over ranks."""
-_LATE_SHARE = 0.05
-"""A P95 is held where no larger share of the requests is above it."""
 
 
 def summary_block(
@@ -122,7 +121,7 @@ def _sla(
     if not total:
         return None
     violations = histogram.count_above(int(target_p95_ms * NS_PER_MS)) + failed + waiting
-    met = violations <= _LATE_SHARE * total and not failed
+    met = violations <= LATE_SHARE * total and not failed
     # An overload's latencies are the queue's own, whatever the device; where no request of any class ended,
     # nobody knows what the servers could have done without storage.
     overload = offered_load is not None and measured.is_overload(offered_load)

@@ -66,7 +66,7 @@ def verdict_of(result: Result) -> Verdict:
         state = OPEN
     return Verdict(
         state=state,
-        headline=found.verdict,
+        headline=found.line,
         lines=tuple((name, text) for name, text in lines if text),
         assessment=_assessment(result),
         criteria=tuple(_criteria(result)),
