@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kvspill.result.answer import Status
 from kvspill.result.cautions import OVERLOAD
-from kvspill.suite.advice_doubts import reservations
+from kvspill.suite.advice_doubts import fit, reservations
 from kvspill.suite.facts import Figures
 from kvspill.texts import counted, duration, listed
 
@@ -28,7 +28,7 @@ def targets(found: Found) -> Iterator[str]:
             yield f"Targets of {counted(users, 'user')}: {'; '.join(parts)}."
     open_rows = [row for row in rows if row.status == Status.UNDECIDED]
     for why in dict.fromkeys(map(_why, open_rows)):
-        names = [_named(row) for row in open_rows if _why(row) == why]
+        names = [f"{_named(row)}{_seen(row)}" for row in open_rows if _why(row) == why]
         yield f"No verdict on the targets in {listed(names)}: {why}{_remedy(why, open_rows)}"
 
 
@@ -39,8 +39,18 @@ def _remedy(why: str, rows: Sequence[Figures]) -> str:
 
 
 def _why(row: Figures) -> str:
-    """The reason of a row that has no verdict, without the word itself."""
-    return row.verdict.partition(": ")[2] or "its result does not say why."
+    """The reason of a row that has no verdict, without the word itself and what is of this row alone."""
+    why = row.verdict.partition(": ")[2].removeprefix(_own(row))
+    return why or "its result does not say why."
+
+
+def _seen(row: Figures) -> str:
+    """How many of its requests were late, where the reason begins with that."""
+    return f" ({row.late})" if row.late and f": {_own(row)}" in row.verdict else ""
+
+
+def _own(row: Figures) -> str:
+    return f"{row.late}, but " if row.late else ""
 
 
 def _named(row: Figures) -> str:
@@ -51,15 +61,26 @@ def _classes(row: Figures) -> str:
     return f" ({listed(row.missed)})" if row.missed else ""
 
 
-def purchase(choices: Sequence[Choice]) -> Iterator[str]:
-    """What to buy, of storage alone (the first) and the set-ups beside it; the cheaper ones come first."""
+def purchase(choices: Sequence[Choice], normal: Figures | None) -> Iterator[str]:
+    """What to buy, of storage alone (the first) and the set-ups beside it; the cheaper ones come first.
+
+    normal: the row of a normal day, which speaks against what has no more memory where it misses its targets.
+    """
     real = [choice for choice in choices if is_real(choice[0])]
     by_status = {status: [item for item in real if item[0].status == status] for status in Status}
     kept, missed = by_status[Status.YES], by_status[Status.NO]
-    candidates = _before_memory_alone(kept or [item for item in real if item not in missed])
+    possible = kept or [item for item in real if item not in missed]
+    refuted = [item for item in possible if normal is not None and _refutes(normal, item[0])]
+    # Where targets are missed, throughput alone is no reason to buy what was not judged by them.
+    left = [item for item in possible if item not in refuted and (kept or not refuted)]
+    candidates = _before_memory_alone(left)
     enough = len(_with_storage(real)) > 1 or (bool(kept) and candidates != real[:1])
-    if real and not candidates:
+    if normal is not None and refuted:
+        yield _refuted(normal, refuted, bool(candidates))
+    if real and not possible:
         yield _nobody(missed, "set-up" if len(real) == len(choices) else "real set-up")
+    elif real and not candidates:
+        return
     elif enough:
         yield _first(candidates, choices[0], missed, by_throughput=not kept)
     else:
@@ -74,6 +95,27 @@ def purchase(choices: Sequence[Choice]) -> Iterator[str]:
 def is_real(row: Figures) -> bool:
     """Whether a purchase may rest on this row; in a simulation every tier is modelled, and that is said."""
     return row.simulated or not row.modelled
+
+
+def _refutes(normal: Figures, row: Figures) -> bool:
+    """Whether a normal day missed its targets with the same users and at least the memory of that row."""
+    memory = [(name, tier.limit_gib) for name, tier in row.tiers.items() if name != "storage"]
+    as_much = all(name in normal.tiers and normal.tiers[name].limit_gib >= gib for name, gib in memory)
+    alike = normal.users == row.users and is_real(normal) and "storage" in row.tiers
+    return normal.status == Status.NO and fit(normal) and alike and as_much
+
+
+def _refuted(normal: Figures, refuted: Sequence[Choice], others: bool) -> str:
+    """What is not advised because a normal day misses its targets with as much memory."""
+    names = listed([what for _, what in refuted])
+    text = (
+        f"Not advised: {names}, because {normal.name} has at least as much memory and misses the targets of "
+        f"{counted(normal.users, 'user')}{_classes(normal)}."
+    )
+    kept = [_named(row) for row, _ in refuted if row.status == Status.YES]
+    if kept:
+        text += f" {listed(kept)} kept them: run both again, longer."
+    return text if others else f"{text} Fewer --users show how many each set-up serves."
 
 
 def _with_storage(choices: Sequence[Choice]) -> list[Choice]:
@@ -123,8 +165,8 @@ def _first(candidates: Sequence[Choice], base: Choice, missed: Sequence[Choice],
     best = max(row.tokens_per_sec or 0.0 for row, _ in candidates)
     row, what = next(item for item in candidates if (item[0].tokens_per_sec or 0.0) * WORTH >= best)
     served = ", ".join(f"{other.tokens_per_sec:,.0f} tok/s with {name}" for other, name in candidates)
-    codes = reservations(row for row, _ in candidates)
-    head = f"To buy first, provisionally ({', '.join(codes)}: see below)" if codes else "To buy first"
+    doubted = reservations(row for row, _ in candidates)
+    head = "To buy first, provisionally (see the doubts below)" if doubted else "To buy first"
     is_base = row is base[0]
     chosen = "nothing in front of the storage" if is_base else what
     users = counted(row.users, "user")

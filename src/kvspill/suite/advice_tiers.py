@@ -31,7 +31,7 @@ def tiers(found: Found) -> Iterator[str]:
     contradicted = list(_contradictions(found))
     unfit = list(why_unfit((row for row, _ in [(base, ""), *rows]), _TIER_FLAG))
     if not unfit and all(explained for _, explained in contradicted):
-        yield from purchase([(base, "storage alone"), *rows])
+        yield from purchase([(base, "storage alone"), *rows], found.get("production"))
     yield from unfit
     yield from (text for text, _ in contradicted)
     yield from (_gain(base, row, what) for row, what in rows if fit(base) and fit(row))

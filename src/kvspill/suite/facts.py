@@ -6,6 +6,7 @@ from typing import Any
 
 from kvspill.records import GIB
 from kvspill.result.answer import Status, answer
+from kvspill.result.classes import late_text, unjudged
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
 
@@ -77,6 +78,8 @@ class Figures:
     """Whether the row's users were served within their targets, as its result answers it."""
     verdict: str = ""
     """The answer in words."""
+    late: str = ""
+    """How many requests of the classes without a verdict were late, in words."""
     because: str = ""
     """What binds, in one sentence."""
     classes: Mapping[str, ClassFigures] = field(default_factory=dict)
@@ -110,7 +113,7 @@ def figures(name: str, result: Result) -> Figures:
     whole = sum(reads.values())
     requests = result.honesty.requests
     steps = result.autoscaling_stats
-    found = answer(result)
+    found, classes = answer(result), result.summary.qos_metrics
     return Figures(
         name=name,
         users=(steps[-1].get("users") if steps else None) or result.config["num_users"],
@@ -137,6 +140,7 @@ def figures(name: str, result: Result) -> Figures:
         stopped_storing=_stopped_storing(result),
         status=found.status.value,
         verdict=found.verdict,
+        late=late_text(classes, unjudged(classes)),
         because=found.because,
         classes=_classes(result),
     )

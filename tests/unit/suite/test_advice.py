@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
+from kvspill.result.cautions import KINDS
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.advice import advise
@@ -274,8 +275,9 @@ def test_nobody_is_told_to_run_what_was_run_and_is_faulty() -> None:
 @pytest.mark.parametrize("code", ["not_steady", "too_short", "half_done", "few_trials", "event_loop_lag"])
 def test_a_purchase_with_reservations_is_provisional_and_the_doubt_is_told(code: str) -> None:
     text = advice(*pair(warnings=(code,)))
-    assert f"To buy first, provisionally ({code}: see below): DRAM" in text
-    assert "cpu-storage: " in text
+    assert "To buy first, provisionally (see the doubts below): DRAM" in text
+    assert f"cpu-storage: {KINDS[code].means}." in text
+    assert code not in text
 
 
 @pytest.mark.parametrize("code", ["device_excess", "not_direct", "memory_directory", "no_verdict"])

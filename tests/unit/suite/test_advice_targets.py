@@ -1,5 +1,7 @@
 """A suite's advice goes by the verdicts of its rows (S11), and by throughput among those that hold them."""
 
+from dataclasses import replace
+
 import pytest
 
 from kvspill.config import Config
@@ -113,6 +115,42 @@ def test_where_targets_were_not_judged_throughput_decides_and_that_is_said() -> 
     left = advice(missing(ALONE, tokens_per_sec=900.0), rows[1])
     assert "To buy first: DRAM in front of the storage" in left
     assert "900 tok/s with storage alone" not in left
+
+
+def test_no_dram_is_advised_where_a_normal_day_misses_its_targets_with_as_much() -> None:
+    few: Classes = {"batch": ClassFigures(80.0, 1000.0, None)}
+    rows = unjudged(ALONE), unjudged(IN_FRONT, classes=few, tokens_per_sec=190.0, tiers=both())
+    text = advice(*rows, missing("production", tiers=both()))
+    assert "To buy first" not in text
+    assert (
+        "Not advised: storage alone and DRAM in front of the storage, because production has at least as "
+        "much memory and misses the targets of 10 users (interactive). Fewer --users show how many each "
+        "set-up serves." in text
+    )
+    less = {**both(), "cpu": replace(tier(), limit_gib=1.0)}
+    assert "To buy first: DRAM in front" in advice(*rows, missing("production", tiers=less, users=20))
+    text = advice(missing(ALONE), row(IN_FRONT, tiers=both()), missing("production", tiers=less))
+    assert "To buy first: DRAM in front" in text
+
+
+def test_a_set_up_that_keeps_targets_which_a_normal_day_misses_is_to_be_run_again() -> None:
+    text = advice(missing(ALONE), row(IN_FRONT, tiers=both()), missing("production", tiers=both()))
+    assert "To buy first" not in text
+    assert "Not advised: DRAM in front of the storage, because production has" in text
+    assert "cpu-storage kept them: run both again, longer." in text
+
+
+def test_rows_without_a_verdict_are_named_in_one_sentence_with_what_each_saw() -> None:
+    why = "but a verdict needs 50 of a class (10 users of llama3.1-8b)."
+    late = {ALONE: "33 of 66 requests were late", IN_FRONT: "all 7 requests were late"}
+    rows = [
+        row(name, status="no verdict", verdict=f"NO VERDICT: {seen}, {why}", late=seen, tiers=both())
+        for name, seen in late.items()
+    ]
+    assert (
+        "No verdict on the targets in storage-only (33 of 66 requests were late) and cpu-storage (all 7 "
+        "requests were late): a verdict needs 50 of a class (10 users of llama3.1-8b)." in advice(*rows)
+    )
 
 
 def search(users: int, reason: str, **changes: object) -> Figures:
