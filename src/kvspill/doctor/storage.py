@@ -246,8 +246,8 @@ def _space(group: str, place: Place) -> Check:
 
 def _throttle(group: str, place: Place, kernel: Kernel) -> list[Check]:
     """Limits that a control group sets on the I/O of this process."""
-    found = io_limits(place.disks, kernel)
+    found = io_limits(place.devices, kernel)
     if not found:
         return [ok(group, "I/O limits", "no control group limits this process")]
-    text = f"a control group limits the I/O: {'; '.join(found)}"
+    text = f"a control group limits the I/O: {', '.join(limit.describe() for limit in found)}"
     return [warning(group, "I/O limits", text, "lift the limit, or state it with the result")]

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kvspill.machine.cgroups import cpu_limit, io_limits
 from kvspill.machine.gpu import gpu_facts
 from kvspill.machine.kernel import Kernel, field_of
 from kvspill.machine.memory import total_memory
@@ -30,6 +31,7 @@ def environment(directories: Iterable[Path | str] = (), kernel: Kernel | None = 
         "cpu_model": field_of(kernel.proc / "cpuinfo", "model name"),
         "cpu_count": os.cpu_count(),
         "cpu_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cpu_limit": cpu_limit(kernel),
         "memory_bytes": total_memory(kernel),
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -68,6 +70,7 @@ def _directory(directory: Path, kernel: Kernel) -> dict[str, Any]:
         "rotational": device.rotational if device else None,
         "scheduler": device.scheduler if device else None,
         "network": None if network is None else asdict(network),
+        "io_limits": [limit.describe() for limit in io_limits(device.names, kernel)] if device else [],
     }
 
 

@@ -87,6 +87,11 @@ class Place:
         """Whether a run could keep its files here at all."""
         return self.writable and self.kind != KERNEL_VIEW
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The disks and the loop devices above them."""
+        return tuple(dict.fromkeys([*self.disks, *(loop.name for loop in self.loops)]))
+
     def describe(self) -> str:
         """The device in words: "ext4 on vda (virtual disk)"."""
         model = f", {self.model}" if self.model else ""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvspill.machine.cgroups import cgroup_root, control_groups
+from kvspill.machine.cgroups import cgroup_root, control_groups, upward
 from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
 
 
@@ -62,17 +62,11 @@ def _groups(kernel: Kernel) -> list[Available | None]:
         if group.unified:
             for root in (cgroup, cgroup / "unified"):
                 names = ("memory.max", "memory.current", "inactive_file")
-                found += [_group(directory, *names) for directory in _upward(root, group.path)]
+                found += [_group(directory, *names) for directory in upward(root, group.path)]
         elif "memory" in group.controllers:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            found += [_group(directory, *names) for directory in _upward(cgroup / "memory", group.path)]
+            found += [_group(directory, *names) for directory in upward(cgroup / "memory", group.path)]
     return found
-
-
-def _upward(root: Path, path: str) -> list[Path]:
-    """The group's directory and all above it; inside a container only the root may be visible."""
-    inner = root / path.lstrip("/")
-    return [inner, *(parent for parent in inner.parents if parent == root or root in parent.parents)]
 
 
 def _group(directory: Path, limit_name: str, usage_name: str, reclaimable_name: str) -> Available | None:

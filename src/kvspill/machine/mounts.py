@@ -53,6 +53,11 @@ class BlockDevice:
     loops: tuple[Loop, ...] = ()
     """The loop devices between the file system and those disks."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them that the kernel knows by a name."""
+        return tuple(dict.fromkeys([*self.disks, *(loop.name for loop in self.loops), self.name]))
+
 
 def find_mount(directory: Path, kernel: Kernel) -> Mount | None:
     """The mount of a directory: by its device number, the longest mount point above it if several match."""

@@ -19,6 +19,8 @@ from kvspill.records import GIB, MIB, UNLIMITED_BYTES, Tier, Verb
 from kvspill.run.aside import run_aside
 from kvspill.run.backends import open_backends
 from kvspill.run.progress import Progress
+from kvspill.run.runner import limited
+from kvspill.run.signals import cut_off
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
@@ -108,6 +110,11 @@ def check_device(paths: Sequence[Path]) -> str:
     return ", ".join(place.describe() for place in found)
 
 
+def limits(paths: Sequence[Path], kernel: Kernel) -> list[str]:
+    """What control groups allow this process there: the profile is then of that, not of the device."""
+    return [f"{warning.message} {warning.remedy}" for warning in limited(paths, kernel)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Measured:
     """What was seen on the machine, before anything is made of it."""
@@ -137,7 +144,11 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress:
     return Calibration(
         fits={Tier.STORAGE: stored, Tier.CPU: copied},
         rows=rows,
-        warnings=[*_warnings(seen.points, stored, seen.traffic, budget, seen.rounds), *misfits(rows)],
+        warnings=[
+            *limits(paths, Kernel()),
+            *_warnings(seen.points, stored, seen.traffic, budget, seen.rounds),
+            *misfits(rows),
+        ],
         device=device,
         seconds=seen.seconds,
         written_bytes=budget.written_bytes,

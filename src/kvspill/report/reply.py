@@ -9,7 +9,7 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.asked import settings_text, target_text, targets_ms
 from kvspill.report.evidence import decided, evidence, not_judged, with_load, with_requests, worst
 from kvspill.result.answer import Status, answer, in_memory, standstill
-from kvspill.result.bottleneck import others_used_device
+from kvspill.result.bottleneck import io_limited, others_used_device
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
     DEVICE_EXCESS,
@@ -24,6 +24,7 @@ from kvspill.result.cautions import (
     TOO_SHORT,
     UNFINISHED,
 )
+from kvspill.result.cautions_groups import IO_LIMITED
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import Reply, SIMULATED_TIMES, replays
 from kvspill.run.calibrated import calibration_cautions
@@ -38,7 +39,10 @@ _RESERVE = 1.25
 _FEWER = re.compile(",? or (use )?fewer --users")
 NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
-_SAID = {kind.code for kind in (SIMULATED, DEVICE_EXCESS, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)}
+_SAID = {
+    kind.code
+    for kind in (SIMULATED, DEVICE_EXCESS, IO_LIMITED, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)
+}
 """Warnings that the text itself says, in words of its own."""
 _OF_A_WINDOW = {
     kind.code for kind in (FEW_TRIALS, HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT, UNFINISHED)
@@ -129,8 +133,8 @@ def _differ(reply: Reply) -> bool:
 
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
-    others = others_used_device(reply.result)
-    yield from filter(None, (others, _seeds(reply), _limit(reply), evidence(reply), _open(reply)))
+    others, limited = others_used_device(reply.result), io_limited(reply.result)
+    yield from filter(None, (others, limited, _seeds(reply), _limit(reply), evidence(reply), _open(reply)))
     for name, requests in not_judged(reply).items():
         if requests:
             few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
@@ -268,13 +272,14 @@ def _held_by(reply: Reply) -> str:
     """What holds the users: the storage alone, memory, or memory in front of storage with its share."""
     if in_memory(reply.result) or reply.config.storage_tier == "off":
         return "This memory"
+    storage = "This storage" + (" within that limit" if io_limited(reply.result) else "")
     names = {"gpu": "GPU memory", "cpu": "DRAM", "storage": ""}
     read = {tier: reply.result.number(f"tier_{tier}_kv_bytes_read_gb") or 0.0 for tier in names}
     front = [names[tier] for tier in ("gpu", "cpu") if read[tier]]
     if not front:
-        return "This storage"
+        return storage
     share = 1 - read["storage"] / sum(read.values())
-    return f"This storage behind {listed(front)}, which served {share:.0%} of the bytes read,"
+    return f"{storage} behind {listed(front)}, which served {share:.0%} of the bytes read,"
 
 
 def _seeds(reply: Reply) -> str:

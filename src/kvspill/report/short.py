@@ -13,6 +13,7 @@ from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
+from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
@@ -28,6 +29,8 @@ _STYLES = {
 _NAMES_WIDTH = 18
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
+_SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
+"""Notes shown in full: what was asked for and changed nothing, and what keeps a device from its speed."""
 
 
 def short_summary(result: Result) -> Iterator[Part]:
@@ -175,11 +178,10 @@ def _warnings(found: Answer) -> Iterator[Part]:
     if left:
         yield Text(f"! {counted(len(left), 'more grave warning')}: {_codes(left)}")
     for item in found.notes:
-        # What was asked for and changed nothing is the first thing to know.
-        if item.code == UNUSED_SETTING.code:
+        if item.code in _SHOWN:
             yield Text(f"- {item.message}")
             yield indent(Text(f"-> {item.remedy}"), 4)
-    others = [item for item in found.notes if item.code != UNUSED_SETTING.code]
+    others = [item for item in found.notes if item.code not in _SHOWN]
     if others:
         yield Text(f"{counted(len(others), 'note')}: {_codes(others)}")
 

@@ -12,6 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
+from kvspill.result.cautions_groups import IO_LIMITED
 from kvspill.result.classes import in_doubt
 from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much, who
 from kvspill.result.ranking import faults_remedy
@@ -261,6 +262,11 @@ def _device(result: Result, what: str, in_storage: float) -> _Service:
     parts_ms = {part: _busy_ms(result, "storage", f"_{part}") for part in ("device", "queue", "host")}
     largest = max(parts_ms, key=lambda part: parts_ms[part])
     share = in_storage * parts_ms[largest] / (sum(parts_ms.values()) or 1.0)
+    limits = io_limits(result)
+    if largest != "host" and limits:
+        text = f"{what}, {share:.0%} of it {_WITH_OTHERS[largest]}, where a control group allows {limits}"
+        helps = f"Raise that limit, or use {_lighter(result)}: the device itself may be fast enough."
+        return _Service(Binds.DEVICE if largest == "device" else Binds.DEPTH, text, helps)
     if largest != "host" and others_used_device(result) is not None:
         text = f"{what}, {share:.0%} of it {_WITH_OTHERS[largest]}, which other programs used too"
         helps = "Stop the other programs that use the device, and run it again: alone it may be fast enough."
@@ -274,8 +280,25 @@ def _device(result: Result, what: str, in_storage: float) -> _Service:
         text = f"{what}, {share:.0%} of it this program's own time, not the device's"
         return _Service(Binds.CLIENT, text, "Use a faster client or larger --io-size, and run it again.")
     text = f"{what}, {share:.0%} of it the device's own time"
+    return _Service(Binds.DEVICE, text, f"Use a faster device, {_lighter(result)}.")
+
+
+def _lighter(result: Result) -> str:
+    """What asks less of a device, as the end of an instruction."""
     more = "more DRAM in front of it (--cpu-mem-gb)" if _may_take_dram(result) else "smaller entries"
-    return _Service(Binds.DEVICE, text, f"Use a faster device, {more}, or {less(result.config)}.")
+    return f"{more}, or {less(result.config)}"
+
+
+def io_limits(result: Result) -> str:
+    """What control groups allowed this process on the storage tier's devices, in words; empty without."""
+    directories = (result.environment or {}).get("directories")
+    rows = [row for row in directories if isinstance(row, dict)] if isinstance(directories, list) else []
+    return ", ".join(dict.fromkeys(str(limit) for row in rows for limit in row.get("io_limits") or ()))
+
+
+def io_limited(result: Result) -> str | None:
+    """That a control group limits this process's I/O, as its warning says it."""
+    return next((item.message for item in result.warnings if item.code == IO_LIMITED.code), None)
 
 
 def others_used_device(result: Result) -> str | None:

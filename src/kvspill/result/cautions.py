@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from kvspill.result import cautions_groups as groups
 from kvspill.result.caution import NOTHING, Kind, Severity, Spoils
 from kvspill.result.metrics import Area
 from kvspill.result.schema_honesty import Caution
@@ -373,7 +374,7 @@ IGNORED_KEYS = Kind(
     touches=NOTHING,
 )
 
-KINDS: dict[str, Kind] = {item.code: item for item in list(vars().values()) if isinstance(item, Kind)}
+KINDS = {kind.code: kind for kind in (*vars().values(), *vars(groups).values()) if isinstance(kind, Kind)}
 """All of them by their codes, the gravest first."""
 
 

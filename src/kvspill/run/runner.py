@@ -12,11 +12,13 @@ from kvspill.config.plugged import usable_plugins
 from kvspill.config.unused import unused_settings
 from kvspill.errors import KvspillError
 from kvspill.machine.bpf import check_tracing
-from kvspill.machine.hardware import MEMORY, look_at
+from kvspill.machine.cgroups import cpu_limit, io_limits
+from kvspill.machine.hardware import MEMORY, look_at, usable_cpus
 from kvspill.machine.kernel import Kernel
 from kvspill.plugins import VIRTUAL, Kind
 from kvspill.records import UNLIMITED_BYTES, Tier
 from kvspill.result import cautions as kinds
+from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.trials import combine
@@ -54,7 +56,12 @@ def make_plan(config: Config, simulated: bool, company: Company | None = None) -
     else:
         machine = check_machine(config, memory=company.memory(), sharing=company.sharing)
     check_file_limit(config, machine.storage_bytes, len(machine.cache_dirs))
-    warnings = [*in_memory(machine.cache_dirs, Kernel()), *_unused(config)]
+    kernel = Kernel()
+    warnings = [
+        *in_memory(machine.cache_dirs, kernel),
+        *limited(machine.cache_dirs, kernel),
+        *_unused(config),
+    ]
     said, rank = machine.statement, None
     if company is not None:
         said, rank = said.replace("This run", f"Each of the {company.size} ranks", 1), company.rank
@@ -88,6 +95,18 @@ def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
     for path in cache_dirs:
         if look_at(path, kernel).kind == MEMORY:
             yield kinds.MEMORY_DIRECTORY.of(path=path)
+
+
+def limited(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
+    """What control groups allow this process on the devices of these directories, and of processors."""
+    found = dict.fromkeys(
+        limit.describe() for path in cache_dirs for limit in io_limits(look_at(path, kernel).devices, kernel)
+    )
+    if found:
+        yield IO_LIMITED.of(limits=", ".join(found))
+    processors, usable = cpu_limit(kernel), usable_cpus()
+    if processors is not None and processors < usable:
+        yield CPU_LIMITED.of(processors=processors, usable=usable)
 
 
 def _unwatched(config: Config) -> Iterator[Caution]:

@@ -25,6 +25,7 @@ from kvspill.result.cautions import (
     MEMORY_DIRECTORY,
     STAGE_NOT_SETTLED,
 )
+from kvspill.result.cautions_groups import IO_LIMITED
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
 from kvspill.run.asking import Reply
@@ -113,6 +114,14 @@ def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive()
     assert "The directory before the load: read 2.36" in whole
     assert [item.code for item in result.warnings].count("device_excess") == 1
     assert "device_excess" not in whole
+
+
+def test_the_answer_names_the_limit_of_a_control_group_once() -> None:
+    limited = built(warnings=[IO_LIMITED.of(limits="200 MiB/s of reads on loop7")])
+    text = replied(limited)
+    said = [line for line in text if "200 MiB/s of reads on loop7" in line]
+    assert said == [text[1]]
+    assert "within that limit" in " ".join(text)
 
 
 def test_a_directory_in_memory_is_named_and_not_advised_to_use_o_direct() -> None:

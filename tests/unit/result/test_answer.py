@@ -11,6 +11,7 @@ from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
+from kvspill.result.cautions_groups import IO_LIMITED
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
 from kvspill.result.load import has_server_each, less
@@ -292,6 +293,20 @@ def test_a_directory_in_memory_is_no_storage_that_binds() -> None:
     assert found.bottleneck.binds is Binds.MEMORY
     assert "100% of it copies to and from a directory in memory" in found.because
     assert "in storage" not in found.because
+
+
+def test_the_limit_of_a_control_group_is_not_blamed_on_the_device() -> None:
+    limit = "200 MiB/s of reads on loop7"
+    warnings, directory = [IO_LIMITED.of(limits=limit)], {"path": "/mnt/nvme", "io_limits": [limit]}
+    result = many(storage=0.08, warnings=warnings, environment={"directories": [directory]})
+    plain, found = answer(many(storage=0.08)), answer(result)
+    assert (found.status, found.verdict) == (plain.status, plain.verdict), "a verdict stays as it is"
+    assert found.bottleneck.binds is plain.bottleneck.binds is Binds.DEVICE
+    assert found.because.endswith(f"of it time at the device, where a control group allows {limit}.")
+    assert found.helps.startswith("Raise that limit, or use ")
+    assert "faster device" not in found.helps
+    shown = " ".join(render_summary(result, verbose=False).split())
+    assert f"- A control group limits what this process may move: {limit}. " in shown
 
 
 def test_warnings_stand_by_their_severity() -> None:
