@@ -141,3 +141,8 @@ def size_text(nbytes: float) -> str:
             amount = nbytes / unit
             return f"{amount:,.0f} {name}" if amount >= 10 else f"{amount:.3g} {name}"
     return f"{nbytes:,.0f} B"
+
+
+def speed_text(gib_per_sec: float) -> str:
+    """A bandwidth in the unit in which two digits or more show: 1.11 GiB/s, 25 MiB/s."""
+    return f"{size_text(gib_per_sec * GIB)}/s"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from kvspill.texts import cell, make_console, one_line, plain, size_text
+from kvspill.texts import cell, make_console, one_line, plain, size_text, speed_text
 
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
@@ -65,3 +65,8 @@ def test_a_console_sends_only_its_own_escape_sequences() -> None:
 def test_a_size_has_the_unit_that_shows_it() -> None:
     shown = [size_text(nbytes) for nbytes in (512, 4096, 65_536, 1_572_864, 192 << 20, 3 << 29)]
     assert shown == ["512 B", "4 KiB", "64 KiB", "1.5 MiB", "192 MiB", "1.50 GiB"]
+
+
+def test_a_bandwidth_has_the_unit_in_which_its_digits_show() -> None:
+    shown = [speed_text(mib / 1024) for mib in (0, 0.5, 1.5, 25, 199.5, 1140)]
+    assert shown == ["0 B/s", "512 KiB/s", "1.5 MiB/s", "25 MiB/s", "200 MiB/s", "1.11 GiB/s"]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kvspill.texts import speed_text
+
 _LEVERS = ("users", "trace_speedup")
 
 
@@ -54,7 +56,7 @@ def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
         if key in answer:
             yield name, f"{answer[key]:,.2f} {unit}{_interval(answer, f'{key}_ci95', 2)}"
     if "peak_storage_gib_per_sec" in answer:
-        yield "At the peak, storage", f"{answer['peak_storage_gib_per_sec']:,.3f} GiB/s"
+        yield "At the peak, storage", speed_text(answer["peak_storage_gib_per_sec"])
         yield "Confirmed by returning", "yes" if answer["peak_confirmed"] else "no"
         if answer.get("fewer_users_may_reach_it"):
             yield "Fewer users", "may reach it too: the time was too short to tell"

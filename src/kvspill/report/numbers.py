@@ -4,7 +4,7 @@ import math
 
 from kvspill.config.checks import NO_LIMIT_BYTES
 from kvspill.result.schema import Result
-from kvspill.texts import size_text
+from kvspill.texts import size_text, speed_text
 
 NONE = "-"
 """What was not measured, in the cell of a table."""
@@ -41,6 +41,10 @@ def significant(value: float | None, digits: int = 4) -> str:
 def number(value: float | None, unit: str = "", digits: int = 2) -> str:
     """A figure with its unit; what was not measured says so."""
     return UNMEASURED if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def speed(gib_per_sec: float | None) -> str:
+    return UNMEASURED if gib_per_sec is None else speed_text(gib_per_sec)
 
 
 def share(value: float | None) -> str:

@@ -9,7 +9,7 @@ from kvspill.report.autoscaling import answer_lines, step_table, unsettled
 from kvspill.report.honesty_section import honesty_section
 from kvspill.report.judged import JudgedCriterion, judged_criteria, met_text
 from kvspill.report.layers_section import device_load_section, layers_section
-from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share, volume
+from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share, speed, volume
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
@@ -134,7 +134,7 @@ def _assessment(result: Result) -> Iterator[Part]:
     rows = [("NVMe Throughput", number(result.number("nvme_throughput"), " tok/s"))]
     for verb in ("read", "write"):
         bandwidth = result.number(f"tier_storage_{verb}_bandwidth_gbps")
-        rows.append((f"NVMe {verb} bandwidth", number(bandwidth, " GiB/s", 3)))
+        rows.append((f"NVMe {verb} bandwidth", speed(bandwidth)))
     efficiency = result.number("device_bandwidth_efficiency")
     if efficiency is not None:
         rows.append(("Of the device's bandwidth", share(efficiency)))

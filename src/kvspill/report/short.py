@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from kvspill.report.layers_section import layers_section
-from kvspill.report.numbers import entry_sizes, number, share
+from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
@@ -149,7 +149,7 @@ def _gpu(result: Result) -> Iterator[tuple[str, str]]:
     link = link_sentence(result)
     if link is not None:
         read, written = (
-            number(result.number(f"tier_gpu_{verb}_bandwidth_gbps"), " GiB/s") for verb in ("read", "write")
+            speed(result.number(f"tier_gpu_{verb}_bandwidth_gbps")) for verb in ("read", "write")
         )
         yield "GPU tier", f"{read} read, {written} written. {link}"
 
@@ -160,7 +160,7 @@ def _storage(result: Result) -> Iterator[tuple[str, str]]:
         p95_ms = result.number(f"storage_{verb}_p95_ms")
         if p95_ms is None:
             continue
-        bandwidth = number(result.number(f"tier_storage_{verb}_bandwidth_gbps"), " GiB/s")
+        bandwidth = speed(result.number(f"tier_storage_{verb}_bandwidth_gbps"))
         text = f"{bandwidth}, p95 {duration(p95_ms)}; entries {entry_sizes(result, 'storage', verb)}"
         yield f"Storage {verb}s", text
 

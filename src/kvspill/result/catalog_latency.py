@@ -79,7 +79,7 @@ LATENCIES = (
         "Not the device's own time: for that see storage_read_device_p95_ms.",
         "lower",
         *_columns(16, "Storage Latency"),
-        headline(7, "Storage I/O per request, p95", stat="p95"),
+        headline(7, "Cache I/O per request, p95", stat="p95"),
         _console(3, "+ Storage I/O"),
     ),
     _latency(

@@ -7,7 +7,7 @@ from kvspill.records import Purpose, Verb
 from kvspill.result import cautions as kinds
 from kvspill.result.measured import Measured
 from kvspill.result.schema_honesty import Caution
-from kvspill.texts import size_text
+from kvspill.texts import size_text, speed_text
 
 _NAMES = {
     "mlperf": "mlperf: the turn's entry is read again while decoding",
@@ -89,10 +89,10 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if even["requests_that_loaded"] == 0:
         yield "Break-even", "nothing was loaded"
         return
-    speed = "instantly" if even["load_gib_per_sec"] is None else f"at {even['load_gib_per_sec']:,.3f} GiB/s"
+    speed = "instantly" if even["load_gib_per_sec"] is None else f"at {speed_text(even['load_gib_per_sec'])}"
     yield (
         "Break-even (modelled)",
-        f"an idle GPU recomputes {even['break_even_gib_per_sec']:,.3f} GiB/s; requests loaded {speed}, with "
+        f"an idle GPU recomputes {speed_text(even['break_even_gib_per_sec'])}; requests loaded {speed}, with "
         "all waits and others beside them",
     )
     if "recompute_gpus" not in even:
@@ -110,8 +110,8 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         in_host, link = even["ended_in_host_gib"], even["pcie_gib_per_sec"]
         yield (
             "  on to the GPU",
-            f"at {even['load_to_gpu_gib_per_sec']:,.3f} GiB/s, with the {in_host:,.2f} GiB of loads that "
-            f"ended in host memory taken over PCIe at its measured {link:,.1f} GiB/s",
+            f"at {speed_text(even['load_to_gpu_gib_per_sec'])}, with the {in_host:,.2f} GiB of loads that "
+            f"ended in host memory taken over PCIe at its measured {speed_text(link)}",
         )
     yield (
         "  time to recompute",

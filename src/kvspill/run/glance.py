@@ -11,6 +11,7 @@ from kvspill.config import Config
 from kvspill.measure.recorder import Recorder
 from kvspill.records import GIB, NS_PER_SEC, Outcome, Tier, Verb
 from kvspill.serving.engine import Engine
+from kvspill.texts import speed_text
 from kvspill.workload.divided import ALL_USERS, Share
 from kvspill.world import World
 
@@ -197,7 +198,7 @@ def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
     label = LABELS[tier.tier] + (" (modelled)" if tier.modelled else "")
     limit = f" of {tier.limit_bytes / GIB:.1f}" if tier.limit_bytes < 1 << 50 else ""
     return (
-        f"{label:<18} read {read:6.2f}   write {written:6.2f} GiB/s   "
+        f"{label:<18} read {speed_text(read):>10}   write {speed_text(written):>10}   "
         f"holds {tier.used_bytes / GIB:.1f}{limit} GiB"
     )
 
@@ -238,7 +239,7 @@ def line(now: Glance) -> str:
     for number, tier in enumerate(now.tiers):
         read, written = rates(number, now, None)
         modelled = " (modelled)" if tier.modelled else ""
-        parts.append(f"{LABELS[tier.tier].lower()}{modelled} r {read:.2f} w {written:.2f} GiB/s")
+        parts.append(f"{LABELS[tier.tier].lower()}{modelled} r {speed_text(read)} w {speed_text(written)}")
     if now.hit_rate is not None:
         parts.append(f"{now.hit_rate:.0%} hits")
     parts.append(f"{now.tokens / now.measured_seconds:,.0f} tok/s")

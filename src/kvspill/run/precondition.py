@@ -9,12 +9,13 @@ from kvspill.config.config import gib_to_bytes
 from kvspill.errors import KvspillError
 from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import STEADY, judge
-from kvspill.records import GIB, MIB, NS_PER_SEC
+from kvspill.records import MIB, NS_PER_SEC
 from kvspill.result.cautions import NOT_PRECONDITIONED
 from kvspill.result.schema_honesty import Caution
 from kvspill.run.preflight import PRECONDITION_PASSES_MAX
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.texts import size_text
 from kvspill.world import World
 
 _OBJECT_BYTES_MAX = 16 * MIB
@@ -36,7 +37,7 @@ class Preconditioned:
     def text(self) -> str:
         settled = "steady" if self.steady else "not steady yet"
         took = f"{self.seconds:.0f} s" if self.seconds >= 1 else "less than 1 s"
-        return f"preconditioned with {self.written_bytes / GIB:.1f} GiB in {took}: {settled}"
+        return f"preconditioned with {size_text(self.written_bytes)} in {took}: {settled}"
 
 
 async def precondition(
@@ -164,7 +165,6 @@ class Preconditioner:
         else:
             left_seconds = max(0, self._most_bytes - self._written_bytes) / rate
             estimate = f"until steady, {left_seconds:.0f} s more at most"
-        written_gib, rate_gib = self._written_bytes / GIB, rate / GIB
         self._progress.say_often(
-            f"preconditioning: {written_gib:.1f} GiB written, {rate_gib:.2f} GiB/s, {estimate}"
+            f"preconditioning: {size_text(self._written_bytes)} written, {size_text(rate)}/s, {estimate}"
         )

@@ -18,7 +18,7 @@ from kvspill.suite.advice_targets import Found, targets
 from kvspill.suite.advice_tiers import faster_drive, tiers
 from kvspill.suite.facts import Figures, mean
 from kvspill.suite.scenario import default_names
-from kvspill.texts import counted, duration, listed
+from kvspill.texts import counted, duration, listed, speed_text
 
 _ENGINE = "engine-"
 _ALONE = ("storage-saturation", "storage-only")
@@ -69,7 +69,7 @@ def _drive(found: Found, probe_gib_per_sec: float | None, run: Found) -> Iterato
     tier = best.tiers["storage"]
     if not any(_pressed(row) for row in alone):
         yield (
-            f"The storage was not loaded to its limit ({tier.read_gib_per_sec:.2f} GiB/s reading in "
+            f"The storage was not loaded to its limit ({speed_text(tier.read_gib_per_sec)} reading in "
             f"{best.name}), so its limit is unknown; run storage-saturation."
         )
         return
@@ -77,8 +77,8 @@ def _drive(found: Found, probe_gib_per_sec: float | None, run: Found) -> Iterato
     wrote = max(rows, key=lambda row: row.tiers["storage"].write_gib_per_sec)
     written = wrote.tiers["storage"].write_gib_per_sec
     text = (
-        f"The storage {how} at most {tier.read_gib_per_sec:.2f} GiB/s reading ({best.name}, "
-        f"{counted(best.users, 'user')}) and {written:.2f} GiB/s writing ({wrote.name}) in these rows"
+        f"The storage {how} at most {speed_text(tier.read_gib_per_sec)} reading ({best.name}, "
+        f"{counted(best.users, 'user')}) and {speed_text(written)} writing ({wrote.name}) in these rows"
     )
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
         text += (
@@ -94,10 +94,11 @@ def _beyond(rows: list[Figures], read_gib_per_sec: float, probe_gib_per_sec: flo
     """Where the storage was seen to do more than in any row's window."""
     text = ""
     stages = max(rows, key=lambda row: row.stage_storage_gib_per_sec or 0.0)
-    if (stages.stage_storage_gib_per_sec or 0.0) > read_gib_per_sec:
-        text += f" In a stage of {stages.name} it moved {stages.stage_storage_gib_per_sec:.2f} GiB/s."
+    most = stages.stage_storage_gib_per_sec or 0.0
+    if most > read_gib_per_sec:
+        text += f" In a stage of {stages.name} it moved {speed_text(most)}."
     if probe_gib_per_sec is not None and probe_gib_per_sec > read_gib_per_sec:
-        text += f" Idle, before the first row, it read {probe_gib_per_sec:.2f} GiB/s."
+        text += f" Idle, before the first row, it read {speed_text(probe_gib_per_sec)}."
     return text
 
 

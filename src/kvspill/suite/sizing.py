@@ -12,7 +12,7 @@ from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.run.bandwidth import Bandwidth
-from kvspill.texts import counted, size_text
+from kvspill.texts import counted, size_text, speed_text
 
 STORAGE_SHARE_MAX = 0.5
 GPU_SHARE_MAX = 0.8
@@ -207,8 +207,8 @@ def _user_notes(
     wishes: Wishes, bandwidth: Bandwidth, wants: Appetite, knee: int, room: int, users: int, users_high: int
 ) -> list[str]:
     how = (
-        f"a request of {wishes.model} moves about {wants.request_bytes / GIB:.2f} GiB, {bandwidth.source} "
-        f"gives {bandwidth.read_gib_per_sec:.2f} GiB/s, so about {counted(knee, 'user')} can keep it busy"
+        f"a request of {wishes.model} moves about {size_text(wants.request_bytes)}, {bandwidth.source} "
+        f"gives {speed_text(bandwidth.read_gib_per_sec)}, so about {counted(knee, 'user')} can keep it busy"
     )
     if wishes.users:
         first = f"Users {users}: {_asked(wishes.users, users)} ({how})."

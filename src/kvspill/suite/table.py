@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 NONE = "-"
+_SLOW = 0.1
+"""Below this many GiB/s two decimals are too few."""
 
 
 def print_report(
@@ -148,7 +150,12 @@ def _bandwidth(item: Figures, tier: str) -> str:
     if found is None:
         return NONE
     mark = "*" if found.modelled else ""
-    return f"{found.read_gib_per_sec:.2f}/{found.write_gib_per_sec:.2f}{mark}"
+    return f"{_speed(found.read_gib_per_sec)}/{_speed(found.write_gib_per_sec)}{mark}"
+
+
+def _speed(gib_per_sec: float) -> str:
+    """In GiB/s, as the whole column: slow storage needs more digits to be told from none."""
+    return f"{gib_per_sec:.{2 if gib_per_sec >= _SLOW or not gib_per_sec else 3}f}"
 
 
 def number(value: float | None) -> str:

@@ -71,7 +71,7 @@ def test_inflation_bounds_and_break_even_are_said() -> None:
     assert rows["Bytes found"] == (
         "39.0%; one request at a time: LRU of this size 40.0%, foresight 50.0%, unlimited 60.0%"
     )
-    assert "0.667 GiB/s" in rows["Break-even (modelled)"]
+    assert "683 MiB/s" in rows["Break-even (modelled)"]
     assert rows["Break-even (modelled)"].endswith("with all waits and others beside them")
     assert "  not written" not in rows
 
@@ -156,8 +156,8 @@ def test_what_ended_in_host_memory_is_brought_to_the_gpu_at_the_measured_speed_o
     (row,) = [
         text for name, text in io_model_rows({**PREFIX, "break_even": even}) if name == "  on to the GPU"
     ]
-    assert row.startswith("at 3.810 GiB/s, with the 2.00 GiB of loads")
-    assert row.endswith("over PCIe at its measured 40.0 GiB/s")
+    assert row.startswith("at 3.81 GiB/s, with the 2.00 GiB of loads")
+    assert row.endswith("over PCIe at its measured 40.00 GiB/s")
 
 
 def test_where_storage_ends_in_host_memory_its_loads_go_over_the_link_too() -> None:

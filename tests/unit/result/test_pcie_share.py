@@ -46,9 +46,7 @@ def test_a_modelled_tier_has_no_link() -> None:
 def test_the_short_summary_and_the_page_say_the_links_share() -> None:
     result = on_gpu(hbm_read=0.1, pcie_in=0.9)
     words = dict(_figures(result))
-    assert words["GPU tier"].startswith(
-        "0.10 GiB/s read, 0.00 GiB/s written. PCIe takes 90% of the GPU's own"
-    )
+    assert words["GPU tier"].startswith("102 MiB/s read, 0 B/s written. PCIe takes 90% of the GPU's own")
     assert dict(verdict_of(result).lines)["GPU link"] == link_sentence(result)
     modelled = on_gpu()
     assert "GPU tier" not in dict(_figures(modelled))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from kvspill.report.html import specs
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure
-from kvspill.report.html.headline import HEADLINES, value_of, value_text
+from kvspill.report.html.headline import HEADLINES, scale_of, text_of, value_of
 from kvspill.report.html.knee import knee_figures
 from kvspill.report.html.latencies import breakdown
 from kvspill.report.html.more_figures import without_rank
@@ -28,10 +28,15 @@ def _bars(metric: Metric, results: Sequence[Labelled]) -> Iterator[Figure]:
     found = [(item, value) for item in ranked if (value := value_of(item.result, metric))]
     if not found:
         return
-    share = metric.metric.unit == "ratio"
-    unit = "share" if share else metric.metric.unit
+    share, scale = metric.metric.unit == "ratio", scale_of(metric, results)
+    unit, factor = ("share", 1.0) if share else (scale.unit, scale.factor)
     rows: list[specs.Spec] = [
-        {"row": item.row or item.label, "series": item.group or "result", "value": value, "rank": 0}
+        {
+            "row": item.row or item.label,
+            "series": item.group or "result",
+            "value": value * factor,
+            "rank": 0,
+        }
         for item, value in found
     ]
     groups = list(dict.fromkeys(item.group or "result" for item in results))
@@ -47,5 +52,5 @@ def _bars(metric: Metric, results: Sequence[Labelled]) -> Iterator[Figure]:
         says,
         specs.bars(rows, unit, list(dict.fromkeys(row["row"] for row in rows)), groups, share=share),
         ("result", unit),
-        [(item.label, value_text(metric, value)) for item, value in found],
+        [(item.label, text_of(scale, value)) for item, value in found],
     )

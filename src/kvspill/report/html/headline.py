@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvspill.records import MIB
+from kvspill.records import GIB, MIB
 from kvspill.report.html.facts import Labelled
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
@@ -18,11 +18,8 @@ from kvspill.result.schema_honesty import Caution
 HEADLINES = shown_at(Place.HEADLINE)
 
 
-def value_text(figure: Figure, value: float) -> str:
-    """Latencies with the digits that their histograms have, other figures with those they need."""
-    if figure.metric.unit == "ms":
-        return significant(value)
-    return number(value * (100.0 if figure.metric.unit == "ratio" else 1.0), figure.digits)
+_SLOW = 0.1
+"""Where no result has so many GiB/s, MiB/s are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +45,31 @@ def headline_rows(results: Sequence[Labelled]) -> list[HeadlineRow]:
     """The headline figures that at least one result has."""
     rows = []
     for headline in HEADLINES:
-        cells = tuple(_shown(headline, item.result) for item in results)
+        scale = scale_of(headline, results)
+        cells = tuple(_shown(headline, item.result, scale) for item in results)
         if any(cell.value != UNMEASURED for cell in cells):
-            unit = headline.metric.unit
-            rows.append(HeadlineRow(headline.title, "%" if unit == "ratio" else unit, cells))
+            rows.append(HeadlineRow(headline.title, scale.unit, cells))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How the figures of one row are written: in one unit, so that they can be compared."""
+
+    unit: str
+    factor: float
+    digits: int
+
+
+def scale_of(headline: Figure, results: Sequence[Labelled]) -> Scale:
+    """Slow storage in MiB/s: of GiB/s it would show one digit."""
+    unit = headline.metric.unit
+    if unit == "ratio":
+        return Scale("%", 100.0, headline.digits)
+    fastest = max((value_of(item.result, headline) or 0.0 for item in results), default=0.0)
+    if unit == "GiB/s" and fastest < _SLOW:
+        return Scale("MiB/s", GIB / MIB, 1)
+    return Scale(unit, 1.0, headline.digits)
 
 
 def value_of(result: Result, figure: Figure) -> float | None:
@@ -62,14 +79,14 @@ def value_of(result: Result, figure: Figure) -> float | None:
     return result.number(figure.name)
 
 
-def _shown(headline: Figure, result: Result) -> Shown:
+def _shown(headline: Figure, result: Result, scale: Scale) -> Shown:
     statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
     value = value_of(result, headline) if statistics is None else statistics.median
     if value is None:
         return Shown(UNMEASURED, "", "", ())
     codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
-    sizes, spread = _entry_size(headline, result), _spread(headline, statistics)
-    return Shown(value_text(headline, value), spread, sizes, tuple(codes))
+    sizes, spread = _entry_size(headline, result), _spread(scale, statistics)
+    return Shown(text_of(scale, value), spread, sizes, tuple(codes))
 
 
 def _entry_size(headline: Figure, result: Result) -> str:
@@ -109,14 +126,19 @@ def _moved_bytes(result: Result, tier: str) -> bool:
     return None in moved or any(moved)
 
 
-def _spread(headline: Figure, statistics: TrialStatistics | None) -> str:
+def text_of(scale: Scale, value: float) -> str:
+    """Latencies with the digits that their histograms have, other figures with those they need."""
+    return significant(value) if scale.unit == "ms" else number(value * scale.factor, scale.digits)
+
+
+def _spread(scale: Scale, statistics: TrialStatistics | None) -> str:
     """The spread between trials, or that there is none to speak of."""
     if statistics is None:
         return ""
     low, high, cv = statistics.ci95_low, statistics.ci95_high, statistics.cv
     if low is None or high is None:
         return "median of the trials"
-    ends = " to ".join(value_text(headline, end) for end in (low, high))
+    ends = " to ".join(text_of(scale, end) for end in (low, high))
     spread = "" if cv is None else f", CV {cv:.1%}"
     return f"median; mean within {ends} (95 %){spread}"
 

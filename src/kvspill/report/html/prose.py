@@ -12,35 +12,58 @@ from kvspill.report.numbers import UNMEASURED, limit, significant, volume, yes_n
 from kvspill.report.numbers import figure as number
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
-from kvspill.texts import counted, listed
+from kvspill.texts import counted, listed, speed_text
 
 _PERCENTILE = re.compile(r"_p\d+_ms$")
 _SUBTITLES = 3
+_HOST, _DATE = "host", "date"
 Pair = tuple[str, str]
 
 
 def subtitle(results: Sequence[Labelled]) -> str:
-    """What was run, in one line; for several results what they share."""
-    lines = [_what(item.result) for item in results]
-    if len(set(lines)) == 1:
-        return lines[0]
-    if len(lines) > _SUBTITLES:
-        return f"{len(lines)} results that are not alike."
-    return "; ".join(f"{item.label}: {line}" for item, line in zip(results, lines, strict=True))
+    """What was run, where and when, in one line: what several results share, then how they differ."""
+    facts = [_what(item.result) for item in results]
+    if not facts or all(one == facts[0] for one in facts):
+        return ", ".join(facts[0].values()) if facts else ""
+    shared = {name: text for name, text in facts[0].items() if all(one.get(name) == text for one in facts)}
+    where = [_range(name, facts) for name in (_HOST, _DATE) if name not in shared]
+    text = ", ".join(filter(None, [*shared.values(), *where]))
+    others = [name for name in dict.fromkeys(name for one in facts for name in one) if name not in shared]
+    others = [name for name in others if name not in (_HOST, _DATE)]
+    if not others:
+        return text
+    if len(facts) > _SUBTITLES:
+        return f"{text}; {listed(others)} {'differs' if len(others) == 1 else 'differ'}"
+    own = [
+        f"{item.label}: {', '.join(one[name] for name in others if name in one)}"
+        for item, one in zip(results, facts, strict=True)
+    ]
+    return "; ".join(filter(None, [text, *own]))
 
 
-def _what(result: Result) -> str:
+def _range(name: str, facts: Sequence[Mapping[str, str]]) -> str:
+    """Hosts by their names, dates by the first and the last."""
+    found = sorted({one[name] for one in facts if name in one})
+    if name == _DATE and len(found) > 1:
+        return f"{found[0]} to {found[-1]}"
+    if len(found) < 2:
+        return "".join(found)
+    return f"hosts {listed([text.removeprefix('host ') for text in found])}"
+
+
+def _what(result: Result) -> dict[str, str]:
+    """What was run, by what each part is of."""
     config = result.config
     kind = "simulated" if result.simulated else "measured"
-    parts = [
-        _users(result),
-        _known("{} arrivals", config.get("arrival")),
-        _known("generation {}", config.get("generation_mode")),
-        f"{result.window.measured_seconds:.0f} s {kind}",
-        _known("host {}", (result.environment or {}).get("hostname")),
-        _known("{}", str(result.created_at or "")[:16].replace("T", " ")),
-    ]
-    return ", ".join(part for part in parts if part)
+    parts = {
+        "users": _users(result),
+        "arrivals": _known("{} arrivals", config.get("arrival")),
+        "generation": _known("generation {}", config.get("generation_mode")),
+        "duration": f"{result.window.measured_seconds:.0f} s {kind}",
+        _HOST: _known("host {}", (result.environment or {}).get("hostname")),
+        _DATE: _known("{}", str(result.created_at or "")[:16].replace("T", " ")),
+    }
+    return {name: text for name, text in parts.items() if text}
 
 
 def _known(text: str, value: Any) -> str:
@@ -238,9 +261,9 @@ def _rank_rows(result: Result) -> Iterator[Pair]:
     yield "Ranks", f"{table.size}, {how}; began within {table.start_skew_ms or 0.0:.1f} ms of each other"
     for row in table.rows:
         speeds = (row.storage_read_gib_per_sec, row.storage_write_gib_per_sec)
-        read, written = ("-" if speed is None else f"{speed:.3f}" for speed in speeds)
+        read, written = ("-" if speed is None else speed_text(speed) for speed in speeds)
         text = f"{row.host}: {row.users:,} users, {row.requests_completed:,} requests, "
-        text += f"storage {read} GiB/s read"
+        text += f"storage {read} read"
         slow = ", slow (below 0.8 of the median)" if row.straggler else ""
         problem = f"; {row.problem}" if row.problem is not None else ""
         yield f"Rank {row.rank}", f"{text}, {written} written{slow}{problem}"

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from kvspill.errors import KvspillError
-from kvspill.records import GIB, MIB, NS_PER_MS, NS_PER_SEC, Completion
+from kvspill.records import MIB, NS_PER_MS, NS_PER_SEC, Completion
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.texts import size_text
 
 _SIZES_BYTES = (MIB, 16 * MIB, 64 * MIB)
 _READS = 7
@@ -28,7 +29,7 @@ class UnloadedRead:
         latency = f"{self.latency_ns / NS_PER_MS:.3g} ms"
         if self.ns_per_byte <= 0:
             return f"{latency} whatever the size"
-        return f"{latency} + bytes at {NS_PER_SEC / self.ns_per_byte / GIB:.3g} GiB/s"
+        return f"{latency} + bytes at {size_text(NS_PER_SEC / self.ns_per_byte)}/s"
 
 
 async def probe_unloaded(backend: Backend, largest_entry_bytes: int) -> UnloadedRead:

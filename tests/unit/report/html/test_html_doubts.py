@@ -81,7 +81,7 @@ def test_a_modelled_tier_is_in_the_figures_that_it_served_and_in_no_other() -> N
     for title in (
         "Throughput, wall clock",
         "Throughput over storage I/O time",
-        "Storage I/O per request, p95",
+        "Cache I/O per request, p95",
     ):
         assert "modelled_tier" in found[title]
     for title in ("Storage read bandwidth", "Storage read in the device, p95", "Cache hit rate"):
@@ -118,8 +118,19 @@ def test_the_users_are_those_of_the_measured_window() -> None:
 
 def test_many_unlike_results_have_a_short_subtitle() -> None:
     unlike = labelled([(f"r{n}", sample.built(users=n + 1)) for n in range(8)])
-    assert subtitle(unlike).startswith("8 results that are not alike")
-    assert subtitle(unlike[:2]).startswith("r0: ")
+    assert subtitle(unlike).endswith("; users differs")
+    assert "; r0: " in subtitle(unlike[:2])
+
+
+def test_the_line_below_the_title_of_several_results_has_their_hosts_and_dates() -> None:
+    results = [sample.built() for _ in range(5)]
+    for number, result in enumerate(results):
+        result.environment = {"hostname": f"rack{number % 2}"}
+        result.created_at = f"2026-11-1{number}T12:00:00"
+        result.config["num_users"] = number + 1
+    text = subtitle(labelled([(f"r{n}", result) for n, result in enumerate(results)]))
+    assert "hosts rack0 and rack1" in text
+    assert "2026-11-10 12:00 to 2026-11-14 12:00" in text
 
 
 def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch: pytest.MonkeyPatch) -> None:

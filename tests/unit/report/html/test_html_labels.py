@@ -11,6 +11,7 @@ from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.report.console import render_summary
 from kvspill.report.html.facts import labelled
+from kvspill.report.html.headline import headline_rows
 from kvspill.report.html.page import Remarks, page_of
 from kvspill.report.html.prose import page_title
 from kvspill.report.html.specs import lines, with_targets
@@ -126,3 +127,17 @@ def test_the_lowest_target_is_named_below_its_line_so_that_two_near_ones_can_be_
         for row in layer["data"]["values"]
     }
     assert texts == {"target 100 ms (responsive)": "bottom", "target 50 ms (interactive)": "top"}
+
+
+def test_the_tile_of_a_slow_drive_shows_digits_that_tell_it_from_none() -> None:
+    name = "tier_storage_read_bandwidth_gbps"
+    slow, fast = sample.built(), sample.built()
+    slow.metrics[name] = slow.metrics[name].model_copy(update={"value": 25 / 1024})
+
+    def shown(*results: Result) -> tuple[str, ...]:
+        rows = headline_rows(labelled([(f"r{n}", result) for n, result in enumerate(results)]))
+        (row,) = [row for row in rows if row.title == "Storage read bandwidth"]
+        return (row.unit, *(cell.value for cell in row.cells))
+
+    assert shown(slow) == ("MiB/s", "25.0")
+    assert shown(slow, fast) == ("GiB/s", "0.024", "0.400"), "one unit for what is compared"
