@@ -49,10 +49,15 @@ def asked_of(entry: QosClass) -> int:
     return entry.total_requests + entry.failed_requests + (entry.waiting_requests or 0)
 
 
-def late_text(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
-    """How many requests of these classes were late, all of them together; empty where none is known."""
+def _late_of(classes: Mapping[str, QosClass], names: Sequence[str]) -> tuple[int, int]:
+    """How many requests of these classes were late, all of them together, and of how many."""
     entries = [classes[name] for name in names if classes[name].sla is not None]
-    asked, late = sum(map(asked_of, entries)), sum(entry.sla.violations for entry in entries if entry.sla)
+    return sum(entry.sla.violations for entry in entries if entry.sla), sum(map(asked_of, entries))
+
+
+def late_text(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
+    """The same in words; empty where nothing is known of any."""
+    late, asked = _late_of(classes, names)
     if late == asked:
         return {0: "", 1: "the only request was late"}.get(asked, f"all {asked:,} requests were late")
     some = f"{late:,}" if late else "none"
@@ -61,8 +66,10 @@ def late_text(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
 
 def _few_late(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
     """The same as an aside; nothing where none was late."""
-    late = any(entry.sla.violations for entry in map(classes.__getitem__, names) if entry.sla)
-    return f" ({late_text(classes, names)})" if late else ""
+    late, asked = _late_of(classes, names)
+    if not late:
+        return ""
+    return f", all {asked:,} late" if late == asked > 1 else f", {late:,} of {asked:,} late"
 
 
 def _left(verdict: str, failed: int, waiting: int, why: str = "these count as late") -> str:

@@ -185,8 +185,8 @@ def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
 @pytest.mark.parametrize(
     ("ended", "waiting", "why"),
     [
-        (40, 1, "too few requests of batch for a verdict (1 of 41 requests was late)"),
-        (20, 20, "too few requests of batch for a verdict (20 of 40 requests were late)"),
+        (40, 1, "too few requests of batch for a verdict, 1 of 41 late"),
+        (20, 20, "too few requests of batch for a verdict, 20 of 40 late"),
         (20, 21, "requests of batch waited for a server (20 ended, 21 did not)"),
         (0, 1, "requests of batch waited for a server (0 ended, 1 did not)"),
     ],

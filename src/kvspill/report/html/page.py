@@ -194,7 +194,7 @@ def _shown(item: Labelled) -> dict[str, Any]:
     result = item.result
     return {
         "label": item.label,
-        "verdict": verdict_of(result),
+        "verdict": verdict_of(result, of_suite=bool(item.row)),
         "doubts": doubts_of_all(result),
         "honesty": list(checks(result)) if result.schema_version else [],
         "setup": list(setup_rows(result)),

@@ -33,7 +33,8 @@ def subtitle(results: Sequence[Labelled]) -> str:
     if not others:
         return text
     if len(facts) > _SUBTITLES:
-        return f"{text}; {listed(others)} {'differs' if len(others) == 1 else 'differ'}"
+        is_one = len(others) == 1 and not others[0].endswith("s")
+        return f"{text}; {listed(others)} {'differs' if is_one else 'differ'}"
     own = [
         f"{item.label}: {', '.join(one[name] for name in others if name in one)}"
         for item, one in zip(results, facts, strict=True)

@@ -46,8 +46,8 @@ class Verdict:
     classes_title: str = ""
 
 
-def verdict_of(result: Result) -> Verdict:
-    """The answer of a result with all that it rests on."""
+def verdict_of(result: Result, of_suite: bool = False) -> Verdict:
+    """The answer of a result with all that it rests on; a suite has flags of its own for a longer run."""
     if result.schema_version == 0:
         program = (result.environment or {}).get("program")
         return Verdict(
@@ -66,7 +66,7 @@ def verdict_of(result: Result) -> Verdict:
         state = OPEN
     return Verdict(
         state=state,
-        headline=found.line,
+        headline=found.verdict if of_suite else found.line,
         lines=tuple((name, text) for name, text in lines if text),
         assessment=_assessment(result),
         criteria=tuple(_criteria(result)),

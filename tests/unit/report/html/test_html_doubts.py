@@ -118,7 +118,7 @@ def test_the_users_are_those_of_the_measured_window() -> None:
 
 def test_many_unlike_results_have_a_short_subtitle() -> None:
     unlike = labelled([(f"r{n}", sample.built(users=n + 1)) for n in range(8)])
-    assert subtitle(unlike).endswith("; users differs")
+    assert subtitle(unlike).endswith("; users differ")
     assert "; r0: " in subtitle(unlike[:2])
 
 
