@@ -94,10 +94,11 @@ def rests_on(result: Result, bracket: Bracket, users: int, status: Status) -> Ma
     if status is not Status.NO:
         return None
     least = level_of(result.autoscaling_stats, bracket.failed)
-    # The fewest users that failed show the limit; they are evidence where that is beyond doubt.
-    if asked is None or asked["passes"] or (least is not None and _firm(least)):
+    if asked is None or asked["passes"]:
         return least
-    return asked
+    # The users that were asked about are the best evidence, unless they had too few requests for it.
+    in_doubt = least is None or not _firm(least)
+    return asked if _firm(asked) and (asked["enough"] or in_doubt) else least
 
 
 def level_of(steps: Steps, level: Level | None) -> Mapping[str, Any] | None:

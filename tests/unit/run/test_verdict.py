@@ -64,12 +64,18 @@ def test_a_clear_failure_of_far_fewer_users_answers_where_a_window_is_in_doubt()
     assert judged(16, level(12, 0, 1, passes=False, clear=True), doubt) is Status.UNDECIDED
 
 
-def test_a_no_rests_on_windows_beyond_doubt() -> None:
+def test_a_no_rests_on_the_users_asked_about_where_they_had_enough_requests() -> None:
+    def evidence(*levels: dict[str, Any]) -> object:
+        result = searched(*levels)
+        return rests_on(result, read_bracket(result.autoscaling_stats), 16, Status.NO)
+
     doubt, asked = level(13, 0, 1, passes=False), level(16, 0, 1, passes=False, clear=True)
-    result = searched(doubt, asked)
-    assert rests_on(result, read_bracket(result.autoscaling_stats), 16, Status.NO) == asked
-    result = searched(THIRTEEN_FAIL, asked)
-    assert rests_on(result, read_bracket(result.autoscaling_stats), 16, Status.NO) == THIRTEEN_FAIL
+    few = {**asked, "enough": False}
+    assert evidence(THIRTEEN_FAIL, asked) == asked
+    assert evidence(THIRTEEN_FAIL, few) == THIRTEEN_FAIL
+    assert evidence(doubt, few) == few
+    assert evidence(THIRTEEN_FAIL, level(16, 0, 1, passes=False)) == THIRTEEN_FAIL
+    assert evidence(THIRTEEN_FAIL) == THIRTEEN_FAIL, "16 were not measured"
 
 
 @pytest.mark.parametrize(("users", "answer"), [(13, Status.NO), (16, Status.YES)])
