@@ -74,6 +74,8 @@ def scale_of(headline: Figure, results: Sequence[Labelled]) -> Scale:
 
 def value_of(result: Result, figure: Figure) -> float | None:
     """A figure of a result, None where it was not measured."""
+    if _of_no_storage(figure, result):
+        return None
     if figure.stat:
         return (result.statistics(figure.name) or {}).get(figure.stat)
     return result.number(figure.name)
@@ -82,11 +84,17 @@ def value_of(result: Result, figure: Figure) -> float | None:
 def _shown(headline: Figure, result: Result, scale: Scale) -> Shown:
     statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
     value = value_of(result, headline) if statistics is None else statistics.median
-    if value is None:
+    if value is None or (statistics is not None and _of_no_storage(headline, result)):
         return Shown(UNMEASURED, "", "", ())
     codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
     sizes, spread = _entry_size(headline, result), _spread(scale, statistics)
     return Shown(text_of(scale, value), spread, sizes, tuple(codes))
+
+
+def _of_no_storage(headline: Figure, result: Result) -> bool:
+    """Whether a figure speaks of storage where a result has none: its I/O is that of memory."""
+    named = "storage" in headline.title.lower()
+    return named and bool(result.tiers) and all(tier.tier != "storage" for tier in result.tiers)
 
 
 def _entry_size(headline: Figure, result: Result) -> str:

@@ -16,6 +16,7 @@ from kvspill.report.html.page import Remarks, page_of
 from kvspill.report.html.prose import page_title
 from kvspill.report.html.specs import lines, with_targets
 from kvspill.report.html.verdicts import verdict_of
+from kvspill.report.numbers import UNMEASURED
 from kvspill.result.schema import Question, Result
 from unit.measure.rows import ns, request
 from unit.report.html.outline import Outline
@@ -141,3 +142,14 @@ def test_the_tile_of_a_slow_drive_shows_digits_that_tell_it_from_none() -> None:
 
     assert shown(slow) == ("MiB/s", "25.0")
     assert shown(slow, fast) == ("GiB/s", "0.024", "0.400"), "one unit for what is compared"
+
+
+def test_a_result_without_storage_shows_no_figure_of_storage() -> None:
+    memory = sample.built()
+    memory.tiers = [tier for tier in memory.tiers if tier.tier != "storage"]
+    titles = [row.title for row in headline_rows(labelled([("a", memory)]))]
+    assert "Cache I/O per request, p95" in titles
+    assert not [title for title in titles if "storage" in title.lower()]
+    beside = headline_rows(labelled([("a", memory), ("b", sample.built())]))
+    (row,) = [row for row in beside if row.title == "Throughput over storage I/O time"]
+    assert row.cells[0].value == UNMEASURED
