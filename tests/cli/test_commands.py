@@ -103,7 +103,7 @@ def test_clean_removes_nothing_that_is_not_a_dead_run(
     (tmp_path / "kvspill-1-00000000" / "notes.txt").write_text("not a run's")
     assert main(["clean", str(tmp_path)]) == 0
     assert capsys.readouterr().out == (
-        f"left alone {tmp_path}/kvspill-1-00000000 (0.0 MiB): it has no marker of a run, and notes.txt is "
+        f"left alone {tmp_path}/kvspill-1-00000000 (0 B): it has no marker of a run, and notes.txt is "
         f"not a run's\n0 left-over runs removed from {tmp_path}\n"
     )
     assert {path.name for path in tmp_path.iterdir()} == {"mine.npy", "kvspill-1-00000000"}

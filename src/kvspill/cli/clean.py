@@ -10,9 +10,8 @@ from kvspill.cli.options import Parser, add_options, given_options
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import KvspillError, UsageError
 from kvspill.plugins import Declared, Kind
-from kvspill.records import MIB
 from kvspill.storage.addresses import FILE_SCHEME, directory_of, scheme_of
-from kvspill.texts import counted, one_line, put
+from kvspill.texts import counted, one_line, put, size_text
 
 
 def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
@@ -125,7 +124,7 @@ def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: lis
 
     found = leftovers(directory)
     for leftover in found:
-        size = f"{(leftover.nbytes or 0) / MIB:,.1f} MiB"
+        size = size_text(leftover.nbytes or 0)
         if leftover.nbytes is None:
             put(one_line(f"left alone {leftover.path}: {leftover.doubt}"))
         elif leftover.doubt is not None:

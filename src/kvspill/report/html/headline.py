@@ -14,6 +14,7 @@ from kvspill.result.metrics import Area, Figure, Place
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result, TrialStatistics
 from kvspill.result.schema_honesty import Caution
+from kvspill.texts import size_text
 
 HEADLINES = shown_at(Place.HEADLINE)
 
@@ -103,7 +104,7 @@ def _entry_size(headline: Figure, result: Result) -> str:
     sizes = [result.number(f"{name}_entry_{size}_bytes") for size in ("p50", "p95")]
     if None in sizes:
         return ""
-    return "entries of {} MiB, p95 {} MiB".format(*(number((nbytes or 0) / MIB, 1) for nbytes in sizes))
+    return "entries of {}, p95 {}".format(*(size_text(nbytes or 0) for nbytes in sizes))
 
 
 def _touched(headline: Figure, warning: Caution, result: Result) -> bool:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from kvspill.records import MIB
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     PERCENTILES,
@@ -19,6 +18,7 @@ from kvspill.report.html.figure import Figure, Group
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
+from kvspill.texts import size_text
 
 PARTS = {
     "queue wait": "queue_wait_completed_ms",
@@ -107,8 +107,8 @@ def _entry_says(results: Sequence[Labelled], tiers: Sequence[str], verb: str) ->
             names = [f"{tier}_{verb}_entry_{size}_bytes" for size in ("p50", "p95")]
             sizes = [nbytes for name in names if (nbytes := item.result.number(name)) is not None]
             if len(sizes) == len(names):
-                mib = " and ".join(number(nbytes / MIB, 1) for nbytes in sizes)
-                said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{tier} {verb} {mib} MiB")
+                both = " and ".join(map(size_text, sizes))
+                said.append(f"{f'{item.label} ' if len(results) > 1 else ''}{tier} {verb} {both}")
     says = "Per entry, from submission to completion, demotions included."
     return f"{says} Sizes of entries, p50 and p95: {'; '.join(said)}." if said else says
 

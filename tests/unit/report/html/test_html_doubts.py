@@ -275,6 +275,6 @@ def test_a_faulty_result_has_no_rank_s13() -> None:
 
 
 def test_latencies_of_whole_entries_name_their_sizes_s15() -> None:
-    assert "storage read 4,096.0 and 4,096.0 MiB" in drawn(sample.built())["tiers-read"].says
+    assert "storage read 4.00 GiB and 4.00 GiB" in drawn(sample.built())["tiers-read"].says
     rows = {row.title: row.cells[0].sizes for row in headline_rows(labelled([("r", sample.built())]))}
-    assert rows["Storage read in the device, p95"] == "entries of 4,096.0 MiB, p95 4,096.0 MiB"
+    assert rows["Storage read in the device, p95"] == "entries of 4.00 GiB, p95 4.00 GiB"
