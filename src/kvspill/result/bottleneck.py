@@ -12,7 +12,7 @@ from kvspill.result.cautions import (
     OVERLOAD,
     STORAGE_STALLED,
 )
-from kvspill.result.cautions_groups import IO_LIMITED
+from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import in_doubt
 from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much, who
 from kvspill.result.ranking import faults_remedy
@@ -206,13 +206,7 @@ def _storage(result: Result, whole: str) -> _Service:
         what = f"{whole}, most of it waiting for an allocation slot or for room"
         return _Service(Binds.ROOM, what, f"Raise --max-concurrent-allocs, or use {fewer}.")
     if (result.honesty.cpu_wait_share or 0.0) > _DOMINATES:
-        waited_ms = 1000 * (result.honesty.cpu_wait_seconds or 0.0)
-        what = (
-            f"{whole}, and this program's threads waited {duration(waited_ms)} for a processor, more than "
-            "half of the time of their calls"
-        )
-        helps = f"Stop other programs, use more processors or {less(result.config)}, and run it again."
-        return _Service(Binds.PROCESSOR, what, helps)
+        return _processor(result, whole)
     slowest = max(busy_ms, key=lambda name: busy_ms[name])
     in_tier = f"{busy_ms[slowest] / inside_ms:.0%} of it in {_TIERS[slowest]}"
     link = _link_share(result)
@@ -228,6 +222,21 @@ def _storage(result: Result, whole: str) -> _Service:
         what += ": memory and processors set the pace, no drive took part"
         return _Service(Binds.MEMORY, what, "Name a directory on a drive to learn about that drive.")
     return _device(result, whole, busy_ms[slowest] / inside_ms)
+
+
+def _processor(result: Result, whole: str) -> _Service:
+    """Threads were ready to run and had no processor: others had it, or a limit was reached."""
+    waited_ms = 1000 * (result.honesty.cpu_wait_seconds or 0.0)
+    what = (
+        f"{whole}, and this program's threads waited {duration(waited_ms)} for a processor, more than "
+        "half of the time of their calls"
+    )
+    more, allowed = "use more processors", (result.environment or {}).get("cpu_limit")
+    if CPU_LIMITED.code in {item.code for item in result.warnings} and isinstance(allowed, int | float):
+        what += f"; a control group allows it the time of {allowed:g}"
+        more = "raise the control group's limit"
+    helps = f"Stop other programs, {more} or {less(result.config)}, and run it again."
+    return _Service(Binds.PROCESSOR, what, helps)
 
 
 def _in_memory(result: Result) -> bool:

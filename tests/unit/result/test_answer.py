@@ -11,7 +11,7 @@ from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
-from kvspill.result.cautions_groups import IO_LIMITED
+from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
 from kvspill.result.load import has_server_each, less
@@ -286,6 +286,19 @@ def test_where_the_processors_were_taken_no_word_blames_storage(in_memory: bool)
     assert not [line for line in found.bottleneck.lines if "missed because" in line]
     idle = answer(many(storage=0.08, warnings=warnings, probes={**probes, "cpu_wait_seconds": 0.4}))
     assert idle.bottleneck.binds is (Binds.MEMORY if in_memory else Binds.DEVICE)
+
+
+def test_a_limit_of_processors_is_named_where_threads_waited_for_them() -> None:
+    found = answer(
+        many(
+            storage=0.08,
+            warnings=[CPU_LIMITED.of(processors=0.5, usable=2)],
+            environment={"cpu_limit": 0.5},
+            probes={"cpu_seconds": 1.0, "cpu_wait_seconds": 4.0},
+        )
+    )
+    assert found.because.endswith("a control group allows it the time of 0.5.")
+    assert "raise the control group's limit" in found.helps
 
 
 def test_a_directory_in_memory_is_no_storage_that_binds() -> None:
