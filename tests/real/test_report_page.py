@@ -265,6 +265,17 @@ def test_a_print_is_light_whole_and_without_controls(browser: Any, kinds: dict[s
         assert visit.tab.pdf(format="A4").startswith(b"%PDF")
 
 
+def test_a_print_leaves_no_half_page_blank_for_a_figure_that_does_not_fit(
+    browser: Any, kinds: dict[str, Path]
+) -> None:
+    with Visit(browser, kinds["faulty"], 703, "light") as visit:  # as wide as the text of an A4 page
+        visit.tab.emulate_media(media="print")
+        visit.value("window.dispatchEvent(new Event('beforeprint'))")
+        heights = visit.value("[...document.querySelectorAll('figure')].map(f => f.offsetHeight)")
+        text_pixels = (297 - 2 * 14) * 96 / 25.4
+        assert max(heights) < 0.4 * text_pixels
+
+
 @pytest.mark.parametrize("kind", ["faulty", "suite"])
 def test_a_print_shows_the_sizes_of_entries_beside_their_latency_s15(
     browser: Any, kinds: dict[str, Path], kind: str
