@@ -76,10 +76,15 @@ def _warnings(reply: Reply) -> Iterator[str]:
     found = answer(answered(reply))
     for item in found.grave:
         if item.code not in _SAID:
-            yield f"! {item.code} ({item.severity}): {item.message} {item.remedy}"
+            yield f"! {item.code} ({item.severity}): {item.message} {_as_asked(item.remedy)}"
     for item in found.notes:
         if item.code not in _SAID | _OF_A_WINDOW:
-            yield f"- {item.message} {item.remedy}"
+            yield f"- {item.message} {_as_asked(item.remedy)}"
+
+
+def _as_asked(remedy: str) -> str:
+    """With the flag of this command."""
+    return remedy.replace("--num-users", "--users")
 
 
 def answered(reply: Reply) -> Result:
@@ -199,16 +204,18 @@ def headline(reply: Reply) -> str:
         return f"{who} on {place(reply)}: as many seeds say yes as no; give another --seed or more --users."
     seconds = _enough_seconds(reply)
     if at_the_limit(reply.result, reply.users):
-        return f"{who} on {place(reply)}: {_chance(reply)}; ask about fewer, or give --duration {seconds}."
+        return f"{who} on {place(reply)}: {_chance(reply, seconds)}."
     why = _lone_seed(reply) or "the time was too short for a verdict"
     return f"{who} on {place(reply)}: {why}; give --duration {seconds}."
 
 
-def _chance(reply: Reply) -> str:
-    """Where the windows of the users that were asked about say different things: how many of them say yes."""
+def _chance(reply: Reply, seconds: int) -> str:
+    """Where the windows of the users that were asked about say different things: why, and what to do."""
     found = decided(reply) or {}
-    kept, whole = found.get("windows_passed", 0), found.get("windows", 0)
-    return f"at the limit, where chance decides ({kept} of {whole} windows kept the target)"
+    kept = f"{found.get('windows_passed', 0)} of {found.get('windows', 0)} windows kept the target"
+    if others_used_device(reply.result) is not None:
+        return f"{kept} beside other programs that used the device; stop them and ask again"
+    return f"at the limit, where chance decides ({kept}); ask about fewer, or give --duration {seconds}"
 
 
 def _lone_seed(reply: Reply) -> str:
@@ -308,7 +315,7 @@ def _no_gain(reply: Reply) -> bool:
 
 
 def _helps(reply: Reply) -> str:
-    text = answer(reply.result).helps.replace("--num-users", "--users")
+    text = _as_asked(answer(reply.result).helps)
     if reply.bracket.about == 0:
         # Fewer than one user is no advice.
         text = _FEWER.sub("", text)

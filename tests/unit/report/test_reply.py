@@ -21,6 +21,7 @@ from kvspill.report.short import short_summary
 from kvspill.result.answer import Status, promise_of
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
+    DEVICE_EXCESS,
     LATE_ARRIVALS,
     MEMORY_DIRECTORY,
     STAGE_NOT_SETTLED,
@@ -269,6 +270,10 @@ def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
         text
     )
     assert document(reply, [])["at_the_limit"] is True
+    others = [DEVICE_EXCESS.of(did="read 1.48")]
+    beside = replace(reply, result=result.model_copy(update={"warnings": others}))
+    (first, *_rest) = lines(beside)
+    assert "4 of 6 windows kept the target beside other programs that used the device; stop them" in first
 
 
 @pytest.mark.parametrize(("p95_ms", "near"), [(60.0, True), (500.0, False)])
@@ -369,7 +374,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("- "))
     assert said.startswith("- Arrivals were seen up to 12.0 ms (p99) after their intended time;")
-    assert said.endswith("latencies include that. Use fewer --num-users, or free CPU for the client.")
+    assert said.endswith("latencies include that. Use fewer --users, or free CPU for the client.")
 
 
 def test_the_answer_says_what_held_and_with_how_much_storage() -> None:
