@@ -20,7 +20,7 @@ from kvspill.storage.addresses import backend_of
 from kvspill.storage.directio import Access, probe
 from kvspill.storage.findings import Finding
 from kvspill.storage.rundir import RunDir
-from kvspill.texts import size_text
+from kvspill.texts import listed, size_text
 from kvspill.waiting import within
 
 SPACE_BYTES_MIN = 2 * GIB
@@ -249,5 +249,5 @@ def _throttle(group: str, place: Place, kernel: Kernel) -> list[Check]:
     found = io_limits(place.devices, kernel)
     if not found:
         return [ok(group, "I/O limits", "no control group limits this process")]
-    text = f"a control group limits the I/O: {', '.join(limit.describe() for limit in found)}"
+    text = f"a control group limits the I/O: {listed([limit.describe() for limit in found])}"
     return [warning(group, "I/O limits", text, "lift the limit, or state it with the result")]

@@ -302,7 +302,7 @@ def io_limits(result: Result) -> str:
     """What control groups allowed this process on the storage tier's devices, in words; empty without."""
     directories = (result.environment or {}).get("directories")
     rows = [row for row in directories if isinstance(row, dict)] if isinstance(directories, list) else []
-    return ", ".join(dict.fromkeys(str(limit) for row in rows for limit in row.get("io_limits") or ()))
+    return listed(list(dict.fromkeys(str(limit) for row in rows for limit in row.get("io_limits") or ())))
 
 
 def io_limited(result: Result) -> str | None:

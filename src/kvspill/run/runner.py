@@ -36,6 +36,7 @@ from kvspill.run.stores import addresses
 from kvspill.run.trial import run_trial
 from kvspill.storage.neighbours import OvertakenError
 from kvspill.storage.profiles import DEFAULT_PRESET, load_calibration, load_profile
+from kvspill.texts import listed
 
 
 def make_plan(config: Config, simulated: bool, company: Company | None = None) -> Plan:
@@ -103,7 +104,7 @@ def limited(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
         limit.describe() for path in cache_dirs for limit in io_limits(look_at(path, kernel).devices, kernel)
     )
     if found:
-        yield IO_LIMITED.of(limits=", ".join(found))
+        yield IO_LIMITED.of(limits=listed(list(found)))
     processors, usable = cpu_limit(kernel), usable_cpus()
     if processors is not None and processors < usable:
         yield CPU_LIMITED.of(processors=processors, usable=usable)
