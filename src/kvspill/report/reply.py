@@ -9,7 +9,7 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.asked import settings_text, target_text, targets_ms
 from kvspill.report.evidence import decided, evidence, not_judged, with_load, with_requests, worst
 from kvspill.result.answer import Status, answer, in_memory, standstill
-from kvspill.result.bottleneck import io_limited, others_used_device
+from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
     DEVICE_EXCESS,
@@ -252,6 +252,8 @@ def _limit(reply: Reply) -> str:
     kind = "simulated" if reply.result.simulated else "measured"
     if others_used_device(reply.result) is not None:
         kind += " beside the others"
+    elif bottleneck(reply.result).binds is Binds.PROCESSOR:
+        kind += " with too few processors free"
     what, by = _held_by(reply), "modelled"
     if _differ(reply):
         # Beside a seed that says yes, the limit of another is no limit of the storage.

@@ -13,7 +13,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.config import Config
-from kvspill.records import GIB, Tier
+from kvspill.records import GIB, QoS, Tier
 from kvspill.report.html import page as page_module
 from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
 from kvspill.report.reply import answered, document, lines
@@ -33,8 +33,9 @@ from kvspill.run.asking import Reply
 from kvspill.run.bandwidth import Bandwidth
 from kvspill.run.search.controller import Levels
 from kvspill.run.verdict import Bracket, by_most
+from unit.measure.rows import ns, op, piece, request
 from unit.report.html.pages import build_page
-from unit.result.sample import built, facts, tier
+from unit.result.sample import built, empty_recorder, facts, tier
 
 FEW = ("--model", "tiny-1b", "--users", "5", "--simulate", "--quiet", "--json")
 
@@ -123,6 +124,19 @@ def test_the_answer_names_the_limit_of_a_control_group_once() -> None:
     said = [line for line in text if "200 MiB/s of reads on loop7" in line]
     assert said == [text[1]]
     assert "within that limit" in " ".join(text)
+
+
+def test_what_is_held_while_processors_are_short_is_not_laid_to_storage_alone() -> None:
+    recorder = empty_recorder()
+    for number in range(60):
+        at = 11 + number / 10
+        recorder.request(request(at + 0.08, intended=at, storage=0.08, qos=QoS.INTERACTIVE))
+        pieces = (piece(at, at + 0.08, 1 << 20),)
+        recorder.op(op(at + 0.08, started=at, nbytes=1 << 20, pieces=pieces))
+        recorder.cache_call(ns(at), ns(at + 0.08))
+    short = built(recorder, probes={"cpu_seconds": 1.0, "cpu_wait_seconds": 4.0})
+    text = " ".join(replied(short))
+    assert "holds about 2 users (measured with too few processors free; 3 do not keep the target)" in text
 
 
 def test_a_directory_in_memory_is_named_and_not_advised_to_use_o_direct() -> None:
