@@ -54,10 +54,11 @@ def lines(reply: Reply) -> Iterator[str]:
     """The text, the verdict first."""
     yield _sentence(reply)
     yield from _reasons(reply)
-    if reply.result.requests_completed and reply.status in (Status.NO, Status.YES):
+    near = reply.status is Status.UNDECIDED and at_the_limit(reply.result, reply.users)
+    if reply.result.requests_completed and (near or reply.status in (Status.NO, Status.YES)):
         found = answer(reply.result)
         yield f"What binds: {found.because}"
-        if reply.status is Status.NO:
+        if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
     yield f"Target: {target_text(reply.config, not_judged(reply))}."
     yield f"Asked with: {settings_text(reply.config)}."

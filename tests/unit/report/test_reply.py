@@ -283,6 +283,7 @@ def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
     assert "With 16 users, queue and storage added 290.00 ms to responsive requests (p95 of 900)" in " ".join(
         text
     )
+    assert [line for line in text if line.startswith("What would help: ")], "as its page says, too"
     assert document(reply, [])["at_the_limit"] is True
     others = [DEVICE_EXCESS.of(did="read 1.48")]
     beside = replace(reply, result=result.model_copy(update={"warnings": others}))
