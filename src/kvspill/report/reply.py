@@ -54,8 +54,8 @@ def lines(reply: Reply) -> Iterator[str]:
     """The text, the verdict first."""
     yield _sentence(reply)
     yield from _reasons(reply)
-    near = reply.status is Status.UNDECIDED and at_the_limit(reply.result, reply.users)
-    if reply.result.requests_completed and (near or reply.status in (Status.NO, Status.YES)):
+    judged = reply.status in (Status.NO, Status.YES) or is_at_the_limit(reply)
+    if reply.result.requests_completed and judged:
         found = answer(reply.result)
         yield f"What binds: {found.because}"
         if reply.status is not Status.YES:
@@ -154,7 +154,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
 def _open(reply: Reply) -> str:
     """Where there is no verdict, what the search knows so far."""
     known = _known(reply.result).rstrip(".")
-    if reply.status is not Status.UNDECIDED or at_the_limit(reply.result, reply.users):
+    if reply.status is not Status.UNDECIDED or is_at_the_limit(reply):
         return ""
     return f"{known}." if known else ""
 
@@ -204,10 +204,15 @@ def headline(reply: Reply) -> str:
     if _differ(reply):
         return f"{who} on {place(reply)}: as many seeds say yes as no; give another --seed or more --users."
     seconds = _enough_seconds(reply)
-    if at_the_limit(reply.result, reply.users):
+    if is_at_the_limit(reply):
         return f"{who} on {place(reply)}: {_chance(reply, seconds)}."
     why = _lone_seed(reply) or "the time was too short for a verdict"
     return f"{who} on {place(reply)}: {why}; give --duration {seconds}."
+
+
+def is_at_the_limit(reply: Reply) -> bool:
+    """Whether there is no verdict because the windows of the users that were asked about differ."""
+    return reply.status is Status.UNDECIDED and at_the_limit(reply.result, reply.users)
 
 
 def _chance(reply: Reply, seconds: int) -> str:
@@ -237,7 +242,7 @@ def _enough_seconds(reply: Reply) -> int:
     classes = [block for level in levels if level["level"] == most for block in level["classes"].values()]
     counts = [block["requests"] for block in classes if block["requests"]]
     # At the limit it is the length of the windows that makes an answer clear.
-    least = _LONGER if at_the_limit(reply.result, reply.users) else 1.0
+    least = _LONGER if is_at_the_limit(reply) else 1.0
     times = max(least, MIN_COMPLETIONS / min(counts, default=MIN_COMPLETIONS))
     if reply.status is not Status.UNDECIDED:
         times = 1.0
@@ -248,7 +253,7 @@ def _limit(reply: Reply) -> str:
     """How many it holds, as measured; twice the speed, as modelled."""
     found = reply.bracket
     fewer_kept = found.passed is not None and found.passed < reply.users
-    if reply.status is not Status.NO and not (fewer_kept and at_the_limit(reply.result, reply.users)):
+    if reply.status is not Status.NO and not (fewer_kept and is_at_the_limit(reply)):
         return ""
     kind = "simulated" if reply.result.simulated else "measured"
     if others_used_device(reply.result) is not None:

@@ -5,10 +5,9 @@ from typing import Any
 
 from kvspill.report.asked import targets_ms
 from kvspill.report.evidence import not_judged
-from kvspill.report.reply import answered, lines, place
-from kvspill.result.answer import Status, answer, in_memory
+from kvspill.report.reply import answered, is_at_the_limit, lines, place
+from kvspill.result.answer import answer, in_memory
 from kvspill.run.asking import Reply
-from kvspill.run.verdict import at_the_limit
 
 
 def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "holds_users": reply.bracket.about,
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,
-        "at_the_limit": reply.status is Status.UNDECIDED and at_the_limit(reply.result, reply.users),
+        "at_the_limit": is_at_the_limit(reply),
         "modelled_users": reply.modelled_users,
         "modelled_users_at_twice_the_speed": reply.modelled_users_at_twice,
         "may_hold_more_at_twice_the_speed": reply.at_twice_is_a_bound,
