@@ -18,7 +18,7 @@ from kvspill.run.progress import Progress
 from kvspill.storage.profiles import load_calibration, load_profile
 
 pytestmark = pytest.mark.real
-SHORT = Length(5, 0.4, 0.4, 0.2, 1, 2, (1, 4), 4 * GIB, 4, (("1:1", 0.5),))
+SHORT = Length(5, 0.4, 0.4, 0.2, 1, 2, (1, 4), 4 * GIB, 4, 8, (("1:1", 0.5),))
 
 
 def test_a_calibration_writes_a_profile_and_leaves_nothing_behind(tmp_path: Path) -> None:

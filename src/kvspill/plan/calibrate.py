@@ -20,7 +20,6 @@ from kvspill.run.aside import run_aside
 from kvspill.run.backends import open_backends
 from kvspill.run.progress import Progress
 from kvspill.run.runner import limited
-from kvspill.run.signals import cut_off
 from kvspill.storage.arena import PAGE_BYTES
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend

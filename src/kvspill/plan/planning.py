@@ -13,7 +13,7 @@ from kvspill.plan.predict import slower_and_faster
 from kvspill.plan.simulations import Facts, Pool, Simulation
 from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
-from kvspill.run.asking import Level, question, replays
+from kvspill.run.asking import question, replays
 from kvspill.run.calibrated import extrapolations
 from kvspill.run.verdict import Level
 from kvspill.storage.profiles import PRESETS, Profile

@@ -21,7 +21,7 @@ from kvspill.plan.predict import figures
 from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result
-from kvspill.run.asking import profile_file, read_bracket, replays, search_limit
+from kvspill.run.asking import profile_file, replays, search_limit
 from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
 from kvspill.run.verdict import read_bracket

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
@@ -26,7 +26,7 @@ from kvspill.result.cautions import (
 )
 from kvspill.result.cautions_groups import IO_LIMITED
 from kvspill.result.schema import Question, Result
-from kvspill.run.asking import Reply, SIMULATED_TIMES, replays
+from kvspill.run.asking import SIMULATED_TIMES, Reply
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.verdict import at_the_limit
 from kvspill.storage.profiles import Calibrated
