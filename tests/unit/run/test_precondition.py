@@ -42,7 +42,7 @@ def run(backend_type: Any, capacity_bytes: int) -> Any:
 
 def test_a_short_preconditioning_did_not_take_0_seconds() -> None:
     assert Preconditioned(GIB, 0.3, True).text == "preconditioned with 1.00 GiB in less than 1 s: steady"
-    assert Preconditioned(GIB, 1.0, True).text == "preconditioned with 1.0 GiB in 1 s: steady"
+    assert Preconditioned(GIB, 1.0, True).text == "preconditioned with 1.00 GiB in 1 s: steady"
 
 
 def test_an_even_device_gets_its_capacity_written_once() -> None:
