@@ -1,7 +1,10 @@
 """`kvspill plan`: answer, options, sensitivity, files; resumed, and the same whatever the processes (P4)."""
 
+import errno
 import json
 import os
+import signal
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.config import Config
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.plan.checking import document
 from kvspill.plan.predict import Interval
 from kvspill.plan.simulations import Journal, Pool, Simulation
@@ -141,6 +144,55 @@ def test_what_was_simulated_before_a_kill_is_not_simulated_again(tmp_path: Path,
     assert pool.all([wanted], "what each holds") == [{"passed": 7}]
     assert (pool.done, said) == (0, [])
     assert Simulation(config.changed(seed=7), load_profile(drive)).key != wanted.key
+
+
+def several(drive: str, count: int) -> list[Simulation]:
+    Path(drive).write_text(PROFILE.partition("calibration")[0])
+    config = Config(model="tiny-1b", num_users=2, duration=5)
+    return [Simulation(config.changed(seed=seed), load_profile(drive)) for seed in range(count)]
+
+
+def left_over() -> list[str]:
+    """Processes that do not end by themselves; they are killed then."""
+    for process in active_children():
+        process.join(2)
+    left = active_children()
+    for process in left:
+        process.kill()
+    return [process.name for process in left]
+
+
+def test_a_simulation_that_was_killed_ends_the_plan_and_keeps_the_others(tmp_path: Path, drive: str) -> None:
+    """The kernel kills one where memory runs out: that was reported as an error of this program."""
+
+    def kill(text: str) -> None:
+        if text == "what each holds: 1 of 9":
+            for process in active_children():
+                assert process.pid is not None
+                os.kill(process.pid, signal.SIGKILL)
+
+    pool = Pool(Journal(tmp_path / "kept"), 2, kill)
+    with pytest.raises(KvspillError, match="killed"):
+        pool.all(several(drive, 9), "what each holds")
+    assert not left_over()
+    assert 0 < len(Journal(tmp_path / "kept").found) < 9
+
+
+def test_no_process_is_left_where_not_all_could_be_started(
+    tmp_path: Path, drive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was started waited for work, and the program at its exit for that one."""
+    fork, forks = os.fork, iter(range(9))
+
+    def limited() -> int:
+        if next(forks) == 1:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    monkeypatch.setattr(os, "fork", limited)
+    with pytest.raises(BlockingIOError):
+        Pool(Journal(tmp_path / "kept"), 2, lambda _text: None).all(several(drive, 2), "what each holds")
+    assert not left_over()
 
 
 @pytest.mark.parametrize("planted", ["link", "hard link", "pipe", "folder", "theirs"])

@@ -9,6 +9,7 @@ import signal
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ Facts = dict[str, Any]
 Say = Callable[[str], None]
 _JOURNAL = Kind("what an interrupted plan left", 64 << 20)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_KILLED = (
+    "a process that simulated was killed, as the kernel does where memory runs out; free some, or give "
+    "--workers 1, and the same command continues"
+)
 _NOT_THE_LOAD = ("sources", "packages", "ignored_keys", "device_profile", "output", "quiet", "debug")
 
 
@@ -138,10 +143,13 @@ class Pool:
             for key, simulation in left.items():
                 yield key, simulate(simulation)
             return
-        with processes(self._workers, _heedless) as pool:
-            futures = {pool.submit(simulate, simulation): key for key, simulation in left.items()}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+        try:
+            with processes(self._workers, _heedless) as pool:
+                futures = {pool.submit(simulate, simulation): key for key, simulation in left.items()}
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
+        except BrokenProcessPool as error:
+            raise KvspillError(_KILLED) from error
 
 
 def _heedless() -> None:
