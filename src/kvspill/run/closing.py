@@ -56,18 +56,29 @@ async def close_within(
     return left
 
 
-async def close_all(backends: Iterable[Backend], progress: Progress) -> list[Caution]:
+async def close_all(backends: list[Backend], progress: Progress) -> list[Caution]:
     """Close every backend; returns a warning where something stays behind. A failure costs no result."""
     left: list[Caution] = []
-    for backend in backends:
+    for backend in list(backends):
         try:
-            await backend.close()
-        except (OSError, KvspillError, MemoryError):
-            # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
-            close_all_now([backend])
+            await _close(backend)
+        except Exception as error:
+            # Of any kind, as a store may answer anything and a plug-in raise anything. It is asked but once.
+            backends.remove(backend)
+            why = f"{type(error).__name__}: {error}"
+            message = f"A tier could not be closed ({why}): what it stored may stay."
+            left.append(noted(LEFT_BEHIND, message, "Run `kvspill clean` on its directory or address."))
         left += [noted(*note) for note in backend.notes() if note.code == LEFT_BEHIND]
     _say(left, progress)
     return left
+
+
+async def _close(backend: Backend) -> None:
+    try:
+        await backend.close()
+    except (OSError, KvspillError, MemoryError):
+        # Without descriptors, threads or memory to spare it is done here; nobody waits for the loop now.
+        backend.close_now()
 
 
 def _say(warnings: Iterable[Caution], progress: Progress) -> None:

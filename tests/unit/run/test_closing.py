@@ -16,11 +16,11 @@ from kvspill.config import Config
 from kvspill.records import NS_PER_SEC, Tier
 from kvspill.result.schema_honesty import Caution
 from kvspill.run import cleaner
-from kvspill.run.closing import close_within
+from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.storage.backends.modelled import ModelledBackend
-from kvspill.storage.base import Backend
+from kvspill.storage.base import LEFT_BEHIND, Backend
 from kvspill.storage.profiles import PRESETS
 from kvspill.world import World, run_virtual
 from real.rig import wait_until
@@ -50,11 +50,39 @@ def test_nobody_waits_longer_than_asked(takes: int, patience: float | None, ends
     assert run_virtual(main, seed=1) == ends * NS_PER_SEC
 
 
+class NeverClosed(SlowToClose):
+    """A store whose answers its client cannot make sense of, or a plug-in with a defect."""
+
+    async def close(self) -> None:
+        self.close_now()
+
+    def close_now(self) -> None:
+        raise TypeError("unsupported operand")
+
+
+def test_what_cannot_be_closed_is_named_and_costs_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error of another kind than expected went past the result that was measured, which was lost."""
+
+    async def main(world: World) -> list[Caution]:
+        backend, other = NeverClosed(world, 0), SlowToClose(world, 0)
+        opened: list[Backend] = [backend, other]
+        left = await close_within(2.0, opened, [], Progress(quiet=True))
+        assert other.closed
+        # What a run does last must not fail for it either.
+        close_all_now(opened)
+        return left
+
+    (left,) = run_virtual(main, seed=1)
+    assert left.code == LEFT_BEHIND
+    assert "could not be closed (TypeError: unsupported operand)" in left.message
+    assert "could not be closed" in capsys.readouterr().err
+
+
 LEAVER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from kvspill.run.closing import close_within
+from kvspill.run.closing import close_all_now, close_within
 from kvspill.run.progress import Progress
 from kvspill.storage.rundir import RunDir
 
