@@ -210,7 +210,9 @@ class WriteJob(ValueJob):
 
     def take_answer(self, link: Link, value: range, memory: Bytes) -> None:
         del memory
-        link.answer()
+        if not link.answer():
+            self.fail("EPROTO", f"the server does not say that it stored {self.key(value)}")
+            return
         last = value[-1]
         start_ns = int(self.span.log[last + 1, 0])
         self.span.note(last, start_ns, time.monotonic_ns(), self.span.extent(last)[1])

@@ -18,6 +18,9 @@ _CLUSTER = "cluster"
 _SHORT_SECONDS = 5.0
 """What connecting, and anything but a value, may take: nobody waits longer at the end of a run."""
 
+_NONSENSE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError)
+"""What redis-py, and what is done with its answers, makes of a server that speaks otherwise."""
+
 Node = tuple[str, int]
 """Host and port; empty where there is but one server."""
 _ONE: Node = ("", 0)
@@ -208,6 +211,8 @@ def said_at(access: Access) -> Said:
 
 
 def _mode(info: Mapping[str, Any]) -> str:
+    if not any(name.endswith("_version") for name in info):
+        raise LookupError("it has no version")
     return str(info.get("redis_mode") or info.get("server_mode") or "standalone")
 
 
@@ -249,6 +254,8 @@ def os_errors() -> Iterator[None]:
             # Its numbers are its own: nobody knows the name.
             number = errno.EHOSTUNREACH
         raise OSError(number, str(error)) from error
+    except _NONSENSE as error:
+        raise OSError(errno.EPROTO, f"its answers are not those of Redis: {error}") from error
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+"""What answers at an address of Redis but not as Redis does is refused in one line, and never believed."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from kvspill.cli.main import main
+from kvspill.storage.redis.backend import RedisBackend
+from kvspill.testing.objects import errors, items
+from real.redis_server import free_port, redis_server
+from real.test_redis import REFS, on
+
+pytest.importorskip("redis")
+pytestmark = pytest.mark.real
+
+
+@contextmanager
+def answering(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a server that does so with each connection."""
+
+    def serve_one(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            serve(connection)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve_one, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"*0\r\n", b"$9223372036854775807\r\n", b"*1\r\n" * 5000, b"*-2\r\n"],
+    ids=["text", "number", "nothing", "no items", "no such length", "deep", "negative"],
+)
+@pytest.mark.parametrize("command", ["run --duration 1 --cache-dir", "clean", "doctor --cache-dir"])
+def test_answers_that_make_no_sense_are_one_line(
+    said: bytes, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were an internal error of this program."""
+
+    def serve(connection: socket.socket) -> None:
+        while asked := connection.recv(1 << 16):
+            connection.sendall(said * asked.count(b"*"))
+
+    with answering(serve) as address:
+        assert main([*command.split(), address]) == 1
+    text = "".join(capsys.readouterr())
+    assert "internal error" not in text
+    assert "(EPROTO)" in text
+
+
+@pytest.mark.parametrize("instead", [b"$-1", b":0"])
+def test_a_write_that_was_not_agreed_to_has_failed(instead: bytes) -> None:
+    """It was counted as done, whatever the server said of it."""
+    port, changed = free_port(), threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as server:
+
+            def back() -> None:
+                with suppress(OSError):
+                    while said := server.recv(1 << 16):
+                        connection.sendall(said.replace(b"+OK", instead) if changed.is_set() else said)
+
+            threading.Thread(target=back, daemon=True).start()
+            while asked := connection.recv(1 << 16):
+                server.sendall(asked)
+
+    async def scenario(backend: RedisBackend) -> None:
+        changed.set()
+        assert errors(await backend.write(items(REFS[:2]))) == ["EPROTO", "EPROTO"]
+        changed.clear()
+        assert errors(await backend.write(items(REFS[:2]))) == [None, None]
+        assert errors(await backend.read(REFS[:2])) == [None, None]
+
+    with redis_server(port=port), answering(serve) as address:
+        on(address, scenario)
