@@ -186,7 +186,8 @@ def cache_dirs(config: Config, here: Path) -> tuple[Path, ...]:
         if not os.path.lexists(here / own):
             refuse_one_slash(own)
         path = _check_directory(here / directory_of(own), f"--cache-dir {text}", "name another directory")
-        if path in found:
+        # Also where it is mounted at two places.
+        if any(path.samefile(other) for other in found):
             raise UsageError(f"--cache-dir {text}: is the same directory as another one; name each once")
         found.append(path)
     return tuple(found)

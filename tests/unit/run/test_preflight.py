@@ -1,6 +1,7 @@
 """Claims about what is checked on the machine before a run writes anything."""
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,22 @@ def test_one_directory_under_two_names_is_refused(here: Path) -> None:
     assert refused(Config(cache_dir=[".", str(here)]), here) == (
         f"--cache-dir {here}: is the same directory as another one; name each once"
     )
+
+
+@pytest.mark.real
+def test_one_directory_at_two_places_is_refused(here: Path) -> None:
+    """Each counted as a device of its own."""
+    for name in ("disk", "again"):
+        (here / name).mkdir()
+    mounted = subprocess.run(["mount", "--bind", "disk", "again"], cwd=here, check=False, capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root can mount")
+    try:
+        assert refused(Config(cache_dir=["disk", "again"]), here) == (
+            "--cache-dir again: is the same directory as another one; name each once"
+        )
+    finally:
+        subprocess.run(["umount", "again"], cwd=here, check=True)
 
 
 def test_memory_is_no_default_place_but_may_be_named_as_l6_says(
