@@ -146,10 +146,12 @@ def test_what_was_simulated_before_a_kill_is_not_simulated_again(tmp_path: Path,
     assert Simulation(config.changed(seed=7), load_profile(drive)).key != wanted.key
 
 
-def several(drive: str, count: int) -> list[Simulation]:
+def several(drive: str, count: int, later_seconds: int = 5) -> list[Simulation]:
+    """So many, of which all but the first simulate so many seconds."""
     Path(drive).write_text(PROFILE.partition("calibration")[0])
-    config = Config(model="tiny-1b", num_users=2, duration=5)
-    return [Simulation(config.changed(seed=seed), load_profile(drive)) for seed in range(count)]
+    config, profile = Config(model="tiny-1b", num_users=2, duration=5), load_profile(drive)
+    later = [config.changed(seed=seed, duration=later_seconds) for seed in range(1, count)]
+    return [Simulation(one, profile) for one in (config, *later)]
 
 
 def left_over() -> list[str]:
@@ -173,7 +175,7 @@ def test_a_simulation_that_was_killed_ends_the_plan_and_keeps_the_others(tmp_pat
 
     pool = Pool(Journal(tmp_path / "kept"), 2, kill)
     with pytest.raises(KvspillError, match="killed"):
-        pool.all(several(drive, 9), "what each holds")
+        pool.all(several(drive, 9, later_seconds=20_000), "what each holds")
     assert not left_over()
     assert 0 < len(Journal(tmp_path / "kept").found) < 9
 
