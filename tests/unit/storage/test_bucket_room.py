@@ -4,6 +4,7 @@ import errno
 import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,34 @@ def test_a_file_system_without_holes_is_refused(roots: list[RunDir], monkeypatch
     monkeypatch.setattr(bucket, "punch_hole", lambda *_: False)
     with pytest.raises(UsageError, match="what is deleted would keep its room; use another --layout"):
         place_of(roots[:1], MIB)
+
+
+def test_threads_that_write_fail_and_remove_at_once_lose_no_room(
+    roots: list[RunDir], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "BUCKET_BYTES", 4 * MIB)
+    monkeypatch.setattr(bucket, "BUCKET_KEYS", 30)
+    place = place_of(roots[:1], 16 * MIB)
+
+    def work(seed: int) -> None:
+        rng, live = random.Random(seed), list[Identity]()
+        for number in range(150):
+            identity = identify(f"s{seed}k{number}", 1)
+            spot = written(place, identity, place.padded(rng.choice([1, 5000, 200 * KIB])))
+            if rng.random() < 0.4:
+                place.abandon(spot, opened=True)
+            else:
+                place.publish(identity, spot)
+                live.append(identity)
+            if len(live) > 5:
+                place.remove(live.pop(rng.randrange(len(live))))
+        for identity in live:
+            place.remove(identity)
+
+    with ThreadPoolExecutor(8) as threads:
+        # Raises what a thread has raised.
+        assert list(threads.map(work, range(8))) == [None] * 8
+    assert list(roots[0].path.glob("*-1")) == []
 
 
 def failing(number: int) -> Callable[..., None]:
