@@ -240,7 +240,7 @@ def knee(
         more = ["--cache-dir", str(place.directory), "--device-profile", str(profile), *COMMON.split()]
         output = str(Path(folder) / "result.json")
         seconds = f"{max(args.duration, KNEE_SECONDS):g}"
-        text = command(["can", *words, *more, "--duration", seconds, "--output", output], place, 1200)
+        text = command(["can", *words, *more, "--duration", seconds, "--output", output], place, 3600)
     answer = json.loads(text)
     return {
         "target_ms": target_ms,
