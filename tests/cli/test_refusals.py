@@ -2,9 +2,6 @@
 
 import json
 import os
-import resource
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -121,23 +118,6 @@ def test_an_empty_name_is_no_output(words: str, place: Path, capsys: Printed) ->
     """It would be the current directory, beside which a temporary file was made before."""
     assert main([*words.split(), ""]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]
-
-
-@pytest.mark.parametrize("files", [6, 12])
-def test_a_tiny_limit_of_open_files_is_named_with_its_remedy(files: int, place: Path) -> None:
-    words = [*SMALL.split(), "--cpu-mem-gb", "0", "--cache-dir", "disk", "--output", "r.json"]
-    finished = subprocess.run(
-        [sys.executable, "-m", "kvspill.cli.main", "run", *words, "--quiet"],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert finished.returncode == 2, finished.stderr
-    assert finished.stderr == (
-        f"kvspill: error: too many open files; raise the limit ({files} by `ulimit -n`)\n"
-    )
     assert sorted(path.name for path in place.rglob("*")) == ["disk", "folder"]
 
 

@@ -17,6 +17,7 @@ from kvspill.cli.start import heed_signals, leave
 from kvspill.environ import without_blas_threads
 from kvspill.errors import INTERRUPTED, NO_THREAD_REMEDY, KvspillError, reason_of
 from kvspill.imports import importing
+from kvspill.machine.limits import check_limits, open_files_max
 from kvspill.machine.unheard import end_unheard, heard
 from kvspill.texts import hint, one_line, put
 
@@ -114,6 +115,7 @@ def dispatch(argv: Sequence[str]) -> int:
         else:
             remedy = hint(name, COMMANDS, f"choose {', '.join(COMMANDS)}", cutoff=0.5)
         raise UsageError(f"{name if name.isprintable() else ascii(name)}: unknown command; {remedy}")
+    check_limits()
     if COMMANDS[name].alone and not {"-h", "--help", "--help-all"} & set(rest) and not _ranks_off(rest):
         from kvspill.machine.launcher import refuse_several
 
@@ -186,7 +188,7 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             return _fail(f"{str(error.filename)[:60]}…: {error.strerror}; name another path", 2, debug)
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return _fail(
-                f"too many open files; raise the limit ({_files_allowed()} by `ulimit -n`)", 2, debug
+                f"too many open files; raise the limit ({open_files_max()} by `ulimit -n`)", 2, debug
             )
         if isinstance(error, OverflowError) and _is_clock_beyond():
             return _fail("the clock of this machine is beyond the year 2262; set it with `date`", 2, debug)
@@ -259,12 +261,6 @@ def _is_clock_beyond() -> bool:
     except OverflowError:
         return True
     return False
-
-
-def _files_allowed() -> int:
-    import resource
-
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _at_level_debug(argv: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 from html import escape
 
 from kvspill.errors import UsageError
+from kvspill.machine.limits import check_drawing_limits
 from kvspill.report.html.specs import Spec
 
 
@@ -36,5 +37,6 @@ def svg(spec: Spec) -> str:
         raise UsageError(
             "--page: the picture needs vl-convert-python, not installed here: `pip install 'kvspill[report]'`"
         ) from None
+    check_drawing_limits()
     drawing: str = vl_convert.vegalite_to_svg(spec)
     return drawing

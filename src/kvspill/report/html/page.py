@@ -11,6 +11,7 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.errors import UsageError
+from kvspill.machine.limits import check_drawing_limits
 from kvspill.report.html.doubts import folds
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure, Section
@@ -146,6 +147,7 @@ def _compiled(spec: Spec) -> Any:
         import vl_convert
     except ImportError:
         raise _missing("vl-convert-python") from None
+    check_drawing_limits()
     return vl_convert.vegalite_to_vega({**spec, "config": CONFIG})
 
 
@@ -161,6 +163,7 @@ def _library() -> str:
         import vl_convert
     except ImportError:
         raise _missing("vl-convert-python") from None
+    check_drawing_limits()
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle.replace("</script", "<\\/script")
 

@@ -1,0 +1,45 @@
+"""What the shell allows one process (`ulimit`): too little for any command is refused before its work."""
+
+import resource
+from typing import Final
+
+from kvspill.errors import UsageError
+from kvspill.records import GIB
+from kvspill.texts import size_text
+
+_FILES_MIN: Final = 32
+"""The largest need of a command that stores nothing, with room for what its caller left open."""
+_SPACE_BYTES_MIN: Final = GIB
+"""Libraries map files and reserve stacks: much of it is never used. With less, some of them end the process
+or wait for ever."""
+_DRAWING_BYTES_MIN: Final = 72 * GIB
+"""The JavaScript engine that draws reserves 64 GiB of addresses, and ends the process where it gets fewer."""
+
+
+def check_limits() -> None:
+    """Refuse limits with which libraries fail in ways of their own."""
+    files = open_files_max()
+    if files != resource.RLIM_INFINITY and files < _FILES_MIN:
+        raise UsageError(
+            f"ulimit -n: no more than {files} files may be open here, but a command needs {_FILES_MIN}; "
+            "raise the limit with `ulimit -n 1024`"
+        )
+    _check_space(_SPACE_BYTES_MIN, "a command")
+
+
+def check_drawing_limits() -> None:
+    """Refuse an address space in which no plot can be drawn."""
+    _check_space(_DRAWING_BYTES_MIN, "drawing a plot")
+
+
+def _check_space(needed_bytes: int, what: str) -> None:
+    space_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if space_bytes != resource.RLIM_INFINITY and space_bytes < needed_bytes:
+        raise UsageError(
+            f"ulimit -v: the address space is limited to {size_text(space_bytes)} here, but {what} needs "
+            f"{size_text(needed_bytes)}; raise the limit with `ulimit -v unlimited`"
+        )
+
+
+def open_files_max() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
