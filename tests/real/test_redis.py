@@ -281,8 +281,9 @@ def test_a_server_that_is_not_there_is_refused_in_one_line(
     assert said.count("\n") == 1
     assert f"--cache-dir {address}: " in said
     assert "(ECONNREFUSED); start the server" in said
-    assert main(["run", "--cache-dir", "redis://127.0.0.1:none", "--duration", "1"]) == 2
-    assert "redis://127.0.0.1:none: is no address" in capsys.readouterr().err
+    for address in ("redis://127.0.0.1:none", "redis://a..b:6379"):
+        assert main(["run", "--cache-dir", address, "--duration", "1"]) == 2
+        assert f"{address}: is no address" in capsys.readouterr().err
 
 
 def test_a_server_that_stands_still_before_the_load_is_one_line_in_time(

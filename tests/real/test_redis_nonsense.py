@@ -38,8 +38,17 @@ def answering(serve: Callable[[socket.socket], None]) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "said",
-    [b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"*0\r\n", b"$9223372036854775807\r\n", b"*1\r\n" * 5000, b"*-2\r\n"],
-    ids=["text", "number", "nothing", "no items", "no such length", "deep", "negative"],
+    [
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$-1\r\n",
+        b"*0\r\n",
+        b"$9223372036854775807\r\n",
+        b"*1\r\n" * 5000,
+        b"*-2\r\n",
+        b"$xyz\r\n",
+    ],
+    ids=["text", "number", "nothing", "no items", "no such length", "deep", "negative", "letters"],
 )
 @pytest.mark.parametrize("command", ["run --duration 1 --cache-dir", "clean", "doctor --cache-dir"])
 def test_answers_that_make_no_sense_are_one_line(
@@ -58,7 +67,26 @@ def test_answers_that_make_no_sense_are_one_line(
     assert "(EPROTO)" in text
 
 
-@pytest.mark.parametrize("instead", [b"$-1", b":0"])
+@pytest.mark.parametrize("command", ["run --duration 1 --cache-dir", "clean", "doctor --cache-dir"])
+def test_a_server_whose_first_answer_has_no_end_is_given_up(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte came in time, so it was waited for as long as bytes came."""
+    monkeypatch.setattr("kvspill.storage.redis.server._START_SECONDS", 0.5)
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        for letter in b"+" + b"x" * 99:
+            connection.sendall(bytes([letter]))
+            threading.Event().wait(0.05)
+
+    with answering(serve) as address:
+        assert main([*command.split(), address]) == 1
+    text = "".join(capsys.readouterr())
+    assert "nothing came back within 0.5 s (ETIMEDOUT)" in text
+
+
+@pytest.mark.parametrize("instead", [b"$-1", b":0", b"$xyz", b":1e3"])
 def test_a_write_that_was_not_agreed_to_has_failed(instead: bytes) -> None:
     """It was counted as done, whatever the server said of it."""
     port, changed = free_port(), threading.Event()

@@ -82,7 +82,10 @@ class Link:
             raise ServerError(rest.decode(errors="replace"))
         if kind not in (b"$", b":"):
             raise OSError(errno.EPROTO, f"an answer that begins with {line[:20]!r}")
-        number = int(rest)
+        try:
+            number = int(rest)
+        except ValueError:
+            raise OSError(errno.EPROTO, f"an answer without a number: {line[:20]!r}") from None
         self._unread_end = kind == b"$" and number >= 0
         return None if kind == b"$" and number < 0 else number
 

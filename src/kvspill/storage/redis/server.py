@@ -7,18 +7,23 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kvspill.errors import KvspillError, UsageError
 from kvspill.storage.redis.link import Link
 from kvspill.texts import size_text
+from kvspill.waiting import within
 
 _OTHER_NAMES = {"valkey": "redis", "valkeys": "rediss"}
 _CLUSTER = "cluster"
 _SHORT_SECONDS = 5.0
 """What connecting, and anything but a value, may take: nobody waits longer at the end of a run."""
 
-_NONSENSE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError)
+_START_SECONDS = 20.0
+"""What reaching a server and its first answer may take: redis-py waits so long for each byte of it."""
+
+_NONSENSE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """What redis-py, and what is done with its answers, makes of a server that speaks otherwise."""
 
 Node = tuple[str, int]
@@ -92,18 +97,9 @@ class Servers:
     """Links to the server, or to the servers of a cluster, and a client for all but the values."""
 
     def __init__(self, access: Access):
-        import redis
-
         self._access = access
         with refusals(access.address):
-            alone = redis.Redis.from_url(access.url, **access.words())
-            mode = _mode(alone.info("server"))
-            if mode == _CLUSTER:
-                alone.close()
-                self.client: Any = redis.RedisCluster.from_url(access.url, **access.words())
-            else:
-                self.client = alone
-        self._clustered = mode == _CLUSTER
+            self.client, self._clustered = within(_START_SECONDS, partial(_reach, access))
         self._idle: dict[Node, deque[Link]] = {}
         self._links: set[Link] = set()
         self._lock = threading.Lock()
@@ -200,6 +196,24 @@ class Servers:
             one.close()
 
 
+def _reach(access: Access) -> tuple[Any, bool]:
+    """A client of what is at an address, and whether that is a cluster."""
+    import redis
+
+    try:
+        alone = redis.Redis.from_url(access.url, **access.words())
+        # As the system does with a name, which it may refuse.
+        str(alone.get_connection_kwargs().get("host", "")).encode("idna")
+    except ValueError as error:
+        raise UsageError(
+            f"--cache-dir {access.address}: is no address ({error}); see docs/redis.md"
+        ) from error
+    if _mode(alone.info("server")) != _CLUSTER:
+        return alone, False
+    alone.close()
+    return redis.RedisCluster.from_url(access.url, **access.words()), True
+
+
 def said_at(access: Access) -> Said:
     """What the server at an address says of itself."""
     servers = Servers(access)
@@ -271,8 +285,6 @@ def refusals(shown: str) -> Iterator[None]:
             f"--cache-dir {shown}: the server refuses the password or the user ({error.strerror}); "
             "give the right one with --redis-password or KVSPILL_REDIS_PASSWORD"
         ) from error
-    except ValueError as error:
-        raise UsageError(f"--cache-dir {shown}: is no address ({error}); see docs/redis.md") from error
     except OSError as error:
         if isinstance(error.__cause__, kinds.OutOfMemoryError):
             raise UsageError(
