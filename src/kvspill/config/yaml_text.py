@@ -1,5 +1,6 @@
 """Reading YAML strictly: every problem is named by file and line; duplicate keys and bombs are refused."""
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -7,11 +8,14 @@ from typing import Any, NoReturn
 import yaml
 
 from kvspill.config.fields import KeyPath
+from kvspill.config.messages import shown
 from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import CONFIGURATION, DEPTH_MAX, DIGITS_MAX, YAML_VALUES_MAX, read_input
 
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What the constructors raise for dates that don't exist, numbers that are none, tags that don't fit."""
+_LONG_WORD = re.compile(r"\S{81,}")
+"""A tag or an alias of the file, which the parser repeats whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,7 @@ def _parsed(raw: bytes | str) -> tuple[yaml.Node | None, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
+        reason = _LONG_WORD.sub(lambda word: shown(word[0]), reason)
         raise _ParseError(reason, None if mark is None else mark.line + 1) from error
     except _DAMAGE as error:
         raise _ParseError(str(error)[:100]) from error

@@ -246,6 +246,14 @@ def test_strange_yaml_is_refused_without_a_traceback(tmp_path: Path, text: str) 
     refused_file(tmp_path, text)
 
 
+@pytest.mark.parametrize("text", [f"x: !{'t' * 5000} 1\n", f"x: *{'t' * 5000}\n"])
+def test_a_long_name_in_broken_yaml_is_shortened(tmp_path: Path, text: str) -> None:
+    said = refused_file(tmp_path, text)
+    assert "broken YAML" in said
+    assert "ttt..." in said
+    assert len(said) < 400
+
+
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00\xd8\x00")
     message = refused(config_file=str(tmp_path / "c.yaml"))
