@@ -37,6 +37,7 @@ _LONGER = 2.0
 _RESERVE = 1.25
 """How much longer than by the estimate: another run has other stages."""
 _FEWER = re.compile(",? or (use )?fewer --users")
+_TWO_LEFT = re.compile(", (?=more DRAM|smaller entries)")
 NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
 _SAID = {
@@ -324,9 +325,9 @@ def _no_gain(reply: Reply) -> bool:
 
 def _helps(reply: Reply) -> str:
     text = _as_asked(answer(reply.result).helps)
-    if reply.bracket.about == 0:
-        # Fewer than one user is no advice.
-        text = _FEWER.sub("", text)
     if _no_gain(reply):
-        return text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
+        text = text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
+    if reply.bracket.about == 0:
+        # Fewer than one user is no advice: two things are left, or one.
+        return _TWO_LEFT.sub(" or ", _FEWER.sub("", text))
     return text

@@ -19,7 +19,7 @@ from kvspill.result.catalog import shown_at
 from kvspill.result.cautions import OVERLOAD
 from kvspill.result.classes import reason_of, unjudged, why_unjudged
 from kvspill.result.io_model import io_model_rows
-from kvspill.result.load import too_much, who
+from kvspill.result.load import too_much
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
@@ -236,7 +236,7 @@ def _qos(result: Result) -> Iterator[Part]:
 
 def _why_open(result: Result, names: Sequence[str]) -> str:
     if any(item.code == OVERLOAD.code for item in result.warnings):
-        return f"{who(result)} {too_much(result)}"
+        return too_much(result)
     why = why_unjudged(result.summary.qos_metrics, names)
     return f"{why}; {MIN_COMPLETIONS} are needed"
 

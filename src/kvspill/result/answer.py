@@ -12,7 +12,7 @@ from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
 from kvspill.result.classes import asked_of, late_text, unjudged, waited, why_unjudged
-from kvspill.result.load import too_much, who
+from kvspill.result.load import does, too_much, who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
@@ -190,7 +190,7 @@ def _throughput(result: Result) -> tuple[Status, str]:
     assert health is not None, "the caller looked"
     rate = result.number("avg_throughput_tokens_per_sec") or 0.0
     target = health.criteria[0].target if health.criteria else None
-    said = f"{who(result)} get {rate:,.0f} tok/s"
+    said = f"{does(result, 'get')} {rate:,.0f} tok/s"
     if health.overall_status == NO_TARGET or target is None:
         return Status.UNDECIDED, f"{said}; without --min-tokens-per-sec there is no target."
     verdicts = {PASS: Status.YES, FAIL: Status.NO}
@@ -206,15 +206,15 @@ def _classes(result: Result) -> tuple[Status, str]:
     why = why_unjudged(classes, still_open)
     if missed:
         rest = f" ({why})" if still_open else ""
-        return Status.NO, f"{who(result)} miss the latency target of {listed(missed)}{rest}."
+        return Status.NO, f"{does(result, 'miss')} the latency target of {listed(missed)}{rest}."
     if judged and still_open:
         return Status.UNDECIDED, f"{why}; {listed(list(judged))} within the target."
     if judged:
         every = len(judged) == len(QoS)
         kept = "every latency target" if every else f"the latency target of {listed(list(judged))}"
-        return Status.YES, f"{who(result)} keep {kept}."
+        return Status.YES, f"{does(result, 'keep')} {kept}."
     if any(item.code == OVERLOAD.code for item in result.warnings):
-        return Status.UNDECIDED, f"{who(result)} {too_much(result)}."
+        return Status.UNDECIDED, f"{too_much(result)}."
     if any(waited(entry) for entry in classes.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
     seen = late_text(classes, still_open) or "no request was judged"

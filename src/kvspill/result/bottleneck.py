@@ -14,7 +14,7 @@ from kvspill.result.cautions import (
 )
 from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import in_doubt
-from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much, who
+from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much
 from kvspill.result.ranking import faults_remedy
 from kvspill.result.schema import Result
 from kvspill.storage.addresses import GPU_SUSPECTS
@@ -137,7 +137,7 @@ def _bottleneck(result: Result) -> Bottleneck:
         text = f"Requests wait {duration(wait_ms)} for a server ({whole:.0%} of their time): {service.clause}"
     if OVERLOAD.code not in {item.code for item in result.warnings}:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
-    load = f"{who(result)} {too_much(result)}"
+    load = too_much(result)
     if service.binds is not Binds.GENERATION or not waits:
         helps = f"Use {less(result.config)}, or {or_else(result.config)}: no device could serve this load."
         return Bottleneck(service.binds, f"{text}; {load}.", helps, lines)

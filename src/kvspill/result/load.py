@@ -22,6 +22,13 @@ def who(result: Result) -> str:
     return f"{counted(_users(result), 'user')} of {config.get('model')}"
 
 
+def does(result: Result, verb: str) -> str:
+    """Who asked and what they do: "1 user of llama3.1-8b keeps", "20 users of llama3.1-8b keep"."""
+    one = not _is_replayed(result.config) and _users(result) == 1
+    ending = "es" if verb.endswith("ss") else "s"
+    return f"{who(result)} {verb}{ending if one else ''}"
+
+
 def less(config: Mapping[str, Any]) -> str:
     """What to give for a lighter load: "fewer --num-users"."""
     # Users who wait for their answers ask in their own time, also where a recording says what they ask.
@@ -55,15 +62,15 @@ def has_server_each(result: Result) -> bool:
 
 
 def too_much(result: Result) -> str:
-    """How far the load is beyond the servers, whatever the storage: a clause whose subject is who asked.
+    """Who asked and how far that is beyond the servers, whatever the storage.
 
     Users who wait for their answers ask no more than is served, so that there is no number of times.
     """
     if result.config.get("arrival") == "closed":
-        return shares(_servers(result))
+        return f"{who(result)} {shares(_servers(result))}"
     load = result.honesty.offered_load.ratio or 0.0
     times = f"{load:,.1f} times" if load >= _CLEARLY else "a little more than"
-    return f"ask {times} what the servers could do without any storage"
+    return f"{does(result, 'ask')} {times} what the servers could do without any storage"
 
 
 def shares(servers: int) -> str:

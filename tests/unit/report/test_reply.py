@@ -160,7 +160,7 @@ def test_one_user_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixt
     assert code == 3
     assert "1 user of tiny-1b does not keep the latency target" in found["text"][0]
     assert "This storage does not hold a single user" in " ".join(found["text"])
-    assert "fewer" not in found["helps"]
+    assert found["helps"] == "Use a faster device or more DRAM in front of it (--cpu-mem-gb)."
     assert "would hold about 0" not in " ".join(found["text"])
     assert f"- --cache-dir {tmp_path} has no effect: --simulate writes nothing." in " ".join(found["text"])
 
