@@ -8,7 +8,7 @@ from kvspill.report.asked import LATENCIES
 from kvspill.result.answer import Status
 from kvspill.result.classes import promised_completed
 from kvspill.run.asking import Reply, replays
-from kvspill.run.verdict import rests_on
+from kvspill.run.verdict import level_of, rests_on
 from kvspill.texts import counted, duration
 
 
@@ -61,6 +61,17 @@ def evidence(reply: Reply) -> str:
     else:
         what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
     return f"{users}, {what} ({rank} of {promised_completed(block):,}); {target}."
+
+
+def fewer_decided(reply: Reply) -> str:
+    """Where a NO rests on fewer users than were asked about, that those themselves were not tried."""
+    found = decided(reply)
+    if reply.status is not Status.NO or found is None or replays(reply.config):
+        return ""
+    if found["level"] >= reply.users or level_of(reply.result.autoscaling_stats, reply.users):
+        return ""
+    how = "simulated" if reply.result.simulated else "measured"
+    return f"{counted(reply.users, 'user')} were not {how}: {found['level']:g} miss the target already."
 
 
 def with_load(reply: Reply) -> str:

@@ -7,7 +7,15 @@ from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.asked import settings_text, target_text, targets_ms
-from kvspill.report.evidence import decided, evidence, not_judged, with_load, with_requests, worst
+from kvspill.report.evidence import (
+    decided,
+    evidence,
+    fewer_decided,
+    not_judged,
+    with_load,
+    with_requests,
+    worst,
+)
 from kvspill.result.answer import Status, answer, in_memory, standstill
 from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
 from kvspill.result.cautions import (
@@ -143,7 +151,8 @@ def _differ(reply: Reply) -> bool:
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
     others, limited = others_used_device(reply.result), io_limited(reply.result)
-    yield from filter(None, (others, limited, _seeds(reply), _limit(reply), evidence(reply), _open(reply)))
+    said = (others, limited, _seeds(reply), _limit(reply), evidence(reply), fewer_decided(reply))
+    yield from filter(None, (*said, _open(reply)))
     for name, requests in not_judged(reply).items():
         if requests:
             few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"

@@ -306,6 +306,20 @@ def test_many_measured_users_are_one_draw_too() -> None:
     assert "One draw of users was measured and the target is near" in " ".join(lines(many))
 
 
+def test_a_no_that_fewer_users_decided_says_that_those_asked_about_were_not_measured() -> None:
+    result = of_level(10, responsive=(60, 40, 4950.0, "missed"))
+
+    def said(users: int) -> list[str]:
+        bracket = Bracket(5, 10, True)
+        return list(lines(Reply(Status.NO, users, Config(), result, bracket, None, None, None)))
+
+    assert not [line for line in said(10) if "were not" in line]
+    assert "100 users were not measured: 10 miss the target already." in said(100)
+    last = result.autoscaling_stats[-1]
+    last["levels"].append({**last["levels"][0], "level": 100})
+    assert not [line for line in said(100) if "were not" in line]
+
+
 def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     few = {
         "interactive": (0, 0, None, "no verdict"),
