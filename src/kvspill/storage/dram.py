@@ -19,6 +19,7 @@ from kvspill.storage.fastio import Span, Status
 from kvspill.storage.jobs import Worker
 from kvspill.storage.lanes import on_thread, on_thread_or_here, post
 from kvspill.storage.stamps import Bytes, Verify, block_padded, identify
+from kvspill.texts import size_text
 
 _JOIN_NS = 2 * NS_PER_SEC
 _FILL_AHEAD_NS = NS_PER_SEC // 5
@@ -61,7 +62,7 @@ class DramBackend(Backend):
             name="dram",
             modelled=False,
             verifies=self.verify is not Verify.OFF,
-            description=f"arena of {self.arena.page_count} pages of {self.page_bytes / 2**20:g} MiB",
+            description=f"arena of {self.arena.page_count:,} pages of {size_text(self.page_bytes)}",
         )
 
     def stored_bytes(self, nbytes: int) -> int:

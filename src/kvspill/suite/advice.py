@@ -137,6 +137,11 @@ def _ended(answer: Mapping[str, Any]) -> str:
     return "ended without a number of users" if users is None else f"ended at {counted(users, 'user')}"
 
 
+def _within(sentence: str) -> str:
+    """A sentence inside of another."""
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 def _users(found: Found, run: Found) -> Iterator[str]:
     """The answers of the searches."""
     row = found.get("autoscale")
@@ -169,7 +174,7 @@ def _users_text(row: Figures, answer: Mapping[str, Any], found: Found) -> str:
     lack = _no_verdict(row, answer)
     if lack:
         return (
-            f"{head}: no verdict: {lack}; the search {_ended(answer)} ({answer['reason']}). "
+            f"{head}: no verdict: {lack}; the search {_ended(answer)} ({_within(answer['reason'])}). "
             "Give longer --autoscale-seconds."
         )
     users = answer.get("users")
@@ -178,7 +183,7 @@ def _users_text(row: Figures, answer: Mapping[str, Any], found: Found) -> str:
     least = "at least " if "highest load allowed" in answer["reason"] else ""
     open_classes = answer.get("no_verdict") or ()
     but = f"; no verdict for {', '.join(open_classes)}" if open_classes else ""
-    text = f"{least}{users} ({answer['reason']}{but})."
+    text = f"{least}{users} ({_within(answer['reason'])}{but})."
     against = _against(row, found)
     return f"Users by the criterion of {row.name}: {text} {against}" if against else f"{head}: {text}"
 

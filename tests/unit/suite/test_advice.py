@@ -334,7 +334,7 @@ def test_a_search_with_thin_evidence_has_no_verdict() -> None:
     assert "can serve: no verdict: no class had enough requests in the answer's window" in text
     assert "at least 9" not in text
     some = {**found, "no_verdict": ["batch"]}
-    assert "at least 9 (The highest load allowed stays below; no verdict for batch)" in advice(
+    assert "at least 9 (the highest load allowed stays below; no verdict for batch)" in advice(
         row("autoscale", autoscaling=some)
     )
     assert "no verdict: 29 requests" in advice(row("autoscale", autoscaling=some, completed=29))

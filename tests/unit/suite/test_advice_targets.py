@@ -159,13 +159,14 @@ def search(users: int, reason: str, **changes: object) -> Figures:
 
 
 HIGHEST = "The highest load allowed stays below the target saturation 0.8"
+INSIDE = HIGHEST.replace("The", "the")
 
 
 def test_a_search_whose_users_miss_their_targets_does_not_say_that_they_can_be_served() -> None:
     missed: Classes = {"interactive": ClassFigures(80.0, 50.0, False)}
     text = advice(search(75, HIGHEST, classes=missed), missing("production"))
     assert "can serve" not in text
-    assert f"Users by the criterion of autoscale: at least 75 ({HIGHEST})." in text
+    assert f"Users by the criterion of autoscale: at least 75 ({INSIDE})." in text
     assert "too many by the latency targets of the service classes: 75 users miss that of interactive" in text
 
 
@@ -186,7 +187,7 @@ def test_a_search_whose_classes_were_not_judged_is_not_said_to_serve_more_than_r
     unknown: Classes = {"interactive": ClassFigures(None, 50.0, None)}
     text = advice(search(75, HIGHEST, classes=unknown), missing("production", tiers=both()))
     assert "can serve" not in text
-    assert f"Users by the criterion of autoscale: at least 75 ({HIGHEST}). It is not by the latency" in text
+    assert f"Users by the criterion of autoscale: at least 75 ({INSIDE}). It is not by the latency" in text
     assert "targets of the service classes, which production (10 users) missed." in text
 
 
