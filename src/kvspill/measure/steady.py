@@ -100,7 +100,7 @@ def _too_few(requests: int, seconds: int) -> str:
     needed = _rounded_up(seconds * FEW_REQUESTS / requests)
     return (
         f"{counted(requests, 'request')} completed: too few to tell whether their rate was steady "
-        f"({FEW_REQUESTS} needed); {needed:,} s would do."
+        f"({FEW_REQUESTS} needed); {needed:,} s would be enough."
     )
 
 
@@ -114,8 +114,8 @@ def _unclear(name: str, item: Mapping[str, Any]) -> str:
     half_width, step = item["ci95_relative_half_width"], item["resolution"]
     text = f"The mean rate of {name} is known to ±{half_width:.0%} only: it varies too much"
     if half_width <= UNCLEAR:
-        text = f"The rate of {name} varies so much that a step of {step:.0%} may hide"
-    return f"{text}; {item['seconds_needed']:,} s would do."
+        text = f"The rate of {name} varies too much to show a change of {step:.0%}"
+    return f"{text}; {item['seconds_needed']:,} s would be enough."
 
 
 def _moved(name: str, item: Mapping[str, Any]) -> str:

@@ -119,8 +119,8 @@ def test_a_large_drift_that_may_be_chance_is_not_called_steady() -> None:
     found = steady_state({"tokens": values, "cpu_read_bytes": values}, 30.0)
     tokens = found["tokens"]
     assert found["reason"] == (
-        f"The rate of tokens varies so much that a step of {tokens['resolution']:.0%} may hide; "
-        f"{tokens['seconds_needed']} s would do."
+        f"The rate of tokens varies too much to show a change of {tokens['resolution']:.0%}; "
+        f"{tokens['seconds_needed']} s would be enough."
     )
 
 
@@ -249,7 +249,7 @@ def test_what_is_too_short_for_the_rates_may_be_enough_for_the_drive() -> None:
     found = steady_state(at_work(40, lambda second: share[second], lambda _: 1.0), 40.0)
     assert found["verdict"] == TOO_SHORT
     assert found["reason"].endswith(
-        " s would do. The speed of the storage was steady: a step of 6% in it would have been found."
+        " s would be enough. The speed of the storage was steady: a step of 6% in it would have been found."
     )
 
 
@@ -293,4 +293,4 @@ def test_rates_of_a_handful_of_requests_are_no_level() -> None:
     found = steady_state({**columns, "requests": requests}, 120.0)
     assert found["verdict"] == TOO_SHORT
     assert found["reason"].startswith("3 requests completed: too few to tell")
-    assert "1,200 s would do" in found["reason"]
+    assert "1,200 s would be enough" in found["reason"]
