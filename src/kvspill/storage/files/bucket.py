@@ -144,6 +144,7 @@ class BucketPlace(BookedPlace):
         try:
             os.unlink(bucket.file, dir_fd=site.run.fd)
         except FileNotFoundError:
+            # A file that could not be made takes no room.
             pass
         except OSError:
             with suppress(OSError):
