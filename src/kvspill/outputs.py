@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import functools
+import hashlib
 import os
 import re
 import secrets
@@ -26,6 +27,7 @@ _REMOVING_SECONDS_MAX = 0.2
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 _NAME_PART_CHARACTERS = 100
+_NAME_BYTES_MAX = 255
 _READ_FROM_FOLDERS = re.compile(
     r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz|\.zst)?$|^(summary|submission)\.txt$"
 )
@@ -247,6 +249,14 @@ def file_name(text: str) -> str:
     return _NOT_IN_NAMES.sub("_", text)[:_NAME_PART_CHARACTERS]
 
 
+def beside(path: Path, ending: str) -> Path:
+    """A file that is named after another; where that is too long, by a part of the name and its hash."""
+    name = os.fsencode(path.name)
+    if len(name) + len(ending) > _NAME_BYTES_MAX:
+        return path.with_name(f"{file_name(path.name)}-{hashlib.sha256(name).hexdigest()[:16]}{ending}")
+    return path.with_name(f"{path.name}{ending}")
+
+
 def refuse_clashes(
     outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None], *, named: bool = True
 ) -> None:
@@ -374,17 +384,3 @@ def _real(path: Path) -> Path:
 def _temporary(target: Path) -> Path:
     """Short enough for any file system whose names the target's own fits."""
     return target.with_name(f".kvspill-{secrets.token_hex(8)}.tmp")
-
-
-def mute(stream: IO[str]) -> None:
-    """Send what a stream still holds, and all that follows, nowhere: its reader is gone."""
-    try:
-        fd = stream.fileno()
-    except ValueError:
-        # Closed, or without a descriptor: it keeps nothing that could fail later.
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, fd)
-    finally:
-        os.close(nowhere)

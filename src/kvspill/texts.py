@@ -1,5 +1,6 @@
 """Text as it is shown: made harmless for terminal, page or spreadsheet, aligned, counted."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -96,6 +97,20 @@ def wrapped(line: str) -> str:
 def put(text: object, file: IO[str] | None = None) -> None:
     """Print lines in which names from elsewhere may stand."""
     print(plain(text), file=sys.stdout if file is None else file, flush=True)
+
+
+def mute(stream: IO[str]) -> None:
+    """Send what a stream still holds, and all that follows, nowhere: its reader is gone."""
+    try:
+        fd = stream.fileno()
+    except ValueError:
+        # Closed, or without a descriptor: it keeps nothing that could fail later.
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, fd)
+    finally:
+        os.close(nowhere)
 
 
 def make_console(file: IO[str], **options: Any) -> "Console":

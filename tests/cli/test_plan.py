@@ -164,6 +164,16 @@ def left_over() -> list[str]:
     return [process.name for process in left]
 
 
+@pytest.mark.parametrize("length", [250, 251, 255])
+def test_a_name_as_long_as_the_file_system_allows_is_taken(tmp_path: Path, drive: str, length: int) -> None:
+    """It was refused: what an interrupted plan keeps had a longer one."""
+    name = "n" * (length - 5) + ".json"
+    code, found = plan(tmp_path, f"--users 4 --option {drive} --quick", name)
+    assert code == 0
+    assert found["chosen"]["holds"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drive.yaml", name]
+
+
 def test_a_simulation_that_was_killed_ends_the_plan_and_keeps_the_others(tmp_path: Path, drive: str) -> None:
     """The kernel kills one where memory runs out: that was reported as an error of this program."""
 

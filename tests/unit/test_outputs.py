@@ -15,7 +15,7 @@ import pytest
 
 from kvspill import outputs
 from kvspill.errors import UsageError
-from kvspill.outputs import check_place, refuse_clashes, write_new, write_whole
+from kvspill.outputs import beside, check_place, refuse_clashes, write_new, write_whole
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
 from unit.result import sample
@@ -169,6 +169,19 @@ def test_a_name_as_long_as_the_file_system_allows_can_be_written(tmp_path: Path)
     path = tmp_path / ("n" * 255)
     write_whole(path, "text")
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("letter", ["n", "\N{LATIN SMALL LETTER U WITH DIAERESIS}"])
+def test_a_file_beside_another_is_named_after_it_and_never_too_long(letter: str) -> None:
+    assert beside(Path("in/plan.json"), ".part") == Path("in/plan.json.part")
+    most = 250 // len(letter.encode())
+    assert beside(Path(letter * most), ".part").name == f"{letter * most}.part"
+    longer = [beside(Path("in") / (letter * count), ".part") for count in (most + 1, most + 2)]
+    assert longer[0] != longer[1]
+    for path in longer:
+        assert path.parent == Path("in")
+        assert path.suffix == ".part"
+        assert len(os.fsencode(path.name)) <= 255
 
 
 def names(folder: Path) -> Iterator[Path]:

@@ -103,7 +103,6 @@ def _parser(prog: str, full: bool) -> Parser:
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.cli.measuring import keep_all, prepare, result_path, stamp_before
     from kvspill.config.origins import by_hand
-    from kvspill.outputs import mute
     from kvspill.report.reply import answered, lines
     from kvspill.report.reply_document import document
     from kvspill.result.answer import Status
@@ -112,7 +111,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
     from kvspill.run.stores import addresses
-    from kvspill.texts import wrapped
+    from kvspill.texts import mute, wrapped
 
     config = question(config)
     plan = prepare(config, simulated=simulated)

@@ -19,7 +19,7 @@ from kvspill.errors import INTERRUPTED, NO_THREAD_REMEDY, KvspillError, reason_o
 from kvspill.imports import importing
 from kvspill.machine.limits import check_limits, open_files_max
 from kvspill.machine.unheard import end_unheard, heard
-from kvspill.texts import hint, one_line, put
+from kvspill.texts import hint, mute, one_line, put
 
 _STDOUT, _STDERR = 1, 2
 _NO_MEMORY: Final = "out of memory; lower --cpu-mem-gb, --io-threads or --io-size, or free some"
@@ -269,8 +269,6 @@ def _at_level_debug(argv: Sequence[str]) -> bool:
 
 def _unread(debug: bool) -> int:
     """The reader went away, as `| head` does, or `| tee` at the Ctrl-C that also ended a run."""
-    from kvspill.outputs import mute
-
     # What stdout still holds must go somewhere, or the exit itself would fail.
     mute(sys.stdout)
     interrupts = sys.modules.get("kvspill.run.signals")
@@ -281,8 +279,6 @@ def _unread(debug: bool) -> int:
 
 def _refusal_of_stdout() -> str | None:
     """Why stdout takes no further line; None where it does."""
-    from kvspill.outputs import mute
-
     try:
         print(flush=True)
     except OSError as error:
@@ -299,8 +295,6 @@ def _fail(text: str, code: int, debug: bool) -> int:
             traceback.print_exc()
         put("kvspill: error: " + one_line(" ".join(text.split())), sys.stderr)
     except OSError:
-        from kvspill.outputs import mute
-
         mute(sys.stderr)
     return code
 

@@ -182,6 +182,7 @@ def _dram_sizes(text: str | None, config: Config) -> tuple[float, ...]:
 
 def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) -> int:
     from kvspill.machine.processors import usable_processors
+    from kvspill.outputs import beside
     from kvspill.plan.checking import check_devices, check_places
     from kvspill.plan.planning import plan
     from kvspill.plan.simulations import Journal, Pool
@@ -201,7 +202,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     check_outputs({"--output": output, "--page": options.page}, inputs, page="--page")
     output.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(config.quiet)
-    journal = Journal(output.with_name(f"{output.name}.part"))
+    journal = Journal(beside(output, ".part"))
     if journal.found:
         progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
     try:
@@ -234,13 +235,15 @@ def _checked(
     asked: "Asked", chosen: "Row", places: Sequence[str], seconds: float, output: Path, progress: "Progress"
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """The chosen point for real: what became of it, the file of its result, and what went wrong with that."""
+    from kvspill.outputs import beside
     from kvspill.plan.checking import check, check_devices
     from kvspill.result.result import result_text
     from kvspill.spare import write_all_or_spare
 
     check_devices(chosen.choice, places)
     found, result = check(asked, chosen, places, seconds, progress)
-    files, problems = write_all_or_spare({output.with_name(f"{output.stem}-check.json"): result_text(result)})
+    beside_it = beside(output.with_name(output.stem), "-check.json")
+    files, problems = write_all_or_spare({beside_it: result_text(result)})
     return found, [str(file) for file in files], problems
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError
+from kvspill.outputs import beside
 from kvspill.result.parts import Part, packed, unpacked
 from kvspill.result.result import write_result
 from kvspill.run.ranks import Ranks, share_of
@@ -23,7 +24,7 @@ _WRITING_SECONDS_MAX = 3.0
 
 def checkpoint_path(result: Path) -> Path:
     """Where the checkpoint of a run stands, beside its result; gone once the result is there."""
-    return result.with_name(f"{result.stem}.incomplete.json")
+    return beside(result.with_name(result.stem), ".incomplete.json")
 
 
 def so_far(

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
 
-from kvspill.outputs import mute
 from kvspill.records import NS_PER_SEC
 from kvspill.run.glance import Glance, Recent, block, fitted, line, search_lines
 from kvspill.run.live import Live
 from kvspill.run.stages import Policy, Stages
-from kvspill.texts import make_console, put
+from kvspill.texts import make_console, mute, put
 from kvspill.world import World
 
 if TYPE_CHECKING:

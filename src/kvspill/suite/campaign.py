@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from kvspill.config import Config
 from kvspill.errors import INTERRUPTED, KvspillError, UsageError
-from kvspill.outputs import mute, refuse_clashes, write_whole
+from kvspill.outputs import refuse_clashes, write_whole
 from kvspill.result.cautions import LEFT_BEHIND
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.result import result_text, unwritable
@@ -45,7 +45,7 @@ from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.sizing import budget_text
 from kvspill.suite.submission import OPTIONS, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
-from kvspill.texts import counted, make_console, one_line, put
+from kvspill.texts import counted, make_console, mute, one_line, put
 
 FAILED = 1
 SUBMISSION = "submission"
