@@ -248,12 +248,21 @@ def test_a_page_replaces_no_other_file(
     assert notes.read_text() == "my notes\n"
 
 
+@pytest.mark.parametrize(
+    ("learned", "words", "which"),
+    [
+        ("r.json", "", ""),
+        ("r.json.part", "", ": its r.json.part"),
+        ("r-check.json", "--check .", ": its r-check.json"),
+    ],
+)
 def test_a_plan_does_not_replace_the_result_that_it_learns_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, learned: str, words: str, which: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*RUN, "--output", "r.json"]) == 0
-    before = (tmp_path / "r.json").read_bytes()
-    plan = ["plan", "--learn", "r.json", "--users", "3", "--option", "nvme-gen4", "--quick"]
-    assert main([*plan, "--output", "r.json"]) == 2
-    assert "--output r.json: is one of the inputs and would be lost" in capsys.readouterr().err
-    assert (tmp_path / "r.json").read_bytes() == before
+    """Nor by what it keeps beside its own: that removed it, or wrote over it."""
+    assert main([*RUN, "--output", learned]) == 0
+    before = (tmp_path / learned).read_bytes()
+    plan = ["plan", "--learn", learned, "--users", "3", "--option", "nvme-gen4", "--quick"]
+    assert main([*plan, "--output", "r.json", *words.split()]) == 2
+    assert f"--output r.json{which}: is one of the inputs and would be lost" in capsys.readouterr().err
+    assert (tmp_path / learned).read_bytes() == before

@@ -182,7 +182,7 @@ def _dram_sizes(text: str | None, config: Config) -> tuple[float, ...]:
 
 def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) -> int:
     from kvspill.machine.processors import usable_processors
-    from kvspill.outputs import beside
+    from kvspill.outputs import beside, refuse_clashes
     from kvspill.plan.checking import check_devices, check_places
     from kvspill.plan.planning import plan
     from kvspill.plan.simulations import Journal, Pool
@@ -200,9 +200,12 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     output = Path(config.output) if config.output is not None else _default_output(asked)
     inputs = [*config.input_files, options.learn, *(option.split(",")[0] for option in options.option)]
     check_outputs({"--output": output, "--page": options.page}, inputs, page="--page")
+    kept = beside(output, ".part")
+    for path in (kept, *([_check_output(output)] if options.check else [])):
+        refuse_clashes({f"--output {output}: its {path.name}": path}, [*inputs, options.page])
     output.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(config.quiet)
-    journal = Journal(beside(output, ".part"))
+    journal = Journal(kept)
     if journal.found:
         progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
     try:
@@ -235,16 +238,20 @@ def _checked(
     asked: "Asked", chosen: "Row", places: Sequence[str], seconds: float, output: Path, progress: "Progress"
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """The chosen point for real: what became of it, the file of its result, and what went wrong with that."""
-    from kvspill.outputs import beside
     from kvspill.plan.checking import check, check_devices
     from kvspill.result.result import result_text
     from kvspill.spare import write_all_or_spare
 
     check_devices(chosen.choice, places)
     found, result = check(asked, chosen, places, seconds, progress)
-    beside_it = beside(output.with_name(output.stem), "-check.json")
-    files, problems = write_all_or_spare({beside_it: result_text(result)})
+    files, problems = write_all_or_spare({_check_output(output): result_text(result)})
     return found, [str(file) for file in files], problems
+
+
+def _check_output(output: Path) -> Path:
+    from kvspill.outputs import beside
+
+    return beside(output.with_name(output.stem), "-check.json")
 
 
 def _default_output(asked: "Asked") -> Path:
