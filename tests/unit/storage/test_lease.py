@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from kvspill.storage.lease import LEASE_SECONDS, Renewal, is_over, lease_text
 
 
@@ -34,6 +36,14 @@ def test_a_process_of_another_machine_is_not_looked_for() -> None:
     said = json.loads(lease_text())
     for home in ("elsewhere/1", ""):
         assert not is_over(json.dumps({**said, "home": home, "pid": 2**22 + 1}).encode(), 0.0)
+
+
+@pytest.mark.parametrize("pid", ["1e999", "NaN", "[" * 2000, "null", '"x"'])
+def test_a_lease_of_nonsense_is_over_only_by_its_age(pid: str) -> None:
+    """Anybody may write to a bucket; some of these were internal errors."""
+    said = json.dumps({**json.loads(lease_text()), "pid": None}).replace("null", pid)
+    assert not is_over(said.encode(), 0.0)
+    assert is_over(said.encode(), LEASE_SECONDS + 1)
 
 
 def test_a_text_that_is_no_lease_is_over_only_by_its_age() -> None:
