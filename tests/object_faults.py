@@ -13,6 +13,9 @@ _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request r
 _FULL = b"<Error><Code>XMinioStorageFull</Code><Message>Storage is full.</Message></Error>"
 _BROKEN = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
 
+_POURED = bytes(1 << 20)
+_POURED_BYTES_MAX = 1 << 30
+
 _TEXT = {"throttle": _SLOW_DOWN, "full": _FULL, "broken": _BROKEN}
 _STATUS = {"throttle": 503, "full": 507, "broken": 500}
 
@@ -27,12 +30,14 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.upstream_port = upstream_port
         self.trouble = ""
-        """throttle, full, broken, slow, cut or stall; empty: none."""
+        """throttle, full, broken, slow, cut, stall, announce or pour; empty: none."""
         self.verbs: tuple[str, ...] = ("GET", "PUT", "POST", "DELETE", "HEAD")
         self.every = 1
         self.numbers = count()
         self.released = threading.Event()
         """Ends what stalls."""
+        self.poured_bytes = 0
+        """The most that was sent behind an answer before the client went away."""
         self.authorization: str | None = None
         """Stands in the place of what clients send, where they speak for another service."""
 
@@ -66,11 +71,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             if trouble == "slow":
                 time.sleep(0.3)
-            self._pass_on(body)
+            self._pass_on(body, trouble)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815 - as http.server calls them
 
-    def _pass_on(self, body: bytes) -> None:
+    def _pass_on(self, body: bytes, trouble: str) -> None:
         upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream_port, timeout=30)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -85,7 +90,24 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             upstream.close()
         kept = {name: value for name, value in answer.getheaders() if name.lower() not in _OWN_HEADERS}
-        self._answer(answer.status, kept, data, answer.getheader("Content-Length"))
+        if trouble in ("announce", "pour") and self.command == "GET" and "?" not in self.path:
+            self._lie(answer.status, kept, data, pours=trouble == "pour")
+        else:
+            self._answer(answer.status, kept, data, answer.getheader("Content-Length"))
+
+    def _lie(self, status: int, headers: dict[str, str], data: bytes, *, pours: bool) -> None:
+        """Announce more than any machine can hold; send what there is and close, or go on and on."""
+        self.close_connection = True
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(10**14)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+        sent = 0
+        while pours and sent < _POURED_BYTES_MAX:
+            self.wfile.write(_POURED)
+            sent += len(_POURED)
+            self.server.poured_bytes = max(self.server.poured_bytes, sent)
 
     def _answer(self, status: int, headers: dict[str, str], data: bytes, length: str | None = None) -> None:
         self.send_response(status)

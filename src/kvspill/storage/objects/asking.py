@@ -7,7 +7,7 @@ from typing import Any
 
 from kvspill.dates import now_seconds
 from kvspill.storage.findings import PROBE_BYTES, Finding, answer_time, clock
-from kvspill.storage.objects.calls import DELETE, GET, LIST, Calls, Tally
+from kvspill.storage.objects.calls import DELETE, GET, LIST, Calls, Tally, taken
 from kvspill.storage.objects.prefix import gives_ranges, put, refused
 from kvspill.storage.objects.stores import Stores, open_stores
 
@@ -47,7 +47,7 @@ def _findings(stores: Stores, calls: Calls) -> Iterator[Finding]:
 def _get(calls: Calls, path: str) -> bytes:
     import obstore
 
-    return calls.ask(GET, lambda store: bytes(obstore.get(store, path).bytes()))
+    return calls.ask(GET, lambda store: taken(obstore.get(store, path), PROBE_BYTES))
 
 
 def _clock(calls: Calls, path: str, data: bytes) -> Finding:

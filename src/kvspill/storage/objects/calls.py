@@ -132,6 +132,14 @@ class Calls:
         return answer
 
 
+def taken(answer: Any, nbytes: int) -> bytes:
+    """What is wanted of an answer, and no more than one part of the network beyond it.
+
+    Asked for all of it at once, the client takes memory for whatever length the server says, and aborts.
+    """
+    return bytes(next(iter(answer.stream(min_chunk_size=nbytes + 1)), b""))
+
+
 def _known(error: BaseException) -> Failure:
     """What the client raised; a defect of ours is raised again as it is."""
     from obstore.exceptions import BaseError

@@ -11,7 +11,7 @@ from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, Source
 from kvspill.storage.fastio import Span, check_at, check_piece
 from kvspill.storage.jobs import LANES_PER_ENTRY, RemovalJob, SpanJob, Worker
-from kvspill.storage.objects.calls import DELETE, GET, PUT
+from kvspill.storage.objects.calls import DELETE, GET, PUT, taken
 from kvspill.storage.objects.failures import RequestError
 from kvspill.storage.objects.parts import Parts
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify
@@ -75,7 +75,7 @@ class ReadJob(_ObjectJob):
 
         def fetch(store: Any) -> tuple[int, Any]:
             answer = obstore.get(store, self.path, options={"range": (offset, offset + nbytes)})
-            return clock_ns(), answer.bytes()
+            return clock_ns(), taken(answer, nbytes)
 
         begun_ns, data = self.calls.ask(GET, fetch)
         end_ns = clock_ns()
@@ -108,7 +108,7 @@ class ReadJob(_ObjectJob):
             landing = _Landing(self)
             for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
                 landing.take(np.frombuffer(chunk, dtype=np.uint8))
-                if self.error is not None:
+                if self.error is not None or landing.received > span.total_bytes:
                     break
             return landing.received
 

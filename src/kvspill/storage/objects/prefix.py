@@ -10,7 +10,7 @@ from typing import Any
 
 from kvspill.errors import KvspillError, UsageError
 from kvspill.storage.lease import Cleaned, Renewal, is_over, lease_text
-from kvspill.storage.objects.calls import DELETE, GET, LIST, PUT, Calls, Tally
+from kvspill.storage.objects.calls import DELETE, GET, LIST, PUT, Calls, Tally, taken
 from kvspill.storage.objects.failures import DENIED, NO_BUCKET, NO_RANGE, NOT_FOUND, RequestError
 from kvspill.storage.objects.stores import Stores, open_stores
 from kvspill.storage.rundir import is_run_name, new_run_name
@@ -21,6 +21,7 @@ PROBE = "probe"
 _OBJECT_NAME = re.compile(r"[0-9a-f]{32}-\d+|probe")
 _BULK = 1000
 _PROBE_BYTES = 4096
+_LEASE_BYTES_MAX = 4096
 _REMEDIES = {
     NO_BUCKET: "make the bucket, or name another with --cache-dir",
     DENIED: "check the credentials and what they may do there",
@@ -96,7 +97,7 @@ def gives_ranges(calls: Calls, path: str) -> bool:
 
     def read(store: Any) -> bytes:
         wanted = {"range": (_PROBE_BYTES, 2 * _PROBE_BYTES)}
-        return bytes(obstore.get(store, path, options=wanted).bytes())
+        return taken(obstore.get(store, path, options=wanted), _PROBE_BYTES)
 
     try:
         return calls.ask(GET, read) == data[_PROBE_BYTES:]
@@ -150,7 +151,7 @@ def _lease(calls: Calls, run: str) -> tuple[bytes, datetime] | None:
 
     def read(store: Any) -> tuple[bytes, datetime]:
         answer = obstore.get(store, f"{run}/{LEASE}")
-        return bytes(answer.bytes()), answer.meta["last_modified"]
+        return taken(answer, _LEASE_BYTES_MAX)[:_LEASE_BYTES_MAX], answer.meta["last_modified"]
 
     try:
         return calls.ask(GET, read)
