@@ -1,5 +1,6 @@
 """What answers at an address of Redis but not as Redis does is refused in one line, and never believed."""
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.storage.redis.backend import RedisBackend
+from kvspill.storage.rundir import new_run_name
 from kvspill.testing.objects import errors, items
 from real.redis_server import free_port, redis_server
 from real.test_redis import REFS, on
@@ -67,18 +69,61 @@ def test_answers_that_make_no_sense_are_one_line(
     assert "(EPROTO)" in text
 
 
+def drip(connection: socket.socket) -> None:
+    for letter in b"+" + b"x" * 99:
+        connection.sendall(bytes([letter]))
+        threading.Event().wait(0.05)
+
+
 @pytest.mark.parametrize("command", ["run --duration 1 --cache-dir", "clean", "doctor --cache-dir"])
 def test_a_server_whose_first_answer_has_no_end_is_given_up(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte came in time, so it was waited for as long as bytes came."""
-    monkeypatch.setattr("kvspill.storage.redis.server._START_SECONDS", 0.5)
+    monkeypatch.setattr("kvspill.storage.redis.server._WHOLE_SECONDS", 0.5)
 
     def serve(connection: socket.socket) -> None:
         connection.recv(1 << 16)
-        for letter in b"+" + b"x" * 99:
-            connection.sendall(bytes([letter]))
-            threading.Event().wait(0.05)
+        drip(connection)
+
+    with answering(serve) as address:
+        assert main([*command.split(), address]) == 1
+    text = "".join(capsys.readouterr())
+    assert "nothing came back within 0.5 s (ETIMEDOUT)" in text
+
+
+_INFO = b"redis_version:7.0.0\r\nused_memory:1\r\n"
+_RUN = new_run_name().encode()
+_SAID = {
+    b"INFO": b"$%d\r\n%s\r\n" % (len(_INFO), _INFO),
+    b"SMEMBERS": b"*1\r\n$%d\r\n%s\r\n" % (len(_RUN), _RUN),
+    b"TIME": b"*2\r\n$1\r\n1\r\n$1\r\n0\r\n",
+    b"GET": b"$-1\r\n",
+    b"SCAN": b"*2\r\n$1\r\n0\r\n*0\r\n",
+    b"SADD": b":1\r\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "verb"),
+    [
+        *(("run --duration 1 --cache-dir", verb) for verb in (b"SMEMBERS", b"TIME", b"SADD", b"SET")),
+        *(("clean", verb) for verb in (b"SMEMBERS", b"SCAN", b"TIME", b"GET")),
+        *(("doctor --cache-dir", verb) for verb in (b"SET", b"GET", b"TIME")),
+    ],
+)
+def test_a_server_with_another_answer_that_has_no_end_is_given_up(
+    command: str, verb: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its first one was bounded as a whole."""
+    monkeypatch.setattr("kvspill.storage.redis.server._WHOLE_SECONDS", 0.5)
+
+    def serve(connection: socket.socket) -> None:
+        while asked := connection.recv(1 << 16):
+            for said in re.findall(rb"\*\d+\r\n\$\d+\r\n([A-Z]+)\r\n", asked):
+                if said == verb:
+                    drip(connection)
+                connection.sendall(_SAID.get(said, b"+OK\r\n"))
 
     with answering(serve) as address:
         assert main([*command.split(), address]) == 1

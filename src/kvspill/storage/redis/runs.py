@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kvspill.storage.lease import Cleaned, is_over, lease_text
-from kvspill.storage.redis.server import Access, Servers, refusals
+from kvspill.storage.redis.server import Access, Servers, in_time, refusals
 from kvspill.storage.rundir import is_run_name
 
 PREFIX = "kvspill"
@@ -51,7 +51,7 @@ def remove(servers: Servers, keys: Iterable[str]) -> int:
         with servers.client.pipeline(transaction=False) as together:
             for key in some:
                 together.unlink(key)
-            removed += sum(together.execute())
+            removed += sum(in_time(together.execute))
     return removed
 
 

@@ -4,24 +4,26 @@ import errno
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from kvspill.errors import KvspillError, UsageError
 from kvspill.storage.redis.link import Link
 from kvspill.texts import size_text
 from kvspill.waiting import within
 
+T = TypeVar("T")
+
 _OTHER_NAMES = {"valkey": "redis", "valkeys": "rediss"}
 _CLUSTER = "cluster"
 _SHORT_SECONDS = 5.0
 """What connecting, and anything but a value, may take: nobody waits longer at the end of a run."""
 
-_START_SECONDS = 20.0
-"""What reaching a server and its first answer may take: redis-py waits so long for each byte of it."""
+_WHOLE_SECONDS = 20.0
+"""What reaching a server, or one answer from end to end, may take: redis-py's own limit is for each byte."""
 
 _NONSENSE = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 """What redis-py, and what is done with its answers, makes of a server that speaks otherwise."""
@@ -99,7 +101,8 @@ class Servers:
     def __init__(self, access: Access):
         self._access = access
         with refusals(access.address):
-            self.client, self._clustered = within(_START_SECONDS, partial(_reach, access))
+            self.client, self._clustered = in_time(partial(_reach, access))
+        self.client.execute_command = _bounded(self.client.execute_command)
         self._idle: dict[Node, deque[Link]] = {}
         self._links: set[Link] = set()
         self._lock = threading.Lock()
@@ -110,14 +113,14 @@ class Servers:
         """What the servers say now."""
         if self._clustered:
             nodes = self.client.get_primaries()
-            return _said([self.client.get_redis_connection(node).info() for node in nodes])
+            return _said([in_time(self.client.get_redis_connection(node).info) for node in nodes])
         return _said([self.client.info()])
 
     def now_seconds(self) -> float:
         """The time of day of the first server, by which leases go."""
         node = self.client.get_primaries()[0] if self._clustered else None
         client = self.client if node is None else self.client.get_redis_connection(node)
-        seconds, micros = client.time()
+        seconds, micros = in_time(client.time)
         return float(seconds) + float(micros) / 1e6
 
     def keys(self, pattern: str) -> Iterator[str]:
@@ -143,7 +146,7 @@ class Servers:
         """Servers of a cluster have changed places: ask where keys are now."""
         if self._clustered:
             with refusals(self._access.address):
-                self.client.nodes_manager.initialize()
+                in_time(self.client.nodes_manager.initialize)
 
     def wake(self) -> None:
         """End the calls that threads are in: nobody waits for their answers any more."""
@@ -194,6 +197,15 @@ class Servers:
             self._links.difference_update(links)
         for one in links:
             one.close()
+
+
+def in_time(work: Callable[[], T]) -> T:
+    """What a server answers, or a TimeoutError: byte by byte, an answer could last for ever."""
+    return within(_WHOLE_SECONDS, work)
+
+
+def _bounded(execute: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *words, **options: in_time(partial(execute, *words, **options))
 
 
 def _reach(access: Access) -> tuple[Any, bool]:
