@@ -1,5 +1,7 @@
 """Endpoints of object stores: what cannot be used is refused, credentials are hidden, panics are said."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -118,3 +120,44 @@ def test_with_the_defaults_the_time_ends_repetitions_and_not_their_number() -> N
     options = s3.PLUGIN.filled({})
     assert options["retry-seconds"] == 30
     assert options["retries"] * BACKOFF_MIN_SECONDS >= options["retry-seconds"]
+
+
+UPLOADS = "<ListMultipartUploadsResult>{}</ListMultipartUploadsResult>"
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        (UPLOADS.format("<Upload><Foo>1</Foo></Upload>"), True),
+        ("\0<", True),
+        (UPLOADS.format("<IsTruncated>true</IsTruncated><NextKeyMarker>{}</NextKeyMarker>"), False),
+    ],
+    ids=["without a key", "no XML", "without an end"],
+)
+def test_a_list_of_uploads_that_makes_no_sense_is_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch, said: str, ends: bool
+) -> None:
+    """The first was an internal error; the last was read for ever."""
+    monkeypatch.setattr("kvspill.storage.objects.stores._ABORT_SECONDS", 0.5)
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = (said if ends else said.format(len(asked))).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words: object) -> None:
+            """Silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        stores = open_stores("s3://bucket/x", s3.PLUGIN.filled({"endpoint": endpoint, "allow-http": True}))
+        assert stores.uploads is not None
+        assert stores.uploads.abort("run") == 0
+        server.shutdown()
+    assert (len(asked) == 1) == ends

@@ -4,11 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from kvspill.errors import UsageError
 from kvspill.plugins import refuse_credentials, without_credentials
+from kvspill.waiting import within
 
 SCHEMES = ("s3", "az", "gs")
 PART_BYTES_MIN = 5 << 20
@@ -19,6 +21,7 @@ _RETRIES_AT_ONCE, _RETRY_SECONDS_AT_ONCE = 10, 3.0
 BACKOFF_MIN_SECONDS = 0.1
 _BACKOFF_MAX_SECONDS = 5
 """Pauses before a request is repeated are drawn from a range that grows up to this."""
+_ABORT_SECONDS = 60.0
 _REQUEST_SECONDS_MAX = 600
 """A request that moves bytes may take so long; one that stalls ends after --s3-timeout."""
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
@@ -68,8 +71,15 @@ class Uploads:
     def abort(self, below: str) -> int:
         """Abort those below a prefix; returns how many there were.
 
-        A server that cannot list them, or does not let us, keeps what it has of them to itself.
+        A server that cannot list them, or does not let us, keeps what it has of them to itself, as one does
+        whose list has no end.
         """
+        try:
+            return within(_ABORT_SECONDS, partial(self._abort, below))
+        except TimeoutError:
+            return 0
+
+    def _abort(self, below: str) -> int:
         from botocore.exceptions import BotoCoreError, ClientError
 
         count = 0
@@ -77,7 +87,7 @@ class Uploads:
             for key, upload_id in list(self._found("/".join(filter(None, (self.location.prefix, below))))):
                 self.client.abort_multipart_upload(Bucket=self.location.bucket, Key=key, UploadId=upload_id)
                 count += 1
-        except (BotoCoreError, ClientError):
+        except (BotoCoreError, ClientError, KeyError):
             return count
         return count
 
