@@ -1,5 +1,6 @@
 """What a window of the limit finder says: saturation, intervals, classes, and nothing of what came before."""
 
+import io
 import random
 from array import array
 from typing import Any
@@ -9,7 +10,10 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import MIB, NS_PER_SEC, QoS, Tier, Verb
+from kvspill.run.progress import Progress
+from kvspill.run.ranks import Ranks
 from kvspill.run.search.baseline import UnloadedRead, fit_line, probe_unloaded
+from kvspill.run.search.build import make_monitor
 from kvspill.run.search.monitor import WindowMonitor, waiting_by
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.search.qos import QosMode
@@ -146,6 +150,25 @@ def test_the_idle_device_is_measured_exactly_where_it_is_modelled() -> None:
     found = run_virtual(main, 1)
     assert found.latency_ns == pytest.approx(150_000, rel=0.01)
     assert found.ns_per_byte == pytest.approx(1e9 / (2 << 30), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [("slo", ""), ("capacity", ""), ("qos", "a read alone takes 0.150 ms and 0.488 ms per MiB\n")],
+)
+def test_a_search_tells_no_second_bandwidth_of_the_storage_and_only_what_it_goes_by(
+    mode: str, told: str
+) -> None:
+    """`can` has told by then what the directory reads, many entries at once."""
+    said = io.StringIO()
+    config = Config.model_validate({"model": "tiny-1b", "enable_autoscaling": True, "autoscaler_mode": mode})
+
+    async def main(world: World) -> Any:
+        backend = ModelledBackend("modelled", DeviceModel(2.0, 1.0, read_latency_us=150), world.now_ns)
+        return await make_monitor(config, backend, Progress(False, said), Ranks())
+
+    run_virtual(main, 1)
+    assert said.getvalue() == f"timing reads on the idle storage tier, one by one\n{told}"
 
 
 def test_a_line_that_noise_makes_fall_becomes_a_rate() -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from kvspill.errors import KvspillError
-from kvspill.records import MIB, NS_PER_MS, NS_PER_SEC, Completion
+from kvspill.records import MIB, NS_PER_MS, Completion
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
-from kvspill.texts import size_text
+from kvspill.texts import duration
 
 _SIZES_BYTES = (MIB, 16 * MIB, 64 * MIB)
 _READS = 7
@@ -26,10 +26,11 @@ class UnloadedRead:
         return self.latency_ns + self.ns_per_byte * nbytes
 
     def __str__(self) -> str:
-        latency = f"{self.latency_ns / NS_PER_MS:.3g} ms"
+        """As times: a bandwidth of reads one by one would stand beside that of many at once."""
+        per_mib = f"{duration(self.ns_per_byte * MIB / NS_PER_MS)} per MiB"
         if self.ns_per_byte <= 0:
-            return f"{latency} whatever the size"
-        return f"{latency} + bytes at {size_text(NS_PER_SEC / self.ns_per_byte)}/s"
+            return f"{duration(self.latency_ns / NS_PER_MS)} whatever its size"
+        return f"{duration(self.latency_ns / NS_PER_MS)} and {per_mib}" if self.latency_ns > 0 else per_mib
 
 
 async def probe_unloaded(backend: Backend, largest_entry_bytes: int) -> UnloadedRead:
