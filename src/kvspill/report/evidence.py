@@ -71,7 +71,9 @@ def fewer_decided(reply: Reply) -> str:
     if found["level"] >= reply.users or level_of(reply.result.autoscaling_stats, reply.users):
         return ""
     how = "simulated" if reply.result.simulated else "measured"
-    return f"{counted(reply.users, 'user')} were not {how}: {found['level']:g} miss the target already."
+    already = f"{found['level']:g} {'misses' if found['level'] == 1 else 'miss'} the target already"
+    enough = f"what helps {'that one' if found['level'] == 1 else 'these'} may not be enough for"
+    return f"{counted(reply.users, 'user')} were not {how}: {already}, and {enough} {reply.users:,}."
 
 
 def with_load(reply: Reply) -> str:

@@ -16,7 +16,7 @@ from kvspill.report.evidence import (
     with_requests,
     worst,
 )
-from kvspill.result.answer import Status, answer, in_memory, standstill
+from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
 from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
 from kvspill.result.cautions import (
     AUTOSCALING_INCONCLUSIVE,
@@ -66,7 +66,7 @@ def lines(reply: Reply) -> Iterator[str]:
     judged = reply.status in (Status.NO, Status.YES) or is_at_the_limit(reply)
     if reply.result.requests_completed and judged:
         found = answer(reply.result)
-        yield f"What binds: {found.because}"
+        yield f"What binds{seen_with(answered(reply))}: {found.because}"
         if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
     yield f"Target: {target_text(reply.config, not_judged(reply))}."

@@ -46,6 +46,7 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
         "idle_write_gib_per_sec": None if reply.probe is None else reply.probe.write_gib_per_sec,
         "binds": found.bottleneck.binds.value,
         "because": found.because,
+        "because_seen_with_users": reply.result.window.users,
         "helps": whole.question.helps,
         "warnings": [item.code for item in whole.warnings],
         "text": list(lines(reply)),

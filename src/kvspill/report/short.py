@@ -9,7 +9,7 @@ from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.validation_section import validation_section
-from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of
+from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
@@ -45,7 +45,7 @@ def short_summary(result: Result) -> Iterator[Part]:
     yield pairs(_figures(result), _NAMES_WIDTH)
     if result.requests_completed:
         yield Text("")
-        yield Text(f"What binds: {found.because}")
+        yield Text(f"What binds{seen_with(result)}: {found.because}")
         if found.status is not Status.YES:
             yield Text(f"What would help: {found.helps}")
     yield from layers_section(result)

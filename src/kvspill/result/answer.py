@@ -133,6 +133,12 @@ def _verdict(result: Result) -> tuple[Status, str]:
     return (status, text) if still is None else (Status.UNDECIDED, f"{still}.")
 
 
+def seen_with(result: Result) -> str:
+    """Of a question, the users with whom the cause was seen, where these are others than were asked about."""
+    asked, users = result.question, result.window.users
+    return "" if asked is None or users in (None, asked.users) else f" with {counted(users or 0, 'user')}"
+
+
 def standstill(result: Result) -> str | None:
     """What stood still for so long that nothing is answered with yes; None where nothing did."""
     codes = {item.code for item in result.warnings}

@@ -314,10 +314,28 @@ def test_a_no_that_fewer_users_decided_says_that_those_asked_about_were_not_meas
         return list(lines(Reply(Status.NO, users, Config(), result, bracket, None, None, None)))
 
     assert not [line for line in said(10) if "were not" in line]
-    assert "100 users were not measured: 10 miss the target already." in said(100)
+    assert said(100)[3] == (
+        "100 users were not measured: 10 miss the target already, and what helps these may not be enough for "
+        "100."
+    )
     last = result.autoscaling_stats[-1]
     last["levels"].append({**last["levels"][0], "level": 100})
     assert not [line for line in said(100) if "were not" in line]
+
+
+def test_the_cause_names_the_users_that_it_was_seen_with_where_others_were_asked_about() -> None:
+    result = of_level(10, responsive=(60, 40, 4950.0, "missed"))
+    result = result.model_copy(update={"window": result.window.model_copy(update={"users": 10})})
+
+    def titles(users: int) -> list[str]:
+        reply = Reply(Status.NO, users, Config(), result, Bracket(5, 10, True), None, None, None)
+        kept = answered(reply)
+        shown = [str(part) for part in short_summary(kept)]
+        found = [line.partition(":")[0] for line in (*lines(reply), *shown) if line.startswith("What binds")]
+        return found + [name for name, _line in verdict_of(kept).lines if name.startswith("What binds")]
+
+    assert titles(100) == 3 * ["What binds with 10 users"]
+    assert titles(10) == 3 * ["What binds"]
 
 
 def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:

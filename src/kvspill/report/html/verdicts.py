@@ -7,7 +7,7 @@ from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
-from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of
+from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.classes import left_of, promised_completed, promised_left
 from kvspill.result.schema import Result
@@ -58,7 +58,7 @@ def verdict_of(result: Result, of_suite: bool = False) -> Verdict:
     if result.requests_completed:
         link = ("GPU link", link_sentence(result) or "")
         helps = "" if found.status is Status.YES else found.helps
-        lines = [("What binds", found.because), ("What would help", helps), link, *lines]
+        lines = [(f"What binds{seen_with(result)}", found.because), ("What would help", helps), link, *lines]
     if result.question is not None:
         lines = [*(("", reason) for reason in result.question.reasons), *lines]
     state = _STATES[found.status]
