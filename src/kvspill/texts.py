@@ -147,6 +147,11 @@ def duration(value_ms: float | None) -> str:
     return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
 
 
+def target_time(value_ms: float) -> str:
+    """A time that was given, without digits that nobody gave: 50 ms, 3 s, 1.5 s."""
+    return f"{value_ms / 1000:,.10g} s" if value_ms >= 1000 else f"{value_ms:,.10g} ms"
+
+
 def size_text(nbytes: float) -> str:
     """Bytes for a reader: 1.00 GiB, 192 MiB, 1.5 MiB, 64 KiB, 512 B."""
     if nbytes >= GIB:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from kvspill.texts import cell, make_console, one_line, plain, size_text, speed_text
+from kvspill.texts import cell, make_console, one_line, plain, size_text, speed_text, target_time
 
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
@@ -70,3 +70,8 @@ def test_a_size_has_the_unit_that_shows_it() -> None:
 def test_a_bandwidth_has_the_unit_in_which_its_digits_show() -> None:
     shown = [speed_text(mib / 1024) for mib in (0, 0.5, 1.5, 25, 199.5, 1140)]
     assert shown == ["0 B/s", "512 KiB/s", "1.5 MiB/s", "25 MiB/s", "200 MiB/s", "1.11 GiB/s"]
+
+
+def test_a_target_is_written_as_it_was_given() -> None:
+    shown = [target_time(target_ms) for target_ms in (0.5, 50, 300.25, 1000, 1500, 3_600_000)]
+    assert shown == ["0.5 ms", "50 ms", "300.25 ms", "1 s", "1.5 s", "3,600 s"]

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.run.asking import replays
-from kvspill.texts import duration
+from kvspill.texts import target_time
 
 LATENCIES = {
     "added": "what queue and storage add to generation",
@@ -26,9 +26,9 @@ def target_text(config: Config, not_judged: Collection[str] = ()) -> str:
     limits = targets_ms(config)
     marks = {name: " (not judged)" if name in not_judged else "" for name in limits}
     if config.slo_target_ms is not None:
-        each = f"{duration(config.slo_target_ms)} for {', '.join(name + marks[name] for name in limits)}"
+        each = f"{target_time(config.slo_target_ms)} for {', '.join(name + marks[name] for name in limits)}"
     else:
-        each = ", ".join(f"{name} {duration(limit)}{marks[name]}" for name, limit in limits.items())
+        each = ", ".join(f"{name} {target_time(limit)}{marks[name]}" for name, limit in limits.items())
         each += "; --slo-target-ms sets one for all"
     return f"p{config.slo_percentile:g} of {LATENCIES[config.slo_latency]}: {each}"
 

@@ -9,7 +9,7 @@ from kvspill.result.answer import Status
 from kvspill.result.classes import promised_completed
 from kvspill.run.asking import Reply, replays
 from kvspill.run.verdict import level_of, rests_on
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, target_time
 
 
 def not_judged(reply: Reply) -> dict[str, int]:
@@ -48,7 +48,7 @@ def evidence(reply: Reply) -> str:
     name = found[1]
     block, users = classes[name], with_load(reply).strip().capitalize()
     requests, actual_ms, limit_ms = block["requests"], block["actual_ms"], block["target_ms"]
-    target, rank = f"the target is {duration(limit_ms)}", f"p{reply.config.slo_percentile:g}"
+    target, rank = f"the target is {target_time(limit_ms)}", f"p{reply.config.slo_percentile:g}"
     is_late = reply.status is Status.NO
     if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
         allowed = f"{100 - reply.config.slo_percentile:g} % allowed"

@@ -17,7 +17,7 @@ from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, target_time
 
 _STYLES = {
     Status.YES: "bold green",
@@ -94,7 +94,7 @@ def _targets(result: Result) -> Iterator[Part]:
 
 
 def _promise_row(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
-    times = (duration(entry["actual_ms"]), duration(entry["target_ms"]))
+    times = (duration(entry["actual_ms"]), target_time(entry["target_ms"]))
     return (name, *times, f"{promised_completed(entry):,}", str(entry["verdict"]))
 
 
@@ -108,7 +108,7 @@ def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
     seen = f"{entry.total_requests:,}"
     if sla is None:
         return (name, "-", "-", seen, "no verdict")
-    times = (duration(sla.added_p95_ms), duration(sla.target_p95_ms))
+    times = (duration(sla.added_p95_ms), target_time(sla.target_p95_ms))
     return (name, *times, seen, sla.verdict)
 
 

@@ -6,7 +6,7 @@ from kvspill.result.answer import Status
 from kvspill.result.cautions import OVERLOAD
 from kvspill.suite.advice_doubts import fit, reservations
 from kvspill.suite.facts import Figures
-from kvspill.texts import counted, duration, listed
+from kvspill.texts import counted, duration, listed, target_time
 
 Found = Mapping[str, Figures]
 Choice = tuple[Figures, str]
@@ -142,7 +142,7 @@ def _nobody(missed: Sequence[Choice], what_kind: str) -> str:
         item = row.classes[_worst(row)]
         nearest = (
             f" Nearest came {what}, where queue and storage added {duration(item.added_p95_ms)} (p95) to "
-            f"{_worst(row)} requests; the target is {duration(item.target_p95_ms)}."
+            f"{_worst(row)} requests; the target is {target_time(item.target_p95_ms)}."
         )
     return (
         f"To buy first: nothing can be advised, because no {what_kind} that was run keeps the targets of "

@@ -93,7 +93,7 @@ def test_a_percentile_stands_beside_the_number_that_it_is_of_and_those_left_are_
     assert (row.actual, row.state) == ("10.00 ms", "missed")
     assert row.note == f"90 requests, 90.0% within the target, {said}"
     shown = " ".join(render_summary(result, verbose=False).split())
-    assert "batch 10.00 ms 1.00 s 90 missed" in shown
+    assert "batch 10.00 ms 1 s 90 missed" in shown
     assert f"batch: 90 requests completed, {said}." in shown
 
 
@@ -104,7 +104,7 @@ def test_a_search_gives_the_number_that_its_percentile_is_of_too() -> None:
     result = sample.built(autoscaling=[step])
     (judged,) = verdict_of(result).classes
     assert judged.note == "90 requests, 10 still waited at the end; these count as late"
-    assert "batch 10.00 ms 1.00 s 90 missed" in " ".join(render_summary(result, verbose=False).split())
+    assert "batch 10.00 ms 1 s 90 missed" in " ".join(render_summary(result, verbose=False).split())
 
 
 def test_the_advice_of_simulated_suites_is_headed_by_what_it_is_of() -> None:
