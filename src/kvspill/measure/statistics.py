@@ -110,6 +110,16 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     return max(min(values), float(low)), min(max(values), float(high))
 
 
+def wilson_interval(hits: int, total: int) -> tuple[float, float]:
+    """The 95 % interval of a share, which takes the trials for independent."""
+    share = hits / total
+    z = student_quantile(0.975, max(1, total - 1))
+    scale = 1 + z * z / total
+    middle = (share + z * z / (2 * total)) / scale
+    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / scale
+    return middle - half, middle + half
+
+
 def percentile(values: Sequence[float] | NDArray[Any], rank: float) -> float:
     """The nearest-rank percentile: a value that was measured."""
     return float(np.percentile(values, rank, method="inverted_cdf"))

@@ -1,6 +1,7 @@
 """The answer of a run in a few words: the verdict, what binds, what would help. Every view reads it here."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,8 +12,8 @@ from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
-from kvspill.result.classes import asked_of, late_text, unjudged, waited, why_unjudged
-from kvspill.result.load import does, too_much, who
+from kvspill.result.classes import asked_of, late_text, surely_late, unjudged, waited, why_unjudged
+from kvspill.result.load import does, has_server_each, too_much, who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
@@ -214,6 +215,8 @@ def _classes(result: Result) -> tuple[Status, str]:
         rest = f" ({why})" if still_open else ""
         return Status.NO, f"{does(result, 'miss')} the latency target of {listed(missed)}{rest}."
     if judged and still_open:
+        surely = _surely_too_high(result, still_open)
+        why += f" ({surely})" if surely else ""
         return Status.UNDECIDED, f"{why}; {listed(list(judged))} within the target."
     if judged:
         every = len(judged) == len(QoS)
@@ -224,7 +227,17 @@ def _classes(result: Result) -> tuple[Status, str]:
     if any(waited(entry) for entry in classes.values()):
         return Status.UNDECIDED, f"{why} ({who(result)})."
     seen = late_text(classes, still_open) or "no request was judged"
-    return Status.UNDECIDED, f"{seen}, but a verdict needs {MIN_COMPLETIONS} of a class ({who(result)})."
+    surely = _surely_too_high(result, still_open)
+    needs = f"but a verdict needs {MIN_COMPLETIONS} of a class ({who(result)})"
+    return Status.UNDECIDED, f"{seen}{f', {surely}' if surely else ''}, {needs}."
+
+
+def _surely_too_high(result: Result, names: Sequence[str]) -> str:
+    """What follows where most requests of a class were late that has too few for a verdict; else empty."""
+    if not any(surely_late(result.summary.qos_metrics[name]) for name in names):
+        return ""
+    by = " for kvspill can" if has_server_each(result) else ""
+    return f"enough{by} to say that this load is too high"
 
 
 def _longer(result: Result) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kvspill.measure.statistics import wilson_interval
 from kvspill.result.schema import QosClass
 from kvspill.texts import counted, listed
 
@@ -30,6 +31,17 @@ def in_doubt(entry: QosClass) -> bool:
     """Whether a class without a verdict had more late requests than one that keeps its target."""
     sla = entry.sla
     return sla is not None and sla.met is None and sla.violations > LATE_SHARE * asked_of(entry)
+
+
+def surely_late(entry: QosClass) -> bool:
+    """Whether so many requests of a class without a verdict were late that the load is surely too high.
+
+    Searches turn back at such a load, too, before a class has the requests that a verdict on it needs.
+    """
+    asked = asked_of(entry)
+    if entry.sla is None or entry.sla.met is not None or waited(entry) or not asked:
+        return False
+    return wilson_interval(entry.sla.violations, asked)[0] > LATE_SHARE
 
 
 def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:

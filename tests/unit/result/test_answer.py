@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvspill.config import Config
@@ -17,6 +18,7 @@ from kvspill.result.honesty import Ceiling
 from kvspill.result.load import has_server_each, less
 from kvspill.result.result import settings_of
 from kvspill.result.schema import RankTable, Result
+from kvspill.run.search.stage import share_interval
 from unit.measure.rows import ns, op, piece, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder
 
@@ -165,6 +167,23 @@ def test_a_run_without_a_verdict_says_what_it_saw_s11(slow: int, fast: int, seen
     assert capped.line.endswith("Give more --max-requests.")
 
 
+@pytest.mark.parametrize(("slow", "fast"), [(41, 0), (9, 32), (3, 38), (1, 0), (0, 41)])
+def test_a_run_without_a_verdict_says_what_can_concludes_of_such_a_load(slow: int, fast: int) -> None:
+    """`can` says no where few requests leave no doubt, which is no verdict on their class (S11)."""
+    recorder = empty_recorder()
+    for number in range(slow + fast):
+        recorder.request(request(15, intended=13.0 if number < slow else 14.99))
+    late = np.array([1] * slow + [0] * fast)
+    turns_back = share_interval(late, np.arange(len(late)) % 10, 10)[0] > 0.05
+    closed = built(recorder, config=Config(num_users=20, arrival="closed"))
+    assert answer(closed).status is Status.UNDECIDED
+    said = ", enough for kvspill can to say that this load is too high, but a verdict needs 50 of a class"
+    assert (said in answer(closed).verdict) is turns_back
+    # Users who don't wait for their answers are another load than that of `can`.
+    opened = answer(built(recorder, config=Config(num_users=20)))
+    assert (", enough to say that this load is too high, but" in opened.verdict) is turns_back
+
+
 def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
     run = facts(unfinished_ages_ns=(ns(0.01),), unfinished_qos=(QoS.BATCH,))
     found = answer(many(run=run, config=Config(num_users=10)))
@@ -200,7 +219,8 @@ def test_a_few_requests_are_said_to_have_waited_only_where_most_did(
         recorder.request(request(15, intended=14.99, qos=qos))
     left = facts(unfinished_ages_ns=(ns(9),) * waiting, unfinished_qos=(QoS.BATCH,) * waiting)
     found = built(recorder, left, Config(num_users=100))
-    assert answer(found).verdict == f"NO VERDICT: {why}; interactive within the target."
+    load = " (enough to say that this load is too high)" if "20 of 40" in why else ""
+    assert answer(found).verdict == f"NO VERDICT: {why}{load}; interactive within the target."
     shown = " ".join(render_summary(found, verbose=True).split())
     assert f"no verdict: {why}; 50 are needed" in shown
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvspill.measure.statistics import Interval, mean_interval, percentile, student_quantile
+from kvspill.measure.statistics import Interval, mean_interval, percentile, student_quantile, wilson_interval
 from kvspill.records import GIB, NS_PER_MS, QoS
 
 Longs = NDArray[np.int64]
@@ -238,12 +238,9 @@ def share_interval(late: Longs, batch: Longs, batches: int) -> tuple[float, floa
     if total == 0:
         return 0.0, 1.0
     share = float(late.mean())
-    z = student_quantile(0.975, max(1, total - 1))
-    scale = 1 + z * z / total
-    middle = (share + z * z / (2 * total)) / scale
-    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / scale
+    low, high = wilson_interval(int(late.sum()), total)
     counts = np.bincount(batch, minlength=batches)
     lates = np.bincount(batch, weights=late, minlength=batches)
     spread = math.sqrt(batches / (batches - 1) * float(((lates - share * counts) ** 2).sum())) / total
     bout = student_quantile(0.975, batches - 1) * spread
-    return max(0.0, min(middle - half, share - bout)), min(1.0, max(middle + half, share + bout))
+    return max(0.0, min(low, share - bout)), min(1.0, max(high, share + bout))
