@@ -1,6 +1,5 @@
 """The smaller commands: quick's safety, clean's restraint, the drop-in script."""
 
-import json
 import os
 import re
 import runpy
@@ -19,6 +18,10 @@ from kvspill.config import Config
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.records import GIB
+from kvspill.report.console import render_summary
+from kvspill.report.html import page as page_module
+from kvspill.result.reading import load_result
+from unit.report.html.pages import build_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,21 +50,37 @@ def test_quick_refuses_a_nearly_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.parametrize("given", [(), ("--duration", "21")])
 def test_quick_does_not_warn_of_what_it_chose_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[str, ...],
 ) -> None:
     path = tmp_path / "r.json"
     words = ["--model", "tiny-1b", "--num-users", "2", *given, "--output", str(path)]
     defaults = {"duration": 20.0}
     assert measured(words, "x", "", "", simulated=True, defaults=defaults, own_notes=OWN_NOTES) == 0
-    assert ("too_short" in capsys.readouterr().out) is bool(given)
-    assert "too_short" in [item["code"] for item in json.loads(path.read_text())["warnings"]]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("too_short" in shown) is bool(given)
+    (found,) = (item for item in load_result(path).warnings if item.code == "too_short")
+    assert found.chosen is not bool(given)
+    plain = "can't show whether its rates have settled; `kvspill run --duration 300 --trials 3` can."
+    assert shown.count(plain) == (0 if given else 1)
+    monkeypatch.setattr(page_module, "_library", lambda: "")
+    page = build_page([("quick", load_result(path))])
+    assert ("doubt-0-too_short" in page) is bool(given), "no badge and no warning on its page"
+    assert page.count("can&#39;t show whether its rates have settled") == (0 if given else 1)
+    assert print_verbose(path).count(plain) == (0 if given else 1)
+
+
+def print_verbose(path: Path) -> str:
+    return " ".join(render_summary(load_result(path)).split())
 
 
 OF_DURATION = {"half_done", "not_steady", "too_short"}
 
 
 @pytest.mark.parametrize(
-    ("given", "unsaid"),
+    ("given", "chosen"),
     [
         ((), set(OWN_NOTES)),
         (("--max-requests", "9"), set(OWN_NOTES)),
@@ -74,18 +93,18 @@ OF_DURATION = {"half_done", "not_steady", "too_short"}
     ids=["nothing", "requests", "61 s", "30 s", "60 s", "trials"],
 )
 def test_what_the_user_gives_to_quick_counts_whatever_its_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], unsaid: set[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], chosen: set[str]
 ) -> None:
     told: list[set[str]] = []
 
-    def run_command(_config: Config, *, unsaid: list[str], **_: object) -> int:
-        told.append(set(unsaid))
+    def run_command(_config: Config, *, chosen: list[str], **_: object) -> int:
+        told.append(set(chosen))
         return 0
 
     monkeypatch.setattr("kvspill.cli.measuring.run_command", run_command)
     monkeypatch.setattr("kvspill.run.preflight.free_bytes", lambda _dirs: 100 * GIB)
     assert main(["quick", "--cache-dir", str(tmp_path), *given]) == 0
-    assert told == [unsaid]
+    assert told == [chosen]
 
 
 def test_quick_keeps_what_the_user_gives() -> None:

@@ -21,6 +21,7 @@ from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stre
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
+from kvspill.result.chosen import with_chosen
 from kvspill.result.ranking import faults_remedy, faults_text
 from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
@@ -81,11 +82,11 @@ def _check_log(path: Path, trials: int, rank: int | None) -> None:
 
 
 def run_command(
-    config: Config, *, simulated: bool, verbose: bool = False, unsaid: Collection[str] = ()
+    config: Config, *, simulated: bool, verbose: bool = False, chosen: Collection[str] = ()
 ) -> int:
     """Run what the configuration asks for, write and print it; returns the exit code.
 
-    The short summary leaves out the unsaid notes: what the command's own settings cause.
+    The codes that it chose are of warnings that the command's own settings cause.
     """
     if config.io_trace_log is not None and not simulated:
         # The logical trace is of the requests: no byte is moved for it, and no time passes.
@@ -93,7 +94,7 @@ def run_command(
         config = config if config.device_profile is not None else config.changed(device_profile="null")
     ranks = join(config, simulated=simulated)
     if ranks.index == 0:
-        return _run(config, ranks, simulated, verbose or config.verbose, unsaid)
+        return _run(config, ranks, simulated, verbose or config.verbose, chosen)
     return follow(ranks, lambda: serve(config, ranks))
 
 
@@ -128,7 +129,7 @@ def prepare_together(
     return plan_together(config, ranks, make, error)
 
 
-def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool, unsaid: Collection[str]) -> int:
+def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool, chosen: Collection[str]) -> int:
     progress, error, before = Progress(config.quiet), None, None
     with contextlib.ExitStack() as served:
         try:
@@ -137,7 +138,7 @@ def _run(config: Config, ranks: Ranks, simulated: bool, verbose: bool, unsaid: C
         except KvspillError as caught:
             error = caught
         plan = prepare_together(config, ranks, simulated=simulated, error=error)
-        return _measure(config, plan, ranks, progress, verbose, before, unsaid)
+        return _measure(config, plan, ranks, progress, verbose, before, chosen)
 
 
 def _measure(
@@ -147,7 +148,7 @@ def _measure(
     progress: Progress,
     verbose: bool,
     before: Stamp | None,
-    unsaid: Collection[str],
+    chosen: Collection[str],
 ) -> int:
     path = result_path(config)
     if config.duration is not None and config.trials == 1:
@@ -160,16 +161,13 @@ def _measure(
     interrupts = Interrupts()
     # What was measured is kept, also where a signal comes after the load.
     with interrupts.handled():
-        result = run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks)
+        result = with_chosen(run_trials(plan, progress, _CLOSING_SECONDS_MAX, ranks), chosen)
         cut_off = plan.simulated and not _noted(config, result, progress)
         written, problems = keep_all(config, path, result, before)
         if ranks.size > 1 and not problems:
             checkpoint.unlink(missing_ok=True)
         if not config.quiet:
-            left_out = () if verbose else unsaid
-            said = [item for item in result.warnings if item.code not in left_out]
-            shown = result.model_copy(update={"warnings": said})
-            print_summary(shown, written, file=sys.stdout, verbose=verbose)
+            print_summary(result, written, file=sys.stdout, verbose=verbose)
             if result.prediction is not None:
                 from kvspill.plan.predict import lines
 

@@ -58,5 +58,5 @@ def measured(
         return 0
     from kvspill.cli.measuring import run_command
 
-    unsaid = [code for code, name in own_notes.items() if not was_given(given, name)]
-    return run_command(config, simulated=simulated, verbose=verbose, unsaid=unsaid)
+    chosen = [code for code, name in own_notes.items() if not was_given(given, name)]
+    return run_command(config, simulated=simulated, verbose=verbose, chosen=chosen)

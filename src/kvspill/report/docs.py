@@ -53,7 +53,9 @@ _WARNINGS_HEAD = """\
 
 This page is made from the code that raises the warnings. In a result each has its code, a message with the
 figures (here in braces), a remedy, its severity and what it touches. A code that is not listed comes from a
-backend that is not ours: a note.
+backend that is not ours: a note. What the command itself chose, such as the 30 s of `quick` or the windows
+of a search for `can`, warns nobody: it is marked (`chosen`), and summary and page say once what so short a
+look can't show.
 """
 _SEVERITIES = {
     Severity.INVALID: "Something failed, or the run did not get to its end: the figures don't stand. "

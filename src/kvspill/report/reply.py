@@ -33,6 +33,7 @@ from kvspill.result.cautions import (
     UNFINISHED,
 )
 from kvspill.result.cautions_groups import IO_LIMITED
+from kvspill.result.chosen import with_chosen
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import SIMULATED_TIMES, Reply
 from kvspill.run.calibrated import calibration_cautions
@@ -88,7 +89,7 @@ def _warnings(reply: Reply) -> Iterator[str]:
         if item.code not in _SAID:
             yield f"! {item.code} ({item.severity}): {item.message} {_as_asked(item.remedy)}"
     for item in found.notes:
-        if item.code not in _SAID | _OF_A_WINDOW:
+        if item.code not in _SAID:
             yield f"- {item.message} {_as_asked(item.remedy)}"
 
 
@@ -122,7 +123,7 @@ def answered(reply: Reply) -> Result:
     steps = result.autoscaling_stats
     steps = [*steps[:-1], {**steps[-1], "reason": _known(result)}] if steps else steps
     changed = {"question": question, "warnings": warnings, "autoscaling_stats": steps}
-    return result.model_copy(update=changed)
+    return with_chosen(result.model_copy(update=changed), _OF_A_WINDOW)
 
 
 def _known(result: Result) -> str:

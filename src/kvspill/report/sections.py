@@ -17,6 +17,7 @@ from kvspill.result.answer import in_memory
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.catalog import shown_at
 from kvspill.result.cautions import OVERLOAD
+from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import reason_of, unjudged, why_unjudged
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.load import too_much
@@ -288,12 +289,15 @@ def _trials(result: Result) -> Iterator[Part]:
 
 
 def _warnings(result: Result) -> Iterator[Part]:
-    if not result.warnings:
-        return
-    yield Text("\nWarnings:", style="bold yellow")
-    for item in result.warnings:
+    warnings = [item for item in result.warnings if not item.chosen]
+    if warnings:
+        yield Text("\nWarnings:", style="bold yellow")
+    for item in warnings:
         yield indent(Text(f"! {item.code} ({item.severity}): {item.message}"))
         yield indent(Text(f"-> {item.remedy}"), 4)
+    note = chosen_note(result)
+    if note:
+        yield Text(f"\n{note}")
 
 
 def _identity(result: Result) -> Iterator[Part]:

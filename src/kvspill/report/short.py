@@ -14,6 +14,7 @@ from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
 from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
+from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
@@ -51,6 +52,9 @@ def short_summary(result: Result) -> Iterator[Part]:
     yield from layers_section(result)
     yield from validation_section(result)
     yield from _warnings(found)
+    note = chosen_note(result)
+    if note:
+        yield Text(f"\n{note}")
     yield Text("")
 
 

@@ -51,7 +51,7 @@ class Answer:
     grave: tuple[Caution, ...]
     """Warnings that put the figures in doubt, the gravest first."""
     notes: tuple[Caution, ...]
-    """Warnings that stand beside the figures."""
+    """Warnings that stand beside the figures, but for what the command itself chose."""
 
     @property
     def line(self) -> str:
@@ -80,7 +80,7 @@ def answer(result: Result) -> Answer:
         bottleneck=found,
         helps=found.helps if asked is None else asked.helps,
         grave=tuple(grave),
-        notes=tuple(item for item in result.warnings if item not in grave),
+        notes=tuple(item for item in result.warnings if item not in grave and not item.chosen),
     )
 
 

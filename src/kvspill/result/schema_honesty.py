@@ -16,6 +16,8 @@ class Caution(Part):
     """invalid, serious or note."""
     touches: list[str] = []
     """What it puts in doubt: load, latency, storage, cache."""
+    chosen: bool = False
+    """It follows from what the command itself chose, such as the 30 s of quick: no warning to its user."""
 
 
 class Fault(Part):

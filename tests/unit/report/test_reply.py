@@ -411,6 +411,10 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     kept = answered(reply)
     everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])
     assert "86 s" not in everything, "one figure in one place"
+    assert "doubt-0-stage_not_settled" not in everything, "no badge against who asked"
+    assert "A look of 10 s can't show whether its rates have settled." in " ".join(
+        str(part).strip() for part in short_summary(kept)
+    )
     assert "Give --duration 210." in everything
     steps = [search.autoscaling_stats[0], {**last, "missing_seconds": 10.0}]
     sooner = replace(reply, result=result.model_copy(update={"autoscaling_stats": steps}))

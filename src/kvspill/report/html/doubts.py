@@ -7,6 +7,7 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.html.headline import named
 from kvspill.result.caution import Severity
 from kvspill.result.cautions import kind_of
+from kvspill.result.chosen import chosen_note
 
 _TITLES = {
     Severity.INVALID: "Invalid: these figures don't stand",
@@ -41,10 +42,13 @@ class Fold:
 
 
 def folds(results: Sequence[Labelled]) -> list[Fold]:
-    """All warnings of all results, the gravest first; a severity without any is left out."""
+    """All warnings of all results, the gravest first; a severity without any is left out.
+
+    What a command chose itself is no warning: `plain_notes` says it.
+    """
     found: dict[tuple[str, str, str], list[int]] = {}
     for number, item in enumerate(results):
-        for warning in item.result.warnings:
+        for warning in (each for each in item.result.warnings if not each.chosen):
             found.setdefault((warning.code, warning.message, warning.remedy), []).append(number)
     anchored: set[str] = set()
     doubts: dict[Severity, list[Doubt]] = {severity: [] for severity in _TITLES}
@@ -57,3 +61,12 @@ def folds(results: Sequence[Labelled]) -> list[Fold]:
             Doubt(code, message, remedy, labels, tuple(dict.fromkeys(anchors)))
         )
     return [Fold(severity.value, _TITLES[severity], rows) for severity, rows in doubts.items() if rows]
+
+
+def plain_notes(results: Sequence[Labelled]) -> list[tuple[str, str]]:
+    """What the commands chose themselves, each sentence once, with the results that it is of."""
+    found: dict[str, list[str]] = {}
+    for item in results:
+        if note := chosen_note(item.result):
+            found.setdefault(note, []).append(item.label)
+    return [(named(labels, len(results)), note) for note, labels in found.items()]

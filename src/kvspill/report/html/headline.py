@@ -109,6 +109,8 @@ def _entry_size(headline: Figure, result: Result) -> str:
 
 def _touched(headline: Figure, warning: Caution, result: Result) -> bool:
     """Whether a warning is about this figure in particular: one about all of them stands beside the table."""
+    if warning.chosen:
+        return False
     if warning.code == MODELLED_TIER.code:
         return _modelled(headline, result)
     touches = kind_of(warning.code).touches
@@ -117,7 +119,7 @@ def _touched(headline: Figure, warning: Caution, result: Result) -> bool:
 
 def doubts_of_all(result: Result) -> tuple[str, ...]:
     """Codes that touch every figure: shown once beside them all, or nobody would read the particular ones."""
-    codes = dict.fromkeys(item.code for item in result.warnings)
+    codes = dict.fromkeys(item.code for item in result.warnings if not item.chosen)
     return tuple(code for code in codes if kind_of(code).touches == EVERYTHING)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from kvspill import __version__
 from kvspill.errors import UsageError
 from kvspill.machine.limits import check_drawing_limits
-from kvspill.report.html.doubts import folds
+from kvspill.report.html.doubts import folds, plain_notes
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure, Section
 from kvspill.report.html.figures import figures
@@ -81,6 +81,7 @@ def _build(
         "figures_of": stage_label(results[0].result) if len(results) == 1 else "",
         "results": [_shown(item) for item in results],
         "folds": folds(results),
+        "plain_notes": plain_notes(results),
         "shared": _shared(results),
         "checked": any(item.result.schema_version for item in results),
         "figure_sections": sections,

@@ -1,0 +1,46 @@
+"""What a command chose itself, such as the 30 s of quick: no warning to its user, but one plain note."""
+
+from collections.abc import Collection
+
+from kvspill.result.answer import Status
+from kvspill.result.cautions import (
+    CAPACITY_BOUND,
+    FEW_TRIALS,
+    HALF_DONE,
+    NOT_STEADY,
+    STAGE_NOT_SETTLED,
+    TOO_SHORT,
+    UNFINISHED,
+)
+from kvspill.result.schema import Result
+from kvspill.texts import listed
+
+_SETTLED = "whether its rates have settled"
+_UNSEEN = {
+    **dict.fromkeys((kind.code for kind in (HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT)), _SETTLED),
+    UNFINISHED.code: "how long its last requests would wait",
+    CAPACITY_BOUND.code: "what a larger storage tier would keep",
+    FEW_TRIALS.code: "how far the next run would differ",
+}
+"""What a look that has such a warning does not show, in the order of a sentence."""
+
+
+def with_chosen(result: Result, codes: Collection[str]) -> Result:
+    """The same result, in which warnings of these codes are marked as the command's own choice."""
+    marked = [
+        item.model_copy(update={"chosen": True}) if item.code in codes else item for item in result.warnings
+    ]
+    return result.model_copy(update={"warnings": marked})
+
+
+def chosen_note(result: Result) -> str:
+    """What so short a look can't show, in one sentence; empty where the command chose nothing of the kind."""
+    codes = {item.code for item in result.warnings if item.chosen}
+    unseen = list(dict.fromkeys(text for code, text in _UNSEEN.items() if code in codes))
+    if not unseen:
+        return ""
+    look = f"A look of {result.window.measured_seconds:,.0f} s can't show {listed(unseen, 'or')}"
+    if result.question is not None:
+        is_answered = result.question.answer in (Status.YES, Status.NO)
+        return f"{look}{'; the answer does not rest on that' if is_answered else ''}."
+    return f"{look}; `kvspill run --duration 300 --trials 3` can."
