@@ -1,21 +1,23 @@
 """Figures of how far the load can grow: latency and throughput against users, and the path of a search."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from kvspill.report.columns import WALL_THROUGHPUT, finite
 from kvspill.report.html import specs
-from kvspill.report.html.facts import Labelled, search_lever, unlike
+from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.html.figure import Figure, plain_rows
+from kvspill.report.html.prose import drive
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
 from kvspill.report.numbers import significant
+from kvspill.report.settings import NOT_SETTINGS, canonical
 from kvspill.result.answer import promise_of
+from kvspill.result.schema import Result
 
 KNEE = "How far the load can grow"
 _LEVER_NAMES = {"num_users": "users", "trace_speedup": "speed of the trace", "speed": "speed of the trace"}
-_LEVELS_MIN = 3
-"""Fewer results than this make no curve."""
 _LOG_FROM = 10
 Points = dict[str, list[tuple[float, float]]]
 Step = Mapping[str, Any]
@@ -218,29 +220,56 @@ def _put(found: Points, targets: dict[str, float], name: str, level: float, actu
 
 
 def _results_knee(results: Sequence[Labelled]) -> Iterator[Figure]:
-    """Results that differ in nothing but their users are points of one curve."""
+    """Results that differ in nothing but their users are points of one curve, repeats by their median."""
     plain = [item for item in results if not item.result.autoscaling_stats]
-    levels = {_users(item): item for item in plain}
-    if len(levels) < _LEVELS_MIN or len(levels) < len(plain) or set(unlike(plain)) != {"users"}:
+    levels: dict[int, list[Result]] = {}
+    for item in plain:
+        levels.setdefault(_users(item), []).append(item.result)
+    if len(levels) < 2 or len({_apart_from_users(item.result) for item in plain}) > 1:
         return
-    ordered = [(float(level), levels[level].result) for level in sorted(levels)]
-    rates: Points = {"generated tokens/s": [(n, v) for n, r in ordered if (v := r.number(WALL_THROUGHPUT))]}
-    latencies: Points = {}
+    rates: dict[float, list[float]] = {}
+    latencies: dict[str, dict[float, list[float]]] = {}
     targets: dict[str, float] = {}
-    for level, result in ordered:
+    for level, result in ((float(level), result) for level, repeats in levels.items() for result in repeats):
+        if rate := result.number(WALL_THROUGHPUT):
+            rates.setdefault(level, []).append(rate)
         for name, entry in result.summary.qos_metrics.items():
-            if entry.sla is not None:
-                _put(latencies, targets, name, level, entry.sla.added_p95_ms, entry.sla.target_p95_ms)
+            if entry.sla is not None and (known := finite(entry.sla.added_p95_ms)) is not None:
+                latencies.setdefault(name, {}).setdefault(level, []).append(known)
+                targets[name] = entry.sla.target_p95_ms
     unit = "generated tokens/s"
     says = "Where the line turns flat, more users only make requests wait longer."
-    yield from _against("knee-rate", "Throughput against users", says, "users", unit, rates)
+    if len(levels) == 2:
+        says = "Two loads show whether more users still bring more, not where the line turns."
+    says += _REPEATED if len(plain) > len(levels) else ""
+    yield from _against("knee-rate", "Throughput against users", says, "users", unit, {unit: _medians(rates)})
     says = (
         "p95 of what queue and storage add to a request, by service class. Dashed lines are targets: where a "
         "curve crosses its target, the load is too much."
     )
+    points = {name: _medians(found) for name, found in latencies.items()}
     yield from _against(
-        "knee-latency", "Latency against users", says, "users", "milliseconds", latencies, targets
+        "knee-latency", "Latency against users", says, "users", "milliseconds", points, targets
     )
+
+
+_REPEATED = " A load with several results stands at their median."
+
+
+def _medians(found: Mapping[float, Sequence[float]]) -> list[tuple[float, float]]:
+    return [(level, median(values)) for level, values in sorted(found.items())]
+
+
+def _apart_from_users(result: Result) -> tuple[str, ...]:
+    """What a result is of, its users apart: the same machine and drive, the same settings."""
+    host = str((result.environment or {}).get("hostname"))
+    tiers = canonical([(tier.tier, tier.backend) for tier in result.tiers])
+    settings = sorted(
+        f"{name} {canonical(value)}"
+        for name, value in result.config.items()
+        if name not in NOT_SETTINGS and name not in ("num_users", "max_users")
+    )
+    return (drive(result), host, tiers, str(result.simulated), *settings)
 
 
 def _users(item: Labelled) -> int:

@@ -230,12 +230,30 @@ def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> Non
     assert "batch 549 requests 1,957 ms 2,000 ms ✓ met" in text
 
 
-def test_results_that_differ_in_users_alone_make_a_curve() -> None:
-    results = [sample.built(config=Config(num_users=users)) for users in (1, 2, 4)]
+@pytest.mark.parametrize("levels", [(1, 2, 4), (1, 4), (4, 1, 4, 2, 2)])
+def test_results_that_differ_in_users_alone_make_a_curve(levels: tuple[int, ...]) -> None:
+    results = [
+        sample.built(config=Config(num_users=users, seed=n, cache_dir=[f"/c{n}"]))
+        for n, users in enumerate(levels)
+    ]
     found = drawn(*results)
-    assert [row["x"] for row in found["knee-rate"].spec["data"]["values"]] == [1, 2, 4]
-    other = sample.built(config=Config(num_users=8, generation_mode="none"))
-    assert "knee-rate" not in drawn(*results, other)
+    expected = sorted(set(levels))
+    assert [row["x"] for row in found["knee-rate"].spec["data"]["values"]] == expected
+    assert "knee-latency" in found
+    says = found["knee-rate"].says
+    assert ("Two loads show" in says) is (len(expected) == 2)
+    assert ("several results stands at their median" in says) is (len(levels) > len(expected))
+
+
+@pytest.mark.parametrize("changed", [{"generation_mode": "none"}, {"io_size": 1 << 20}, {"io_threads": 8}])
+def test_results_that_differ_in_more_than_users_make_no_curve(changed: dict[str, Any]) -> None:
+    one = sample.built(config=Config(num_users=2))
+    other = sample.built(config=Config(num_users=8).changed(**changed))
+    assert "knee-rate" not in drawn(one, other)
+    assert "knee-rate" not in drawn(one, one)
+    elsewhere = sample.built(config=Config(num_users=8))
+    elsewhere = elsewhere.model_copy(update={"environment": {"hostname": "another"}})
+    assert "knee-rate" not in drawn(one, elsewhere)
 
 
 def test_a_caption_names_the_sizes_of_its_own_plot_s15() -> None:
