@@ -22,6 +22,8 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Characters with which a spreadsheet begins a formula, the wide ones of East Asian keyboards included."""
 
 _WIDTH = 80
+_SHOWN_IN_GIB = 0.01
+"""So many GiB/s have two digits in three places."""
 MODELLED = "* modelled: times come from a device model, no byte moved on that tier."
 """What a mark in a table means."""
 
@@ -142,6 +144,8 @@ def duration(value_ms: float | None) -> str:
     """A time for a reader: 1.25 s, 12.50 ms, 0.125 ms."""
     if value_ms is None:
         return "-"
+    if not value_ms:
+        return "0 ms"
     if value_ms >= 1000:
         return f"{value_ms / 1000:,.2f} s"
     return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
@@ -163,6 +167,8 @@ def size_text(nbytes: float) -> str:
     return f"{nbytes:,.0f} B"
 
 
-def speed_text(gib_per_sec: float) -> str:
-    """A bandwidth in the unit in which two digits or more show: 1.11 GiB/s, 25 MiB/s."""
+def speed_text(gib_per_sec: float, *beside: float | None) -> str:
+    """A bandwidth in the unit of a larger one beside it, or that shows two digits: 1.11 GiB/s, 25 MiB/s."""
+    if any((other or 0.0) >= 1 for other in beside) and gib_per_sec >= _SHOWN_IN_GIB:
+        return f"{gib_per_sec:,.{2 if gib_per_sec >= 10 * _SHOWN_IN_GIB else 3}f} GiB/s"
     return f"{size_text(gib_per_sec * GIB)}/s"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from kvspill.texts import cell, make_console, one_line, plain, size_text, speed_text, target_time
+from kvspill.texts import cell, duration, make_console, one_line, plain, size_text, speed_text, target_time
 
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
@@ -70,6 +70,16 @@ def test_a_size_has_the_unit_that_shows_it() -> None:
 def test_a_bandwidth_has_the_unit_in_which_its_digits_show() -> None:
     shown = [speed_text(mib / 1024) for mib in (0, 0.5, 1.5, 25, 199.5, 1140)]
     assert shown == ["0 B/s", "512 KiB/s", "1.5 MiB/s", "25 MiB/s", "200 MiB/s", "1.11 GiB/s"]
+
+
+def test_two_bandwidths_side_by_side_have_the_unit_of_the_larger() -> None:
+    slow = [speed_text(gib, 5.51) for gib in (0.683, 0.0244, 0.001, 0, 5.51)]
+    assert slow == ["0.68 GiB/s", "0.024 GiB/s", "1.02 MiB/s", "0 B/s", "5.51 GiB/s"]
+    assert [speed_text(0.5, 0.25, None), speed_text(0.25, 0.5)] == ["512 MiB/s", "256 MiB/s"]
+
+
+def test_no_time_at_all_is_no_measured_thousandth() -> None:
+    assert [duration(value) for value in (None, 0, 0.0004, 0.125)] == ["-", "0 ms", "0.000 ms", "0.125 ms"]
 
 
 def test_a_target_is_written_as_it_was_given() -> None:

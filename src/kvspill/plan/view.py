@@ -10,6 +10,7 @@ from kvspill.machine.environment import working_directory
 from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, nodes_for, wear
 from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
+from kvspill.records import GIB
 from kvspill.run.verdict import Level
 from kvspill.texts import aligned, counted, size_text
 
@@ -188,8 +189,7 @@ def _money(amount: float, unit: str) -> str:
 
 
 def _wear_line(worn: Mapping[str, Any]) -> str:
-    daily = size_text(round(worn["written_bytes_per_day_per_drive"]))
-    text = f"Wear: {daily} a day are written to a drive"
+    text = f"Wear: {_daily(worn)} a day are written to a drive"
     if "drive_writes_per_day" in worn:
         text += f", {worn['drive_writes_per_day']:.2f} drive writes a day"
     if "share_of_endurance" not in worn:
@@ -197,6 +197,12 @@ def _wear_line(worn: Mapping[str, Any]) -> str:
     share = worn["share_of_endurance"]
     verdict = "within its endurance" if share <= 1 else "MORE than its endurance allows"
     return f"{text}, {share:.0%} of what it may be written: {verdict}."
+
+
+def _daily(worn: Mapping[str, Any]) -> str:
+    """What is written to a drive in a day, in whole GiB where that shows three digits."""
+    nbytes = round(worn["written_bytes_per_day_per_drive"])
+    return f"{nbytes / GIB:,.0f} GiB" if nbytes >= 100 * GIB else size_text(nbytes)
 
 
 def _cheaper_but_worn_out(plan: Mapping[str, Any]) -> str:
@@ -289,7 +295,7 @@ def _point(row: Mapping[str, Any]) -> list[str]:
     return [
         "-" if p95 is None else f"{p95:,.1f} ms",
         "-" if tokens is None else f"{tokens:,.0f}",
-        "-" if worn is None else size_text(round(worn["written_bytes_per_day_per_drive"])),
+        "-" if worn is None else _daily(worn),
         "-" if share is None else f"{share:.0%}",
         "-" if even is None else ("yes" if even["pays"] else "no"),
     ]

@@ -43,8 +43,8 @@ def number(value: float | None, unit: str = "", digits: int = 2) -> str:
     return UNMEASURED if value is None else f"{value:,.{digits}f}{unit}"
 
 
-def speed(gib_per_sec: float | None) -> str:
-    return UNMEASURED if gib_per_sec is None else speed_text(gib_per_sec)
+def speed(gib_per_sec: float | None, *beside: float | None) -> str:
+    return UNMEASURED if gib_per_sec is None else speed_text(gib_per_sec, *beside)
 
 
 def share(value: float | None) -> str:

@@ -39,7 +39,7 @@ from kvspill.run.asking import SIMULATED_TIMES, Reply
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.verdict import at_the_limit
 from kvspill.storage.profiles import Calibrated
-from kvspill.texts import counted, listed, speed_text
+from kvspill.texts import counted, listed
 
 _LONGER = 2.0
 """Windows of this many times the length, where those of an answer differ."""
@@ -73,9 +73,7 @@ def lines(reply: Reply) -> Iterator[str]:
     yield f"Target: {target_text(reply.config, not_judged(reply))}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
-        read, write = (
-            speed_text(found) for found in (reply.probe.read_gib_per_sec, reply.probe.write_gib_per_sec)
-        )
+        read, write = reply.probe.texts
         yield f"The directory before the load: read {read}, write {write}, by {reply.probe.source}."
     if reply.calibrated is not None:
         yield _calibrated(reply, reply.calibrated)

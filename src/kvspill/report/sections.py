@@ -24,7 +24,7 @@ from kvspill.result.load import too_much
 from kvspill.result.metrics import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
-from kvspill.texts import counted, duration
+from kvspill.texts import counted, duration, target_time
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
@@ -133,9 +133,8 @@ def _assessment(result: Result) -> Iterator[Part]:
     if in_memory(result):
         yield indent(Text("The storage tier lies in memory: this is no verdict on a drive."))
     rows = [("NVMe Throughput", number(result.number("nvme_throughput"), " tok/s"))]
-    for verb in ("read", "write"):
-        bandwidth = result.number(f"tier_storage_{verb}_bandwidth_gbps")
-        rows.append((f"NVMe {verb} bandwidth", speed(bandwidth)))
+    speeds = {verb: result.number(f"tier_storage_{verb}_bandwidth_gbps") for verb in ("read", "write")}
+    rows += [(f"NVMe {verb} bandwidth", speed(each, *speeds.values())) for verb, each in speeds.items()]
     efficiency = result.number("device_bandwidth_efficiency")
     if efficiency is not None:
         rows.append(("Of the device's bandwidth", share(efficiency)))
@@ -248,8 +247,8 @@ def _class_row(name: str, entry: QosClass) -> tuple[str, ...]:
     sla = entry.sla
     if sla is None:
         return (name, "0", left, wait, "-", "-", "-", "-")
-    times_ms = (sla.actual_p95_ms, sla.added_p95_ms, sla.target_p95_ms)
-    return (name, f"{entry.total_requests:,}", left, wait, *map(duration, times_ms), sla.verdict)
+    times = (duration(sla.actual_p95_ms), duration(sla.added_p95_ms), target_time(sla.target_p95_ms))
+    return (name, f"{entry.total_requests:,}", left, wait, *times, sla.verdict)
 
 
 def _bottlenecks(result: Result) -> Iterator[Part]:

@@ -152,19 +152,19 @@ def _gpu(result: Result) -> Iterator[tuple[str, str]]:
     """What a real GPU did; a modelled one is no figure of this machine."""
     link = link_sentence(result)
     if link is not None:
-        read, written = (
-            speed(result.number(f"tier_gpu_{verb}_bandwidth_gbps")) for verb in ("read", "write")
-        )
+        speeds = [result.number(f"tier_gpu_{verb}_bandwidth_gbps") for verb in ("read", "write")]
+        read, written = (speed(each, *speeds) for each in speeds)
         yield "GPU tier", f"{read} read, {written} written. {link}"
 
 
 def _storage(result: Result) -> Iterator[tuple[str, str]]:
     """What the storage tier did, latencies beside the sizes that they are of (S15)."""
-    for verb in ("read", "write"):
+    speeds = {verb: result.number(f"tier_storage_{verb}_bandwidth_gbps") for verb in ("read", "write")}
+    for verb in speeds:
         p95_ms = result.number(f"storage_{verb}_p95_ms")
         if p95_ms is None:
             continue
-        bandwidth = speed(result.number(f"tier_storage_{verb}_bandwidth_gbps"))
+        bandwidth = speed(speeds[verb], *speeds.values())
         text = f"{bandwidth}, p95 {duration(p95_ms)}; entries {entry_sizes(result, 'storage', verb)}"
         yield f"Storage {verb}s", text
 

@@ -34,7 +34,6 @@ from kvspill.storage.profiles import (
     profile_document,
     scaled,
 )
-from kvspill.texts import speed_text
 
 SIMULATED_TIMES = 12
 """A simulated search may take so many times --duration: virtual time costs little."""
@@ -116,7 +115,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
-        read, write = speed_text(probe.read_gib_per_sec), speed_text(probe.write_gib_per_sec)
+        read, write = probe.texts
         progress.say(f"it reads {read} and writes {write}{held_text(modelled, users)}")
     result = run_trials(replace(plan, config=config.changed(num_users=start)), progress)
     bracket = read_bracket(result.autoscaling_stats)

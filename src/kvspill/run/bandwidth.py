@@ -12,6 +12,7 @@ from kvspill.run.aside import run_aside
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
 from kvspill.storage.profiles import Profile
+from kvspill.texts import speed_text
 from kvspill.world import World
 
 OBJECTS = 8
@@ -26,6 +27,12 @@ class Bandwidth:
     read_gib_per_sec: float
     write_gib_per_sec: float
     source: str
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What is read and written, in one unit."""
+        speeds = (self.read_gib_per_sec, self.write_gib_per_sec)
+        return speed_text(speeds[0], *speeds), speed_text(speeds[1], *speeds)
 
 
 def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:

@@ -198,7 +198,7 @@ def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
     label = LABELS[tier.tier] + (" (modelled)" if tier.modelled else "")
     limit = f" of {tier.limit_bytes / GIB:.1f}" if tier.limit_bytes < 1 << 50 else ""
     return (
-        f"{label:<18} read {speed_text(read):>10}   write {speed_text(written):>10}   "
+        f"{label:<18} read {speed_text(read, written):>10}   write {speed_text(written, read):>10}   "
         f"holds {tier.used_bytes / GIB:.1f}{limit} GiB"
     )
 
@@ -239,7 +239,8 @@ def line(now: Glance) -> str:
     for number, tier in enumerate(now.tiers):
         read, written = rates(number, now, None)
         modelled = " (modelled)" if tier.modelled else ""
-        parts.append(f"{LABELS[tier.tier].lower()}{modelled} r {speed_text(read)} w {speed_text(written)}")
+        speeds = f"r {speed_text(read, written)} w {speed_text(written, read)}"
+        parts.append(f"{LABELS[tier.tier].lower()}{modelled} {speeds}")
     if now.hit_rate is not None:
         parts.append(f"{now.hit_rate:.0%} hits")
     parts.append(f"{now.tokens / now.measured_seconds:,.0f} tok/s")

@@ -76,15 +76,18 @@ def _drive(found: Found, probe_gib_per_sec: float | None, run: Found) -> Iterato
     how = "would give" if best.simulated else "gave"
     wrote = max(rows, key=lambda row: row.tiers["storage"].write_gib_per_sec)
     written = wrote.tiers["storage"].write_gib_per_sec
+    read_text, written_text = (
+        speed_text(tier.read_gib_per_sec, written),
+        speed_text(written, tier.read_gib_per_sec),
+    )
     text = (
-        f"The storage {how} at most {speed_text(tier.read_gib_per_sec)} reading ({best.name}, "
-        f"{counted(best.users, 'user')}) and {speed_text(written)} writing ({wrote.name}) in these rows"
+        f"The storage {how} at most {read_text} reading ({best.name}, {counted(best.users, 'user')}) and "
+        f"{written_text} writing ({wrote.name}) in these rows"
     )
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
-        text += (
-            f"; 95 % of the reads in {best.name} took at most {duration(tier.read_p95_ms)}, "
-            f"of which at most {duration(tier.read_device_p95_ms)} in the device"
-        )
+        whole, inside = duration(tier.read_p95_ms), duration(tier.read_device_p95_ms)
+        inside = "all of it" if whole == inside else f"of which at most {inside}"
+        text += f"; 95 % of the reads in {best.name} took at most {whole}, {inside} in the device"
     yield text + "." + _beyond(rows, tier.read_gib_per_sec, probe_gib_per_sec)
     if any(code in best.warnings for code in _CACHED):
         yield "Memory served at least part of that, so it is not the limit of a device."

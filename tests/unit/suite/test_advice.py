@@ -306,7 +306,7 @@ def test_the_most_that_was_written_is_looked_for_on_its_own() -> None:
     pressed = row("storage-saturation", tiers={"storage": replace(tier(read=2.0), write_gib_per_sec=0.3)})
     other = row("production", tiers={"storage": replace(tier(read=0.5), write_gib_per_sec=0.7)})
     assert "2.00 GiB/s reading (storage-saturation" in advice(pressed, other)
-    assert "717 MiB/s writing (production)" in advice(pressed, other)
+    assert "0.70 GiB/s writing (production)" in advice(pressed, other)
 
 
 def test_the_most_of_the_storage_is_looked_for_in_every_row_stage_and_the_idle_probe() -> None:

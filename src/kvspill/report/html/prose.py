@@ -262,7 +262,7 @@ def _rank_rows(result: Result) -> Iterator[Pair]:
     yield "Ranks", f"{table.size}, {how}; began within {table.start_skew_ms or 0.0:.1f} ms of each other"
     for row in table.rows:
         speeds = (row.storage_read_gib_per_sec, row.storage_write_gib_per_sec)
-        read, written = ("-" if speed is None else speed_text(speed) for speed in speeds)
+        read, written = ("-" if speed is None else speed_text(speed, *speeds) for speed in speeds)
         text = f"{row.host}: {row.users:,} users, {row.requests_completed:,} requests, "
         text += f"storage {read} read"
         slow = ", slow (below 0.8 of the median)" if row.straggler else ""
