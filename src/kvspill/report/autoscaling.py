@@ -64,7 +64,7 @@ def answer_lines(steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]
     if answer.get("next_level_that_failed"):
         yield "Next level that failed", f"{answer['next_level_that_failed']:,g}"
     if answer.get("no_verdict"):
-        yield "No verdict for", ", ".join(answer["no_verdict"]) + " (fewer than 50 completions)"
+        yield "No verdict for", ", ".join(answer["no_verdict"]) + " (fewer than 50 completed requests each)"
     inversions = answer.get("priority_inversions", [])
     yield "Priority inversions", "; ".join(inversions) if inversions else "none seen"
 

@@ -187,7 +187,7 @@ def _warnings(found: Answer) -> Iterator[Part]:
             yield indent(Text(f"-> {item.remedy}"), 4)
     others = [item for item in found.notes if item.code not in _SHOWN]
     if others:
-        yield Text(f"{counted(len(others), 'note')}: {_codes(others)}")
+        yield Text(f"{counted(len(others), 'note')}, which --verbose explains: {_codes(others)}")
 
 
 def _codes(items: Sequence[Caution]) -> str:

@@ -181,7 +181,7 @@ def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: st
     faster = "more GPUs (a lower time per token, more --servers)"
     if has_server_each(result):
         faster = "faster GPUs (a lower time per token)"
-    helps = f"A faster device would change little: {faster} would."
+    helps = f"A faster device would change little; {faster} would help."
     return _Service(Binds.GENERATION, what, helps)
 
 

@@ -89,7 +89,7 @@ class SloMode:
             )
         thin = self._not_judged(self._every_window(held))
         if thin:
-            reason = f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completions"
+            reason = f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completed requests"
         elif held.level >= self._options.highest:
             reason = f"The highest load allowed still has {target}"
         else:
