@@ -298,6 +298,8 @@ def _held_by(reply: Reply) -> str:
     """What holds the users: the storage alone, memory, or memory in front of storage with its share."""
     if in_memory(reply.result) or reply.config.storage_tier == "off":
         return "This memory"
+    if bottleneck(reply.result).binds in (Binds.GENERATION, Binds.CLIENT):
+        return "This set-up"
     storage = "This storage" + (" within that limit" if io_limited(reply.result) else "")
     names = {"gpu": "GPU memory", "cpu": "DRAM", "storage": ""}
     read = {tier: reply.result.number(f"tier_{tier}_kv_bytes_read_gb") or 0.0 for tier in names}

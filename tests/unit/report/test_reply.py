@@ -209,6 +209,16 @@ def test_an_answer_is_said_to_depend_on_the_seed() -> None:
     assert same[1] == "Each seed draws other users: no with seed 42, no with seed 43, no with seed 44."
 
 
+def test_where_generation_takes_the_time_the_storage_is_not_said_to_hold_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--slo-latency", "end-to-end", "--slo-target-ms", "2000")
+    code, found, _result = asked(tmp_path, capsys, *words)
+    assert (code, found["binds"]) == (3, "generation")
+    assert "This set-up does not hold a single user (simulated)." in found["text"]
+    assert "This storage" not in " ".join(found["text"])
+
+
 def test_where_the_seeds_differ_the_limit_is_that_of_one_of_them() -> None:
     seeds = {42: Status.YES, 43: Status.NO, 44: Status.NO}
     result = built().model_copy(update={"seed": 43})
