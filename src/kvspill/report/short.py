@@ -12,7 +12,7 @@ from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
-from kvspill.result.cautions import SIMULATED, UNUSED_SETTING
+from kvspill.result.cautions import AUTOSCALING_INCONCLUSIVE, SIMULATED, UNUSED_SETTING
 from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
@@ -28,6 +28,12 @@ _STYLES = {
     Status.UNDECIDED: "bold yellow",
 }
 _NAMES_WIDTH = 18
+_JUDGED_BY = {
+    "added": "added by queue + storage",
+    "end-to-end": "end to end",
+    "queue-wait": "wait in the queue",
+    "storage-ttft": "queue + cache to the first token",
+}
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
@@ -81,11 +87,11 @@ def _targets(result: Result) -> Iterator[Part]:
     """The service classes against their targets: those that were searched for, or their own (S11)."""
     promise = promise_of(result)
     if promise is not None:
-        what = f"{promise['latency']}, p{promise['percentile']:g}"
+        what = f"{_JUDGED_BY.get(promise['latency'], promise['latency'])}, p{promise['percentile']:g}"
         rows = [_promise_row(name, entry) for name, entry in promise["classes"].items()]
         reasons = [promised_reason(name, entry) for name, entry in promise["classes"].items()]
     else:
-        what = "added by queue + storage, p95"
+        what = f"{_JUDGED_BY['added']}, p95"
         entries = result.summary.qos_metrics.items()
         rows = [_class_row(name, entry) for name, entry in entries if _seen(entry)]
         reasons = [reason_of(name, entry) for name, entry in entries]
@@ -176,7 +182,8 @@ def _warnings(found: Answer) -> Iterator[Part]:
         return
     yield Text("")
     for item in grave[:_GRAVE_MAX]:
-        yield Text(f"! {item.code} ({item.severity}): {item.message}")
+        is_said = item.code == AUTOSCALING_INCONCLUSIVE.code and found.status is Status.UNDECIDED
+        yield Text(f"! {item.code} ({item.severity}): {'said above.' if is_said else item.message}")
         yield indent(Text(f"-> {item.remedy}"), 4)
     left = grave[_GRAVE_MAX:]
     if left:

@@ -165,7 +165,8 @@ def _search(result: Result) -> tuple[Status, str]:
     level = last.get("users", last.get("trace_speedup"))
     reason = str(last.get("reason", "")).rstrip(".")
     if level is None or not last.get("concluded", True):
-        return Status.UNDECIDED, f"the search did not conclude. {reason}."
+        known = reason.removeprefix("Not concluded: ")
+        return Status.UNDECIDED, f"the search did not conclude{': ' if known != reason else '. '}{known}."
     if "users" in last:
         what = f"{counted(int(level), 'user')} of {result.config.get('model')}"
     else:

@@ -394,7 +394,9 @@ def test_a_question_with_an_answer_is_not_called_inconclusive_by_its_page() -> N
     assert "the exact limit was not found" in page
     assert "no answer yet" not in page
     assert "(asked: 100)" in page
-    assert "Service classes: added, p95, with 10 users in 2 windows" in page
+    assert (
+        "Service classes: what queue and storage add to generation, p95, with 10 users in 2 windows" in page
+    )
     verdicts = {row.name: row.state for row in verdict_of(kept).classes}
     assert verdicts == {"responsive": MISSED, "batch": OPEN}
 

@@ -11,7 +11,7 @@ from kvspill.records import QoS
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
-from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD
+from kvspill.result.cautions import AUTOSCALING_INCONCLUSIVE, MEMORY_DIRECTORY, OVERLOAD
 from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
@@ -355,9 +355,14 @@ def test_a_search_that_did_not_conclude_has_no_answer() -> None:
         "reason": "Not concluded: nothing was measured.",
         "concluded": False,
     }
-    found = answer(built(autoscaling=[step]))
+    doubt = AUTOSCALING_INCONCLUSIVE.of(reason=step["reason"], remedy="Raise --duration by 9 s.")
+    result = built(autoscaling=[step], warnings=[doubt])
+    found = answer(result)
     assert found.status is Status.UNDECIDED
-    assert "the search did not conclude" in found.verdict
+    assert found.verdict == "NO VERDICT: the search did not conclude: nothing was measured."
+    shown = render_summary(result, verbose=False)
+    assert shown.count("nothing was measured") == 1, "said once"
+    assert "Raise --duration by 9 s." in shown
 
 
 def test_a_search_with_thin_evidence_is_no_answer() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kvspill.report.asked import LATENCIES
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
@@ -104,7 +105,8 @@ def _state(passed: bool | None) -> str:
 def _classes_title(result: Result) -> str:
     promise = promise_of(result)
     if promise is not None:
-        what = f"Service classes: {promise['latency']}, p{promise['percentile']:g}"
+        latency = LATENCIES.get(promise["latency"], promise["latency"])
+        what = f"Service classes: {latency}, p{promise['percentile']:g}"
         windows = f" in {counted(promise['windows'], 'window')}" if "windows" in promise else ""
         if isinstance(promise.get("level"), int):
             return f"{what}, with {counted(promise['level'], 'user')}{windows}"

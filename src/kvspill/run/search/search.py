@@ -212,7 +212,7 @@ class BracketSearch:
         """What is known so far, in words."""
         low, high = self.low, self.high
         parts = [self._verdict(low, "passed")] if low is not None else []
-        parts += [self._verdict(high, "did not")] if high is not None else []
+        parts += [self._verdict(high, "did not pass")] if high is not None else []
         return ", ".join(parts) or "nothing was measured"
 
     def _verdict(self, held: Held, word: str) -> str:
@@ -222,7 +222,7 @@ class BracketSearch:
             return f"{level} {word} ({judgement.text})"
         if isinstance(self._options.value(held.level), int):
             level += " user" if level == "1" else " users"
-        return f"{level}: no verdict ({judgement.text})"
+        return f"no verdict on {level} ({judgement.text})"
 
     def answer_so_far(self) -> Answer:
         low = self.low

@@ -226,7 +226,7 @@ def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> Non
     assert [(point["x"], point["y"]) for point in knee.spec["data"]["values"]] == [(4, 1957.0), (8, 5000.0)]
     assert knee.rows[-1] == ("target", "2,000")
     text = " ".join(" ".join(Outline(build_page([("mine", result)])).text).split())
-    assert "Service classes: added, p95, as the search keeps it" in text
+    assert "Service classes: what queue and storage add to generation, p95, as the search keeps it" in text
     assert "batch 549 requests 1,957 ms 2,000 ms ✓ met" in text
 
 
