@@ -26,7 +26,7 @@ def judged_criteria(result: Result, text: Callable[[float, str], str]) -> Iterat
         if in_memory(result) and _of_storage(item):
             continue
         actual = _value(item, item.actual, text, UNMEASURED)
-        target = _value(item, item.target, text, "none")
+        target = _value(item, item.target, _given, "none")
         # Tiers have latencies of whole operations, too: the same name must not stand for two figures.
         inside = " in the device" if "_device_" in item.metric and item.actual is not None else ""
         yield JudgedCriterion(item.name, actual + inside, target, item.passed, item.modelled)
@@ -49,4 +49,11 @@ def _of_storage(criterion: Criterion) -> bool:
 def _value(item: Criterion, value: float | None, text: Callable[[float, str], str], without: str) -> str:
     if value is None:
         return without
-    return f"{value:.1%}" if item.unit == "ratio" else text(value, f" {item.unit}")
+    if item.unit == "ratio":
+        return f"{100 * value:.10g}%" if text is _given else f"{value:.1%}"
+    return text(value, f" {item.unit}")
+
+
+def _given(value: float, unit: str) -> str:
+    """A target has the digits that it was given with."""
+    return f"{value:,.10g}{unit}"

@@ -201,8 +201,9 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Files opened without it", number(None if opened is None else opened.buffered, 0)
     yield "Every block verified", yes_no(honesty.verified)
     requests = honesty.requests
-    yield "Requests arrived", number(requests.arrived, 0)
-    yield "Requests completed", number(requests.completed, 0)
+    yield "Requests arrived, warm-up included", number(requests.arrived, 0)
+    yield "Requests completed, warm-up included", number(requests.completed, 0)
+    yield "Requests completed in the measured window", number(result.requests_completed, 0)
     yield "Requests failed", number(requests.failed, 0)
     yield "Requests shed", number(requests.shed, 0)
     yield "Requests unfinished", number(requests.unfinished, 0)

@@ -12,7 +12,7 @@ from kvspill.result.answer import Status, answer, in_memory, missed_in_search, p
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.classes import left_of, promised_completed, promised_left
 from kvspill.result.schema import Result
-from kvspill.texts import counted
+from kvspill.texts import counted, duration, target_time
 
 MET, MISSED, OPEN = "met", "missed", "open"
 _STATES = {
@@ -121,8 +121,7 @@ def _classes(result: Result) -> Iterator[Judged]:
     if promise is not None:
         states = {"met": MET, "missed": MISSED}
         for name, row in promise["classes"].items():
-            times = ((row.get("actual_ms"), UNMEASURED), (row.get("target_ms"), "none"))
-            actual, target = (none if ms is None else f"{significant(ms)} ms" for ms, none in times)
+            actual, target = _times(row.get("actual_ms"), row.get("target_ms"))
             state = states.get(str(row.get("verdict")), OPEN)
             note = _note(counted(promised_completed(row), "request"), promised_left(row))
             yield Judged(name, actual, target, state, note)
@@ -134,9 +133,14 @@ def _classes(result: Result) -> Iterator[Judged]:
         note = counted(entry.total_requests, "request")
         if sla.compliance is not None:
             note += f", {sla.compliance:.1%} within the target"
-        judged_ms = (sla.added_p95_ms, sla.target_p95_ms)
-        actual, target = (UNMEASURED if ms is None else f"{significant(ms)} ms" for ms in judged_ms)
+        actual, target = _times(sla.added_p95_ms, sla.target_p95_ms)
         yield Judged(name, actual, target, _state(sla.met), _note(note, left_of(entry)))
+
+
+def _times(actual_ms: float | None, target_ms: float | None) -> tuple[str, str]:
+    """As the sentences above have them."""
+    actual = UNMEASURED if actual_ms is None else duration(actual_ms)
+    return actual, "none" if target_ms is None else target_time(target_ms)
 
 
 def _note(*parts: str) -> str:

@@ -16,7 +16,7 @@ pytest.importorskip("vl_convert")
 from kvspill.report.html import page as page_module
 from kvspill.report.html.facts import curve, labelled
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
-from kvspill.report.html.prose import search_sentence, setup_rows, subtitle
+from kvspill.report.html.prose import checks, search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import significant
@@ -278,3 +278,13 @@ def test_latencies_of_whole_entries_name_their_sizes_s15() -> None:
     assert "storage read 4.00 GiB and 4.00 GiB" in drawn(sample.built())["tiers-read"].says
     rows = {row.title: row.cells[0].sizes for row in headline_rows(labelled([("r", sample.built())]))}
     assert rows["Storage read in the device, p95"] == "entries of 4.00 GiB, p95 4.00 GiB"
+
+
+def test_no_two_counts_of_requests_have_one_name_on_a_page() -> None:
+    """A card had those of the window, the checks those of the whole load, both as "Requests completed"."""
+    result = sample.built(sample.filled_recorder())
+    cards = {row.title: row.cells[0].value for row in headline_rows(labelled([("r", result)]))}
+    rows = dict(checks(result))
+    assert not [title for title, value in rows.items() if cards.get(title, value) != value]
+    assert rows["Requests completed in the measured window"] == cards["Requests completed"]
+    assert "Requests completed" not in rows

@@ -78,7 +78,7 @@ def test_a_class_of_which_nothing_ended_stands_on_the_page_as_missed_l3() -> Non
     starved = sample.facts(unfinished_ages_ns=(ns(9),) * 100, unfinished_qos=(QoS.RESPONSIVE,) * 100)
     classes = {row.name: row for row in verdict_of(sample.built(recorder, starved)).classes}
     found = classes["responsive"]
-    assert (found.actual, found.target, found.state) == ("not measured", "100.0 ms", "missed")
+    assert (found.actual, found.target, found.state) == ("not measured", "100 ms", "missed")
     assert "not measured" in build_page([("mine", sample.built(recorder, starved))])
 
 
