@@ -53,7 +53,9 @@ def _heat_map(figure_id: str, name: str, title: str, found: LatencyMap, item: La
         for (low, high), count in zip(bands, row, strict=True)
         if count > 0
     ]
-    mark = " (modelled)" if name != "request_end_to_end" and modelled(item.result, "storage") else ""
+    mark = ""
+    if name != "request_end_to_end" and modelled(item.result, "storage"):
+        mark = " (simulated)" if item.result.simulated else " (modelled)"
     width = "a second" if step == 1 else f"{step:g} s"
     totals = [sum(row[band] for row in found.counts) for band in range(len(bands))]
     return Figure(

@@ -7,6 +7,7 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.errors import UsageError
+from kvspill.records import Tier
 from unit.measure.rows import request
 from unit.report.html.hostile import PAYLOAD, poisoned
 from unit.report.html.outline import Outline
@@ -20,7 +21,7 @@ from kvspill.report.html.facts import labelled  # noqa: E402
 from kvspill.report.html.figures import figures  # noqa: E402
 from kvspill.report.html.prose import page_title  # noqa: E402
 from kvspill.result.cautions import noted  # noqa: E402
-from kvspill.result.schema import Result  # noqa: E402
+from kvspill.result.schema import LatencyMap, Result  # noqa: E402
 from unit.report.html.pages import build_page, drawn  # noqa: E402
 
 
@@ -132,6 +133,15 @@ def test_a_heat_map_has_a_field_for_each_step_and_band_that_has_values() -> None
     fields = drawn(built)["heat-storage_read-0"].spec["data"]["values"]
     assert [(field["x"], field["x2"], field["count"]) for field in fields] == [(4.0, 5.0, 1)]
     assert fields[0]["y"] < 2000 < fields[0]["y2"]
+
+
+def test_figures_of_a_simulation_are_all_called_simulated() -> None:
+    maps = {"storage_read": LatencyMap(step_seconds=1, edges_ms=[1, 2], counts=[[1], [2], [3]])}
+    run = sample.facts(simulated=True, tiers=(sample.tier(Tier.STORAGE, modelled=True),))
+    built = sample.built(run=run).model_copy(update={"latency_maps": maps})
+    titles = [figure.title for figure in drawn(built).values()]
+    assert "Storage reads over time (simulated)" in titles
+    assert not [title for title in titles if "(modelled)" in title]
 
 
 def test_ttft_and_tpot_are_drawn_where_requests_have_them_s12() -> None:
