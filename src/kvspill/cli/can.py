@@ -15,8 +15,8 @@ SUMMARY = """\
 Answers whether so many users can be served within a latency target: exit status
 0 yes, 3 no, 1 without a verdict. Users wait for their answers and have a server
 each; what queue and storage add is judged, not generation. It takes --duration
-(5 minutes; 10 for fewer than 10 users) and up to 40 s around it at most, and less
-where the answer is clear.
+(5 minutes; 10 for fewer than 10 users) and up to 40 s around it at most, and
+less where the answer is clear.
 With --simulate that is virtual time, and a search takes up to 12 times as much."""
 EXAMPLES = """\
 examples:

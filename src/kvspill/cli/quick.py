@@ -33,8 +33,8 @@ OWN_NOTES = {
 SMALL_MODEL = "tiny-1b"
 
 SUMMARY = (
-    "Measures the current disk for 30 seconds with users who wait for their answers, holding at most 4 GiB "
-    "and a tenth of the free space."
+    "Measures the current disk for 30 seconds with users who wait for their answers,\n"
+    "holding at most 4 GiB and a tenth of the free space."
 )
 EXAMPLES = """\
 examples:
