@@ -12,7 +12,7 @@ from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
 from kvspill.records import GIB
 from kvspill.run.verdict import Level
-from kvspill.texts import aligned, counted, size_text
+from kvspill.texts import aligned, counted, listed, size_text
 
 YES, NO, NO_VERDICT = "yes", "no", "no verdict"
 
@@ -91,9 +91,8 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
     if chosen["holds"]:
         yield _holds(plan)
     yield f"What binds: {chosen['because']}"
-    help_text = "; ".join(_helped(plan, row) for row in plan["would_help"] if row["holds"])
-    if help_text and not chosen["holds_at_least"]:
-        yield f"What would help: {help_text}."
+    if plan["would_help"] and not chosen["holds_at_least"]:
+        yield from _helps(plan)
     cost = chosen["cost"]
     if cost is not None:
         yield _cost_line(cost, chosen)
@@ -168,6 +167,20 @@ def _holds(plan: Mapping[str, Any]) -> str:
     return f"{text}. With {tried} it is {between}."
 
 
+def _helps(plan: Mapping[str, Any]) -> Iterator[str]:
+    """What was doubled and holds more; where nothing does, that it was tried."""
+    more = [
+        row for row in plan["would_help"] if row["holds"] and row["holds"] > (plan["chosen"]["holds"] or 0)
+    ]
+    same = [f"twice the {row['figure']}" for row in plan["would_help"] if row["holds"] and row not in more]
+    if more:
+        yield f"What would help: {'; '.join(_helped(plan, row) for row in more)}."
+    elif same:
+        text = listed(same, "or")
+        helps = plan["chosen"]["helps"].replace("--num-users", "--users")
+        yield f"What would help: {helps} {text[:1].upper()}{text[1:]} would hold no more."
+
+
 def _helped(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     return f"twice the {row['figure']} would hold {_about(plan, row)}"
 
@@ -189,6 +202,8 @@ def _money(amount: float, unit: str) -> str:
 
 
 def _wear_line(worn: Mapping[str, Any]) -> str:
+    if not worn["written_bytes_per_day_per_drive"]:
+        return "Wear: nothing is written to a drive under this load."
     text = f"Wear: {_daily(worn)} a day are written to a drive"
     if "drive_writes_per_day" in worn:
         text += f", {worn['drive_writes_per_day']:.2f} drive writes a day"
