@@ -63,7 +63,7 @@ def test_quick_does_not_warn_of_what_it_chose_itself(
     assert ("too_short" in shown) is bool(given)
     (found,) = (item for item in load_result(path).warnings if item.code == "too_short")
     assert found.chosen is not bool(given)
-    plain = "can't show whether its rates have settled; `kvspill run --duration 300 --trials 3` can."
+    plain = "can't show whether its rates have settled; --duration 300 would."
     assert shown.count(plain) == (0 if given else 1)
     monkeypatch.setattr(page_module, "_library", lambda: "")
     page = build_page([("quick", load_result(path))])

@@ -15,14 +15,15 @@ from kvspill.result.cautions import (
 from kvspill.result.schema import Result
 from kvspill.texts import listed
 
-_SETTLED = "whether its rates have settled"
+_LONGER = "--duration 300"
+_SETTLED = ("whether its rates have settled", _LONGER)
 _UNSEEN = {
     **dict.fromkeys((kind.code for kind in (HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT)), _SETTLED),
-    UNFINISHED.code: "how long its last requests would wait",
-    CAPACITY_BOUND.code: "what a larger storage tier would keep",
-    FEW_TRIALS.code: "how far the next run would differ",
+    UNFINISHED.code: ("how long its last requests would wait", _LONGER),
+    CAPACITY_BOUND.code: ("what a larger storage tier would keep", "a larger --storage-capacity-gb"),
+    FEW_TRIALS.code: ("how far the next run would differ", "--trials 3"),
 }
-"""What a look that has such a warning does not show, in the order of a sentence."""
+"""What a look that has such a warning does not show, and what shows it, in the order of a sentence."""
 
 
 def with_chosen(result: Result, codes: Collection[str]) -> Result:
@@ -36,11 +37,11 @@ def with_chosen(result: Result, codes: Collection[str]) -> Result:
 def chosen_note(result: Result) -> str:
     """What so short a look can't show, in one sentence; empty where the command chose nothing of the kind."""
     codes = {item.code for item in result.warnings if item.chosen}
-    unseen = list(dict.fromkeys(text for code, text in _UNSEEN.items() if code in codes))
-    if not unseen:
+    found = dict(pair for code, pair in _UNSEEN.items() if code in codes)
+    if not found:
         return ""
-    look = f"A look of {result.window.measured_seconds:,.0f} s can't show {listed(unseen, 'or')}"
+    look = f"A look of {result.window.measured_seconds:,.0f} s can't show {listed(list(found), 'or')}"
     if result.question is not None:
         is_answered = result.question.answer in (Status.YES, Status.NO)
         return f"{look}{'; the answer does not rest on that' if is_answered else ''}."
-    return f"{look}; `kvspill run --duration 300 --trials 3` can."
+    return f"{look}; {listed(list(dict.fromkeys(found.values())))} would."
