@@ -67,8 +67,18 @@ class Flow:
     """Reads or writes in flight. In one turn the device moves every piece in flight once."""
 
     __slots__ = (
-        *("bursting", "asked_ns", "changed", "credit_bytes", "due_ns", "lanes", "leave_ns", "passed_bytes"),
-        *("pool", "resume_ns", "ring", "row_ns", "slice_end_ns", "speed", "turn_ns"),
+        *("asked_ns", "bursting", "changed", "credit_bytes", "crowded", "due_ns", "lanes", "leave_ns"),
+        *(
+            "passed_bytes",
+            "pool",
+            "resume_ns",
+            "ring",
+            "row_ns",
+            "served",
+            "slice_end_ns",
+            "speed",
+            "turn_ns",
+        ),
     )
 
     def __init__(self, speed: Direction, pool: "Pool"):
@@ -88,6 +98,10 @@ class Flow:
         """What has passed since."""
         self.asked_ns = -1e18
         """When a piece passed last."""
+        self.crowded = False
+        """Whether more pieces waited for this slice than it allows: those that it does pass together."""
+        self.served: list[tuple[Ride, int]] = []
+        """Lanes that then found no further piece: they are free once all that passed together is moved."""
         self.changed = False
         """Whether anything is otherwise than when the times below were found."""
         self.leave_ns = self.due_ns = math.inf
@@ -157,6 +171,18 @@ class Flow:
         self.slice_end_ns = self.row_ns + (slices + 1) * slice_ns
         self.credit_bytes = max(0.0, (slices + 1) * whole_bytes - self.passed_bytes)
         self.asked_ns = at_ns
+        self.crowded = waited and self.ring.nbytes > self.credit_bytes
+
+    def crowd_ended(self) -> list[tuple[Ride, int]]:
+        """The lanes that are free, once the pieces that passed together are done.
+
+        The device moves them side by side, so none is done before the others: lanes with more to move are in
+        line again before anybody hears of an entry that is done, and asks for another.
+        """
+        if self.served and (self.stalled or not self.lanes or not self.crowded):
+            served, self.served, self.changed = self.served, [], True
+            return served
+        return []
 
     @property
     def stalled(self) -> bool:

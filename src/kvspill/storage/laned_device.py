@@ -57,9 +57,10 @@ class LanedDevice:
         now_ns = self._clock_ns()
         self._advance(now_ns)
         for flow in self._flows:
-            for ride in flow.riders():
+            for ride in (*flow.riders(), *(served for served, _lanes in flow.served)):
                 ride.transfer.finish(now_ns, "cancelled", ride.moved_bytes())
             flow.lanes, flow.ring = 0, Ring()
+            flow.served.clear()
             flow.leave_ns = flow.due_ns = math.inf
         self._due_ns = math.inf
         not_begun = [ride for _ns, _number, ride in self._opening]
@@ -152,12 +153,19 @@ class LanedDevice:
         flow.asked_ns = max(flow.asked_ns, flow.ring.begun_ns)
         flow.changed = True
         flow.ring.leave(place, lanes * ride.piece_bytes)
-        flow.pool.free += lanes
         ride.wanted = 0
         if not place.leaving:
             ride.places.remove(place)
-            if not ride.places:
-                ride.transfer.finish(self._at_ns)
+        if flow.crowded:
+            flow.served.append((ride, lanes))
+        else:
+            self._free(ride, lanes)
+
+    def _free(self, ride: Ride, lanes: int) -> None:
+        """Lanes may take up something else; with the last one of an entry it is done."""
+        ride.flow.pool.free += lanes
+        if not ride.places:
+            ride.transfer.finish(self._at_ns)
 
     def _retime(self) -> None:
         """Find out when the next thing happens."""
@@ -198,6 +206,8 @@ class LanedDevice:
                     self._leave(flow.ring.reach_leave())
             if flow.bursting and flow.lanes and flow.credit_bytes <= BYTES_ROUNDING:
                 flow.bursting, flow.changed = False, True
+            for ride, lanes in flow.crowd_ended():
+                self._free(ride, lanes)
         while self._opening and self._opening[0][0] <= self._at_ns:
             self._enter(heappop(self._opening)[2])
         for pool in self._pools:
@@ -225,6 +235,8 @@ class LanedDevice:
     def _ends_an_entry(self) -> bool:
         """Whether an entry is done with what happens next."""
         for flow in self._flows:
+            if flow.served:
+                return True
             if flow.leave_ns <= self._due_ns + NS_ROUNDING and _is_last(flow.ring.next_to_leave()):
                 return True
         return False

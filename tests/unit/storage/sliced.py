@@ -4,7 +4,7 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kvspill.storage.profiles import Direction
 
@@ -39,16 +39,17 @@ class Throttle:
             self._start_ns += past_ns
 
 
-Next = Callable[[int, float], float | None]
-"""Told which stream's entry was done when; says when its next one comes, or None."""
+Next = Callable[[int, float], tuple[float, int] | None]
+"""Told which stream's entry was done when; says when its next one comes and of how many bytes, or None."""
 
 
-def simulate(speed: Direction, sizes: Sequence[int], piece_bytes: int, next_at: Next) -> list[float]:
-    """Streams that ask for an entry of one size each, again and again; returns how long each entry took."""
+def simulate(speed: Direction, streams: int, piece_bytes: int, next_of: Next) -> list[tuple[int, float]]:
+    """Streams that ask for one entry after the other; returns the bytes of each, and how long it took."""
     number, events = itertools.count(), list[tuple[float, int, str, int]]()
     throttle, waiting = Throttle(speed), deque[tuple[int, int]]()
-    left, flying = dict.fromkeys(range(len(sizes)), 0), dict.fromkeys(range(len(sizes)), 0)
-    asked_ns, took_ns = dict[int, float](), list[float]()
+    left, flying = [0] * streams, [0] * streams
+    asked = dict[int, tuple[float, int]]()
+    took = list[tuple[int, float]]()
     free_ns = 0.0
 
     def ask(stream: int, now_ns: float) -> None:
@@ -62,34 +63,43 @@ def simulate(speed: Direction, sizes: Sequence[int], piece_bytes: int, next_at: 
 
     def dispatch(now_ns: float, queued: bool) -> None:
         nonlocal free_ns
+        passed = list[int]()
         while waiting:
             stream, nbytes = waiting[0]
             wait_ns = throttle.wait_ns(now_ns, nbytes, queued)
             if wait_ns > 0:
                 heapq.heappush(events, (now_ns + wait_ns, next(number), "slice", 0))
-                return
+                break
             waiting.popleft()
             throttle.passes(now_ns, nbytes)
             free_ns = max(now_ns, free_ns) + nbytes * speed.burst_ns_per_byte
+            passed.append(stream)
+        # What passes together is moved side by side, so that all of it is done at once.
+        for stream in passed:
             heapq.heappush(events, (free_ns, next(number), "moved", stream))
 
-    for stream in range(len(sizes)):
-        heapq.heappush(events, (next_at(stream, 0.0) or 0.0, next(number), "asks", stream))
+    def come(stream: int, now_ns: float) -> None:
+        entry = next_of(stream, now_ns)
+        if entry is not None:
+            asked[stream] = entry
+            heapq.heappush(events, (entry[0], next(number), "asks", stream))
+
+    for stream in range(streams):
+        come(stream, 0.0)
     while events:
         now_ns, _number, what, stream = heapq.heappop(events)
         if what == "slice":
             dispatch(now_ns, queued=True)
             continue
         if what == "asks":
-            left[stream], asked_ns[stream] = sizes[stream], now_ns
+            left[stream] = asked[stream][1]
             for _lane in range(4):
                 ask(stream, now_ns)
             continue
         flying[stream] -= 1
         ask(stream, now_ns)
         if not flying[stream] and not left[stream]:
-            took_ns.append(now_ns - asked_ns[stream])
-            after_ns = next_at(stream, now_ns)
-            if after_ns is not None:
-                heapq.heappush(events, (after_ns, next(number), "asks", stream))
-    return took_ns
+            asked_ns, nbytes = asked[stream]
+            took.append((nbytes, now_ns - asked_ns))
+            come(stream, now_ns)
+    return took
