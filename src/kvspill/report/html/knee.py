@@ -8,6 +8,7 @@ from kvspill.report.columns import WALL_THROUGHPUT, finite
 from kvspill.report.html import specs
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.html.figure import Figure, plain_rows
+from kvspill.report.html.more_figures import without_rank
 from kvspill.report.html.prose import drive
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
@@ -220,8 +221,10 @@ def _put(found: Points, targets: dict[str, float], name: str, level: float, actu
 
 
 def _results_knee(results: Sequence[Labelled]) -> Iterator[Figure]:
-    """Results that differ in nothing but their users are points of one curve, repeats by their median."""
-    plain = [item for item in results if not item.result.autoscaling_stats]
+    """Results with a rank that differ in nothing but their users are points of one curve, repeats by their
+    median.
+    """
+    plain = [item for item in results if not (item.result.autoscaling_stats or without_rank(item))]
     levels: dict[int, list[Result]] = {}
     for item in plain:
         levels.setdefault(_users(item), []).append(item.result)

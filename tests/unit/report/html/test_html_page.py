@@ -261,6 +261,8 @@ def test_results_that_differ_in_more_than_users_make_no_curve(changed: dict[str,
     other = sample.built(config=Config(num_users=8).changed(**changed))
     assert "knee-rate" not in drawn(one, other)
     assert "knee-rate" not in drawn(one, one)
+    failed = sample.built(config=Config(num_users=8)).model_copy(update={"faulty": True})
+    assert "knee-rate" not in drawn(one, failed), "a faulty result has no rank (S13)"
     elsewhere = sample.built(config=Config(num_users=8))
     elsewhere = elsewhere.model_copy(update={"environment": {"hostname": "another"}})
     assert "knee-rate" not in drawn(one, elsewhere)
