@@ -51,7 +51,7 @@ def evidence(reply: Reply) -> str:
     target, rank = f"the target is {target_time(limit_ms)}", f"p{reply.config.slo_percentile:g}"
     is_late = reply.status is Status.NO
     if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
-        allowed = f"{100 - reply.config.slo_percentile:g} % allowed"
+        allowed = f"{100 - reply.config.slo_percentile:g}% allowed"
         if is_late and requests < MIN_COMPLETIONS:
             allowed += "; too few for a verdict on the class, enough to say that this load is too high"
         late = f"{block['violations']:,} of {counted(requests, f'{name} request')} were late ({allowed})"

@@ -87,7 +87,7 @@ def _drive(found: Found, probe_gib_per_sec: float | None, run: Found) -> Iterato
     if tier.read_p95_ms is not None and tier.read_device_p95_ms is not None:
         whole, inside = duration(tier.read_p95_ms), duration(tier.read_device_p95_ms)
         inside = "all of it" if whole == inside else f"of which at most {inside}"
-        text += f"; 95 % of the reads in {best.name} took at most {whole}, {inside} in the device"
+        text += f"; 95% of the reads in {best.name} took at most {whole}, {inside} in the device"
     yield text + "." + _beyond(rows, tier.read_gib_per_sec, probe_gib_per_sec)
     if any(code in best.warnings for code in _CACHED):
         yield "Memory served at least part of that, so it is not the limit of a device."

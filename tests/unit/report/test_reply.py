@@ -356,7 +356,7 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     }
     text = replied(of_level(3, **few))
     assert (
-        "With 3 users, 9 of 15 responsive requests were late (5 % allowed; too few for a verdict on the "
+        "With 3 users, 9 of 15 responsive requests were late (5% allowed; too few for a verdict on the "
         "class, enough to say that this load is too high); the target is 300 ms." in text
     )
     assert not [line for line in text if "p95 683" in line or "683.00 ms" in line]

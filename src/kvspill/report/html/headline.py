@@ -20,7 +20,7 @@ HEADLINES = shown_at(Place.HEADLINE)
 
 
 _SLOW = 0.1
-"""Where no result has so many GiB/s, MiB/s are shown."""
+"""Where no result has so many GiB/s of a bandwidth, MiB/s are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,18 @@ class Scale:
 
 
 def scale_of(headline: Figure, results: Sequence[Labelled]) -> Scale:
-    """Slow storage in MiB/s: of GiB/s it would show one digit."""
+    """All bandwidths in MiB/s where one is slow: of GiB/s it would show one digit."""
     unit = headline.metric.unit
     if unit == "ratio":
         return Scale("%", 100.0, headline.digits)
-    fastest = max((value_of(item.result, headline) or 0.0 for item in results), default=0.0)
-    if unit == "GiB/s" and fastest < _SLOW:
+    if unit == "GiB/s" and any(_is_slow(each, results) for each in HEADLINES if each.metric.unit == unit):
         return Scale("MiB/s", GIB / MIB, 1)
     return Scale(unit, 1.0, headline.digits)
+
+
+def _is_slow(headline: Figure, results: Sequence[Labelled]) -> bool:
+    fastest = max((value_of(item.result, headline) or 0.0 for item in results), default=0.0)
+    return 0 < fastest < _SLOW
 
 
 def value_of(result: Result, figure: Figure) -> float | None:

@@ -288,3 +288,17 @@ def test_no_two_counts_of_requests_have_one_name_on_a_page() -> None:
     assert not [title for title, value in rows.items() if cards.get(title, value) != value]
     assert rows["Requests completed in the measured window"] == cards["Requests completed"]
     assert "Requests completed" not in rows
+
+
+def test_the_bandwidths_of_a_page_have_one_unit() -> None:
+    """A page had 7.4 MiB/s of reads beside 0.143 GiB/s of writes."""
+
+    def units(read: float, write: float) -> set[str]:
+        result = sample.built(sample.filled_recorder())
+        for verb, value in (("read", read), ("write", write)):
+            result.metrics[f"tier_storage_{verb}_bandwidth_gbps"].value = value
+        rows = headline_rows(labelled([("r", result)]))
+        return {row.unit for row in rows if row.unit.endswith("iB/s")}
+
+    assert units(0.007, 0.143) == units(3.0, 0.02) == units(0.02, 0.0) == {"MiB/s"}
+    assert units(3.0, 0.2) == units(3.0, 0.0) == {"GiB/s"}
