@@ -70,7 +70,7 @@ def test_the_block_shows_time_left_users_queue_tiers_hits_and_errors() -> None:
     ):
         assert part in text
     assert "GPU (modelled)" in text
-    assert "storage            read 2.00 GiB/s   write  512 MiB/s   holds 2.0 GiB" in text
+    assert "storage            read 2.00 GiB/s   write 0.50 GiB/s   holds 2.0 GiB" in text
 
 
 def test_a_run_of_requests_shows_how_many_are_done() -> None:
@@ -161,7 +161,7 @@ def test_the_line_has_the_same_facts() -> None:
         "30/60 s",
         "50 users",
         "7 queued",
-        "storage r 2.00 GiB/s w 512 MiB/s",
+        "storage r 2.00 GiB/s w 0.50 GiB/s",
         "90% hits",
         "100 tok/s",
         "3 errors",
@@ -201,7 +201,7 @@ def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
         "0:30 of 1:00, 0:30 left   13 storage readers",
         "users 50",
         "queued 7",
-        "storage            read 2.00 GiB/s   write  512 MiB/s",
+        "storage            read 2.00 GiB/s   write 0.50 GiB/s",
         "hits 90%   100 tok/s   errors 3   failed requests 2",
     ):
         assert part in text
