@@ -200,12 +200,12 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     output = Path(config.output) if config.output is not None else _default_output(asked)
     inputs = [*config.input_files, options.learn, *(option.split(",")[0] for option in options.option)]
     check_outputs({"--output": output, "--page": options.page}, inputs, page="--page")
-    kept = beside(output, ".part")
-    for path in (kept, *([_check_output(output)] if options.check else [])):
+    simulated = beside(output, ".part")
+    for path in (simulated, *([_check_output(output)] if options.check else [])):
         refuse_clashes({f"--output {output}: its {path.name}": path}, [*inputs, options.page])
     output.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress(config.quiet)
-    journal = Journal(kept)
+    journal = Journal(simulated)
     if journal.found:
         progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
     try:
