@@ -103,7 +103,7 @@ class Request(NamedTuple):
     """Pause between the answer to the turn before and this request (closed arrivals)."""
     context_tokens: int
     generate_tokens: int
-    history_tokens: tuple[int, ...] = ()
+    history_tokens: Sequence[int] = ()
     """Context tokens of the turns before, oldest first."""
     prefix: SharedPrefix | None = None
     persona: str = ""
@@ -113,7 +113,7 @@ class Request(NamedTuple):
     """Chained block hashes of the whole context, first block first, where a trace lists them."""
     block_tokens: int = 0
     """Tokens per listed block."""
-    history_answers: tuple[int, ...] = ()
+    history_answers: Sequence[int] = ()
     """Generated tokens of the turns before, oldest first."""
     opening: SharedPrefix | None = None
     """The shared prompt that the conversation began with: where equal contexts begin equally."""

@@ -13,6 +13,7 @@ from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.records import QoS, Request, SharedPrefix
 from kvspill.workload.draws import qos_of
+from kvspill.workload.history import past
 from kvspill.workload.traces.files import RowLog
 
 SPAN_NS_MAX = 10 * 366 * 86_400 * 1_000_000_000
@@ -49,7 +50,7 @@ RowReader = Callable[[Path, str, RowLog], Iterator[Row]]
 """What a format is: the rows of a file in its own order, given the flag that named it."""
 
 
-_Thread = tuple[int, tuple[int, ...], tuple[int, ...]]
+_Thread = tuple[int, list[int], list[int]]
 """A conversation so far: its user, the context tokens of its turns and those of their answers."""
 
 
@@ -64,28 +65,29 @@ class _Threads:
         """The rows as turns of conversations; every conversation has a user of its own."""
         known: OrderedDict[Hashable, _Thread] = OrderedDict()
         for row in rows:
-            user, history, answers = self._thread(known, row)
-            if row.name is not None:
-                after = (*history, row.context_tokens), (*answers, row.generate_tokens)
-                known[row.name] = (user, *after)
-                known.move_to_end(row.name)
-                if len(known) > OPEN_CONVERSATIONS_MAX:
-                    known.popitem(last=False)
+            user, contexts, answers = self._thread(known, row)
             request = Request(
                 user=user,
                 conversation=0,
-                turn=len(history),
+                turn=len(contexts),
                 qos=QoS.BATCH,
                 intended_ns=row.at_ns,
                 think_ns=0,
                 context_tokens=row.context_tokens,
                 generate_tokens=row.generate_tokens,
-                history_tokens=history,
+                history_tokens=past(contexts),
                 blocks=row.blocks,
                 block_tokens=row.block_tokens,
                 block_fill=row.block_fill,
-                history_answers=answers,
+                history_answers=past(answers),
             )
+            if row.name is not None:
+                contexts.append(row.context_tokens)
+                answers.append(row.generate_tokens)
+                known[row.name] = (user, contexts, answers)
+                known.move_to_end(row.name)
+                if len(known) > OPEN_CONVERSATIONS_MAX:
+                    known.popitem(last=False)
             yield (request,)
 
     def _thread(self, known: OrderedDict[Hashable, _Thread], row: Row) -> _Thread:
@@ -96,7 +98,7 @@ class _Threads:
                 return found
             self.log.orphans += row.continues != row.name
         self.users += 1
-        return self.users - 1, (), ()
+        return self.users - 1, [], []
 
 
 def row_source(rows: RowReader, path: Path, flag: str, ordered: bool) -> Source:

@@ -11,6 +11,7 @@ from kvspill.plugins import Plugin
 from kvspill.records import Request, SharedPrefix
 from kvspill.workload.base import Workload
 from kvspill.workload.draws import qos_of, think_ns, usual_think_ns
+from kvspill.workload.history import past
 from kvspill.workload.tokens import make_counter
 from kvspill.workload.traces.files import RowError, RowLog, json_object, lines
 from kvspill.workload.traces.format import SAMPLES, TraceContext
@@ -136,8 +137,8 @@ class ShareGptWorkload:
             turns = self._conversations[index]
             if self._config.disable_multi_turn:
                 turns = turns[:1]
-            history: tuple[int, ...] = ()
-            answers: tuple[int, ...] = ()
+            history: list[int] = []
+            answers: list[int] = []
             for turn, (context_tokens, generate_tokens) in enumerate(turns):
                 pause_ns = think_ns(usual_ns, chance())
                 yield Request(
@@ -149,11 +150,12 @@ class ShareGptWorkload:
                     think_ns=pause_ns,
                     context_tokens=context_tokens,
                     generate_tokens=generate_tokens,
-                    history_tokens=history,
+                    history_tokens=past(history),
                     persona=PERSONA,
-                    history_answers=answers,
+                    history_answers=past(answers),
                 )
-                history, answers = (*history, context_tokens), (*answers, generate_tokens)
+                history.append(context_tokens)
+                answers.append(generate_tokens)
                 at_ns += pause_ns
             number, index = number + 1, index + self.users
 

@@ -11,6 +11,7 @@ from kvspill.inputs import SESSION, read_bounded
 from kvspill.plugins import LISTS_BLOCKS, OWN_PAUSES, Plugin
 from kvspill.records import NS_PER_SEC, QoS, Request
 from kvspill.workload.base import Workload
+from kvspill.workload.history import past
 from kvspill.workload.traces.files import (
     RowError,
     RowLog,
@@ -187,12 +188,12 @@ def _seconds_ns(entry: Mapping[str, Any], name: str) -> int:
 
 def _as_turns(requests: Sequence[Request], conversations: int) -> Sequence[Request]:
     """The requests with their turn and history in the conversation of their agent."""
-    histories: list[tuple[int, ...]] = [()] * conversations
+    histories: list[list[int]] = [[] for _ in range(conversations)]
     turns = []
     for request in requests:
         history = histories[request.conversation]
-        turns.append(request._replace(turn=len(history), history_tokens=history))
-        histories[request.conversation] = (*history, request.context_tokens)
+        turns.append(request._replace(turn=len(history), history_tokens=past(history)))
+        history.append(request.context_tokens)
     return turns
 
 
