@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,18 @@ def test_the_chunks_of_a_storage_trace_have_the_size_that_is_given(tmp_path: Pat
     config = Config(engine="lmcache", trace=f"lmcache:{path}", plugins={"lmcache": {"chunk_tokens": 512}})
     settled = settle_io_size(config)
     assert settled.io_size == settled.kv.block(512)
+
+
+def test_a_record_is_no_longer_than_its_values_may_take_memory(tmp_path: Path) -> None:
+    """Twenty million empty lists, a file of 19 MB, took 1.5 GB."""
+    path = trace(tmp_path / "bomb.lct", call("submit_prefetch_task", [key(1)]))
+    frame = b"\xdd" + struct.pack(">I", 9_000_000) + b"\x90" * 9_000_000
+    with path.open("ab") as file:
+        file.write(struct.pack(">I", len(frame)) + frame)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match=r"record 2: .* \(a record of 9,000,005 bytes\)"):
+            list(rows(path, "--trace", RowLog()))
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.errors import UsageError
-from kvspill.inputs import ROW_BYTES_MAX
 from kvspill.plugins import LISTS_BLOCKS, Option, Plugin
 from kvspill.records import NS_PER_SEC
 from kvspill.workload.base import Workload
 from kvspill.workload.traces.files import RowError, RowLog, hash_ids_of, json_rows, time_ns_of, tokens_of
 from kvspill.workload.traces.format import SAMPLES, TraceContext
-from kvspill.workload.traces.packed import open_bytes
+from kvspill.workload.traces.packed import open_bytes, unreadable
 from kvspill.workload.traces.replay import Row, TraceWorkload, row_source
 
 CHUNK_TOKENS = 256
@@ -24,6 +23,8 @@ _LOOKUP = ".submit_prefetch_task"
 """The call by which a request asks for its chunks."""
 _TAG, _VALUE, _KEY = "__t__", "v", "ObjectKey"
 _DEPTH_MAX = 20
+_FRAME_BYTES_MAX = 8 << 20
+"""Each byte of a frame may be a value that takes a hundred of memory; keys of ten million tokens fit."""
 
 
 def rows(path: Path, flag: str, log: RowLog, chunk_tokens: int = CHUNK_TOKENS) -> Iterator[Row]:
@@ -72,10 +73,19 @@ def _frames(path: Path, flag: str, log: RowLog) -> Iterator[Mapping[str, Any]]:
             f"{flag} {path}: needs msgpack, not installed here; pip install 'kvspill[lct]'"
         ) from None
     with open_bytes(path, flag) as file:
-        for number, head in enumerate(iter(lambda: file.read(_LENGTH.size), b"")):
-            nbytes = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else ROW_BYTES_MAX + 1
-            frame = file.read(nbytes) if nbytes <= ROW_BYTES_MAX else b""
+
+        def read(nbytes: int) -> bytes:
             try:
+                return file.read(nbytes)
+            except OSError as error:
+                unreadable(path, flag, error)
+
+        for number, head in enumerate(iter(partial(read, _LENGTH.size), b"")):
+            try:
+                nbytes = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 1
+                if nbytes > _FRAME_BYTES_MAX:
+                    raise ValueError(f"a record of {nbytes:,} bytes")
+                frame = read(nbytes)
                 if len(frame) != nbytes:
                     raise ValueError("it ends within a record")
                 record = msgpack.unpackb(frame, strict_map_key=False)
