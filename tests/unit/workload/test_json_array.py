@@ -12,6 +12,7 @@ from kvspill.errors import UsageError
 from kvspill.workload.traces import json_array
 from kvspill.workload.traces.files import RowLog
 from kvspill.workload.traces.json_array import array_elements
+from kvspill.workload.traces.packed import open_bytes
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12),
@@ -24,6 +25,11 @@ def write(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "array.json"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def elements(path: Path) -> list[tuple[int, str]]:
+    with open_bytes(path, "--x") as file:
+        return list(array_elements(file, path, "--x", RowLog()))
 
 
 @given(
@@ -44,7 +50,7 @@ def test_any_array_in_chunks_of_any_size_has_the_elements_of_a_whole_parse(
     path = write(tmp_path_factory.mktemp("a"), text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_array, "CHUNK_BYTES", chunk)
-        found = list(array_elements(path, "--x", RowLog()))
+        found = elements(path)
     assert [json.loads(element) for _line, element in found] == values
     lines = text.split("\n")
     assert all(element.split("\n")[0] in lines[line - 1] for line, element in found)
@@ -62,7 +68,7 @@ def test_any_array_in_chunks_of_any_size_has_the_elements_of_a_whole_parse(
 def test_what_is_no_whole_array_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(UsageError) as caught:
-        list(array_elements(path, "--x", RowLog()))
+        elements(path)
     assert str(caught.value) == message.format(path=path)
 
 
@@ -73,4 +79,4 @@ def test_an_element_without_end_is_refused_before_it_takes_all_memory(
     monkeypatch.setattr(json_array, "CHUNK_BYTES", 100)
     path = write(tmp_path, '[{"a": 1},\n{"b": "' + "x" * 5000 + '"}]')
     with pytest.raises(UsageError, match=r"array\.json:2: an element is longer"):
-        list(array_elements(path, "--x", RowLog()))
+        elements(path)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from kvspill.errors import UsageError
 from kvspill.inputs import (
@@ -88,35 +88,40 @@ class Idle:
 def lines(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, with their numbers."""
     with open_bytes(path, flag) as file:
-        number = 0
-        too_long = False
-        idle = Idle(path, log)
-        while True:
-            try:
-                line = file.readline(ROW_BYTES_MAX)
-            except BROKEN_PACKING:
-                log.bad(path, number + 1, "the compressed file ends or breaks in the middle")
-                return
-            except OSError as error:
-                unreadable(path, flag, error)
-            if not line:
-                return
-            idle.read(len(line))
-            # What follows a part that was too long is the rest of the same line.
-            rest, too_long = too_long, len(line) == ROW_BYTES_MAX and not line.endswith(b"\n")
-            if rest:
-                continue
-            number += 1
-            if too_long:
-                log.bad(
-                    path,
-                    number,
-                    f"the line is longer than {ROW_BYTES_MAX >> 20} MiB (is it a trace of that format, "
-                    "one row per line?)",
-                )
-            elif not line.isspace():
-                yield number, line.rstrip(b"\r\n")
-                idle.handed_out()
+        yield from lines_of(file, path, flag, log)
+
+
+def lines_of(file: IO[bytes], path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, bytes]]:
+    """The same of a file that is open already."""
+    number = 0
+    too_long = False
+    idle = Idle(path, log)
+    while True:
+        try:
+            line = file.readline(ROW_BYTES_MAX)
+        except BROKEN_PACKING:
+            log.bad(path, number + 1, "the compressed file ends or breaks in the middle")
+            return
+        except OSError as error:
+            unreadable(path, flag, error)
+        if not line:
+            return
+        idle.read(len(line))
+        # What follows a part that was too long is the rest of the same line.
+        rest, too_long = too_long, len(line) == ROW_BYTES_MAX and not line.endswith(b"\n")
+        if rest:
+            continue
+        number += 1
+        if too_long:
+            log.bad(
+                path,
+                number,
+                f"the line is longer than {ROW_BYTES_MAX >> 20} MiB (is it a trace of that format, "
+                "one row per line?)",
+            )
+        elif not line.isspace():
+            yield number, line.rstrip(b"\r\n")
+            idle.handed_out()
 
 
 def json_rows(

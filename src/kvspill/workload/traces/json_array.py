@@ -3,13 +3,13 @@
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from kvspill.errors import UsageError
 from kvspill.inputs import DEPTH_MAX, ROW_BYTES_MAX, VALUES_MAX
 from kvspill.workload.traces.files import Idle, RowLog
-from kvspill.workload.traces.packed import BROKEN_PACKING, open_bytes
+from kvspill.workload.traces.packed import BROKEN_PACKING
 
 CHUNK_BYTES = 1 << 20
 ELEMENT_CHARS_MAX = ROW_BYTES_MAX
@@ -22,15 +22,15 @@ _ENDS_AT_ONCE = 100_000
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},]|"', re.DOTALL)
 
 
-def array_elements(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str]]:
+def array_elements(file: IO[bytes], path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str]]:
     """The texts of the elements of a file's top-level array, each with the line where it begins."""
-    with _text(path, flag) as read:
-        text = read(CHUNK_BYTES).lstrip("\ufeff")
-        head = text.lstrip()
-        if not head.startswith("["):
-            raise UsageError(f"{flag} {path}: is not a JSON array of conversations; check the file")
-        line = 1 + text[: len(text) - len(head)].count("\n")
-        yield from _elements(path, read, head[1:], line, Idle(path, log))
+    read = _text(file, path, flag)
+    text = read(CHUNK_BYTES).lstrip("\ufeff")
+    head = text.lstrip()
+    if not head.startswith("["):
+        raise UsageError(f"{flag} {path}: is not a JSON array of conversations; check the file")
+    line = 1 + text[: len(text) - len(head)].count("\n")
+    yield from _elements(path, read, head[1:], line, Idle(path, log))
 
 
 def _elements(
@@ -100,21 +100,19 @@ def _breaks_before(text: str) -> int:
     return text[: len(text) - len(text.lstrip())].count("\n")
 
 
-@contextmanager
-def _text(path: Path, flag: str) -> Iterator[Callable[[int], str]]:
+def _text(file: IO[bytes], path: Path, flag: str) -> Callable[[int], str]:
     """A function that reads so many bytes as text, and nothing at the end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with open_bytes(path, flag) as file:
 
-        def read(nbytes: int) -> str:
-            text, raw = "", b"-"
-            # A part of a character is no text yet, and not the end either.
-            while raw and not text:
-                try:
-                    raw = file.read(nbytes)
-                except (OSError, *BROKEN_PACKING) as error:
-                    raise UsageError(f"{flag} {path}: cannot be read ({error}); fetch it again") from error
-                text = decoder.decode(raw)
-            return text
+    def read(nbytes: int) -> str:
+        text, raw = "", b"-"
+        # A part of a character is no text yet, and not the end either.
+        while raw and not text:
+            try:
+                raw = file.read(nbytes)
+            except (OSError, *BROKEN_PACKING) as error:
+                raise UsageError(f"{flag} {path}: cannot be read ({error}); fetch it again") from error
+            text = decoder.decode(raw)
+        return text
 
-        yield read
+    return read

@@ -25,7 +25,7 @@ BROKEN_PACKING = (EOFError, zlib.error)
 
 
 @contextmanager
-def open_bytes(path: Path, flag: str) -> Iterator[IO[bytes]]:
+def open_bytes(path: Path, flag: str) -> Iterator[io.BufferedReader]:
     """The file's bytes, unpacked where its name ends in .gz or .zst."""
     try:
         file = open_input(path, streams=True)
@@ -36,7 +36,7 @@ def open_bytes(path: Path, flag: str) -> Iterator[IO[bytes]]:
         if suffix == ".zst":
             yield io.BufferedReader(_Frames(file, path, flag))
         else:
-            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if suffix == ".gz" else file
+            yield cast(io.BufferedReader, gzip.GzipFile(fileobj=file) if suffix == ".gz" else file)
 
 
 class _Frames(io.RawIOBase):

@@ -217,6 +217,10 @@ class TraceWorkload:
                 next_user = max(next_user, moved[-1].user + 1)
                 yield moved
             if count == 0:
+                if self._passes_begun > 1:
+                    raise UsageError(
+                        f"{self._path}: can be read only once; name a file, or give --replay-cycles 1"
+                    )
                 return
             base_ns = max(last_ns + (last_ns - base_ns) // max(1, count - 1), base_ns + _PASS_NS_MIN)
             users = next_user

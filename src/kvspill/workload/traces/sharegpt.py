@@ -13,7 +13,7 @@ from kvspill.workload.base import Workload
 from kvspill.workload.draws import qos_of, think_ns, usual_think_ns
 from kvspill.workload.history import past
 from kvspill.workload.tokens import make_counter
-from kvspill.workload.traces.files import RowError, RowLog, json_object, lines
+from kvspill.workload.traces.files import RowError, RowLog, json_object, lines_of
 from kvspill.workload.traces.format import SAMPLES, TraceContext
 from kvspill.workload.traces.json_array import array_elements
 from kvspill.workload.traces.packed import BROKEN_PACKING, open_bytes, unreadable
@@ -172,15 +172,16 @@ def _texts(path: Path, flag: str, log: RowLog) -> Iterator[tuple[int, str | byte
     """The texts of the conversations: elements of one array, or one per line."""
     with open_bytes(path, flag) as file:
         try:
-            head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+            # Of a pipe, what has been read cannot be read again.
+            head = file.peek(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
         except BROKEN_PACKING:
             head = b""  # The reader will say what is wrong.
         except OSError as error:
             unreadable(path, flag, error)
-    if head.startswith(b"{"):
-        yield from lines(path, flag, log)
-    else:
-        yield from array_elements(path, flag, log)
+        if head.startswith(b"{"):
+            yield from lines_of(file, path, flag, log)
+        else:
+            yield from array_elements(file, path, flag, log)
 
 
 def _role(message: object) -> str:
