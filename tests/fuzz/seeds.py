@@ -1,11 +1,15 @@
 """Well-formed inputs to begin from: recordings of ours, configurations, results, command lines."""
 
 import json
+import struct
 import tempfile
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import msgpack
 
 from kvspill.config import Config
 from kvspill.config.load import to_yaml
@@ -62,14 +66,29 @@ def samples(kind: str) -> list[bytes]:
         "azure": ["azure.csv"],
         "bailian": ["bailian.jsonl"],
         "burstgpt": ["burstgpt.csv"],
+        "kvcache": ["kvcache.jsonl"],
+        "lmcache": ["lmcache.jsonl"],
         "mooncake": ["mooncake.jsonl"],
         "weka": sorted(f"weka/{path.name}" for path in (folder / "weka").glob("*.json"))[:2],
     }
     if kind == "sharegpt":
         some = json.loads((folder / "sharegpt_500.json").read_text())[:4]
         return [json.dumps(some).encode()]
+    if kind == "lct":
+        return [storage_trace()]
     raw = [(folder / name).read_bytes() for name in found[kind]]
     return [data if kind == "weka" else data[:_SAMPLE_BYTES].rsplit(b"\n", 1)[0] + b"\n" for data in raw]
+
+
+def storage_trace() -> bytes:
+    """Two lookups as LMCache records its calls, frame by frame."""
+    records: list[dict[str, Any]] = [{"type": "header", "magic": b"LMCT", "format_version": 1}]
+    for number in (1, 3):
+        keys = [{"__t__": "ObjectKey", "v": {"chunk_hash": bytes([key]) * 4}} for key in range(number)]
+        call = {"qualname": "a.submit_prefetch_task", "t_mono": number / 2, "args": {"spec": keys}}
+        records.append(call)
+    frames = [msgpack.packb(record) for record in records]
+    return b"".join(struct.pack(">I", len(frame)) + frame for frame in frames)
 
 
 def scenarios() -> list[bytes]:

@@ -27,6 +27,8 @@ SECONDS_MAX = 20
 EXIT_CODES = (0, 1, 2, 3, 130)
 _REQUESTS_READ = 50
 _HOLD_BYTES = 1 << 30
+TRACES = ("azure", "bailian", "burstgpt", "kvcache", "lct", "lmcache", "mooncake", "sharegpt", "weka")
+"""lct: the storage traces of LMCache."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _LEFT_OUT = "the load is left out"
 _OBEYED = re.compile("[\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
@@ -188,9 +190,10 @@ def fuzz_trace(kind: str) -> Target:
 
     def target(data: bytes, root: Path) -> None:
         path = root / ("weka/a.json" if kind == "weka" else f"trace.{kind}")
+        form = "lmcache" if kind == "lct" else kind
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-        given = {"dataset_path": str(path)} if kind == "sharegpt" else {"trace": f"{kind}:{path}"}
+        given = {"dataset_path": str(path)} if kind == "sharegpt" else {"trace": f"{form}:{path}"}
         for skip_bad_rows in (False, True):
             config = Config(model="tiny-1b", num_users=3, skip_bad_rows=skip_bad_rows, **given)
             with guarded(root), suppress(KvspillError):
@@ -220,7 +223,7 @@ TARGETS: Mapping[str, Target] = {
     "table": fuzz_table,
     "manifest": fuzz_manifest,
     "words": fuzz_words,
-    **{kind: fuzz_trace(kind) for kind in ("azure", "bailian", "burstgpt", "mooncake", "sharegpt", "weka")},
+    **{kind: fuzz_trace(kind) for kind in TRACES},
 }
 
 

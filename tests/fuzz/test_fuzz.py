@@ -22,7 +22,7 @@ FUZZ = settings(
     # A failing input is printed as it is: making it smaller would take minutes.
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
-JSON_TARGETS = ("result", "manifest", "sharegpt", "weka", "mooncake", "bailian")
+JSON_TARGETS = ("result", "manifest", "sharegpt", "weka", "mooncake", "bailian", "kvcache", "lmcache")
 
 
 @pytest.mark.parametrize("name", TARGETS)
