@@ -139,6 +139,10 @@ def test_equal_content_later_in_a_row_is_another_block_where_ids_are_of_contents
         ("2023-11-16 18:15:46.6,5", "has 2 fields, not the 3 that the first line names"),
         ("2023-11-16 18:15:46.6,many,6", "ContextTokens 'many' is not a number"),
         ("2023-13-16 18:15:46.6,5,6", "TIMESTAMP '2023-13-16 18:15:46.6' is not a time like"),
+        *(
+            (f"2023-11-16 {clock},5,6", f"TIMESTAMP '2023-11-16 {clock}' is not a time like")
+            for clock in ("24:00:00", "-1:15:46", "18:60:00", "18:15:61", "1_8:15:46", "18:15:46.-5", "18:15")
+        ),
     ],
 )
 def test_a_bad_row_of_csv_is_named_by_file_and_line(tmp_path: Path, row: str, reason: str) -> None:

@@ -1,5 +1,6 @@
 """Azure LLM inference traces: CSV with a wall-clock time, context tokens and generated tokens per row."""
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from functools import lru_cache, partial
@@ -11,6 +12,7 @@ from kvspill.workload.traces.replay import Row
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _DAY_SECONDS = 86_400
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]?\d):([0-5]?\d|60)(?:\.(\d*))?", re.ASCII)
 
 
 def _row(record: Mapping[str, str]) -> Row | None:
@@ -27,11 +29,12 @@ def wall_clock_ns(text: str) -> int:
     """Nanoseconds of a time such as 2023-11-16 18:15:46.6805900; a time zone is left out of account."""
     try:
         day, clock = text.strip().replace("T", " ").split(" ", 1)
-        clock = clock.split("+")[0].rstrip("Z ")
-        hours, minutes, seconds = clock.split(":")
-        whole, _, fraction = seconds.partition(".")
-        total = _day_number(day) * _DAY_SECONDS + int(hours) * 3600 + int(minutes) * 60 + int(whole)
-        return total * NS_PER_SEC + int(fraction.ljust(9, "0")[:9])
+        read = _CLOCK.fullmatch(clock.split("+")[0].rstrip("Z "))
+        if read is None:
+            raise ValueError
+        hours, minutes, seconds = map(int, read.groups()[:3])
+        total = _day_number(day) * _DAY_SECONDS + hours * 3600 + minutes * 60 + seconds
+        return total * NS_PER_SEC + int((read[4] or "").ljust(9, "0")[:9])
     except ValueError:
         raise RowError(f"TIMESTAMP {text[:40]!r} is not a time like 2023-11-16 18:15:46.6805900") from None
 
