@@ -1,6 +1,7 @@
 """One trial: a configuration goes in, a measured result comes out, and nothing is left behind."""
 
 import asyncio
+import gc
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,7 +49,17 @@ def run_trial(
         interrupts = Interrupts()
         with interrupts.handled():
             return run_trial(plan, progress, interrupts, ranks)
-    trial = Trial(plan, progress, interrupts, Ranks() if ranks is None else ranks)
+    try:
+        return _run(plan, progress, interrupts, Ranks() if ranks is None else ranks)
+    finally:
+        if not plan.simulated:
+            # Tiers and threads hold each other: the next trial, or the look at memory before it, would find
+            # the tiers of this one still there.
+            gc.collect()
+
+
+def _run(plan: Plan, progress: Progress, interrupts: Interrupts, ranks: Ranks) -> Result:
+    trial = Trial(plan, progress, interrupts, ranks)
     with switch_interval(), rarer_collections(plan.simulated):
         try:
             return (run_virtual if plan.simulated else run_real)(trial.run, plan.config.seed)
