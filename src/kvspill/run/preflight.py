@@ -98,16 +98,20 @@ def _check_memory(config: Config, memory: Available | None) -> int:
     if memory is None:
         return UNLIMITED_BYTES
     check_load(config, memory)
-    buffers = 2 * config.io_threads * config.io_size if config.storage_tier == "on" else 0
+    # What is read lands in a buffer of each thread's own; what is written is made in those of the data plane.
+    threads = config.io_threads + max(config.io_threads, config.write_threads)
+    buffers = threads * config.io_size if config.storage_tier == "on" else 0
     program = PROCESS_BYTES + max(0, load_bytes(config) - ORDINARY_LOAD_BYTES)
     room = memory.nbytes - program - buffers
     if config.cpu_bytes <= room:
         return room - config.cpu_bytes
     has = f"{memory.limited_by} has {size_text(memory.nbytes)} available"
     if room <= 0:
+        more = f" and --write-threads {config.write_threads}" if config.write_threads else ""
         raise UsageError(
-            f"--io-size {config.io_size} with --io-threads {config.io_threads}: {has}, and the buffers alone "
-            f"take {size_text(buffers)}; give smaller or fewer ones"
+            f"--io-size {config.io_size} with --io-threads {config.io_threads}{more}: {has}, but the program "
+            f"takes up to {size_text(program)} and the buffers {size_text(buffers)}; give smaller or fewer "
+            "ones, or more memory"
         )
     fits = math.floor(room / GIB * 10) / 10
     raise UsageError(

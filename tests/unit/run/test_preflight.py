@@ -186,6 +186,17 @@ def test_one_directory_at_two_places_is_refused(here: Path) -> None:
         subprocess.run(["umount", "again"], cwd=here, check=True)
 
 
+def test_buffers_of_threads_that_only_write_are_counted(here: Path) -> None:
+    """They were not: a control group's limit killed a run that had been let through, without a word."""
+    memory = Available(700 * MIB, "the control group g")
+    check_machine(Config(cpu_mem_gb=0), here, memory)
+    line = refused(Config(cpu_mem_gb=0, write_threads=256), here, memory)
+    assert line.startswith(
+        "--io-size 4194304 with --io-threads 32 and --write-threads 256: the control group g has 700 MiB "
+        "available, but the program takes up to 384 MiB and the buffers 1.12 GiB; "
+    )
+
+
 def test_memory_is_no_default_place_but_may_be_named_as_l6_says(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
