@@ -151,10 +151,12 @@ def _leave(ranks: Together, comm: "MPI.Intracomm", watchdog: _Watchdog) -> None:
 
     name = ranks.name(ranks.index)
     watchdog.watch(ranks.timeout_seconds + _LEAVING_SECONDS, f"{name}: the end of MPI does not return")
-    if not ranks.say_goodbye():
-        # A rank that hangs or is gone would be waited for without end; the launcher ends it.
-        comm.Abort(1)
-    MPI.Finalize()
+    # A launcher ends those that are left with a signal, and there is nothing more to be cut off.
+    with contextlib.suppress(KeyboardInterrupt):
+        if not ranks.say_goodbye():
+            # A rank that hangs or is gone would be waited for without end; the launcher ends it.
+            comm.Abort(1)
+        MPI.Finalize()
     watchdog.enough()
 
 
