@@ -11,7 +11,7 @@ from kvspill.records import Completion
 from kvspill.storage.base import ObjectRef, Source
 from kvspill.storage.fastio import Span, check_at, check_piece
 from kvspill.storage.jobs import LANES_PER_ENTRY, RemovalJob, SpanJob, Worker
-from kvspill.storage.objects.calls import DELETE, GET, PUT, taken
+from kvspill.storage.objects.calls import DELETE, GET, PUT
 from kvspill.storage.objects.failures import RequestError
 from kvspill.storage.objects.parts import Parts
 from kvspill.storage.stamps import BLOCK_BYTES, Bytes, Verify
@@ -75,7 +75,8 @@ class ReadJob(_ObjectJob):
 
         def fetch(store: Any) -> tuple[int, Any]:
             answer = obstore.get(store, self.path, options={"range": (offset, offset + nbytes)})
-            return clock_ns(), taken(answer, nbytes)
+            # The client holds the store to the range; a stream is copied under the interpreter's lock.
+            return clock_ns(), answer.bytes()
 
         begun_ns, data = self.calls.ask(GET, fetch)
         end_ns = clock_ns()
