@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.config.effects import CONVERSATIONS
+from kvspill.config.origins import was_given
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import look_at
 from kvspill.machine.kernel import Kernel
@@ -46,6 +47,7 @@ HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
 FIRST_SEED_SECONDS_MAX = 20.0
 """Where the simulation of one draw of users took longer than this, no other draws are waited for."""
+_SERVERS_OF_QUESTION_MAX = 10_000
 LARGE_SEED = 1 << 62
 """Beyond it the next seeds are looked for downwards: the largest has none above it."""
 
@@ -82,16 +84,18 @@ def question(config: Config) -> Config:
     if replays(config):
         return config.changed(enable_autoscaling=True, autoscaler_mode="slo")
     users = config.num_users
-    servers = config.servers
-    if servers is None and users > SERVERS_MAX:
-        servers = min(users, 10_000)
     return config.changed(
         enable_autoscaling=True,
         autoscaler_mode="slo",
         arrival="closed",
         max_users=users,
-        servers=servers,
+        servers=_a_server_each(users) if config.servers is None else config.servers,
     )
+
+
+def _a_server_each(users: int) -> int | None:
+    """The number of servers, where it is more than the usual ones."""
+    return min(users, _SERVERS_OF_QUESTION_MAX) if users > SERVERS_MAX else None
 
 
 def replays(config: Config) -> bool:
@@ -258,7 +262,7 @@ def search_limit(config: Config, most: int, start: int) -> Result:
     changed = config.changed(
         num_users=min(most, max(1, start)),
         max_users=most,
-        servers=None if config.servers is None else max(config.servers, min(most, 10_000)),
+        servers=config.servers if was_given(config, "servers") else _a_server_each(most),
         duration=_virtual_seconds(config),
     )
     return simulate_aside(changed)

@@ -133,3 +133,10 @@ def test_where_storage_stood_still_nothing_is_answered_with_yes_s16() -> None:
         ]
     )
     assert judge(still, kept, 40) is Status.UNDECIDED
+
+
+def test_servers_that_were_given_stay_as_many_in_every_search() -> None:
+    config = question(Config(num_users=4, servers=2, sources={"servers": "--servers"}))
+    longer = config.changed(model="tiny-1b", duration=0.5)
+    assert search_limit(longer, 8, 4).config["servers"] == 2
+    assert search_limit(longer.changed(servers=None, sources={}), 800, 4).config["servers"] == 800
