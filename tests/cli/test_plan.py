@@ -99,7 +99,7 @@ def test_too_many_users_are_a_no_that_says_how_many_it_holds(
 def test_an_answer_says_how_certain_it_is_and_what_it_hangs_on(
     tmp_path: Path, drive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = plan(tmp_path, f"--users 1 --option {drive},capacity=1TB --dram-gib 1 --duration 6")
+    code, found = plan(tmp_path, f"--users 1 --option {drive},capacity=1TB --dram-gib 1 --duration 20")
     assert code == 0
     assert list(found["other_seeds_and_speeds"]) == ["seed 43", "seed 44", "slower", "faster"]
     low, high = found["holds_between"]
@@ -327,3 +327,34 @@ def test_the_chosen_point_is_run_for_real_and_held_against_what_was_predicted(
     assert code == (0 if found["check"]["kept"] else 3)
     assert f"Checked in {tmp_path} for 5 s" in capsys.readouterr().out
     assert (tmp_path / "plan-check.json").is_file()
+
+
+@pytest.mark.parametrize("users", [4, 24, 38, 50])
+def test_plan_and_can_give_the_same_answer_near_the_limit_too(
+    tmp_path: Path, users: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = f"--model tiny-1b --users {users} --slo-target-ms 150 --duration 20 --quiet"
+    output = f"--output {tmp_path / 'found.json'}"
+    can = ["can", "--simulate", "--json", "--device-profile", "nvme-gen5"]
+    code = main([*can, *asked.split(), *output.split()])
+    said = json.loads(capsys.readouterr().out)
+    words = ["plan", "--json", "--quick", "--option", "nvme-gen5"]
+    assert main([*words, *asked.split(), *output.split()]) == code
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["answer"] == said["answer"]
+    assert planned["chosen"]["answer"] == said["answer"]
+    each = ", ".join(f"{answer} with seed {seed}" for seed, answer in said["by_seed"].items())
+    assert planned["chosen"]["answer_by_seed"] == each
+
+
+def test_where_most_seeds_say_no_the_next_option_is_tried(tmp_path: Path) -> None:
+    output = tmp_path / "plan.json"
+    options = "--option nvme-gen5 --option nvme-gen5,count=2"
+    words = f"--model tiny-1b --users 3 --seed 44 {options} --quick --quiet"
+    assert main(["plan", *words.split(), "--output", str(output)]) == 0
+    found = json.loads(output.read_text())
+    first, second = found["options"]
+    assert (first["answer"], second["answer"]) == ("no", "yes")
+    assert first["answer_by_seed"] == "yes with seed 44, no with seed 45, no with seed 46"
+    assert (first["holds"] or 0) < found["asked"]
+    assert (found["answer"], found["chosen"]["name"]) == ("yes", second["name"])

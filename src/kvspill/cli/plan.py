@@ -97,7 +97,7 @@ def _own_parser(prog: str) -> Parser:
     add("--check-seconds", metavar="N", default="60", help="how long that run lasts [60]")
     add("--workers", metavar="N", help="processes that simulate [one for each processor]")
     add("--page", metavar="FILE", help="write a page with tables and picture (HTML)")
-    add("--quick", action="store_true", help="without other seeds and figures that are 10 %% off")
+    add("--quick", action="store_true", help="without limits by other seeds and with figures 10 %% off")
     add("--json", action="store_true", help="print the plan as JSON")
     return parser
 

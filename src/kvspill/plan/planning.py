@@ -13,9 +13,10 @@ from kvspill.plan.predict import slower_and_faster
 from kvspill.plan.simulations import Facts, Pool, Simulation
 from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
+from kvspill.result.answer import Status
 from kvspill.run.asking import question, replays
 from kvspill.run.calibrated import extrapolations
-from kvspill.run.verdict import Level
+from kvspill.run.verdict import ABOVE, Level
 from kvspill.storage.profiles import PRESETS, Profile
 
 BEYOND = 2
@@ -40,7 +41,7 @@ class Asked:
     dram_price: Price | None = None
     """Of one GiB."""
     quick: bool = False
-    """Without other seeds and figures that are off."""
+    """Without limits by other seeds and with figures that are off."""
 
     @property
     def level(self) -> Level:
@@ -66,6 +67,13 @@ class Row:
     """Nodes that hold what is asked for; None where no number of them does."""
     point: Facts | None = None
     node_load: Level = 0
+    told: Facts | None = None
+    """What the users themselves get, where they were asked about."""
+    told_load: Level = 0
+
+    @property
+    def answer(self) -> Status | None:
+        return None if self.told is None else Status(self.told["answer"])
 
     @property
     def holds(self) -> Level | None:
@@ -112,6 +120,8 @@ def plan(asked: Asked, pool: Pool) -> Found:
     limits = pool.all(searches, "what each option holds")
     rows = [_row(asked, *pair) for pair in zip(asked.choices, limits, strict=True)]
     rows = list(_with_points(asked, rows, pool))
+    if not asked.by_speed:
+        rows = list(_with_points(asked, _told(asked, rows, pool), pool))
     chosen = _choose(asked, rows)
     config, profile = _config(asked, chosen.choice), chosen.choice.profile()
     others = [] if asked.quick else list(_others(config, profile, chosen.choice))
@@ -126,7 +136,7 @@ def plan(asked: Asked, pool: Pool) -> Found:
         asked=asked,
         rows=rows,
         chosen=chosen,
-        holds=None if chosen.holds is None else enough(asked, chosen),
+        holds=_verdict(asked, chosen),
         others=list(zip(named, facts[:first], strict=True)),
         sensitivity=list(zip(varied, facts[first:second], strict=True)),
         helps=list(zip(more, facts[second:], strict=True)),
@@ -144,11 +154,12 @@ def nodes_for(asked: Asked, holds: Level | None) -> int | None:
     return math.ceil(asked.level / holds) if holds else None
 
 
-def _config(asked: Asked, choice: Choice) -> Config:
-    """The load on a node of that choice."""
+def _config(asked: Asked, choice: Choice, users: int | None = None) -> Config:
+    """The load on a node of that choice, with so many users where not all are on one."""
     capacity = choice.option.capacity_bytes
     gib = asked.config.storage_capacity_gb if capacity is None else choice.drives * capacity / GIB
-    changed = asked.config.changed(cpu_mem_gb=choice.dram_gib, storage_capacity_gb=gib)
+    users = asked.config.num_users if users is None else users
+    changed = asked.config.changed(cpu_mem_gb=choice.dram_gib, storage_capacity_gb=gib, num_users=users)
     return question(changed)
 
 
@@ -209,8 +220,62 @@ def point_config(asked: Asked, choice: Choice, load: Level) -> Config:
     return config.changed(trace_speedup=load) if asked.by_speed else config.changed(num_users=int(load))
 
 
+def _told(asked: Asked, rows: Sequence[Row], pool: Pool) -> list[Row]:
+    """Ask of one option after the other, the best first, about the users themselves until one holds them.
+
+    The search for its limit goes by one seed, the answer by most of three.
+    """
+    told = list(rows)
+    while open_rows := [row for row in told if _is_open(asked, row)]:
+        row = _choose(asked, open_rows)
+        load = _load_to_ask(asked, row)
+        config = _config(asked, row.choice, int(load))
+        wanted = Simulation(config, row.choice.profile(), asks=True)
+        (facts,) = pool.all([wanted], f"{load} users on {row.choice.label}")
+        told[told.index(row)] = answered = _answered(asked, row, facts, load)
+        if answered.answer is Status.YES:
+            break
+    return told
+
+
+def _is_open(asked: Asked, row: Row) -> bool:
+    """Whether the users, or fewer of them on more nodes, may be held and were not asked about."""
+    if row.told is not None:
+        return row.answer is Status.NO and enough(asked, row) and _load_to_ask(asked, row) < row.told_load
+    failed = row.limit["failed"]
+    return enough(asked, row) or failed is None or ABOVE * failed > _load_to_ask(asked, row)
+
+
+def _load_to_ask(asked: Asked, row: Row) -> Level:
+    """The users of one of as few nodes as hold them, or of as many as there may be."""
+    return asked.share(row.nodes if row.nodes and enough(asked, row) else asked.nodes_max)
+
+
+def _answered(asked: Asked, row: Row, facts: Facts, load: Level) -> Row:
+    """The row with the answer; a limit that speaks against it gives way to that of a seed that answers so."""
+    kept, answer, limit = (row.holds or 0) >= load, Status(facts["answer"]), row.limit
+    if answer is Status.YES and not kept:
+        limit = {**facts, "passed": load, "failed": None}
+    elif answer is Status.NO and kept:
+        limit = facts
+    row = replace(row, limit=limit, told=facts, told_load=load)
+    return replace(row, nodes=nodes_for(asked, row.holds))
+
+
+def _verdict(asked: Asked, chosen: Row) -> bool | None:
+    """Whether the chosen one holds what is asked for; a recording has no users to ask about."""
+    if chosen.answer is not None:
+        return {Status.YES: True, Status.NO: False}.get(chosen.answer)
+    return None if chosen.holds is None else enough(asked, chosen)
+
+
 def _choose(asked: Asked, rows: Sequence[Row]) -> Row:
-    """The cheapest that holds them and does not wear out, or the smallest; else the one that holds most."""
+    """One that was answered with yes, else one without a verdict; of several the best.
+
+    That is the cheapest that holds them and does not wear out, or the smallest; else the one that holds most.
+    """
+    yes = [row for row in rows if row.answer is Status.YES]
+    rows = yes or [row for row in rows if row.answer not in (None, Status.NO)] or rows
     good = [row for row in rows if enough(asked, row)]
     if not good:
         return max(rows, key=lambda row: row.holds or 0)

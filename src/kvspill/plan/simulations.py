@@ -22,10 +22,10 @@ from kvspill.plan.predict import figures
 from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result
-from kvspill.run.asking import profile_file, replays, search_limit
+from kvspill.run.asking import ask_seeds, profile_file, replays, search_limit
 from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
-from kvspill.run.verdict import read_bracket
+from kvspill.run.verdict import each_seed, read_bracket
 from kvspill.storage.profiles import Profile, profile_document
 from kvspill.workers import processes, workers_to_be_had
 
@@ -48,12 +48,14 @@ class Simulation:
     profile: Profile
     most: int = 0
     start: int = 0
+    asks: bool = False
+    """Ask whether the users of the configuration are held, as `kvspill can --simulate` does."""
 
     @property
     def key(self) -> str:
         """The same for the same work, by any worker and at any time."""
         settings = self.config.model_dump(mode="json", exclude=set(_NOT_THE_LOAD))
-        work = [__version__, settings, profile_document(self.profile), self.most, self.start]
+        work = [__version__, settings, profile_document(self.profile), self.most, self.start, self.asks]
         return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -161,7 +163,15 @@ def simulate(wanted: Simulation) -> Facts:
     """Do one of them."""
     with profile_file(wanted.profile) as path:
         config = wanted.config.changed(device_profile=str(path), quiet=True)
+        if wanted.asks:
+            drawn = ask_seeds(config)
+            said = {"answer": drawn.status.value, "seeds": each_seed(drawn.by_seed)}
+            return {**_found(config, drawn.result), **said}
         result = search_limit(config, wanted.most, wanted.start) if wanted.most else simulate_aside(config)
+    return _found(config, result)
+
+
+def _found(config: Config, result: Result) -> Facts:
     return {**_limit(config, result), **_of_result(config, result)}
 
 

@@ -55,6 +55,9 @@ def _row(asked: Asked, row: Row) -> dict[str, Any]:
         "holds": row.holds,
         "holds_at_least": row.holds is not None and row.limit["failed"] is None,
         "fewest_that_failed": row.limit["failed"],
+        "answer": None if row.answer is None else row.answer.value,
+        "answer_by_seed": "" if row.told is None else row.told["seeds"],
+        "users_asked_about": None if row.told is None else row.told_load,
         "nodes": row.nodes,
         "enough": None if row.holds is None else enough(asked, row),
         "binds": row.limit["binds"],
@@ -88,6 +91,9 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
     """The words, the verdict first (P4)."""
     chosen = plan["chosen"]
     yield f"{plan['answer'].upper()} (predicted): {_headline(plan)}"
+    if chosen["answer_by_seed"]:
+        who = _load(plan, chosen["users_asked_about"])
+        yield f"Each seed draws other users; {who} on a node of it: {chosen['answer_by_seed']}."
     if chosen["holds"]:
         yield _holds(plan)
     yield f"What binds: {chosen['because']}"
@@ -123,10 +129,14 @@ def _headline(plan: Mapping[str, Any]) -> str:
         )
         return f"{who} {'keep' if several else 'keeps'} the latency target on {where}, because {because}."
     if plan["answer"] == NO_VERDICT:
-        return f"{who}: the time was too short for a verdict; give a longer --duration."
+        differ = chosen["answer_by_seed"]
+        why = "most seeds agree on neither yes nor no" if differ else "the time was too short for a verdict"
+        return f"{who} on {chosen['name']}: {why}; give a longer --duration."
     missing = f"{who} {'do' if several else 'does'} not keep the latency target"
-    if not chosen["holds"]:
+    if chosen["holds"] == 0:
         return f"{missing}, because none of the options holds any of it."
+    if chosen["holds"] is None:
+        return f"{missing} on any of the options."
     limit = f"{plan['max_nodes']} nodes" if plan["max_nodes"] > 1 else "one node"
     best = f"the best of them, {chosen['name']}, holds {_about(plan, chosen)} a node"
     return f"{missing} on {limit} of any option, because {best}."
@@ -157,7 +167,7 @@ def _about(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 def _holds(plan: Mapping[str, Any]) -> str:
     chosen = plan["chosen"]
     text = f"A node of {chosen['name']} holds {_about(plan, chosen)}"
-    if chosen["fewest_that_failed"] is not None:
+    if chosen["fewest_that_failed"] is not None and plan["answer"] != NO_VERDICT:
         text += f"; {_level(chosen['fewest_that_failed'])} would miss the target"
     low, high = plan["holds_between"]
     if not plan["other_seeds_and_speeds"]:

@@ -37,7 +37,7 @@ from kvspill.result.chosen import with_chosen
 from kvspill.result.schema import Question, Result
 from kvspill.run.asking import SIMULATED_TIMES, Reply
 from kvspill.run.calibrated import calibration_cautions
-from kvspill.run.verdict import at_the_limit
+from kvspill.run.verdict import at_the_limit, each_seed
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted, listed
 
@@ -318,7 +318,7 @@ def _seeds(reply: Reply) -> str:
         said = f"One draw of users was {how}{' and the target is near' if near else ''}"
         alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
         return f"{said}: another --seed may answer otherwise." if near or alone else ""
-    each = ", ".join(f"{status.value} with seed {seed}" for seed, status in reply.by_seed.items())
+    each = each_seed(reply.by_seed)
     if not _differ(reply):
         return f"Each seed draws other users: {each}."
     figures = f" The figures are of seed {reply.result.seed}."

@@ -76,6 +76,17 @@ class Reply:
     """What each seed answers, the one asked with first, where several were asked: most of them decide."""
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What simulated users get by most of several seeds, each of which draws other users."""
+
+    status: Status
+    result: Result
+    """Of a seed that answers so."""
+    by_seed: Mapping[int, Status]
+    """What each seed answers, the one asked with first; empty where only that one was asked."""
+
+
 def question(config: Config) -> Config:
     """The configuration that answers: closed users, a server for each, a search for the latency target.
 
@@ -161,19 +172,12 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     config, users = plan.config, plan.config.num_users
     progress.say("searching in virtual time")
     longer, began = config.changed(duration=_virtual_seconds(config)), time.monotonic()
-    result = run_trials(replace(plan, config=longer), Progress(quiet=True))
-    status = judge(result, read_bracket(result.autoscaling_stats), users)
-    seeds: dict[int, Status] = {}
+    first = run_trials(replace(plan, config=longer), Progress(quiet=True))
     soon = time.monotonic() - began <= FIRST_SEED_SECONDS_MAX
-    if soon and (status in (Status.YES, Status.NO) or at_the_limit(result, users)):
-        # However many users there are, a few heavy ones among them can decide near the limit.
-        drawn = {config.seed: result, **_other_seeds(longer)}
-        seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
-        status = by_most(seeds)
-        # The figures must be of a draw that gives the answer, or they would speak against it.
-        chosen = next((one for seed, one in drawn.items() if seeds[seed] is status), result)
-        given = [item for item in plan.warnings if item not in chosen.warnings]
-        result = chosen.model_copy(update={"warnings": [*given, *chosen.warnings]})
+    drawn = _by_seeds(longer, first, alone=not soon)
+    status, seeds = drawn.status, drawn.by_seed
+    given = [item for item in plan.warnings if item not in drawn.result.warnings]
+    result = drawn.result.model_copy(update={"warnings": [*given, *drawn.result.warnings]})
     bracket = read_bracket(result.autoscaling_stats)
     limit = bracket.about
     at_twice, bound = None, False
@@ -185,6 +189,27 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
         bound = at_twice == most
     fitted = load_calibration(config.device_profile)
     return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
+
+
+def ask_seeds(config: Config) -> Drawn:
+    """What `kvspill can --simulate` says of the users of this question, whatever time it takes."""
+    longer = config.changed(duration=_virtual_seconds(config))
+    return _by_seeds(longer, simulate_aside(longer), alone=False)
+
+
+def _by_seeds(config: Config, first: Result, *, alone: bool) -> Drawn:
+    """What most seeds answer, where the first one has an answer; with `alone` what that one does."""
+    users = config.num_users
+    status = judge(first, read_bracket(first.autoscaling_stats), users)
+    if alone or not (status in (Status.YES, Status.NO) or at_the_limit(first, users)):
+        return Drawn(status, first, {})
+    # However many users there are, a few heavy ones among them can decide near the limit.
+    drawn = {config.seed: first, **_other_seeds(config)}
+    seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
+    status = by_most(seeds)
+    # The figures must be of a draw that gives the answer, or they would speak against it.
+    chosen = next((one for seed, one in drawn.items() if seeds[seed] is status), first)
+    return Drawn(status, chosen, seeds)
 
 
 def _other_seeds(config: Config) -> dict[int, Result]:

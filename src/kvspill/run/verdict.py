@@ -84,6 +84,11 @@ def by_most(seeds: Mapping[int, Status]) -> Status:
     return Status.UNDECIDED
 
 
+def each_seed(seeds: Mapping[int, Status]) -> str:
+    """What each of them answers, in words."""
+    return ", ".join(f"{status.value} with seed {seed}" for seed, status in seeds.items())
+
+
 def rests_on(result: Result, bracket: Bracket, users: int, status: Status) -> Mapping[str, Any] | None:
     """The level that an answer rests on, as all its windows together judge it; None where there is none."""
     asked = level_of(result.autoscaling_stats, users)
