@@ -131,15 +131,10 @@ class Histogram:
         self._flush()
         if self._hdr is None:
             return None
-        hdr, cumulated = self._hdr, np.cumsum(ctypeslib.as_array(self._hdr.counts))
-        found = {}
-        for name, rank in PERCENTILES.items():
-            # The nearest rank: the smallest value that at least this share of all does not exceed.
-            target = max(1, math.ceil(round(rank / 100 * self._count, 6)))
-            index = int(np.searchsorted(cumulated, target))
-            value_ns = hdr.get_highest_equivalent_value(hdr.get_value_from_index(index))
-            found[name] = min(value_ns, self._max_ns)
-        return found
+        values_ns = nearest_ranks(self._hdr, PERCENTILES.values())
+        return {
+            name: min(value_ns, self._max_ns) for name, value_ns in zip(PERCENTILES, values_ns, strict=True)
+        }
 
     def statistics_ms(self) -> dict[str, float] | None:
         """Mean, percentiles and maximum in milliseconds, or None where nothing was recorded."""
@@ -180,6 +175,14 @@ class Histogram:
         histogram._sum_ns = data["sum_ns"]
         histogram._max_ns = data["max_ns"]
         return histogram
+
+
+def nearest_ranks(hdr: Any, percents: Iterable[float]) -> list[int]:
+    """For each the smallest value that at least this share of all does not exceed."""
+    cumulated = np.cumsum(ctypeslib.as_array(hdr.counts))
+    targets = [max(1, math.ceil(round(percent / 100 * int(cumulated[-1]), 6))) for percent in percents]
+    places = np.searchsorted(cumulated, targets)
+    return [hdr.get_highest_equivalent_value(hdr.get_value_from_index(int(place))) for place in places]
 
 
 def decoded(text: str) -> HdrHistogram:

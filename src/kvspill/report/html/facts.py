@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from kvspill.errors import UsageError
 from kvspill.records import NS_PER_MS, Tier
 from kvspill.report.columns import finite
@@ -63,11 +61,10 @@ def curve(item: Labelled, name: str) -> Curve | None:
     data = item.result.histograms.get(name)
     if data is None or data.count <= 0:
         return None
-    from kvspill.measure.histograms import decoded
+    from kvspill.measure.histograms import decoded, nearest_ranks
 
     try:
-        histogram = decoded(data.hdr)
-        values = _percentiles(histogram)
+        values = nearest_ranks(decoded(data.hdr), PERCENTILES)
     except Exception as error:
         # The decoder lets base64, zlib and struct errors through; each means a damaged result.
         raise UsageError(
@@ -76,23 +73,16 @@ def curve(item: Labelled, name: str) -> Curve | None:
     count, max_ms = data.count, data.max_ns / NS_PER_MS
     # The p-th percentile of n values is told from the maximum only where n (1 - p) is at least one.
     last = 100.0 * (1 - 1 / count)
-    points = [(rank, min(ns / NS_PER_MS, max_ms)) for rank, ns in values.items() if rank <= last + 1e-9]
+    points = [
+        (rank, min(ns / NS_PER_MS, max_ms))
+        for rank, ns in zip(PERCENTILES, values, strict=True)
+        if rank <= last + 1e-9
+    ]
     # The maximum stands for the whole of the last share: near its middle, at no percentile that has a name.
     end = 100.0 * (1 - 0.49 / count)
     if end < PERCENTILES[-1]:
         points.append((end, max_ms))
     return Curve(count, max_ms, tuple(points))
-
-
-def _percentiles(histogram: Any) -> dict[float, int]:
-    """By the nearest rank, as everywhere in a result: the smallest value that this share does not exceed."""
-    cumulated = np.cumsum(np.ctypeslib.as_array(histogram.counts))
-    found = {}
-    for rank in PERCENTILES:
-        target = max(1, math.ceil(round(rank / 100 * int(cumulated[-1]), 6)))
-        index = int(np.searchsorted(cumulated, target))
-        found[rank] = histogram.get_highest_equivalent_value(histogram.get_value_from_index(index))
-    return found
 
 
 def timeline(result: Result, column: str, scale: float = 1.0) -> list[tuple[float, float]]:
