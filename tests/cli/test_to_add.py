@@ -24,8 +24,8 @@ from kvspill.plugins import find_plugins
 from kvspill.report import docs
 from kvspill.result import catalog, result
 from kvspill.result.catalog import METRICS, shown_at
-from kvspill.result.caution import Kind, Severity
 from kvspill.result.metrics import Metric, Place, column
+from kvspill.result.warnings.kind import Kind, Severity
 from kvspill.run import runner
 
 SMALL = ["--model", "tiny-1b", "--num-users", "3", "--max-requests", "20", "--output", "result.json"]

@@ -106,7 +106,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.report.reply import answered, lines
     from kvspill.report.reply_document import document
     from kvspill.result.answer import Status
-    from kvspill.result.cautions import UNUSED_SETTING
+    from kvspill.result.warnings.settings import UNUSED_SETTING
     from kvspill.run.asking import ask, question
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal

@@ -20,12 +20,13 @@ from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stream, write_new, write_whole
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
-from kvspill.result.cautions import LEFT_BEHIND, OP_LOG
 from kvspill.result.chosen import with_chosen
 from kvspill.result.ranking import faults_remedy, faults_text
 from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
 from kvspill.result.validation import read_service
+from kvspill.result.warnings.devices import LEFT_BEHIND
+from kvspill.result.warnings.settings import OP_LOG
 from kvspill.run.checkpoint import checkpoint_path
 from kvspill.run.exporter import exporting
 from kvspill.run.meeting import Company

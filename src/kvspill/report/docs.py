@@ -9,9 +9,9 @@ from kvspill.result.catalog_gpu import GPU_METRICS
 from kvspill.result.catalog_latency import LATENCIES
 from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, THROUGHPUT
 from kvspill.result.catalog_tiers import TIERS, VOLUMES
-from kvspill.result.caution import EVERYTHING, Severity, Spoils
-from kvspill.result.cautions import KINDS
 from kvspill.result.metrics import AXES, Metric
+from kvspill.result.warnings.kind import EVERYTHING, Severity, Spoils
+from kvspill.result.warnings.known import KINDS
 
 _HEAD = """\
 # Metrics

@@ -18,23 +18,20 @@ from kvspill.report.evidence import (
 )
 from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
 from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
-from kvspill.result.cautions import (
+from kvspill.result.chosen import with_chosen
+from kvspill.result.schema import Question, Result
+from kvspill.result.warnings.certainty import (
     AUTOSCALING_INCONCLUSIVE,
-    DEVICE_EXCESS,
     FEW_TRIALS,
-    HALF_DONE,
     LIMIT_NOT_EXACT,
     NO_VERDICT,
     NOT_JUDGED,
     NOT_STEADY,
-    SIMULATED,
     STAGE_NOT_SETTLED,
     TOO_SHORT,
-    UNFINISHED,
 )
-from kvspill.result.cautions_groups import IO_LIMITED
-from kvspill.result.chosen import with_chosen
-from kvspill.result.schema import Question, Result
+from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, SIMULATED
+from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
 from kvspill.run.asking import SIMULATED_TIMES, Reply
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.verdict import at_the_limit, each_seed

@@ -12,12 +12,14 @@ from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import link_sentence, missed_classes
-from kvspill.result.cautions import AUTOSCALING_INCONCLUSIVE, SIMULATED, UNUSED_SETTING
-from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
+from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
+from kvspill.result.warnings.loads import CPU_LIMITED
+from kvspill.result.warnings.settings import UNUSED_SETTING
 from kvspill.texts import counted, duration, target_time
 
 _STYLES = {

@@ -10,13 +10,14 @@ from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.records import QoS
 from kvspill.result.assessment import FAIL, NO_TARGET, PASS
 from kvspill.result.bottleneck import Bottleneck, bottleneck, missed_classes
-from kvspill.result.caution import Severity
-from kvspill.result.cautions import MEMORY_DIRECTORY, OVERLOAD, STALLED, STORAGE_STALLED
 from kvspill.result.classes import asked_of, late_text, surely_late, unjudged, waited, why_unjudged
 from kvspill.result.load import does, has_server_each, too_much, who
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import QosClass, Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.devices import MEMORY_DIRECTORY, STORAGE_STALLED
+from kvspill.result.warnings.kind import Severity
+from kvspill.result.warnings.loads import OVERLOAD, STALLED
 from kvspill.texts import counted, listed
 
 _RESERVE = 1.25

@@ -3,20 +3,18 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kvspill.result.cautions import (
-    CAPACITY_BOUND,
-    CLIENT_BOUND,
-    CROWDED,
-    DEVICE_EXCESS,
-    MEMORY_DIRECTORY,
-    OVERLOAD,
-    STORAGE_STALLED,
-)
-from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import in_doubt
 from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much
 from kvspill.result.ranking import faults_remedy
 from kvspill.result.schema import Result
+from kvspill.result.warnings.devices import (
+    CAPACITY_BOUND,
+    DEVICE_EXCESS,
+    IO_LIMITED,
+    MEMORY_DIRECTORY,
+    STORAGE_STALLED,
+)
+from kvspill.result.warnings.loads import CLIENT_BOUND, CPU_LIMITED, CROWDED, OVERLOAD
 from kvspill.storage.addresses import GPU_SUSPECTS
 from kvspill.texts import duration, listed
 

@@ -3,16 +3,10 @@
 from collections.abc import Collection
 
 from kvspill.result.answer import Status
-from kvspill.result.cautions import (
-    CAPACITY_BOUND,
-    FEW_TRIALS,
-    HALF_DONE,
-    NOT_STEADY,
-    STAGE_NOT_SETTLED,
-    TOO_SHORT,
-    UNFINISHED,
-)
 from kvspill.result.schema import Result
+from kvspill.result.warnings.certainty import FEW_TRIALS, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT
+from kvspill.result.warnings.devices import CAPACITY_BOUND
+from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
 from kvspill.texts import listed
 
 _LONGER = "--duration 300"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvspill.records import Purpose, Verb
-from kvspill.result import cautions as kinds
 from kvspill.result.measured import Measured
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings import devices, faults, loads
 from kvspill.texts import size_text, speed_text
 
 _NAMES = {
@@ -157,13 +157,13 @@ def _blocks(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def io_model_cautions(block: Mapping[str, Any]) -> Iterator[Caution]:
     """Doubts that the model's own counts raise."""
     if block.get("name") == "prefix" and not block.get("prefill_us_per_token"):
-        yield kinds.FREE_RECOMPUTE.of()
+        yield loads.FREE_RECOMPUTE.of()
     failed = block.get("blocks_failed", 0)
     if failed:
-        yield kinds.BLOCK_WRITES_FAILED.of(failed=failed)
+        yield faults.BLOCK_WRITES_FAILED.of(failed=failed)
     refused = block.get("blocks_refused", 0)
     if refused:
-        yield kinds.BLOCKS_REFUSED.of(refused=refused, offered=block["blocks_offered"])
+        yield devices.BLOCKS_REFUSED.of(refused=refused, offered=block["blocks_offered"])
     dropped = block.get("blocks_dropped_full", 0)
     if dropped:
-        yield kinds.BLOCK_WRITES_DROPPED.of(dropped=dropped, offered=block["blocks_offered"])
+        yield devices.BLOCK_WRITES_DROPPED.of(dropped=dropped, offered=block["blocks_offered"])

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
-from kvspill.result.caution import Spoils
-from kvspill.result.cautions import KINDS, that_spoil
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Faults, StuckIo
+from kvspill.result.warnings.kind import Spoils
+from kvspill.result.warnings.known import KINDS, that_spoil
 from kvspill.storage.addresses import GPU_SUSPECTS, in_store, suspects
 from kvspill.texts import counted, listed
 

@@ -13,9 +13,9 @@ from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import RESULT, Kind, TooMuch, parse_json, read_input
 from kvspill.outputs import StrPath
 from kvspill.result.catalog import METRICS
-from kvspill.result.cautions import noted
 from kvspill.result.schema import SCHEMA_VERSION, MetricValue, Result, Summary, Timeline, Window
 from kvspill.result.schema_honesty import Honesty
+from kvspill.result.warnings.known import noted
 
 KV_CACHE_PY = "kv-cache.py"
 _NEVER_NEGATIVE = {name for metric in METRICS for name, _places in metric.expand()} - {"other_ms"}

@@ -19,7 +19,6 @@ from kvspill.outputs import write_whole
 from kvspill.records import NS_PER_SEC, QoS, RunFacts, Tier
 from kvspill.result.assessment import assess
 from kvspill.result.catalog import METRICS
-from kvspill.result.cautions import MEMORY_DIRECTORY
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
 from kvspill.result.honesty import Ceiling, Worst, faults_of, honesty_block
@@ -42,7 +41,8 @@ from kvspill.result.schema import (
 )
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.summary import multi_turn, summary_block
-from kvspill.result.warnings import cautions
+from kvspill.result.warnings.devices import MEMORY_DIRECTORY
+from kvspill.result.warnings.rules import cautions
 from kvspill.storage.addresses import in_store
 from kvspill.texts import without_half_characters
 

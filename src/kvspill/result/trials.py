@@ -6,13 +6,14 @@ from statistics import fmean, median
 import numpy as np
 
 from kvspill.measure.statistics import coefficient_of_variation, mean_interval
-from kvspill.result import cautions as kinds
 from kvspill.result.catalog import METRICS
-from kvspill.result.caution import Kind, Severity
 from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.schema import Result, SetAside, TrialRow, Trials, TrialStatistics
 from kvspill.result.schema_honesty import Caution
-from kvspill.result.warnings import FEW_TRIALS
+from kvspill.result.warnings import certainty, devices, loads, settings
+from kvspill.result.warnings.kind import Kind, Severity
+from kvspill.result.warnings.known import kind_of
+from kvspill.result.warnings.rules import FEW_TRIALS
 from kvspill.texts import counted
 
 RANKED_BY = "avg_throughput_tokens_per_sec"
@@ -121,11 +122,11 @@ def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
     """What the trial in the middle is warned of, and what others are, with their numbers."""
     # Judged anew: how many trials there are is known only now.
     by_trial = [
-        [item for item in result.warnings if item.code != kinds.FEW_TRIALS.code] for result in results
+        [item for item in result.warnings if item.code != certainty.FEW_TRIALS.code] for result in results
     ]
     everywhere = set.intersection(*({item.code for item in items} for items in by_trial))
     # Of these each trial has its own: the one in the middle does not speak for the others.
-    everywhere -= {code for code in everywhere if _is_apart(kinds.kind_of(code))}
+    everywhere -= {code for code in everywhere if _is_apart(kind_of(code))}
     found = [item for item in middle.warnings if item.code in everywhere]
     for number, items in enumerate(by_trial, start=1):
         for item in items:
@@ -135,18 +136,18 @@ def _warnings(middle: Result, results: Sequence[Result]) -> list[Caution]:
 
 
 def _is_apart(kind: Kind) -> bool:
-    return kind.severity is Severity.INVALID or kind in (kinds.SHED, kinds.LEFT_BEHIND, kinds.OP_LOG)
+    return kind.severity is Severity.INVALID or kind in (loads.SHED, devices.LEFT_BEHIND, settings.OP_LOG)
 
 
 def _cautions(block: Trials, simulated: bool) -> list[Caution]:
     found = []
     if block.set_aside:
         named = "; ".join(f"trial {item.trial} {item.reason}" for item in block.set_aside)
-        found.append(kinds.INCOMPLETE_TRIALS.of(trials=named))
+        found.append(certainty.INCOMPLETE_TRIALS.of(trials=named))
     if block.complete < FEW_TRIALS and not simulated:
         complete = counted(block.complete, "complete trial")
         unknown = "too few to know the spread between runs"
-        found.append(kinds.FEW_TRIALS.of(trials=complete, unknown=unknown, needed=FEW_TRIALS))
+        found.append(certainty.FEW_TRIALS.of(trials=complete, unknown=unknown, needed=FEW_TRIALS))
     if not block.same_work:
-        found.append(kinds.DIFFERENT_WORK.of())
+        found.append(certainty.DIFFERENT_WORK.of())
     return found

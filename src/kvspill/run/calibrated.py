@@ -6,9 +6,9 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.config.messages import shown
-from kvspill.result.cautions import CALIBRATION_DOUBTED, EXTRAPOLATED
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.certainty import CALIBRATION_DOUBTED, EXTRAPOLATED
 from kvspill.storage.profiles import Calibrated, load_calibration
 from kvspill.texts import size_text
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError
-from kvspill.result.cautions import noted
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.known import noted
 from kvspill.run.cleaner import start_address_cleaner, start_cleaner
 from kvspill.run.progress import Progress
 from kvspill.run.stores import own_addresses

@@ -10,8 +10,8 @@ from kvspill.errors import KvspillError
 from kvspill.measure.statistics import coefficient_of_variation
 from kvspill.measure.steady import STEADY, judge
 from kvspill.records import MIB, NS_PER_SEC
-from kvspill.result.cautions import NOT_PRECONDITIONED
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.devices import NOT_PRECONDITIONED
 from kvspill.run.preflight import PRECONDITION_PASSES_MAX
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend, ObjectRef, WriteItem

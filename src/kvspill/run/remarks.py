@@ -6,8 +6,9 @@ from typing import Any
 
 from kvspill.measure.iotrace import IoTrace
 from kvspill.measure.oplog import OpLog
-from kvspill.result.cautions import BAD_ROWS, OP_LOG, noted
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.known import noted
+from kvspill.result.warnings.settings import BAD_ROWS, OP_LOG
 from kvspill.run.progress import Progress
 from kvspill.storage.base import Backend
 

@@ -17,12 +17,13 @@ from kvspill.machine.hardware import MEMORY, look_at, usable_cpus
 from kvspill.machine.kernel import Kernel
 from kvspill.plugins import VIRTUAL, Kind
 from kvspill.records import UNLIMITED_BYTES, Tier
-from kvspill.result import cautions as kinds
-from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.trials import combine
 from kvspill.result.validation import held_against, read_service
+from kvspill.result.warnings import devices, settings
+from kvspill.result.warnings.devices import IO_LIMITED
+from kvspill.result.warnings.loads import CPU_LIMITED
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.file_limit import check_file_limit
 from kvspill.run.meeting import Company, meet, raise_first
@@ -95,7 +96,7 @@ def in_memory(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
     """Directories without a device behind them: on tmpfs, on a RAM disk, on a loop device in one of them."""
     for path in cache_dirs:
         if look_at(path, kernel).kind == MEMORY:
-            yield kinds.MEMORY_DIRECTORY.of(path=path)
+            yield devices.MEMORY_DIRECTORY.of(path=path)
 
 
 def limited(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
@@ -114,9 +115,9 @@ def _unwatched(config: Config) -> Iterator[Caution]:
     """Virtual time is over before anybody could look."""
     if config.trace_latency:
         reason = "nothing reaches the kernel in virtual time"
-        yield kinds.UNUSED_SETTING.of(said="--trace-latency", reason=reason, remedy="Leave it out.")
+        yield settings.UNUSED_SETTING.of(said="--trace-latency", reason=reason, remedy="Leave it out.")
     if config.prometheus is not None:
-        yield kinds.UNUSED_SETTING.of(
+        yield settings.UNUSED_SETTING.of(
             said="--prometheus", reason="a simulation is over in a moment", remedy="Leave it out."
         )
 
@@ -137,7 +138,7 @@ def _not_modelled(config: Config) -> Iterator[Caution]:
         value, label = getattr(config, name), by_hand(config, name)
         if label and measured.get(name) != value:
             reason = "the device profile does not know it"
-            yield kinds.UNUSED_SETTING.of(said=_said(label, value), reason=reason, remedy=remedy)
+            yield settings.UNUSED_SETTING.of(said=_said(label, value), reason=reason, remedy=remedy)
 
 
 def _not_stored(config: Config) -> Iterator[Caution]:
@@ -148,10 +149,10 @@ def _not_stored(config: Config) -> Iterator[Caution]:
     place, named = (by_hand(config, name) for name in ("cache_dir", "storage_backend"))
     if place and (texts := addresses(config)):
         said = _said(place, " ".join(texts))
-        yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
+        yield settings.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
     if named and named != place and VIRTUAL not in backend.can:
         said = _said(named, config.storage_backend)
-        yield kinds.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
+        yield settings.UNUSED_SETTING.of(said=said, reason=reason, remedy=remedy)
 
 
 def _said(label: str, value: object) -> str:
@@ -161,17 +162,17 @@ def _said(label: str, value: object) -> str:
 def _unused(config: Config) -> list[Caution]:
     """What was given and changes nothing: nothing of that may pass in silence."""
     warnings = [
-        kinds.UNUSED_SETTING.of(said=item.said, reason=item.reason, remedy=item.remedy)
+        settings.UNUSED_SETTING.of(said=item.said, reason=item.reason, remedy=item.remedy)
         for item in unused_settings(config, usable_plugins())
     ]
     if config.use_burst_trace and config.burst_trace_path is None:
-        warnings.append(kinds.SAMPLE_RECORDING.of(flag="--use-burst-trace"))
+        warnings.append(settings.SAMPLE_RECORDING.of(flag="--use-burst-trace"))
     if config.calibrate_from and config.generation_mode == "deterministic":
         path = Path(config.calibrate_from)
         if counts_prompts(path):
-            warnings.append(kinds.PROMPTS_COUNTED.of(path=path))
+            warnings.append(settings.PROMPTS_COUNTED.of(path=path))
     if config.ignored_keys:
-        warnings.append(kinds.IGNORED_KEYS.of(keys=", ".join(config.ignored_keys)))
+        warnings.append(settings.IGNORED_KEYS.of(keys=", ".join(config.ignored_keys)))
     return warnings
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.records import GIB, NS_PER_MS, Tier, Verb
-from kvspill.result import cautions as kinds
 from kvspill.result.honesty import faults_of, honesty_block
 from kvspill.result.io_model import io_model_cautions
 from kvspill.result.measured import Measured, ratio
@@ -15,6 +14,7 @@ from kvspill.result.ranking import has_failed, rank_faults
 from kvspill.result.result import build_result, settings_of
 from kvspill.result.schema import InFlight, RankRow, RankTable, Result
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings import loads
 from kvspill.run.stragglers import relative_speeds
 
 STRAGGLER_SHARE = 0.8
@@ -142,6 +142,6 @@ def _rank_cautions(table: RankTable) -> Iterator[Caution]:
     if table.stragglers:
         slow = (row for row in table.rows if row.straggler)
         ranks = ", ".join(f"rank {row.rank} ({row.host}) {row.relative_speed:.2f}" for row in slow)
-        yield kinds.STRAGGLERS.of(ranks=ranks)
+        yield loads.STRAGGLERS.of(ranks=ranks)
     if table.start_skew_ms is not None and table.start_skew_ms > SKEW_MS_MAX:
-        yield kinds.START_SKEW.of(skew_ms=table.start_skew_ms)
+        yield loads.START_SKEW.of(skew_ms=table.start_skew_ms)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from kvspill.result.answer import Status
-from kvspill.result.cautions import (
+from kvspill.result.warnings.certainty import TOO_SHORT
+from kvspill.result.warnings.devices import (
     MEMORY_DIRECTORY,
     NOT_DIRECT,
     NOT_WRITTEN,
     PAGE_CACHE,
     PAGE_CACHE_KEPT,
-    TOO_SHORT,
 )
 from kvspill.suite.advice_doubts import FEW_REQUESTS, REQUESTS_MIN, doubts, fit, too_few
 from kvspill.suite.advice_targets import Found, targets

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kvspill.result.caution import Spoils
-from kvspill.result.cautions import CAPACITY_BOUND, KINDS, OVERLOAD, that_spoil
+from kvspill.result.warnings.devices import CAPACITY_BOUND
+from kvspill.result.warnings.kind import Spoils
+from kvspill.result.warnings.known import KINDS, that_spoil
+from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.suite.facts import Figures
 
 Found = Mapping[str, Figures]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from kvspill.result.answer import Status
-from kvspill.result.cautions import OVERLOAD
+from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.suite.advice_doubts import fit, reservations
 from kvspill.suite.facts import Figures
 from kvspill.texts import counted, duration, listed, target_time

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvspill.result.caution import Severity
-from kvspill.result.cautions import KINDS
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
+from kvspill.result.warnings.kind import Severity
+from kvspill.result.warnings.known import KINDS
 from kvspill.suite.scenario import Scenario
 from kvspill.texts import counted, duration
 

@@ -13,10 +13,10 @@ from typing import IO, Any
 from kvspill.config import Config
 from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.outputs import refuse_clashes, write_whole
-from kvspill.result.cautions import LEFT_BEHIND
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
+from kvspill.result.warnings.devices import LEFT_BEHIND
 from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import RankFailed, Ranks

@@ -7,11 +7,14 @@ from typing import Any, Final
 from kvspill.config import Config
 from kvspill.config.config import warmup_of
 from kvspill.config.fields import flag_of
-from kvspill.result.caution import Severity, Spoils
-from kvspill.result.cautions import FEW_TRIALS, INCOMPLETE, KINDS, SIMULATED
 from kvspill.result.ranking import FAULT_CODES, faults_text
 from kvspill.result.schema import Result
 from kvspill.result.trials import incomplete_reason
+from kvspill.result.warnings.certainty import FEW_TRIALS
+from kvspill.result.warnings.devices import SIMULATED
+from kvspill.result.warnings.faults import INCOMPLETE
+from kvspill.result.warnings.kind import Severity, Spoils
+from kvspill.result.warnings.known import KINDS
 from kvspill.suite.aggregates import aggregate
 from kvspill.suite.mixture import mixture, workload_text
 from kvspill.suite.places import Places, Spot

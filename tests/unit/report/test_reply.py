@@ -20,16 +20,11 @@ from kvspill.report.reply import answered, lines
 from kvspill.report.reply_document import document
 from kvspill.report.short import short_summary
 from kvspill.result.answer import Status, promise_of
-from kvspill.result.cautions import (
-    AUTOSCALING_INCONCLUSIVE,
-    DEVICE_EXCESS,
-    LATE_ARRIVALS,
-    MEMORY_DIRECTORY,
-    STAGE_NOT_SETTLED,
-)
-from kvspill.result.cautions_groups import IO_LIMITED
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
+from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE, STAGE_NOT_SETTLED
+from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, MEMORY_DIRECTORY
+from kvspill.result.warnings.loads import LATE_ARRIVALS
 from kvspill.run.asking import Reply
 from kvspill.run.bandwidth import Bandwidth
 from kvspill.run.search.controller import Levels

@@ -11,13 +11,14 @@ from kvspill.records import QoS
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
-from kvspill.result.cautions import AUTOSCALING_INCONCLUSIVE, MEMORY_DIRECTORY, OVERLOAD
-from kvspill.result.cautions_groups import CPU_LIMITED, IO_LIMITED
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
 from kvspill.result.load import has_server_each, less
 from kvspill.result.result import settings_of
 from kvspill.result.schema import RankTable, Result
+from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
+from kvspill.result.warnings.devices import IO_LIMITED, MEMORY_DIRECTORY
+from kvspill.result.warnings.loads import CPU_LIMITED, OVERLOAD
 from kvspill.run.search.stage import share_interval
 from unit.measure.rows import ns, op, piece, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder

@@ -8,8 +8,9 @@ from kvspill.config import Config
 from kvspill.records import GIB, MIB, Eviction, Tier, TierFacts, Verb
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
-from kvspill.result.cautions import MEMORY_DIRECTORY, noted
 from kvspill.result.honesty import Ceiling
+from kvspill.result.warnings.devices import MEMORY_DIRECTORY
+from kvspill.result.warnings.known import noted
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, codes, empty_recorder, facts, filled_recorder, result, tier
 

@@ -7,7 +7,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import Tier
 from kvspill.result.answer import Status
-from kvspill.result.cautions import STORAGE_STALLED
+from kvspill.result.warnings.devices import STORAGE_STALLED
 from kvspill.run import runner
 from kvspill.run.asking import _at_twice, _start, held_text, measured_profile, question, search_limit
 from kvspill.run.bandwidth import Bandwidth

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.result.cautions import KINDS
+from kvspill.result.warnings.known import KINDS
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.advice import advise

@@ -6,8 +6,8 @@ from statistics import fmean
 from kvspill.report.compare.matching import Matching, Pairs
 from kvspill.report.compare.run import INFERENCE, Run, labelled, modelled_tiers, unranked
 from kvspill.report.settings import canonical
-from kvspill.result.cautions import FEW_TRIALS
 from kvspill.result.reading import KV_CACHE_PY
+from kvspill.result.warnings.certainty import FEW_TRIALS
 from kvspill.texts import counted
 
 FEW_RUNS = 3

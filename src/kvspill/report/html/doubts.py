@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from kvspill.report.html.facts import Labelled
 from kvspill.report.html.headline import named
-from kvspill.result.caution import Severity
-from kvspill.result.cautions import kind_of
 from kvspill.result.chosen import chosen_note
+from kvspill.result.warnings.kind import Severity
+from kvspill.result.warnings.known import kind_of
 
 _TITLES = {
     Severity.INVALID: "Invalid: these figures don't stand",

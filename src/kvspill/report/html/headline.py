@@ -8,12 +8,13 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
 from kvspill.result.catalog import shown_at
-from kvspill.result.caution import EVERYTHING, Severity
-from kvspill.result.cautions import MODELLED_TIER, kind_of
 from kvspill.result.metrics import Area, Figure, Place
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result, TrialStatistics
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings.devices import MODELLED_TIER
+from kvspill.result.warnings.kind import EVERYTHING, Severity
+from kvspill.result.warnings.known import kind_of
 from kvspill.texts import size_text
 
 HEADLINES = shown_at(Place.HEADLINE)

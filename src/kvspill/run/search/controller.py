@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kvspill.records import NS_PER_SEC
-from kvspill.result import cautions as kinds
 from kvspill.result.schema_honesty import Caution
+from kvspill.result.warnings import certainty, loads
 from kvspill.run.search.everywhere import Everywhere
 from kvspill.run.search.lever import Lever
 from kvspill.run.search.options import SearchOptions
@@ -269,13 +269,13 @@ class Search:
             longer = "Let it run to its end."
             if missing is not None:
                 longer = f"Raise --duration by {missing:.0f} s, or start nearer with --num-users."
-            found.append(kinds.AUTOSCALING_INCONCLUSIVE.of(reason=last["reason"], remedy=longer))
+            found.append(certainty.AUTOSCALING_INCONCLUSIVE.of(reason=last["reason"], remedy=longer))
         if last.get("no_verdict"):
-            found.append(kinds.NO_VERDICT.of(classes=", ".join(last["no_verdict"])))
+            found.append(certainty.NO_VERDICT.of(classes=", ".join(last["no_verdict"])))
         if any(not step.get("settled", True) for step in steps):
-            found.append(kinds.STAGE_NOT_SETTLED.of())
+            found.append(certainty.STAGE_NOT_SETTLED.of())
         inverted = last.get("priority_inversions", ())
-        return found + [kinds.PRIORITY_INVERSION.of(text=text) for text in inverted]
+        return found + [loads.PRIORITY_INVERSION.of(text=text) for text in inverted]
 
     def _missing_seconds(self, answer: Answer) -> float:
         """How much longer the run would have had to be, by the stages held so far."""

@@ -20,8 +20,8 @@ from kvspill.report.html.prose import checks, search_sentence, setup_rows, subti
 from kvspill.report.html.specs import bars, fitted
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import significant
-from kvspill.result.cautions import noted
 from kvspill.result.schema import Result
+from kvspill.result.warnings.known import noted
 from unit.report.html.pages import build_page, drawn
 
 

@@ -20,8 +20,8 @@ from kvspill.report.html.doubts import folds  # noqa: E402
 from kvspill.report.html.facts import labelled  # noqa: E402
 from kvspill.report.html.figures import figures  # noqa: E402
 from kvspill.report.html.prose import page_title  # noqa: E402
-from kvspill.result.cautions import noted  # noqa: E402
 from kvspill.result.schema import LatencyMap, Result  # noqa: E402
+from kvspill.result.warnings.known import noted  # noqa: E402
 from unit.report.html.pages import build_page, drawn  # noqa: E402
 
 

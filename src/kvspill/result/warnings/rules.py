@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
 from kvspill.records import Tier
-from kvspill.result import cautions as kinds
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.load import fewer_at_once, shares
 from kvspill.result.measured import Measured
@@ -12,6 +11,7 @@ from kvspill.result.ranking import stuck_calls
 from kvspill.result.schema import SteadyState
 from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.stillness import client_still_seconds, storage_standstill, too_still
+from kvspill.result.warnings import certainty, devices, faults, loads
 from kvspill.storage.addresses import GPU_SUSPECTS, suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
 from kvspill.texts import counted, listed
@@ -42,7 +42,7 @@ def cautions(
     """All warnings, the engine's own first; each code once per message."""
     found = list(given)
     # It has a warning of its own: where O_DIRECT was not refused by hand, advice to use it would not help.
-    in_memory = any(item.code == kinds.MEMORY_DIRECTORY.code for item in found)
+    in_memory = any(item.code == devices.MEMORY_DIRECTORY.code for item in found)
     for source in (
         _kind_of_run(measured),
         _failures(measured, honesty),
@@ -61,13 +61,13 @@ def cautions(
 def _kind_of_run(measured: Measured) -> Iterator[Caution]:
     facts = measured.facts
     if facts.interrupted is not None:
-        yield kinds.INCOMPLETE.of(reason=facts.interrupted, seconds=measured.wall_seconds)
+        yield faults.INCOMPLETE.of(reason=facts.interrupted, seconds=measured.wall_seconds)
     if facts.simulated:
-        yield kinds.SIMULATED.of()
+        yield devices.SIMULATED.of()
         return
     modelled = [tier.tier.value for tier in facts.tiers if tier.modelled]
     if modelled:
-        yield kinds.MODELLED_TIER.of(tiers=listed(modelled))
+        yield devices.MODELLED_TIER.of(tiers=listed(modelled))
 
 
 def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
@@ -76,20 +76,20 @@ def _failures(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
     if failed:
         by_kind = ", ".join(f"{kind}: {count}" for kind, count in sorted(failed.items()))
         requests = counted(sum(failed.values()), "request")
-        yield kinds.FAILED_REQUESTS.of(requests=requests, kinds=by_kind)
+        yield faults.FAILED_REQUESTS.of(requests=requests, kinds=by_kind)
     if honesty.errors:
         rows = ", ".join(f"{row.tier} {row.verb} {row.kind}: {row.count}" for row in honesty.errors)
-        yield kinds.ERRORS.of(kinds=rows, suspects=check)
+        yield faults.ERRORS.of(kinds=rows, suspects=check)
     outside = sum(row.count for row in honesty.errors_outside_window)
     if outside:
         operations = counted(outside, "operation")
         place = "store" if stored else "device"
-        yield kinds.ERRORS_OUTSIDE_WINDOW.of(operations=operations, place=place, suspects=check)
+        yield faults.ERRORS_OUTSIDE_WINDOW.of(operations=operations, place=place, suspects=check)
     stuck = honesty.stuck_io
     if stuck.threads:
         calls = stuck_calls(stuck, stored)
         check = GPU_SUSPECTS if stuck.stuck_in else check if stored else "the device and the kernel log"
-        yield kinds.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds, suspects=check)
+        yield faults.STUCK_IO.of(calls=calls, oldest_seconds=stuck.oldest_seconds, suspects=check)
 
 
 def _capacity(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
@@ -109,28 +109,28 @@ def _room(measured: Measured) -> Iterator[Caution]:
     if crowded:
         settings = measured.settings
         fewer = fewer_at_once(settings.less, settings.server_each)
-        yield kinds.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag, fewer=fewer)
+        yield loads.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag, fewer=fewer)
     if dropped:
-        yield kinds.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
+        yield devices.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
     counters = measured.facts.tiers[-1].counters
     lost = int(counters.get(DROPPED_ENTRIES, 0))
     if lost:
         restarts = counted(int(counters.get(STORE_RESTARTS, 0)), "restart")
         share = min(1.0, lost / max(1, measured.recorder.lookups.total()))
         entries = counted(lost, "entry", "entries")
-        yield kinds.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
+        yield devices.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
 
 
 def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
     if honesty.direct_io is False and honesty.files_opened is not None and not no_choice:
-        yield kinds.NOT_DIRECT.of(openings=counted(honesty.files_opened.buffered, "opening"))
+        yield devices.NOT_DIRECT.of(openings=counted(honesty.files_opened.buffered, "opening"))
     seen = honesty.bytes
     share = seen.page_cache_read_share
     if share is not None and share > PAGE_CACHE_SHARE and _enough(seen.asked_read_bytes):
-        yield kinds.PAGE_CACHE.of(fetched=1 - share)
+        yield devices.PAGE_CACHE.of(fetched=1 - share)
     reached = seen.device_to_asked_written
     if reached is not None and reached < DEVICE_SHORTFALL and _enough(seen.asked_written_bytes):
-        yield kinds.NOT_WRITTEN.of(reached=reached)
+        yield devices.NOT_WRITTEN.of(reached=reached)
     over = [
         f"{did} {excess:.2f}"
         for did, excess, asked_bytes in (
@@ -140,13 +140,13 @@ def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
         if excess is not None and asked_bytes is not None and _is_excess(excess, asked_bytes)
     ]
     if over:
-        yield kinds.DEVICE_EXCESS.of(did=" and ".join(over))
+        yield devices.DEVICE_EXCESS.of(did=" and ".join(over))
     service = honesty.nfs
     done = [] if service is None else [part for part in (service.read, service.write) if part is not None]
     again = sum(part.retransmissions or 0 for part in done)
     if again:
         operations = counted(sum(part.operations for part in done), "operation")
-        yield kinds.NFS_RETRANSMISSIONS.of(again=f"{again:,}", operations=operations)
+        yield devices.NFS_RETRANSMISSIONS.of(again=f"{again:,}", operations=operations)
 
 
 def _store(measured: Measured) -> Iterator[Caution]:
@@ -160,7 +160,7 @@ def _store(measured: Measured) -> Iterator[Caution]:
             for name, count in sorted(counters.items())
             if name.startswith("repeated_") and name != "repeated_requests"
         )
-        yield kinds.REPEATED.of(count=counted(total, "request"), kinds=named)
+        yield devices.REPEATED.of(count=counted(total, "request"), kinds=named)
 
 
 def _is_excess(excess: float, asked_bytes: int) -> bool:
@@ -194,22 +194,22 @@ def _client(honesty: Honesty, less: str) -> Iterator[Caution]:
                 f"{ceiling.cpu_seconds_per_gib:.2f} CPU seconds for each GiB."
             )
             remedy = "Use larger pieces (--io-size) or a faster client"
-        yield kinds.CLIENT_BOUND.of(cause=cause[0].upper() + cause[1:], remedy=remedy)
+        yield loads.CLIENT_BOUND.of(cause=cause[0].upper() + cause[1:], remedy=remedy)
     late_ms = lateness_p99_ms(honesty)
     if late_ms is not None and late_ms > LATE_MS:
-        yield kinds.LATE_ARRIVALS.of(late_ms=late_ms, less=less)
+        yield loads.LATE_ARRIVALS.of(late_ms=late_ms, less=less)
     lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
-        yield kinds.EVENT_LOOP_LAG.of(lag_ms=lag["p99"], less=less)
+        yield loads.EVENT_LOOP_LAG.of(lag_ms=lag["p99"], less=less)
 
 
 def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
     """Of this program or else of storage: while this program is stopped, nothing is seen of storage."""
     window_seconds, stored = measured.wall_seconds, measured.settings.in_store
     if too_still(client_still_seconds(honesty), window_seconds):
-        yield kinds.STALLED.of(seconds=client_still_seconds(honesty), window=window_seconds)
+        yield loads.STALLED.of(seconds=client_still_seconds(honesty), window=window_seconds)
     elif stood := storage_standstill(honesty, window_seconds):
-        yield kinds.STORAGE_STALLED.of(
+        yield devices.STORAGE_STALLED.of(
             seconds=stood.seconds,
             how="in all" if stood.by_deletes else "at once",
             window=window_seconds,
@@ -227,24 +227,24 @@ def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
         asked = f"{load:,.2f} times what a device without any delay could serve"
         if settings.arrival == "closed":
             asked = f"that of {counted(settings.num_users, 'user')} who {shares(settings.servers)}"
-        yield kinds.OVERLOAD.of(load=asked, less=less, instead=settings.instead)
+        yield loads.OVERLOAD.of(load=asked, less=less, instead=settings.instead)
     facts = measured.facts
     if facts.shed:
-        yield kinds.SHED.of(shed=facts.shed, less=less)
+        yield loads.SHED.of(shed=facts.shed, less=less)
     done = measured.recorder.requests.completed
     if facts.under_way > UNDER_WAY_MAX * done:
         under_way = counted(facts.under_way, "request was", "requests were")
-        yield kinds.HALF_DONE.of(under_way=under_way, done=done)
+        yield loads.HALF_DONE.of(under_way=under_way, done=done)
     unfinished = len(facts.unfinished_ages_ns)
     if unfinished > measured.settings.servers:
-        yield kinds.UNFINISHED.of(unfinished=unfinished, less=less)
+        yield loads.UNFINISHED.of(unfinished=unfinished, less=less)
 
 
 def _repeatability(measured: Measured, steady: SteadyState | None, trials: int) -> Iterator[Caution]:
     if steady is not None and steady.verdict == NOT_STEADY:
-        yield kinds.NOT_STEADY.of(reason=steady.reason)
+        yield certainty.NOT_STEADY.of(reason=steady.reason)
     if steady is not None and steady.verdict == TOO_SHORT:
-        yield kinds.TOO_SHORT.of(reason=steady.reason)
+        yield certainty.TOO_SHORT.of(reason=steady.reason)
     if trials < FEW_TRIALS and not measured.facts.simulated:
         unknown = "the spread between runs is unknown"
-        yield kinds.FEW_TRIALS.of(trials=counted(trials, "trial"), unknown=unknown, needed=FEW_TRIALS)
+        yield certainty.FEW_TRIALS.of(trials=counted(trials, "trial"), unknown=unknown, needed=FEW_TRIALS)

@@ -30,6 +30,11 @@ class Spoils(StrEnum):
     """Advice that rests on it is provisional."""
 
 
+DEVICE = (Spoils.SUBMISSION, Spoils.ADVICE, Spoils.COMPARISON)
+"""What figures of something else than the device are no good for."""
+FAULT = (Spoils.RANK, *DEVICE)
+
+
 EVERYTHING = tuple(Area)
 
 

@@ -1,0 +1,106 @@
+"""The load and what served it: users, queue, processors, ranks."""
+
+from kvspill.result.metrics import Area
+from kvspill.result.warnings.kind import DEVICE, Kind, Severity, Spoils
+
+CLIENT_BOUND = Kind(
+    "client_bound",
+    "{cause}",
+    "{remedy}; the device may be faster than this.",
+    severity=Severity.SERIOUS,
+    spoils=DEVICE,
+    means="this program was near its own ceiling, so a faster device would not have shown",
+)
+CROWDED = Kind(
+    "crowded",
+    "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity held "
+    "requests back as fewer servers would have: latency includes that wait, and throughput is that of "
+    "fewer requests at once.",
+    "Raise {flag}, or use {fewer}.",
+    severity=Severity.SERIOUS,
+    spoils=(Spoils.RANK, Spoils.SUBMISSION),
+    means="the entries in use did not fit in the last tier",
+)
+STRAGGLERS = Kind(
+    "stragglers",
+    "Some ranks are slower than 0.8 of the median, operations of the same size compared, and the figures of "
+    "the whole are held down by them: {ranks}.",
+    "Look at those ranks' machines and devices.",
+    touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
+)
+START_SKEW = Kind(
+    "start_skew",
+    "The ranks began {skew_ms:.1f} ms apart: until then the load was incomplete.",
+    "Leave processors free for every rank, and look for other load on the machines.",
+    touches=(Area.LOAD,),
+)
+FREE_RECOMPUTE = Kind(
+    "free_recompute",
+    "Recomputing took no time in this run: a cache that finds fewer blocks loads less and looks faster.",
+    "Compare GPU seconds saved, or give --generation-mode deterministic --prefill-us-per-token.",
+)
+LATE_ARRIVALS = Kind(
+    "late_arrivals",
+    "Arrivals were seen up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
+    "Use {less}, or free CPU for the client.",
+    touches=(Area.LATENCY,),
+)
+EVENT_LOOP_LAG = Kind(
+    "event_loop_lag",
+    "The client's event loop lagged by {lag_ms:.1f} ms (p99); host and queue times include that.",
+    "Free CPU for the client, or use {less}.",
+    touches=(Area.LATENCY,),
+    spoils=(Spoils.CERTAINTY,),
+    means="this program lagged, so host and queue times include that",
+)
+STALLED = Kind(
+    "stalled",
+    "The client stood still for {seconds:.1f} s at once, of {window:.1f} s measured: it was stopped, or "
+    "had no processor, and asked nothing of the devices in that time.",
+    "Run it again on a machine that is not suspended or overloaded.",
+    severity=Severity.SERIOUS,
+    spoils=DEVICE,
+    means="this program stood still for a part of the run",
+)
+OVERLOAD = Kind(
+    "overload",
+    "The offered load was {load}: end-to-end, queue wait and SLA describe the overload, not the device.",
+    "Use {less}, or {instead}, to see latencies of the device.",
+    touches=(Area.LATENCY,),
+    means="more was asked than could be served, so its latencies describe the queue",
+)
+SHED = Kind(
+    "shed",
+    "{shed:,} arrivals were refused because the backlog was full; no latency figure includes them.",
+    "Use {less}, or raise --max-queue.",
+    touches=(Area.LATENCY,),
+)
+HALF_DONE = Kind(
+    "half_done",
+    "{under_way} in service when the window ended, and {done:,} completed in it: tokens and requests count "
+    "when a request completes, so these rates depend on which requests completed just before its end.",
+    "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",
+    touches=(Area.LOAD,),
+    spoils=(Spoils.CERTAINTY,),
+    means="many requests were still in service at its end, so its rates of tokens and requests are rough",
+)
+UNFINISHED = Kind(
+    "unfinished",
+    "{unfinished:,} requests were still waiting or in service at the end; they enter queue_wait_ms as "
+    "lower bounds.",
+    "Use {less}, or --max-requests for a fixed amount of work.",
+    touches=(Area.LATENCY,),
+)
+PRIORITY_INVERSION = Kind(
+    "priority_inversion",
+    "Priority inversion: {text}. The one that is served first waited longer.",
+    "Repeat it with more requests before you rely on it.",
+    touches=(Area.LATENCY,),
+)
+CPU_LIMITED = Kind(
+    "cpu_limited",
+    "A control group gives this process the time of {processors:g} processors of the {usable} that it sees.",
+    "Lift the limit (cpu.max, cpu.cfs_quota_us), or state it with the result.",
+    touches=(Area.LOAD, Area.LATENCY),
+    means="a control group limited its processors, which hides as latency",
+)
