@@ -22,9 +22,10 @@ from kvspill.config.fields import flag_of
 from kvspill.config.load import flag_fields
 from kvspill.plugins import find_plugins
 from kvspill.report import docs
-from kvspill.result import catalog, result
-from kvspill.result.catalog import METRICS, shown_at
-from kvspill.result.metrics import Metric, Place, column
+from kvspill.result import result
+from kvspill.result.metrics import catalog
+from kvspill.result.metrics.catalog import METRICS, shown_at
+from kvspill.result.metrics.metric import Metric, Place, column
 from kvspill.result.warnings.kind import Kind, Severity
 from kvspill.run import runner
 

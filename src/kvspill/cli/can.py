@@ -103,8 +103,8 @@ def _parser(prog: str, full: bool) -> Parser:
 def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.cli.measuring import keep_all, prepare, result_path, stamp_before
     from kvspill.config.origins import by_hand
-    from kvspill.report.reply import answered, lines
-    from kvspill.report.reply_document import document
+    from kvspill.report.reply.document import document
+    from kvspill.report.reply.text import answered, lines
     from kvspill.result.answer import Status
     from kvspill.result.warnings.settings import UNUSED_SETTING
     from kvspill.run.asking import ask, question

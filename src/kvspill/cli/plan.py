@@ -187,7 +187,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     from kvspill.plan.planning import plan
     from kvspill.plan.simulations import Journal, Pool
     from kvspill.plan.view import document
-    from kvspill.report.asked import settings_text, target_text
+    from kvspill.report.reply.asked import settings_text, target_text
     from kvspill.run.progress import Progress
 
     config = asked.config

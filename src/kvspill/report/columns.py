@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kvspill.result.catalog import shown_at
-from kvspill.result.metrics import Place
+from kvspill.result.metrics.catalog import shown_at
+from kvspill.result.metrics.metric import Place
 from kvspill.result.schema import Result
 
 STORAGE_THROUGHPUT = "storage_throughput_tokens_per_sec"

@@ -4,12 +4,12 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from kvspill.result.catalog_cache import CACHE_METRICS
-from kvspill.result.catalog_gpu import GPU_METRICS
-from kvspill.result.catalog_latency import LATENCIES
-from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, THROUGHPUT
-from kvspill.result.catalog_tiers import TIERS, VOLUMES
-from kvspill.result.metrics import AXES, Metric
+from kvspill.result.metrics.cache import CACHE_METRICS
+from kvspill.result.metrics.gpu import GPU_METRICS
+from kvspill.result.metrics.latency import LATENCIES
+from kvspill.result.metrics.metric import AXES, Metric
+from kvspill.result.metrics.requests import COUNTS, EFFICIENCY, THROUGHPUT
+from kvspill.result.metrics.tiers import TIERS, VOLUMES
 from kvspill.result.warnings.kind import EVERYTHING, Severity, Spoils
 from kvspill.result.warnings.known import KINDS
 

@@ -15,12 +15,12 @@ from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import in_memory
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
-from kvspill.result.catalog import shown_at
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import reason_of, unjudged, why_unjudged
 from kvspill.result.io_model import io_model_rows
 from kvspill.result.load import too_much
-from kvspill.result.metrics import Place
+from kvspill.result.metrics.catalog import shown_at
+from kvspill.result.metrics.metric import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.warnings.loads import OVERLOAD

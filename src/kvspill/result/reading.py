@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kvspill.errors import UsageError, reason_of
 from kvspill.inputs import RESULT, Kind, TooMuch, parse_json, read_input
 from kvspill.outputs import StrPath
-from kvspill.result.catalog import METRICS
+from kvspill.result.metrics.catalog import METRICS
 from kvspill.result.schema import SCHEMA_VERSION, MetricValue, Result, Summary, Timeline, Window
 from kvspill.result.schema_honesty import Honesty
 from kvspill.result.warnings.known import noted

@@ -18,14 +18,14 @@ from kvspill.measure.steady import steady_state
 from kvspill.outputs import write_whole
 from kvspill.records import NS_PER_SEC, QoS, RunFacts, Tier
 from kvspill.result.assessment import assess
-from kvspill.result.catalog import METRICS
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
 from kvspill.result.honesty import Ceiling, Worst, faults_of, honesty_block
 from kvspill.result.io_model import over_the_link
 from kvspill.result.load import less, or_else
 from kvspill.result.measured import Measured, Settings
-from kvspill.result.metrics import evaluate
+from kvspill.result.metrics.catalog import METRICS
+from kvspill.result.metrics.metric import evaluate
 from kvspill.result.schema import (
     SCHEMA_VERSION,
     EncodedHistogram,

@@ -6,7 +6,7 @@ from statistics import fmean, median
 import numpy as np
 
 from kvspill.measure.statistics import coefficient_of_variation, mean_interval
-from kvspill.result.catalog import METRICS
+from kvspill.result.metrics.catalog import METRICS
 from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.schema import Result, SetAside, TrialRow, Trials, TrialStatistics
 from kvspill.result.schema_honesty import Caution

@@ -16,8 +16,8 @@ from kvspill.config import Config
 from kvspill.records import GIB, QoS, Tier
 from kvspill.report.html import page as page_module
 from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
-from kvspill.report.reply import answered, lines
-from kvspill.report.reply_document import document
+from kvspill.report.reply.document import document
+from kvspill.report.reply.text import answered, lines
 from kvspill.report.short import short_summary
 from kvspill.result.answer import Status, promise_of
 from kvspill.result.reading import load_result

@@ -8,7 +8,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.records import GIB, Outcome, Purpose, Tier, Verb
 from kvspill.report.docs import metrics_page
-from kvspill.result.catalog import METRICS
+from kvspill.result.metrics.catalog import METRICS
 from unit.measure.rows import ns, op, request
 from unit.result.sample import TOKEN_BYTES, empty_recorder, facts, filled_recorder, result, tier
 

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from kvspill.report import columns, docs
-from kvspill.result import catalog
-from kvspill.result.catalog import METRICS, shown_at
-from kvspill.result.metrics import Area, Metric, Place, column, headline
+from kvspill.result.metrics import catalog
+from kvspill.result.metrics.catalog import METRICS, shown_at
+from kvspill.result.metrics.metric import Area, Metric, Place, column, headline
 
 
 @pytest.mark.parametrize("place", list(Place))

@@ -7,7 +7,7 @@ import pytest
 from kvspill.report.docs import warnings_page
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
-from kvspill.result.metrics import Area
+from kvspill.result.metrics.metric import Area
 from kvspill.result.reading import our_result
 from kvspill.result.warnings.kind import EVERYTHING, Kind, Severity, Spoils
 from kvspill.result.warnings.known import KINDS, noted, that_spoil

@@ -30,7 +30,7 @@ from kvspill.report.compare.statistics import (
     win_rate,
 )
 from kvspill.report.settings import canonical
-from kvspill.result.metrics import Figure
+from kvspill.result.metrics.metric import Figure
 
 _SHOWN_VALUES = 4
 _SHOWN_CHARACTERS = 80

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kvspill.measure.statistics import difference_interval, mean_interval
-from kvspill.result.metrics import Better
+from kvspill.result.metrics.metric import Better
 
 BETTER = "better"
 WORSE = "worse"

@@ -9,7 +9,7 @@ from kvspill.report.html.headline import HEADLINES, scale_of, text_of, value_of
 from kvspill.report.html.knee import knee_figures
 from kvspill.report.html.latencies import breakdown
 from kvspill.report.html.more_figures import without_rank
-from kvspill.result.metrics import Figure as Metric
+from kvspill.result.metrics.metric import Figure as Metric
 
 SECTION = "Beside each other"
 

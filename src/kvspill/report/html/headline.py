@@ -7,8 +7,8 @@ from kvspill.records import GIB, MIB
 from kvspill.report.html.facts import Labelled
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
-from kvspill.result.catalog import shown_at
-from kvspill.result.metrics import Area, Figure, Place
+from kvspill.result.metrics.catalog import shown_at
+from kvspill.result.metrics.metric import Area, Figure, Place
 from kvspill.result.ranking import faults_text
 from kvspill.result.schema import Result, TrialStatistics
 from kvspill.result.schema_honesty import Caution

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvspill.report.asked import LATENCIES
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
+from kvspill.report.reply.asked import LATENCIES
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.classes import left_of, promised_completed, promised_left

@@ -1,6 +1,6 @@
 """How far figures and answers can be relied on: time, trials, search, calibration."""
 
-from kvspill.result.metrics import Area
+from kvspill.result.metrics.metric import Area
 from kvspill.result.warnings.kind import NOTHING, Kind, Severity, Spoils
 
 INCOMPLETE_TRIALS = Kind(

@@ -1,6 +1,6 @@
 """What the figures of storage are of, and what a tier or a store did beside its transfers."""
 
-from kvspill.result.metrics import Area
+from kvspill.result.metrics.metric import Area
 from kvspill.result.warnings.kind import DEVICE, FAULT, NOTHING, Kind, Severity, Spoils
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kvspill.result.metrics import Area
+from kvspill.result.metrics.metric import Area
 from kvspill.result.schema_honesty import Caution
 
 

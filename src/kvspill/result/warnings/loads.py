@@ -1,6 +1,6 @@
 """The load and what served it: users, queue, processors, ranks."""
 
-from kvspill.result.metrics import Area
+from kvspill.result.metrics.metric import Area
 from kvspill.result.warnings.kind import DEVICE, Kind, Severity, Spoils
 
 CLIENT_BOUND = Kind(

@@ -1,6 +1,6 @@
 """What was asked for in vain, and files that are not as they should be."""
 
-from kvspill.result.metrics import Area
+from kvspill.result.metrics.metric import Area
 from kvspill.result.warnings.kind import NOTHING, Kind
 
 BAD_ROWS = Kind(

@@ -7,7 +7,7 @@ from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.records import Purpose, Verb
 from kvspill.result.measured import Measured, gib, ratio
-from kvspill.result.metrics import Area, Value, cache_stat, column, headline, trials
+from kvspill.result.metrics.metric import Area, Value, cache_stat, column, headline, trials
 
 REUSE_READS = (Purpose.DECODE, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)
 PREFILL_WRITES = (Purpose.PREFILL, Purpose.HISTORY, Purpose.PROMPT, Purpose.RAG)

@@ -5,7 +5,7 @@ from collections import Counter
 from kvspill.measure.lanes import tokens_of
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
 from kvspill.result.measured import Measured, gib, ratio
-from kvspill.result.metrics import Area, Metric, Value, column, headline, trials
+from kvspill.result.metrics.metric import Area, Metric, Value, column, headline, trials
 
 
 def _storage_tokens_per_sec(m: Measured) -> Value:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.report.asked import LATENCIES
+from kvspill.report.reply.asked import LATENCIES
 from kvspill.result.answer import Status
 from kvspill.result.classes import promised_completed
 from kvspill.run.asking import Reply, replays

@@ -4,7 +4,7 @@ from functools import partial
 
 from kvspill.records import GIB, Tier
 from kvspill.result.measured import Measured
-from kvspill.result.metrics import Metric, Value, cache_stat
+from kvspill.result.metrics.metric import Metric, Value, cache_stat
 
 
 def _device_speed(m: Measured, way: str) -> Value:

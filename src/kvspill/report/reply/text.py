@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
-from kvspill.report.asked import settings_text, target_text, targets_ms
-from kvspill.report.evidence import (
+from kvspill.report.reply.asked import settings_text, target_text, targets_ms
+from kvspill.report.reply.evidence import (
     decided,
     evidence,
     fewer_decided,

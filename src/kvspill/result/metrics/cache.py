@@ -2,7 +2,7 @@
 
 from kvspill.records import HitType, Outcome, Purpose, Tier
 from kvspill.result.measured import TIER_NAMES, Measured, gib, ratio
-from kvspill.result.metrics import Area, Metric, Value, cache_stat, column, headline
+from kvspill.result.metrics.metric import Area, Metric, Value, cache_stat, column, headline
 
 
 def _arrivals_in(m: Measured, tier: str) -> Value:

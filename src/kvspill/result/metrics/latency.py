@@ -2,7 +2,7 @@
 
 from kvspill.measure.histograms import Histogram, merged
 from kvspill.result.measured import Measured
-from kvspill.result.metrics import Area, Better, Metric, Place, Value, View, column, headline
+from kvspill.result.metrics.metric import Area, Better, Metric, Place, Value, View, column, headline
 
 
 def _queue_wait(m: Measured) -> Value:

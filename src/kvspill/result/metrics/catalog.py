@@ -1,11 +1,11 @@
 """The list of all metrics, in the order in which they are reported, and what is shown where."""
 
-from kvspill.result.catalog_cache import CACHE_METRICS
-from kvspill.result.catalog_gpu import GPU_METRICS
-from kvspill.result.catalog_latency import LATENCIES
-from kvspill.result.catalog_requests import COUNTS, EFFICIENCY, THROUGHPUT
-from kvspill.result.catalog_tiers import TIER_METRICS
-from kvspill.result.metrics import Figure, Place
+from kvspill.result.metrics.cache import CACHE_METRICS
+from kvspill.result.metrics.gpu import GPU_METRICS
+from kvspill.result.metrics.latency import LATENCIES
+from kvspill.result.metrics.metric import Figure, Place
+from kvspill.result.metrics.requests import COUNTS, EFFICIENCY, THROUGHPUT
+from kvspill.result.metrics.tiers import TIER_METRICS
 
 METRICS = THROUGHPUT + COUNTS + LATENCIES + EFFICIENCY + TIER_METRICS + GPU_METRICS + CACHE_METRICS
 
