@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 GIB = 1 << 30
 UNLIMITED_BYTES = 1 << 60
@@ -311,8 +311,8 @@ class RequestRecord:
         return self.end_to_end_ns - self.queue_ns - self.storage_ns - self.generation_ns
 
 
-class Observer(Protocol):
-    """Is told what happens: the recorder in a run, a list in a test."""
+class Observer:
+    """Is told what happens: the recorder in a run, a list in a test. Each takes up what it needs."""
 
     def op(self, record: OpRecord) -> None: ...
 

@@ -13,6 +13,7 @@ from kvspill.records import (
     CANCELLED,
     Eviction,
     Lookup,
+    Observer,
     OpRecord,
     Outcome,
     Purpose,
@@ -30,7 +31,7 @@ ALL_TIERS = (Tier.GPU, Tier.CPU, Tier.STORAGE)
 
 
 @dataclass
-class Oracle:
+class Oracle(Observer):
     """Knows which keys must be found, from what the cache says it did."""
 
     present: dict[str, int] = field(default_factory=dict)

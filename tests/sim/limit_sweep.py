@@ -12,7 +12,7 @@ from kvspill.records import (
     GIB,
     NS_PER_SEC,
     UNLIMITED_BYTES,
-    Eviction,
+    Observer,
     OpRecord,
     QoS,
     RequestRecord,
@@ -114,7 +114,7 @@ def search(config: Config) -> dict[str, Any]:
 
 
 @dataclass
-class Rows:
+class Rows(Observer):
     """Rows of a run with a fixed number of users, from from_ns on."""
 
     from_ns: int
@@ -129,12 +129,6 @@ class Rows:
         self.moved_bytes += record.times * record.nbytes
         if record.verb is Verb.READ:
             self.reads += [(completion.finished_ns - completion.submitted_ns, record.nbytes)] * record.times
-
-    def lookup(self, lookup: Any) -> None: ...
-
-    def eviction(self, eviction: Eviction) -> None: ...
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None: ...
 
     def request(self, record: RequestRecord) -> None:
         if record.finished_ns >= self.from_ns:

@@ -9,7 +9,14 @@ from kvspill.errors import UsageError
 from kvspill.measure.behind import Behind, Table, cause
 from kvspill.measure.oplog import trial_path
 from kvspill.outputs import Growing
-from kvspill.records import NS_PER_SEC, Eviction, Lookup, OpRecord, Purpose, RequestRecord, Tier, Verb
+from kvspill.records import (
+    NS_PER_SEC,
+    Observer,
+    OpRecord,
+    Purpose,
+    Tier,
+    Verb,
+)
 
 COLUMNS: Final = ("Timestamp", "Operation", "Object_Size_Bytes", "Tier", "Key", "Phase")
 PACKED: Final = ".zst"
@@ -17,7 +24,7 @@ _TIERS: Final = {Tier.GPU: "Tier-0", Tier.CPU: "Tier-1", Tier.STORAGE: "Tier-2"}
 _VERBS: Final = {Verb.READ: "Read", Verb.WRITE: "Write", Verb.DELETE: "Delete"}
 
 
-class IoTrace:
+class IoTrace(Observer):
     """An Observer that keeps a row of every operation. Times are seconds of the epoch."""
 
     def __init__(self, path: Path, epoch_seconds: float):
@@ -41,18 +48,6 @@ class IoTrace:
         phase = _phase(record)
         for key in (record.key, *(key for key, _ in record.twins)):
             self._behind.add(self._file, (*head, key, phase))
-
-    def request(self, record: RequestRecord) -> None:
-        """Requests are not in the trace."""
-
-    def lookup(self, lookup: Lookup) -> None:
-        """Lookups move nothing."""
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None:
-        """Nor do waits."""
-
-    def eviction(self, eviction: Eviction) -> None:
-        """An eviction is seen by its operations."""
 
     def close(self) -> None:
         """Finish the file and give it its name; `failure` says why it has none."""

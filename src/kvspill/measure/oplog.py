@@ -5,7 +5,7 @@ from typing import IO, Any
 
 from kvspill.errors import UsageError
 from kvspill.measure.behind import Behind, Table
-from kvspill.records import Eviction, Lookup, OpRecord, Request, RequestRecord
+from kvspill.records import Observer, OpRecord, Request, RequestRecord
 
 _NAMES_PER_ROW = 8
 """Names of blocks that take as much memory as a row."""
@@ -76,7 +76,7 @@ def log_paths(path: Path, trials: int, rank: int | None = None) -> list[Path]:
     return [file for ops in own for file in (ops, requests_path(ops))]
 
 
-class OpLog:
+class OpLog(Observer):
     """An Observer that keeps rows of operations and requests."""
 
     def __init__(self, path: Path, origin_ns: int = 0):
@@ -133,15 +133,6 @@ class OpLog:
             request.block_tokens,
         )
         self._behind.add(self._tables[1], row, 1 + len(request.blocks) // _NAMES_PER_ROW)
-
-    def lookup(self, lookup: Lookup) -> None:
-        """Lookups follow from the operations."""
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None:
-        """A request's row has the sum of its own."""
-
-    def eviction(self, eviction: Eviction) -> None:
-        """Evictions follow from the operations."""
 
     def close(self) -> None:
         """Write what is left and finish both files; `failure` says whether all of it was written."""

@@ -15,6 +15,7 @@ from kvspill.records import (
     Eviction,
     HitType,
     Lookup,
+    Observer,
     OpRecord,
     Outcome,
     Purpose,
@@ -26,7 +27,7 @@ from kvspill.records import (
 _FAR_FUTURE_NS = 1 << 62
 
 
-class Recorder:
+class Recorder(Observer):
     """An Observer of a run. The window is closed at both ends: [window_start_ns, window_end_ns].
 
     Without an end (a run of so many requests) the window stays open until close_window.

@@ -3,7 +3,7 @@
 from kvspill.records import Eviction, Lookup, Observer, OpRecord, RequestRecord
 
 
-class Tee:
+class Tee(Observer):
     """Tells every observer everything, in the order given."""
 
     def __init__(self, *observers: Observer):

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvspill.models.groups import KvSize
 from kvspill.models.parameters import Recompute
-from kvspill.records import Eviction, Lookup, OpRecord, Purpose, Request, RequestRecord, Verb
+from kvspill.records import Observer, OpRecord, Purpose, Request, RequestRecord, Verb
 from kvspill.serving.bounds import Access, AccessLog, hit_bounds
 from kvspill.serving.breakeven import BreakEven
 from kvspill.serving.chains import chain_of
@@ -14,7 +14,7 @@ from kvspill.serving.io_models import IoModel
 _KEYS_MAX = 1_000_000
 
 
-class Accountant:
+class Accountant(Observer):
     """Observes a run from the start of the load on, warm-up included, request by request as they end."""
 
     def __init__(
@@ -54,15 +54,6 @@ class Accountant:
                 self._log.preload(one.key, one.nbytes, one.completion.finished_ns)
         elif self._counting and record.verb is Verb.READ and record.purpose is not Purpose.DEMOTION:
             self._read_bytes += record.times * record.nbytes
-
-    def lookup(self, lookup: Lookup) -> None:
-        """Hits are counted by their bytes, as the bounds are."""
-
-    def eviction(self, eviction: Eviction) -> None:
-        """Bounds know their own evictions."""
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None:
-        """Only bytes are counted here."""
 
     def request(self, record: RequestRecord) -> None:
         if record.failure is not None:

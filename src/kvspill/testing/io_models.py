@@ -24,9 +24,9 @@ from kvspill.models.groups import KvSize
 from kvspill.plugins import IN_BLOCKS, Kind, find_plugins
 from kvspill.records import (
     Completion,
-    Eviction,
     HitType,
     Lookup,
+    Observer,
     OpRecord,
     Outcome,
     PlannedOp,
@@ -58,7 +58,7 @@ CHUNK = SharedPrefix("suite-chunk", 48, HitType.COMMON)
 
 
 @dataclass(slots=True)
-class Served:
+class Served(Observer):
     """What came of a load."""
 
     ops: list[OpRecord] = field(default_factory=list)
@@ -74,14 +74,8 @@ class Served:
     def lookup(self, lookup: Lookup) -> None:
         self.lookups.append(lookup)
 
-    def eviction(self, eviction: Eviction) -> None:
-        """What went shows in the operations."""
-
     def request(self, record: RequestRecord) -> None:
         self.requests.append(record)
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None:
-        """Each request's record has its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from kvspill.records import (
     Eviction,
     HitType,
     Lookup,
-    Observer,
     Outcome,
     Purpose,
     QoS,
@@ -27,11 +26,6 @@ READ = (Tier.STORAGE, Verb.READ)
 def recorder() -> Recorder:
     """A window from second 10 to second 20."""
     return Recorder(ns(10), ns(20))
-
-
-def test_it_is_an_observer(recorder: Recorder) -> None:
-    observer: Observer = recorder
-    assert observer is recorder
 
 
 @pytest.mark.parametrize(("at", "counted"), [(9.999, 0), (10.0, 1), (15.0, 1), (20.0, 1), (20.001, 0)])

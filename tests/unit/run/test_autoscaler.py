@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import NS_PER_SEC, UNLIMITED_BYTES, Eviction, QoS, Tier
+from kvspill.records import NS_PER_SEC, UNLIMITED_BYTES, Observer, QoS, Tier
 from kvspill.run.build import build_cache, build_engine, build_workload
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
@@ -196,19 +196,14 @@ def test_open_arrivals_do_not_inherit_the_backlog_of_the_stage_before(tmp_path: 
     assert any(step.get("sent_away") for step in steps), "an overload leaves a backlog that is sent away"
 
 
-class Requests:
+class Requests(Observer):
     """An observer that hands on the requests alone."""
 
     def __init__(self, request: Callable[[Any], None]):
-        self.request = request
+        self._request = request
 
-    def op(self, record: Any) -> None: ...
-
-    def lookup(self, lookup: Any) -> None: ...
-
-    def eviction(self, eviction: Eviction) -> None: ...
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None: ...
+    def request(self, record: Any) -> None:
+        self._request(record)
 
 
 def run_with(

@@ -11,7 +11,7 @@ import pytest
 from kvspill.config import Config
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
-from kvspill.records import MIB, NS_PER_SEC, UNLIMITED_BYTES, Eviction, Tier
+from kvspill.records import MIB, NS_PER_SEC, UNLIMITED_BYTES, Observer, Tier
 from kvspill.report.autoscaling import answer_lines
 from kvspill.report.console import render_summary
 from kvspill.report.html.prose import search_sentence
@@ -186,15 +186,7 @@ def test_a_user_who_comes_back_goes_on_with_new_conversations(arrival: str) -> N
     seen: dict[tuple[int, int, int], int] = {}
     left_at_ns = 100 * NS_PER_SEC
 
-    class Rows:
-        def op(self, record: Any) -> None: ...
-
-        def lookup(self, lookup: Any) -> None: ...
-
-        def eviction(self, eviction: Eviction) -> None: ...
-
-        def cache_call(self, from_ns: int, to_ns: int) -> None: ...
-
+    class Rows(Observer):
         def request(self, record: Any) -> None:
             request = record.request
             name = (request.user, request.conversation, request.turn)

@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from kvspill.records import NS_PER_SEC, Eviction, Lookup, OpRecord, QoS, RequestRecord, Tier, Verb
+from kvspill.records import NS_PER_SEC, Observer, OpRecord, QoS, RequestRecord, Tier, Verb
 from kvspill.run.search.baseline import UnloadedRead
 from kvspill.run.search.stage import ClassRows, Rows, StageMeasure, summarise
 
@@ -82,7 +82,7 @@ class Taken:
     sums: tuple[int, int, int, int]
 
 
-class WindowMonitor:
+class WindowMonitor(Observer):
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
 
     waiting: Waiting
@@ -150,15 +150,6 @@ class WindowMonitor:
             self._read_finished_ns.extend([completion.finished_ns] * count)
             self._read_ns.extend([completion.total_ns] * count)
             self._read_bytes.extend([record.nbytes] * count)
-
-    def lookup(self, lookup: Lookup) -> None:
-        """Lookups decide nothing here."""
-
-    def eviction(self, eviction: Eviction) -> None:
-        """Evictions decide nothing here."""
-
-    def cache_call(self, from_ns: int, to_ns: int) -> None:
-        """Times inside cache calls decide nothing here."""
 
     def request(self, record: RequestRecord) -> None:
         rows = self._requests[record.request.qos]
