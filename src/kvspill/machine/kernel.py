@@ -44,6 +44,11 @@ def field_of(path: Path, name: str) -> str | None:
     return None
 
 
+def kib_bytes(text: str | None) -> int | None:
+    """The bytes of a value such as `2048 kB`, None where there is none."""
+    return int(text.split()[0]) * 1024 if text else None
+
+
 def boot_id(kernel: Kernel | None = None) -> str:
     """Names this start of this machine, also inside containers; empty where the kernel does not tell."""
     return read_word((kernel or Kernel()).proc / "sys" / "kernel" / "random" / "boot_id")

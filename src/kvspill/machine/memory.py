@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvspill.machine.cgroups import cgroup_root, control_groups, upward
-from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
+from kvspill.machine.kernel import Kernel, field_of, kib_bytes, read_text, read_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ def available_memory(kernel: Kernel | None = None) -> Available | None:
 
 def total_memory(kernel: Kernel) -> int | None:
     """Bytes of memory in this machine."""
-    return _kib(field_of(kernel.proc / "meminfo", "MemTotal"))
+    return kib_bytes(field_of(kernel.proc / "meminfo", "MemTotal"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,8 @@ def swap(kernel: Kernel) -> Swap | None:
 
 
 def _machine(kernel: Kernel) -> Available | None:
-    nbytes = _kib(field_of(kernel.proc / "meminfo", "MemAvailable"))
+    nbytes = kib_bytes(field_of(kernel.proc / "meminfo", "MemAvailable"))
     return None if nbytes is None else Available(nbytes, "this machine")
-
-
-def _kib(text: str | None) -> int | None:
-    return int(text.split()[0]) * 1024 if text else None
 
 
 def _groups(kernel: Kernel) -> list[Available | None]:

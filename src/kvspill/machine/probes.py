@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvspill.machine.kernel import Kernel, names_in, read_text
+from kvspill.machine.kernel import Kernel, kib_bytes, names_in, read_text
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, find_block_device, find_mount
 from kvspill.machine.nfs import read_nfs_mount
 from kvspill.machine.processes import Counters, process_io
@@ -78,8 +78,8 @@ class Probe:
             each=disks or mounts or {},
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             cpu_wait_seconds=self._cpu_wait_seconds(),
-            resident_bytes=_kib(status.get("VmRSS")),
-            peak_resident_bytes=_kib(status.get("VmHWM")),
+            resident_bytes=kib_bytes(status.get("VmRSS")),
+            peak_resident_bytes=kib_bytes(status.get("VmHWM")),
         )
 
     def difference(self, before: Snapshot, after: Snapshot) -> dict[str, Any]:
@@ -154,10 +154,6 @@ def _added(each: Mapping[str, Counters] | None) -> Counters | None:
 def _fields(text: str | None) -> dict[str, str]:
     pairs = (line.partition(":") for line in (text or "").splitlines())
     return {name.strip(): value.strip() for name, colon, value in pairs if colon}
-
-
-def _kib(text: str | None) -> int | None:
-    return int(text.split()[0]) * 1024 if text else None
 
 
 def _grown(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> dict[str, int] | None:
