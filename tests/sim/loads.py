@@ -16,8 +16,8 @@ from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend
-from kvspill.storage.shared_device import SharedDevice
-from kvspill.storage.transfers import Transfer
+from kvspill.storage.modelled.shared import SharedDevice
+from kvspill.storage.modelled.transfers import Transfer
 from kvspill.world import World
 
 Load = dict[str, Any]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import ObjectRef, WriteItem
-from kvspill.storage.laned_device import LanedDevice
+from kvspill.storage.modelled.laned import LanedDevice
 from kvspill.storage.profiles import DeviceModel
 from kvspill.world import World, run_virtual
 from unit.storage import piecewise

@@ -18,10 +18,10 @@ from kvspill.storage.base import (
     Source,
     WriteItem,
 )
-from kvspill.storage.laned_device import LanedDevice
+from kvspill.storage.modelled.laned import LanedDevice
+from kvspill.storage.modelled.shared import SharedDevice
+from kvspill.storage.modelled.transfers import Batch, Transfer
 from kvspill.storage.profiles import DEFAULT_PRESET, NULL, DeviceModel, load_profile
-from kvspill.storage.shared_device import SharedDevice
-from kvspill.storage.transfers import Batch, Transfer
 
 if TYPE_CHECKING:
     from kvspill.storage.stamps import Bytes

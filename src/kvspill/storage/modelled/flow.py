@@ -3,9 +3,9 @@
 import math
 from collections import deque
 
+from kvspill.storage.modelled.ring import Place, Ring
+from kvspill.storage.modelled.transfers import Transfer
 from kvspill.storage.profiles import Direction
-from kvspill.storage.ring import Place, Ring
-from kvspill.storage.transfers import Transfer
 
 BYTES_ROUNDING = 1.0
 NS_ROUNDING = 1e-2

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from kvspill.records import MIB, NS_PER_SEC, Verb
-from kvspill.storage.alarm import Alarm
-from kvspill.storage.flow import BYTES_ROUNDING, NS_ROUNDING, Flow, Pool, Ride
+from kvspill.storage.modelled.flow import BYTES_ROUNDING, NS_ROUNDING, Flow, Pool, Ride
+from kvspill.storage.modelled.ring import Place, Ring
+from kvspill.storage.modelled.timer import Timer
+from kvspill.storage.modelled.transfers import Transfer
 from kvspill.storage.profiles import DeviceModel
-from kvspill.storage.ring import Place, Ring
-from kvspill.storage.transfers import Transfer
 from kvspill.world import VirtualLoop
 
 
@@ -40,7 +40,7 @@ class LanedDevice:
         """When the next thing happens."""
         self._request_ns = 0.0
         """When the next request may be made, where their rate is limited."""
-        self._alarm = Alarm(clock_ns, self._wake)
+        self._timer = Timer(clock_ns, self._wake)
 
     def submit(self, transfer: Transfer, verb: Verb) -> None:
         """Take a transfer in; its batch is told when it is done."""
@@ -71,7 +71,7 @@ class LanedDevice:
             pool.wanting.clear()
         for ride in not_begun:
             ride.transfer.finish(now_ns, "cancelled", 0)
-        self._alarm.cancel()
+        self._timer.cancel()
 
     def _grant(self, pool: Pool) -> None:
         """Free lanes go to entries under way first, the last one begun before the others, as threads do."""
@@ -217,11 +217,11 @@ class LanedDevice:
     def _arm(self) -> None:
         """Wake when the next thing is due."""
         if not math.isinf(self._due_ns):
-            self._alarm.set(self._due_ns)
+            self._timer.set(self._due_ns)
 
     def _wake(self) -> None:
         self._advance(self._clock_ns())
-        loop = self._alarm.loop
+        loop = self._timer.loop
         if isinstance(loop, VirtualLoop):
             self._look_ahead(loop.idle_until() * NS_PER_SEC)
         self._arm()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from kvspill.records import NS_PER_SEC, Verb
-from kvspill.storage.alarm import Alarm
-from kvspill.storage.transfers import Transfer
+from kvspill.storage.modelled.timer import Timer
+from kvspill.storage.modelled.transfers import Transfer
 
 
 class SharedDevice:
@@ -35,7 +35,7 @@ class SharedDevice:
         self._sequence = 0
         self._work_ns = 0.0
         self._at_ns = 0.0
-        self._alarm = Alarm(clock_ns, self._wake)
+        self._timer = Timer(clock_ns, self._wake)
 
     def submit(self, transfer: Transfer, verb: Verb) -> None:  # noqa: ARG002 - one device for both
         """Take a transfer in; its batch is told when it is done."""
@@ -66,7 +66,7 @@ class SharedDevice:
         self._starting.clear()
         self._in_service = self._in_latency = 0
         self._waiting.clear()
-        self._alarm.cancel()
+        self._timer.cancel()
 
     def _admit(self, transfer: Transfer, at_ns: float) -> None:
         transfer.started_ns = round(at_ns)
@@ -82,7 +82,7 @@ class SharedDevice:
             together.append(transfer)
             return
         self._entering[enter_ns] = [transfer]
-        self._alarm.loop.call_later(
+        self._timer.loop.call_later(
             max(0.0, enter_ns - self._clock_ns()) / NS_PER_SEC, self._latency_over, enter_ns
         )
 
@@ -135,7 +135,7 @@ class SharedDevice:
     def _arm(self) -> None:
         """Wake when the next transfer is due."""
         if self._active:
-            self._alarm.set(self._at_ns + (self._active[0][0] - self._work_ns) * self._in_service)
+            self._timer.set(self._at_ns + (self._active[0][0] - self._work_ns) * self._in_service)
 
     def _wake(self) -> None:
         self._advance(self._clock_ns())

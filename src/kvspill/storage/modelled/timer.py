@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kvspill.records import NS_PER_SEC
 
 
-class Alarm:
+class Timer:
     """One timer for the earliest of what it was set to. It may ring too early, never too late."""
 
     def __init__(self, clock_ns: Callable[[], int], wake: Callable[[], None]):
