@@ -20,6 +20,8 @@ StrPath = str | os.PathLike[str]
 T = TypeVar("T")
 Turn = Callable[[Path], contextlib.AbstractContextManager[object]]
 
+RESULTS = Path("kvspill-results")
+"""Where results go that nobody named a place for."""
 WRITING_SECONDS_MAX = 20.0
 """A disk that has not taken a file by then, and the time that a slow one needs for its bytes, hangs."""
 _SLOWEST_BYTES_PER_SEC = 1 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvspill.cli.options import Parser, add_options
-from kvspill.cli.suite import amount, count, new_folder, on_all_ranks, seed, trials
+from kvspill.cli.suites import amount, count, new_folder, on_all_ranks, seed, trials
 from kvspill.config.plugged import PREFIX, usable_plugins
 from kvspill.errors import UsageError
 from kvspill.plugins import Kind

@@ -17,7 +17,15 @@ from kvspill.dates import now_name
 from kvspill.errors import INTERRUPTED, KvspillError, UsageError
 from kvspill.measure.iotrace import check_packing
 from kvspill.measure.oplog import log_paths, trial_paths
-from kvspill.outputs import WRITING_SECONDS_MAX, check_place, file_name, is_stream, write_new, write_whole
+from kvspill.outputs import (
+    RESULTS,
+    WRITING_SECONDS_MAX,
+    check_place,
+    file_name,
+    is_stream,
+    write_new,
+    write_whole,
+)
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.chosen import with_chosen
@@ -305,4 +313,4 @@ def result_path(config: Config) -> Path:
     """Where the result goes: as asked, or a new file under ./kvspill-results."""
     if config.output is not None:
         return Path(config.output)
-    return Path("kvspill-results") / f"{now_name()}-{file_name(config.model)}.json"
+    return RESULTS / f"{now_name()}-{file_name(config.model)}.json"

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
-from kvspill.cli.suite import amount, count, new_folder, on_all_ranks
+from kvspill.cli.suites import amount, new_folder, on_all_ranks, trials
 from kvspill.errors import UsageError
 
 if TYPE_CHECKING:
     from kvspill.run.ranks import Ranks
     from kvspill.suite.scenario import Scenario
 
-_TRIALS_MAX = 1000
 SUMMARY = "Runs a submission: fixed parameters, seed 42, three or more trials, and the closed/open check."
 EXAMPLES = """\
 options:
@@ -41,12 +40,12 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.scenario import to_config
 
-    trials = _trials(options)
-    to_config(trials[0])
+    rows = _trials(options)
+    to_config(rows[0])
     option = OPTIONS[options.option]
     facts = {"kind": SUBMISSION, "option": options.option}
     title = f"KV CACHE SUBMISSION, OPTION {option.name}: {option.title}"
-    manifest = new_manifest(title, trials, (), simulated=options.simulate, quick=options.quick, facts=facts)
+    manifest = new_manifest(title, rows, (), simulated=options.simulate, quick=options.quick, facts=facts)
 
     def lead(ranks: "Ranks") -> int:
         folder = new_folder(options.output_dir, "mlperf")
@@ -61,7 +60,7 @@ def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:
     )
     add = parser.add_argument
     add("--option", choices=names, help="which submission")
-    add("--trials", type=count, metavar="N", default=trials_min, help=f"trials [{trials_min}]")
+    add("--trials", type=trials, metavar="N", default=trials_min, help=f"trials [{trials_min}]")
     add("--allocs", choices=("0", "16"), help="option 2: 0 as published, 16 as the MLPerf harness [0]")
     add("--cache-dir", action="append", metavar="DIR", help="directory of the storage; may be repeated")
     add("--storage-capacity-gb", type=amount, metavar="GIB", help="storage budget [80 %% of the free space]")
@@ -84,8 +83,6 @@ def _trials(options: argparse.Namespace) -> "list[Scenario]":
     from kvspill.suite.submission import OPTIONS
 
     option = OPTIONS[options.option]
-    if options.trials > _TRIALS_MAX:
-        raise UsageError(f"--trials {options.trials}: out of range; give at most {_TRIALS_MAX:,}")
     if options.allocs is not None and not option.allocs_allowed:
         raise UsageError(f"--allocs {options.allocs}: belongs to option 2; leave it out")
     settings = dict(option.settings)

@@ -256,10 +256,10 @@ def _check_output(output: Path) -> Path:
 
 def _default_output(asked: "Asked") -> Path:
     """The same question finds what an interrupted plan has left."""
-    from kvspill.outputs import file_name
+    from kvspill.outputs import RESULTS, file_name
     from kvspill.plan.planning import digest
 
-    return Path("kvspill-results") / f"plan-{file_name(asked.config.model)}-{digest(asked)}.json"
+    return RESULTS / f"plan-{file_name(asked.config.model)}-{digest(asked)}.json"
 
 
 def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:

@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvspill.cli.options import Parser
+from kvspill.cli.suites import (
+    amount,
+    count,
+    latest_folder,
+    new_folder,
+    on_all_ranks,
+    refuse_taken,
+    seed,
+    trials,
+)
 from kvspill.config.fields import flag_of
-from kvspill.dates import now_name
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kvspill.run.ranks import Ranks
     from kvspill.suite.order import Order, Prepared
     from kvspill.suite.scenario import Scenario
@@ -39,9 +46,7 @@ examples:
   kvspill suite --resume
   kvspill suite --simulate --device-profile nvme-gen5
 """
-RESULTS = Path("kvspill-results")
 RAG_DOCS = 10
-AMOUNT_BELOW = 1_000_000_000
 DEFAULT_MODEL = "llama3.1-8b"
 _DERIVED = {
     "--users": {"users", "users_start", "users_high", "users_room"},
@@ -78,54 +83,6 @@ def main(argv: Sequence[str], prog: str = "kvspill suite") -> int:
         return 0
     run = _start if options.resume is None else _resume
     return on_all_ranks(lambda ranks: run(options, ranks), simulated=options.simulate or options.dry_run)
-
-
-def on_all_ranks(lead: "Callable[[Ranks], int]", *, simulated: bool) -> int:
-    """Run a suite on all ranks of a launch: rank 0 leads, the others do their part of its rows."""
-    from kvspill.config import Config
-    from kvspill.run.ranks import Ranks, join
-
-    ranks = Ranks() if simulated else join(Config(), simulated=False)
-    if ranks.index == 0:
-        return lead(ranks)
-    from kvspill.cli.measuring import follow
-    from kvspill.suite.campaign import follow_rows
-
-    return follow(ranks, lambda: follow_rows(ranks))
-
-
-def count(text: str) -> int:
-    """A whole number from 1 to a million: no list of rows or users is longer."""
-    return _whole(text, 1, 1_000_000)
-
-
-def trials(text: str) -> int:
-    """As many as a run takes."""
-    return _whole(text, 1, 1000)
-
-
-def seed(text: str) -> int:
-    """As a run takes it."""
-    return _whole(text, -(2**63), 2**63 - 1)
-
-
-def _whole(text: str, low: int, high: int) -> int:
-    digits = text.removeprefix("-")
-    known = digits.isascii() and digits.isdigit() and len(digits) <= len(str(high))
-    if not known or not low <= int(text) <= high:
-        raise argparse.ArgumentTypeError(f"{text[:40]} is not a whole number from {low:,} to {high:,}")
-    return int(text)
-
-
-def amount(text: str) -> float:
-    """A number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < AMOUNT_BELOW:
-        raise argparse.ArgumentTypeError(f"{text[:40]} is not a number above 0 and below {AMOUNT_BELOW:,}")
-    return value
 
 
 def _parser(prog: str) -> Parser:
@@ -228,7 +185,7 @@ def _start(options: argparse.Namespace, ranks: "Ranks") -> int:
     from kvspill.suite.order import prepare
 
     progress = Progress(options.quiet)
-    _refuse_taken(options.output_dir)
+    refuse_taken(options.output_dir)
     ready = prepare(_order(options), progress)
     if not options.quiet:
         put("\n".join([*ready.sizes.notes, *_time_note(options, ready)]))
@@ -310,28 +267,6 @@ def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
     return 0
 
 
-def new_folder(given: str | None, kind: str) -> Path:
-    """The directory of a new suite's results."""
-    if given is None:
-        given = str(RESULTS / f"{kind}-{now_name()}")
-    _refuse_taken(given)
-    folder = Path(given)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output-dir {folder}: cannot be made ({error.strerror}); name another") from error
-    return folder
-
-
-def _refuse_taken(output_dir: str | None) -> None:
-    from kvspill.suite.manifest import NAME
-
-    if output_dir is not None and (Path(output_dir) / NAME).exists():
-        raise UsageError(
-            f"--output-dir {output_dir}: holds a suite already; add --resume {output_dir}, or name another"
-        )
-
-
 def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     """Continue an interrupted suite with its own parameters."""
     from kvspill.run.exporter import exporting
@@ -352,7 +287,7 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
         raise UsageError(
             f"--output-dir {options.output_dir}: --resume writes to {options.resume}; leave it out"
         )
-    folder = Path(options.resume or options.output_dir or _latest())
+    folder = Path(options.resume or options.output_dir or latest_folder())
     manifest = settle(folder, load(folder))
     done = f"{sum(row.finished for row in manifest.rows)} of {counted(len(manifest.rows), 'scenario')} done"
     left = [row.scenario for row in manifest.rows if not row.finished]
@@ -389,10 +324,3 @@ def _refuse_unnamed(folder: Path, stored_in: Sequence[str], named: Sequence[str]
         raise UsageError(
             f"--resume: continues with the directories of that suite; leave --cache-dir {extra} out"
         )
-
-
-def _latest() -> Path:
-    found = sorted(RESULTS.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
-    if not found:
-        raise UsageError(f"--resume: no suite under {RESULTS}; name its directory")
-    return found[-1].parent

@@ -16,7 +16,7 @@ from kvspill.errors import UsageError, reason_of
 from kvspill.machine.launcher import launched, placed, unknown_placeholder
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
-from kvspill.outputs import check_place
+from kvspill.outputs import RESULTS, check_place
 from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES
 from kvspill.run.sharing import Sharing, find_sharing
@@ -275,7 +275,7 @@ def check_output(output: str | None) -> None:
     if output is not None:
         check_place(output, f"--output {output}")
     else:
-        check_place(Path("kvspill-results") / "result.json", f"--output, by default in {Path.cwd()}")
+        check_place(RESULTS / "result.json", f"--output, by default in {Path.cwd()}")
 
 
 def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str:
