@@ -132,6 +132,14 @@ def test_the_first_lane_opens_an_entry_before_others_join() -> None:
     assert done.host_ns == pytest.approx(500_000, abs=2)
 
 
+def test_lanes_help_the_first_of_many_entries_before_they_take_up_the_last() -> None:
+    """As threads do: a file is open, and its other pieces are first in line, before all threads are awake."""
+    ends = seconds(served(lanes(32, read_open_us=50), reads(*[12 * MIB] * 40)))
+    assert ends == sorted(ends)
+    assert ends[0] == pytest.approx(12 / 1024, rel=0.1)
+    assert ends[9] == pytest.approx(10 * 12 / 1024, rel=0.05)
+
+
 def test_a_piece_alone_is_limited_by_latency_many_by_bandwidth() -> None:
     model = lanes(32, 4.0, read_piece_us=1000, read_alone_gib_per_sec=1.0)
     (alone,) = served(model, reads(4 * MIB))

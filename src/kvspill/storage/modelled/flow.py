@@ -17,7 +17,7 @@ _RESUME_SHARE = 0.05
 class Ride:
     """Equal entries whose lanes move in step."""
 
-    __slots__ = ("flow", "left", "piece_bytes", "places", "transfer", "wanted")
+    __slots__ = ("flow", "left", "piece_bytes", "places", "reserved", "transfer", "wanted")
 
     def __init__(self, transfer: Transfer, flow: "Flow", pieces: int):
         self.transfer = transfer
@@ -25,6 +25,8 @@ class Ride:
         self.left = pieces
         """Pieces of each entry that no lane has taken up yet."""
         self.piece_bytes = max(1.0, transfer.nbytes / pieces)
+        self.reserved = 0
+        """Further lanes that will join once the entry is open."""
         self.wanted = 0
         """Lanes of each entry that may still join."""
         self.places: list[Place[Ride]] = []

@@ -91,6 +91,12 @@ class LanedDevice:
         if transfer.count > together:
             pool.waiting.appendleft(ride.split(together))
         pool.free -= transfer.count
+        lanes_max = 1 if transfer.alone else self._model.lanes_per_entry
+        ride.wanted = max(0, min(lanes_max, ride.left // self._model.pieces_per_lane) - 1)
+        if transfer.count == 1 and not transfer.latency_ns:
+            # A file is open before further threads are awake: they find its pieces before the next entry.
+            ride.reserved = min(ride.wanted, pool.free)
+            pool.free -= ride.reserved
         open_ns = speed.open_ns * transfer.chained
         transfer.started_ns, transfer.host_ns = round(self._at_ns), round(open_ns)
         opened_ns = self._at_ns + open_ns + transfer.latency_ns
@@ -107,12 +113,11 @@ class LanedDevice:
 
     def _enter(self, ride: Ride) -> None:
         """The entry is open: its first lane begins, others may join."""
-        model, pool = self._model, ride.flow.pool
-        lanes_max = 1 if ride.transfer.alone else model.lanes_per_entry
-        ride.wanted = max(0, min(lanes_max, ride.left // model.pieces_per_lane) - 1)
-        joining = min(ride.wanted, pool.free)
+        pool = ride.flow.pool
+        more = min(ride.wanted - ride.reserved, pool.free)
+        joining = ride.reserved + more
         ride.wanted -= joining
-        pool.free -= joining
+        pool.free -= more
         ride.flow.close_up()
         self._add_lanes(ride, 1 + joining)
         ride.plan()
