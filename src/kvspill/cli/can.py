@@ -95,7 +95,12 @@ def _parser(prog: str, full: bool) -> Parser:
     defaults = {**DEFAULTS, "duration": SECONDS, "num_users": None}
     parser = config_parser(prog, SUMMARY, EXAMPLES, fixed, full, defaults, shown=SHOWN)
     add = parser.add_argument_group("the question").add_argument
-    add("--simulate", action="store_true", default=argparse.SUPPRESS, help="on --device-profile, not a drive")
+    add(
+        "--simulate",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="use --device-profile instead of a drive",
+    )
     add("--json", action="store_true", default=argparse.SUPPRESS, help="print the answer as JSON")
     return parser
 

@@ -21,10 +21,10 @@ from kvspill.config.config import gib_to_bytes
 from kvspill.errors import KvspillError, UsageError
 
 SUMMARY = """\
-Says what caches of every size would find of a load: LRU at all capacities from
-one pass, other eviction policies and perfect foresight at some. Contexts are cut
-into blocks as with --io-model prefix. Nothing is run; flags of tiers and devices
-have no effect here."""
+Computes the hit rate of a load for caches of every size: LRU at all capacities
+from one pass, other eviction policies and perfect foresight at some. Contexts
+are cut into blocks as with --io-model prefix. Nothing is run; flags of tiers
+and devices have no effect here."""
 EXAMPLES = """\
 examples:
   the curve of a trace, as a table:

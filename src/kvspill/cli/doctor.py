@@ -33,7 +33,7 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
     """Check and print; returns the exit code."""
     parser = Parser(
         prog=prog,
-        description="Checks what this machine can measure and what would spoil it.",
+        description="Checks what this machine can measure and what would distort it.",
         epilog=EXAMPLES,
     )
     parser.add_argument(

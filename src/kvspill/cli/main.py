@@ -48,21 +48,21 @@ COMMANDS: Final[dict[str, Command]] = {
     "run": Command("kvspill.cli.run", "measure a storage tier under simulated users"),
     "can": Command("kvspill.cli.can", "yes or no: can so many users be served here?", alone=True),
     "quick": Command("kvspill.cli.quick", "30 safe seconds on the current disk", alone=True),
-    "simulate": Command("kvspill.cli.simulate", "the same in virtual time, on modelled devices"),
+    "simulate": Command("kvspill.cli.simulate", "run a load in virtual time, on modelled devices"),
     "calibrate": Command("kvspill.cli.calibrate", "measure a device and write a profile of it", alone=True),
-    "plan": Command("kvspill.cli.plan", "which drives, DRAM and nodes so many users need", alone=True),
+    "plan": Command("kvspill.cli.plan", "which drives, DRAM and nodes a number of users needs", alone=True),
     "validate": Command(
-        "kvspill.cli.validate", "hold an engine preset against the engine itself", alone=True
+        "kvspill.cli.validate", "compare an engine preset with the engine itself", alone=True
     ),
     "suite": Command("kvspill.cli.suite", "compare tier set-ups, smoke tests, submissions"),
-    "submission": Command("kvspill.cli.submission", "judge what a run of the MLPerf harness left"),
+    "submission": Command("kvspill.cli.submission", "judge the results of a run of the MLPerf harness"),
     "doctor": Command(
-        "kvspill.cli.doctor", "what this machine can measure, and what would spoil it", alone=True
+        "kvspill.cli.doctor", "what this machine can measure, and what would distort it", alone=True
     ),
     "compare": Command("kvspill.cli.compare", "compare results: A… -- B…, tables, or --discover"),
     "report": Command("kvspill.cli.report", "one self-contained HTML page, CSV or XLSX of results"),
     "export": Command("kvspill.cli.export", "a run as a fio job or replay, or as a trace"),
-    "curve": Command("kvspill.cli.curve", "what caches of every size would find of a load"),
+    "curve": Command("kvspill.cli.curve", "hit rate of a load for caches of every size"),
     "models": Command("kvspill.cli.models", "list the models and the size of their KV cache"),
     "clean": Command("kvspill.cli.clean", "remove what killed runs left in a directory"),
 }

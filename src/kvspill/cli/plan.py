@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 SUMMARY = """\
 Says which of several options holds so many users within a latency target, how
-many each would hold, what binds, what it costs and what the answer hangs on. All
-of it is simulated, on presets or on profiles that `kvspill calibrate` wrote. Exit
-status 0 yes, 3 no, 1 without a verdict."""
+many each would hold, the bottleneck, the cost and the assumptions that the
+answer depends on. All of it is simulated, on presets or on profiles that
+`kvspill calibrate` wrote. Exit status 0 yes, 3 no, 1 without a verdict."""
 EXAMPLES = """\
 examples:
   how many of these drives, and how much DRAM, for 60 users of an 8B model?
@@ -91,13 +91,19 @@ def _own_parser(prog: str) -> Parser:
     add("--dram-price", metavar="PRICE", help="of one GiB, as in 4USD/GiB")
     add("--node-price", metavar="PRICE", help="of a node without drives and DRAM, as in 9000USD or 2USD/hour")
     add("--max-nodes", metavar="N", default="1", help="nodes over which users may be divided [1]")
-    add("--years", metavar="N", default="5", help="over which what is bought is spread [5]")
+    add("--years", metavar="N", default="5", help="years over which purchases are spread [5]")
     add("--learn", metavar="RESULT", help="take the load and the settings of this result's run")
-    add("--check", metavar="DIR", action="append", default=[], help="then run the answer here for real")
+    add(
+        "--check",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="then run the chosen option for real in DIR",
+    )
     add("--check-seconds", metavar="N", default="60", help="how long that run lasts [60]")
     add("--workers", metavar="N", help="processes that simulate [one for each processor]")
     add("--page", metavar="FILE", help="write a page with tables and picture (HTML)")
-    add("--quick", action="store_true", help="without limits by other seeds and with figures 10 %% off")
+    add("--quick", action="store_true", help="skip other seeds and the 10 %% variations")
     add("--json", action="store_true", help="print the plan as JSON")
     return parser
 

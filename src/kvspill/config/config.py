@@ -80,13 +80,13 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
         10_000, "failed operations that a run goes on with; one more ends it", group="load"
     )
     max_stall: Annotated[float, Field(gt=0, le=WEEK_SECONDS)] = rare(
-        120.0, "seconds that an I/O thread may hang before the run ends", group="load"
+        120.0, "seconds that one I/O call may take before the run ends", group="load"
     )
     max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = rare(
         0, "entries being written at once, 0 for no limit", group="load"
     )
     request_rate: Annotated[Positive | None, ZeroIsNone] = rare(
-        None, "requests per second of all users together; 0: at their own times", group="load"
+        None, "requests per second of all users together; 0: as the workload sets them", group="load"
     )
     rate_process: Literal["constant", "poisson"] = rare(
         "constant", "how the requests of --request-rate follow each other", group="load", no_effect=(NO_RATE,)
@@ -100,7 +100,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     )
     per_rank: bool = rare(False, "each rank has the whole load, with --seed plus its number", group="load")
     ranks_timeout: Annotated[float, Field(ge=1, le=86_400)] = rare(
-        60.0, "seconds without a sign of life after which a rank is given up", group="load"
+        60.0, "seconds without a sign of life after which a rank is considered lost", group="load"
     )
 
     model: Annotated[str, Field(min_length=1)] = opt(

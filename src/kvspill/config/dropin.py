@@ -20,7 +20,7 @@ class DropInFields(Group):
 
     num_gpus: Annotated[int, Field(ge=1, le=MAX_GPUS)] | None = rare(
         None,
-        "GPUs of the GPU tier, which has N times --gpu-mem-gb: those with numbers from 0 on",
+        "number of GPUs in the GPU tier, from number 0 on; the tier has N times --gpu-mem-gb",
         group="tiers",
         no_effect=(NO_GPU_TIER,),
     )

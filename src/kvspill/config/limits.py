@@ -26,7 +26,7 @@ class AutoscalingFields(Group):
     """The fields of Config that belong to --enable-autoscaling."""
 
     enable_autoscaling: bool = opt(
-        False, "search for a limit within --duration, from --num-users on", group="autoscaling"
+        False, "search for a limit within --duration, starting at --num-users", group="autoscaling"
     )
     autoscaler_mode: Literal["qos", "capacity", "slo"] = opt(
         "qos",

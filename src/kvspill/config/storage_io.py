@@ -52,7 +52,7 @@ class IoFields(Group):
         no_effect=(DIRECT_ON,),
     )
     write_threads: Annotated[int, Field(ge=0, le=1024)] = rare(
-        0, "threads that only write, beside --io-threads; 0: reads and writes share those", group="io"
+        0, "separate threads for writes; 0: reads and writes share --io-threads", group="io"
     )
     io_engine: Literal["threads", "io_uring"] = rare("threads", "how I/O reaches the kernel", group="io")
     io_size: Annotated[Size, Field(ge=4096, le=IO_SIZE_MAX, multiple_of=4096)] = rare(

@@ -38,7 +38,7 @@ PLUGIN = Plugin(
     help="objects in a bucket: s3://bucket/prefix, az:// and gs:// likewise",
     make=make,
     options=(
-        Option("endpoint", "another server than Amazon's (also AWS_ENDPOINT_URL)"),
+        Option("endpoint", "a server other than Amazon's (also AWS_ENDPOINT_URL)"),
         Option("region", "region of the bucket (also AWS_REGION)"),
         Option(
             "addressing",
@@ -46,11 +46,11 @@ PLUGIN = Plugin(
             default="auto",
             choices=("auto", "path", "virtual"),
         ),
-        Option("allow-http", "take an endpoint without encryption", default=False, kind=bool),
+        Option("allow-http", "allow an unencrypted endpoint", default=False, kind=bool),
         Option(
             "timeout", "seconds without a byte that end a request", 30.0, float, minimum=0.1, maximum=3600
         ),
-        Option("retries", "how often a request is repeated at most", 300, int, minimum=0, maximum=10_000),
+        Option("retries", "most retries of a request", 300, int, minimum=0, maximum=10_000),
         Option("retry-seconds", "seconds after which none is repeated", 30.0, float, minimum=0, maximum=3600),
         Option("price-put", "price of 1,000 writes and lists, for the cost", kind=float, minimum=0),
         Option("price-get", "price of 1,000 reads", kind=float, minimum=0),
