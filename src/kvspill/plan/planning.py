@@ -1,4 +1,4 @@
-"""Answers how many users each option holds, which to choose, what binds and what the answer hangs on (P4)."""
+"""Answers how many users each option holds, which to choose, the bottleneck, and the assumptions (P4)."""
 
 import hashlib
 import math
@@ -129,7 +129,7 @@ def plan(asked: Asked, pool: Pool) -> Found:
     more = [] if asked.quick else list(twice(config, profile))
     every = [*((config, profile) for _name, config, profile in others)]
     every += [(one.config, one.profile) for one in (*varied, *more)]
-    facts = pool.all([_search(asked, *pair) for pair in every], "what the answer hangs on")
+    facts = pool.all([_search(asked, *pair) for pair in every], "what the answer depends on")
     named = [name for name, _config, _profile in others]
     first, second = len(named), len(named) + len(varied)
     return Found(

@@ -1,4 +1,4 @@
-"""The same question with one figure changed: what an answer hangs on, and what would help."""
+"""The same question with one figure changed: what an answer depends on, and what would help."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

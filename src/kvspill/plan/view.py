@@ -93,10 +93,10 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"{plan['answer'].upper()} (predicted): {_headline(plan)}"
     if chosen["answer_by_seed"]:
         who = _load(plan, chosen["users_asked_about"])
-        yield f"Each seed draws other users; {who} on a node of it: {chosen['answer_by_seed']}."
+        yield f"Results by seed (each draws other users), {who} on a node of it: {chosen['answer_by_seed']}."
     if chosen["holds"]:
         yield _holds(plan)
-    yield f"What binds: {chosen['because']}"
+    yield f"Bottleneck: {chosen['because']}"
     if plan["would_help"] and not chosen["holds_at_least"]:
         yield from _helps(plan)
     cost = chosen["cost"]
@@ -203,7 +203,7 @@ def _cost_line(cost: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:
         text += f", {_money(cost['per_user_per_month'], unit)} a user"
     if cost["per_million_tokens"] is not None:
         text += f", {_money(cost['per_million_tokens'], unit)} for a million generated tokens"
-    text += f" (what is bought is spread over {cost['years']:g} years)"
+    text += f" (purchases are spread over {cost['years']:g} years)"
     return text + (", without the drives, which have no price." if cost["lacks_price_of_drives"] else ".")
 
 
@@ -288,7 +288,8 @@ def tables_of(plan: Mapping[str, Any]) -> dict[str, list[list[str]]]:
 def _options(plan: Mapping[str, Any]) -> list[list[str]]:
     rows = plan["options"]
     priced = any(row["cost"] for row in rows)
-    head = ["OPTION", "HOLDS", "NODES", "BINDS", "READ P95", "TOKENS/S", "WRITTEN/DAY", "WEAR", "LOAD PAYS"]
+    head = ["OPTION", "HOLDS", "NODES", "BOTTLENECK"]
+    head += ["READ P95", "TOKENS/S", "WRITTEN/DAY", "WEAR", "LOAD PAYS"]
     money = ["PER MONTH", "PER USER", "PER M TOKENS"] if priced else []
     table = [[*head, *money]]
     for row in rows:

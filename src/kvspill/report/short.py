@@ -1,4 +1,4 @@
-"""The short summary, one screen: the verdict, the figures that carry it, what binds, what to do."""
+"""The short summary, one screen: the verdict, the figures that carry it, the bottleneck, what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def short_summary(result: Result) -> Iterator[Part]:
     yield pairs(_figures(result), _NAMES_WIDTH)
     if result.requests_completed:
         yield Text("")
-        yield Text(f"What binds{seen_with(result)}: {found.because}")
+        yield Text(f"Bottleneck{seen_with(result)}: {found.because}")
         if found.status is not Status.YES:
             yield Text(f"What would help: {found.helps}")
     yield from layers_section(result)

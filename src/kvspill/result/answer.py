@@ -1,4 +1,4 @@
-"""The answer of a run in a few words: the verdict, what binds, what would help. Every view reads it here."""
+"""The answer of a run in a few words: the verdict, the bottleneck, what would help. All views use it."""
 
 import math
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Answer:
 
     @property
     def because(self) -> str:
-        """What binds, in one sentence."""
+        """The bottleneck, in one sentence."""
         return self.bottleneck.sentence
 
 
@@ -125,7 +125,7 @@ def _verdict(result: Result) -> tuple[Status, str]:
     if faults is not None:
         return Status.INVALID, f"the result is faulty and is not ranked: {faults}."
     if result.incomplete:
-        return Status.INVALID, f"the run did not get to its end ({result.interrupted})."
+        return Status.INVALID, f"the run ended early ({result.interrupted})."
     if not result.requests_completed:
         return Status.UNDECIDED, "no request completed in the measured window."
     status, text = _kept(result)

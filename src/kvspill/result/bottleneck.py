@@ -64,7 +64,7 @@ STORAGE = (Binds.MEMORY, Binds.DEVICE, Binds.DEPTH, Binds.ROOM)
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """What binds, in words that don't contradict each other."""
+    """The bottleneck, in words that don't contradict each other."""
 
     binds: Binds
     sentence: str

@@ -120,7 +120,7 @@ def _bottleneck(found: Found, run: Found) -> Iterator[str]:
         return
     if row.because:
         rough = f"; rough, of {counted(row.completed, 'request')} only" if too_few(row) else ""
-        yield f"What binds with {counted(row.users, 'user')} ({row.name}{rough}): {row.because}"
+        yield f"Bottleneck with {counted(row.users, 'user')} ({row.name}{rough}): {row.because}"
 
 
 def _row(row: Figures) -> str:

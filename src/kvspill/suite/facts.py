@@ -81,7 +81,7 @@ class Figures:
     late: str = ""
     """How many requests of the classes without a verdict were late, in words."""
     because: str = ""
-    """What binds, in one sentence."""
+    """The bottleneck, in one sentence."""
     classes: Mapping[str, ClassFigures] = field(default_factory=dict)
 
     @property

@@ -201,7 +201,10 @@ def test_an_answer_is_said_to_depend_on_the_seed() -> None:
     assert mixed[1] == f"{said}: {each}. The figures are of seed 42."
     same = replied(built(), by_seed={42: Status.NO, 43: Status.NO, 44: Status.NO})
     assert same[0].startswith("NO: ")
-    assert same[1] == "Each seed draws other users: no with seed 42, no with seed 43, no with seed 44."
+    assert (
+        same[1]
+        == "Results by seed (each draws other users): no with seed 42, no with seed 43, no with seed 44."
+    )
 
 
 def test_where_generation_takes_the_time_the_storage_is_not_said_to_hold_nobody(
@@ -336,11 +339,11 @@ def test_the_cause_names_the_users_that_it_was_seen_with_where_others_were_asked
         reply = Reply(Status.NO, users, Config(), result, Bracket(5, 10, True), None, None, None)
         kept = answered(reply)
         shown = [str(part) for part in short_summary(kept)]
-        found = [line.partition(":")[0] for line in (*lines(reply), *shown) if line.startswith("What binds")]
-        return found + [name for name, _line in verdict_of(kept).lines if name.startswith("What binds")]
+        found = [line.partition(":")[0] for line in (*lines(reply), *shown) if line.startswith("Bottleneck")]
+        return found + [name for name, _line in verdict_of(kept).lines if name.startswith("Bottleneck")]
 
-    assert titles(100) == 3 * ["What binds with 10 users"]
-    assert titles(10) == 3 * ["What binds"]
+    assert titles(100) == 3 * ["Bottleneck with 10 users"]
+    assert titles(10) == 3 * ["Bottleneck"]
 
 
 def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:

@@ -270,7 +270,7 @@ def test_the_throughput_profile_is_judged_by_its_own_target_s10() -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        (built(run=facts(interrupted="stopped by SIGINT")), "INVALID: the run did not get to its end"),
+        (built(run=facts(interrupted="stopped by SIGINT")), "INVALID: the run ended early"),
         (built(empty_recorder()), "NO VERDICT: no request completed in the measured window."),
         (many(run=facts(simulated=True)), "YES (simulated): "),
         (many(warnings=[MEMORY_DIRECTORY.of(path="/dev/shm")]), "YES (in memory, not a drive): "),

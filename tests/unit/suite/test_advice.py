@@ -94,9 +94,9 @@ def test_a_storage_that_was_not_pressed_has_no_known_limit() -> None:
     assert "at most 1.00 GiB/s" not in text
 
 
-def test_what_binds_is_said_in_the_words_of_the_row_s_own_result() -> None:
+def test_the_bottleneck_is_said_in_the_words_of_the_row_s_own_result() -> None:
     found = row("production", because="Cache I/O takes 75% of a request's service time.")
-    assert "What binds with 10 users (production): Cache I/O takes 75% of a request's" in advice(found)
+    assert "Bottleneck with 10 users (production): Cache I/O takes 75% of a request's" in advice(found)
     few = replace(found, completed=29)
     assert "(production; rough, of 29 requests only): Cache I/O takes" in advice(few)
 

@@ -59,7 +59,7 @@ def verdict_of(result: Result, of_suite: bool = False) -> Verdict:
     if result.requests_completed:
         link = ("GPU link", link_sentence(result) or "")
         helps = "" if found.status is Status.YES else found.helps
-        lines = [(f"What binds{seen_with(result)}", found.because), ("What would help", helps), link, *lines]
+        lines = [(f"Bottleneck{seen_with(result)}", found.because), ("What would help", helps), link, *lines]
     if result.question is not None:
         lines = [*(("", reason) for reason in result.question.reasons), *lines]
     state = _STATES[found.status]

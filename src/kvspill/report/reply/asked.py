@@ -46,5 +46,5 @@ def settings_text(config: Config) -> str:
     gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
     if config.storage_capacity_gb:
         gpu += f", {config.storage_capacity_gb:g} GiB of storage"
-    who = "arrivals as recorded" if replays(config) else "users who wait for their answers, a server each"
+    who = "arrivals as recorded" if replays(config) else "closed arrivals, one server per user"
     return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"

@@ -64,7 +64,7 @@ def lines(reply: Reply) -> Iterator[str]:
     judged = reply.status in (Status.NO, Status.YES) or is_at_the_limit(reply)
     if reply.result.requests_completed and judged:
         found = answer(reply.result)
-        yield f"What binds{seen_with(answered(reply))}: {found.because}"
+        yield f"Bottleneck{seen_with(answered(reply))}: {found.because}"
         if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
     yield f"Target: {target_text(reply.config, not_judged(reply))}."
@@ -317,7 +317,7 @@ def _seeds(reply: Reply) -> str:
         return f"{said}: another --seed may answer otherwise." if near or alone else ""
     each = each_seed(reply.by_seed)
     if not _differ(reply):
-        return f"Each seed draws other users: {each}."
+        return f"Results by seed (each draws other users): {each}."
     figures = f" The figures are of seed {reply.result.seed}."
     return f"The answer depends on the seed, which draws the users: {each}.{figures}"
 
@@ -333,7 +333,7 @@ def _no_gain(reply: Reply) -> bool:
 def _helps(reply: Reply) -> str:
     text = _as_asked(answer(reply.result).helps)
     if _no_gain(reply):
-        text = text.replace("Use a faster device,", "Use a longer target (--slo-target-ms),")
+        text = text.replace("Use a faster device,", "Use a higher target (--slo-target-ms),")
     if reply.bracket.about == 0:
         # Fewer than one user is no advice: two things are left, or one.
         return _TWO_LEFT.sub(" or ", _FEWER.sub("", text))
