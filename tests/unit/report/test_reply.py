@@ -16,6 +16,7 @@ from kvspill.config import Config
 from kvspill.records import GIB, QoS, Tier
 from kvspill.report.html import page as page_module
 from kvspill.report.html.verdicts import MISSED, OPEN, verdict_of
+from kvspill.report.reply.asked import settings_text
 from kvspill.report.reply.document import document
 from kvspill.report.reply.text import answered, lines
 from kvspill.report.short import short_summary
@@ -444,3 +445,14 @@ def test_the_answer_says_what_held_and_with_how_much_storage() -> None:
     text = " ".join(lines(reply))
     assert "This storage behind DRAM, which served 20% of the bytes read, holds about 2 users" in text
     assert ", 3 GiB of storage, I/O model" in text
+
+
+def test_the_settings_say_how_many_servers_the_users_share_where_they_have_not_one_each() -> None:
+    given = [settings_text(Config(num_users=20, servers=servers)) for servers in (None, 20, 4, 1)]
+    each = "closed arrivals, one server per user"
+    assert [text.split(", 30")[0] for text in given] == [
+        each,
+        each,
+        "closed arrivals, 4 servers",
+        "closed arrivals, 1 server",
+    ]

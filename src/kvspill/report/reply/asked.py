@@ -5,7 +5,7 @@ from collections.abc import Collection
 from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.run.asking import replays
-from kvspill.texts import target_time
+from kvspill.texts import counted, target_time
 
 LATENCIES = {
     "added": "what queue and storage add to generation",
@@ -46,5 +46,12 @@ def settings_text(config: Config) -> str:
     gpu = f", {config.gpu_mem_gb:g} GiB of GPU memory{kind}" if config.gpu_bytes else ""
     if config.storage_capacity_gb:
         gpu += f", {config.storage_capacity_gb:g} GiB of storage"
-    who = "arrivals as recorded" if replays(config) else "closed arrivals, one server per user"
+    who = "arrivals as recorded" if replays(config) else f"closed arrivals, {_servers(config)}"
     return f"{who}, {pace}, {dram}{gpu}, I/O model {config.io_model}, seed {config.seed}"
+
+
+def _servers(config: Config) -> str:
+    """The servers of the users, where --servers does not give each of them one."""
+    servers = config.servers
+    each = servers is None or servers >= config.num_users
+    return "one server per user" if each else counted(servers or 0, "server")
