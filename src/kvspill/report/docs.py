@@ -16,7 +16,7 @@ from kvspill.result.warnings.known import KINDS
 _HEAD = """\
 # Metrics
 
-This page is made from the code that computes the metrics. Each metric says how it is computed, when to
+This page is generated from the code that computes the metrics. Each metric says how it is computed, when to
 look at it, and when it misleads.
 
 - Only what completes inside the measured window counts; warm-up, preparation and drain are outside.
@@ -51,19 +51,19 @@ the names and in the shape that readers of `kv-cache.py` results expect; what wa
 _WARNINGS_HEAD = """\
 # Warnings
 
-This page is made from the code that raises the warnings. In a result each has its code, a message with the
-figures (here in braces), a remedy, its severity and what it touches. A code that is not listed comes from a
-backend that is not ours: a note. What the command itself chose, such as the 30 s of `quick` or the windows
-of a search for `can`, warns nobody: it is marked (`chosen`), and summary and page say once what so short a
-look can't show.
+This page is generated from the code that raises the warnings. In a result each has its code, a message with
+the figures (here in braces), a remedy, its severity and what it touches. A code that is not listed comes
+from an external backend and is a note. Warnings about what the command itself chose, such as the 30 s of
+`quick` or the windows of a search for `can`, are marked (`chosen`) and not shown one by one: summary and
+page say once what so short a run cannot show.
 """
 _SEVERITIES = {
-    Severity.INVALID: "Something failed, or the run did not get to its end: the figures don't stand. "
-    "Operations, requests and I/O that failed or hung make a result `faulty`: it is said in the first line, "
+    Severity.INVALID: "Something failed, or the run ended early: the figures are not valid. "
+    "Operations, requests and I/O that failed or hung make a result `faulty`: the first line says so, "
     "no criterion is passed, and `compare`, the suite's advice and a submission refuse it by name.",
-    Severity.SERIOUS: "The figures are of something else than the devices under this load. A page says "
-    "these above its figures.",
-    Severity.NOTE: "The figures stand; this belongs beside them.",
+    Severity.SERIOUS: "The figures do not describe the devices under this load. A page shows these "
+    "above its figures.",
+    Severity.NOTE: "The figures are valid; this information belongs with them.",
 }
 _PLACE = re.compile(r"\{(\w+)[^}]*\}")
 """A place for a figure: how it is written is of no interest to a reader."""

@@ -436,7 +436,7 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     assert not [line for line in text if "stage_not_settled" in line], "a note on what the question chose"
     late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("- "))
-    assert said.startswith("- Arrivals were seen up to 12.0 ms (p99) after their intended time;")
+    assert said.startswith("- Requests were noticed up to 12.0 ms (p99) after their intended time;")
     assert said.endswith("latencies include that. Use fewer --users, or free CPU for the client.")
 
 

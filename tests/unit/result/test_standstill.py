@@ -75,7 +75,7 @@ def test_storage_whose_deletes_stall_passes_nothing(profile: str) -> None:
     assert (verdict["overall_status"], verdict["passed_count"]) == ("FAIL", 0)
     assert verdict["failures"] == ["storage stood still for 5.9 s of 10.0 s, its deletes alone under way"]
     stalled = next(item for item in found.warnings if item.code == "storage_stalled")
-    assert "5.9 s in all" in stalled.message
+    assert "5.9 s in total" in stalled.message
     assert "deletes" in stalled.message
     assert no_rank(None, codes(found)) is not None
     assert answer(found).status is not Status.YES

@@ -128,7 +128,7 @@ def test_where_storage_stood_still_nothing_is_answered_with_yes_s16() -> None:
     still = built(
         warnings=[
             STORAGE_STALLED.of(
-                seconds=3.0, how="at once", window=20.0, under_way="operations were", suspects="the device"
+                seconds=3.0, how="in a row", window=20.0, in_flight="operations", suspects="the device"
             )
         ]
     )

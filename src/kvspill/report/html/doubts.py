@@ -10,9 +10,9 @@ from kvspill.result.warnings.kind import Severity
 from kvspill.result.warnings.known import kind_of
 
 _TITLES = {
-    Severity.INVALID: "Invalid: these figures don't stand",
-    Severity.SERIOUS: "Serious: the figures are of something else than the devices under this load",
-    Severity.NOTE: "Notes: to know beside the figures",
+    Severity.INVALID: "Invalid: these figures are not valid",
+    Severity.SERIOUS: "Serious: the figures do not describe the devices under this load",
+    Severity.NOTE: "Notes: information that belongs with the figures",
 }
 
 

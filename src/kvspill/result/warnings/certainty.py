@@ -57,7 +57,8 @@ NOT_JUDGED = Kind(
 )
 STAGE_NOT_SETTLED = Kind(
     "stage_not_settled",
-    "Some stages were measured before a mean round of their users had passed: they may show the one before.",
+    "Some stages were measured before a mean cycle of their users had passed, so they may show the previous "
+    "load.",
     "Give a longer --autoscaler-stage and --duration.",
 )
 EXTRAPOLATED = Kind(

@@ -71,7 +71,8 @@ CAPACITY_BOUND = Kind(
 STORE_DROPPED = Kind(
     "store_dropped",
     "The store itself dropped {entries} that were asked for later ({restarts} of the server): {share:.1%} of "
-    "all lookups were misses that the store caused, and what they missed was computed and written again.",
+    "all lookups were misses that the store caused, and the missing entries were recomputed and written "
+    "again.",
     "Raise the limit of the server (maxmemory), or give a --storage-capacity-gb below it.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.SUBMISSION,),
@@ -91,14 +92,14 @@ BLOCKS_REFUSED = Kind(
 )
 BLOCK_WRITES_DROPPED = Kind(
     "block_writes_dropped",
-    "{dropped:,} of {offered:,} new blocks were dropped because --write-queue-blocks waited already: the "
-    "device does not keep up with writing.",
+    "{dropped:,} of {offered:,} new blocks were dropped because the queue (--write-queue-blocks) was "
+    "full: the device is too slow for these writes.",
     "Offer less load, or compare the hit rate and GPU seconds saved instead of latency.",
 )
 STORAGE_STALLED = Kind(
     "storage_stalled",
-    "Storage moved no byte for {seconds:.1f} s {how}, of {window:.1f} s measured, while {under_way} under "
-    "way: few reads and writes met that, so the percentiles look better than the device was.",
+    "Storage moved no bytes for {seconds:.1f} s {how}, of {window:.1f} s measured, with {in_flight} in "
+    "flight; few reads and writes were affected, so the percentiles look too good.",
     "Check {suspects}, and run it again; nothing passes and nothing is ranked by such a run.",
     severity=Severity.SERIOUS,
     touches=(Area.LATENCY, Area.STORAGE),
@@ -131,8 +132,8 @@ GPU_COMPATIBILITY = Kind(
 LEFT_BEHIND = Kind("left_behind", "{message}", "{remedy}", touches=NOTHING)
 IO_LIMITED = Kind(
     "io_limited",
-    "A control group limits what this process may move: {limits}. A figure that comes near to that is of the "
-    "limit, not of the device.",
+    "A control group limits what this process may move: {limits}. A figure close to that limit "
+    "describes the limit, not the device.",
     "Lift the limit (io.max, blkio.throttle) to measure the device, or state it with the result.",
     touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
     means="a control group limited its I/O, so a figure may be of that limit and not of the drive",

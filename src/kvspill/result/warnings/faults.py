@@ -9,7 +9,7 @@ def _fault(code: str, message: str, remedy: str) -> Kind:
 
 INCOMPLETE = Kind(
     "incomplete",
-    "The run ended early ({reason}) after {seconds:.1f} s of measurement: its figures are of that part only.",
+    "The run ended early ({reason}) after {seconds:.1f} s of measurement: the figures cover only that part.",
     "Run it again to the end before comparing it with anything.",
     severity=Severity.INVALID,
     spoils=DEVICE,
@@ -37,8 +37,7 @@ STUCK_IO = _fault(
 )
 BLOCK_WRITES_FAILED = Kind(
     "block_writes_failed",
-    "{failed:,} blocks could not be written behind the requests; requests that had ended by then did not "
-    "fail.",
+    "{failed:,} blocks could not be written in the background; requests that had already ended did not fail.",
     "Look at the errors of the storage tier, and don't compare this run's speed.",
     severity=Severity.INVALID,
     spoils=FAULT,

@@ -12,11 +12,11 @@ class Severity(StrEnum):
     """How far a warning goes."""
 
     INVALID = "invalid"
-    """The figures don't stand: something failed, or the run did not get to its end."""
+    """The figures are not valid: something failed, or the run ended early."""
     SERIOUS = "serious"
-    """The figures are of something else than the devices under this load."""
+    """The figures do not describe the devices under this load."""
     NOTE = "note"
-    """The figures stand; a reader should know this beside them."""
+    """The figures are valid; this information belongs with them."""
 
 
 class Spoils(StrEnum):

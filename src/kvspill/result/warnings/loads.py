@@ -13,9 +13,9 @@ CLIENT_BOUND = Kind(
 )
 CROWDED = Kind(
     "crowded",
-    "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity held "
-    "requests back as fewer servers would have: latency includes that wait, and throughput is that of "
-    "fewer requests at once.",
+    "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity "
+    "limited concurrency as fewer servers would: latency includes the wait, and throughput is that of fewer "
+    "concurrent requests.",
     "Raise {flag}, or use {fewer}.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.RANK, Spoils.SUBMISSION),
@@ -23,8 +23,8 @@ CROWDED = Kind(
 )
 STRAGGLERS = Kind(
     "stragglers",
-    "Some ranks are slower than 0.8 of the median, operations of the same size compared, and the figures of "
-    "the whole are held down by them: {ranks}.",
+    "Some ranks are slower than 0.8 of the median for operations of the same size, which lowers the total: "
+    "{ranks}.",
     "Look at those ranks' machines and devices.",
     touches=(Area.LOAD, Area.LATENCY, Area.STORAGE),
 )
@@ -41,7 +41,7 @@ FREE_RECOMPUTE = Kind(
 )
 LATE_ARRIVALS = Kind(
     "late_arrivals",
-    "Arrivals were seen up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
+    "Requests were noticed up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
     "Use {less}, or free CPU for the client.",
     touches=(Area.LATENCY,),
 )
@@ -55,8 +55,8 @@ EVENT_LOOP_LAG = Kind(
 )
 STALLED = Kind(
     "stalled",
-    "The client stood still for {seconds:.1f} s at once, of {window:.1f} s measured: it was stopped, or "
-    "had no processor, and asked nothing of the devices in that time.",
+    "The client stalled for {seconds:.1f} s in a row, of {window:.1f} s measured: it was stopped, or had no "
+    "processor, and issued no I/O in that time.",
     "Run it again on a machine that is not suspended or overloaded.",
     severity=Severity.SERIOUS,
     spoils=DEVICE,
@@ -93,13 +93,13 @@ UNFINISHED = Kind(
 )
 PRIORITY_INVERSION = Kind(
     "priority_inversion",
-    "Priority inversion: {text}. The one that is served first waited longer.",
+    "Priority inversion: {text}. The class with priority waited longer.",
     "Repeat it with more requests before you rely on it.",
     touches=(Area.LATENCY,),
 )
 CPU_LIMITED = Kind(
     "cpu_limited",
-    "A control group gives this process the time of {processors:g} processors of the {usable} that it sees.",
+    "A control group limits this process to the time of {processors:g} of {usable} visible processors.",
     "Lift the limit (cpu.max, cpu.cfs_quota_us), or state it with the result.",
     touches=(Area.LOAD, Area.LATENCY),
     means="a control group limited its processors, which hides as latency",

@@ -27,6 +27,7 @@ MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
 MUCH_BYTES = 1 << 30
 FEW_TRIALS = 3
+_NAMES = {Tier.GPU: "GPU", Tier.CPU: "DRAM", Tier.STORAGE: "storage"}
 _OF_A_FAULTY_RESULT = "Mend what failed and run it again: a faulty result says nothing of the capacity."
 UNDER_WAY_MAX = 0.2
 """Requests in service at the end, as a share of those done: beyond it chance decides which those are."""
@@ -65,7 +66,7 @@ def _kind_of_run(measured: Measured) -> Iterator[Caution]:
     if facts.simulated:
         yield devices.SIMULATED.of()
         return
-    modelled = [tier.tier.value for tier in facts.tiers if tier.modelled]
+    modelled = [_NAMES[tier.tier] for tier in facts.tiers if tier.modelled]
     if modelled:
         yield devices.MODELLED_TIER.of(tiers=listed(modelled))
 
@@ -109,9 +110,9 @@ def _room(measured: Measured) -> Iterator[Caution]:
     if crowded:
         settings = measured.settings
         fewer = fewer_at_once(settings.less, settings.server_each)
-        yield loads.CROWDED.of(tier=last.value, puts=counted(crowded, "write"), flag=flag, fewer=fewer)
+        yield loads.CROWDED.of(tier=_NAMES[last], puts=counted(crowded, "write"), flag=flag, fewer=fewer)
     if dropped:
-        yield devices.CAPACITY_BOUND.of(tier=last.value, dropped=dropped, flag=flag)
+        yield devices.CAPACITY_BOUND.of(tier=_NAMES[last], dropped=dropped, flag=flag)
     counters = measured.facts.tiers[-1].counters
     lost = int(counters.get(DROPPED_ENTRIES, 0))
     if lost:
@@ -211,11 +212,9 @@ def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
     elif stood := storage_standstill(honesty, window_seconds):
         yield devices.STORAGE_STALLED.of(
             seconds=stood.seconds,
-            how="in all" if stood.by_deletes else "at once",
+            how="in total" if stood.by_deletes else "in a row",
             window=window_seconds,
-            under_way="only deletes, which make room for writes, were"
-            if stood.by_deletes
-            else "operations were",
+            in_flight="only deletes, which make room for writes," if stood.by_deletes else "operations",
             suspects=suspects(True) if stored else "the device and the kernel log",
         )
 

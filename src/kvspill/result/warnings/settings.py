@@ -17,7 +17,7 @@ SAMPLE_RECORDING = Kind(
 OP_LOG = Kind(
     "op_log_failed",
     "{flag} {path}: rows are missing ({reason}).",
-    "Give a file on a disk with room; the figures of the result stand.",
+    "Give a file on a disk with room; the figures of the result are valid.",
     touches=NOTHING,
 )
 PROMPTS_COUNTED = Kind(
