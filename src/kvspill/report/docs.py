@@ -28,9 +28,9 @@ look at it, and when it misleads.
   `cpu`, `{size}` is `p50` or `p95`.
 - Latencies of requests are objects with the same statistics. `mean` and `max` are exact; percentiles are
   the nearest rank (the smallest value that so many percent do not exceed), to three significant digits.
-- Service classes (`qos_metrics`) are judged by what queue and storage add: end-to-end without the generation
-  of the request and of the turn that it waited for. End-to-end stands beside it. Below 50 requests, and where
-  the offered load is above what a device without delay could serve, there is no verdict.
+- Service classes (`qos_metrics`) are judged by the latency that queue and storage add: end-to-end without
+  the generation of the request and of the turn that it waited for. End-to-end is shown beside it. No
+  verdict below 50 requests, or if the offered load exceeds what a device without delay could serve.
 - Bold metrics are those by which trials are compared.
 
 In the result, `metrics` has every value with its unit; `summary` and `summary.cache_stats` have them under

@@ -137,7 +137,7 @@ CACHE_METRICS = (
     cache_stat(
         "offloads_cpu",
         "operations",
-        "entries written to the CPU tier, placed there or demoted to it",
+        "entries written to the DRAM tier, placed there or demoted to it",
         "How much spilled out of the GPU tier.",
         "In a run without a GPU tier it is simply where entries start.",
         lambda m: _arrivals_in(m, "cpu"),
@@ -153,7 +153,7 @@ CACHE_METRICS = (
     cache_stat(
         "{tier}_evicted_entries",
         "entries",
-        "entries dropped from that tier with nowhere to go, in the window",
+        "entries dropped from that tier without being demoted, in the window",
         "Anything but zero on the last tier means that capacity bounds the result.",
         "Demotions are not in it.",
         _dropped,

@@ -29,7 +29,7 @@ GPU_METRICS: tuple[Metric, ...] = tuple(
         "GiB/s",
         f"bytes of {what} / the time between the events around them on their stream, over the whole run",
         "The speed of the card or its link itself, beside the tier's bandwidth over wall time.",
-        "Says nothing of how long it was idle. Modelled tiers have none: null.",
+        "Does not show idle time. Modelled tiers have none: null.",
         partial(_device_speed, way=way),
     )
     for name, (way, what) in _WAYS.items()

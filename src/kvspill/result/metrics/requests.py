@@ -54,7 +54,7 @@ THROUGHPUT = (
         "avg_throughput_tokens_per_sec",
         "tokens/s",
         "generated tokens of requests completed in the window / window seconds",
-        "Compare systems under the same load, above all with no memory tier (storage only).",
+        "Compare systems under the same load, especially with no memory tier (storage only).",
         "With a load that the system can follow it shows the load, not the device: see offered load.",
         _tokens_per_sec,
         headline=True,

@@ -207,13 +207,13 @@ TIERS = (
     cache_stat(
         "storage_busy_gib_per_sec",
         "GiB/s",
-        "bytes read and written on the storage tier, demotions included / seconds in which it was at work on "
-        "any of them; ranks on one device keep it at work for no more than a second in each second, and the "
-        "times of several devices are added: it is the speed of one",
+        "bytes read and written on the storage tier, demotions included / seconds in which it was busy with "
+        "either; ranks on one device count at most one second per second; times of several devices are "
+        "added, so this is the speed of one",
         "The speed of the storage, however often it is asked for something: it tells drives apart also where "
         "they wait for the users.",
         "Few operations at once, small entries and writes are slower on any drive: compare equal workloads. "
-        "Ranks that are at one device for parts of the same second may overlap: it is at least so fast.",
+        "Ranks that use one device in parts of the same second may overlap: this is a lower bound.",
         lambda m: ratio(gib(m.storage_bytes), m.storage_busy_seconds),
         better="higher",
         about=(Area.STORAGE,),
@@ -257,7 +257,7 @@ TIERS = (
         "ms",
         "per entry read from an object store: from the first request for it until its answer begins",
         "The store's latency apart from its bandwidth; the rest of storage_read_device_* is the transfer.",
-        "A part of storage_read_device_*, not on top of it; null for backends that do not tell.",
+        "A part of storage_read_device_*, not on top of it; null for backends that do not report it.",
         partial(_times(lambda lane, _: lane.first_bytes), tier="storage", verb="read"),
         better="lower",
         about=(Area.STORAGE,),
@@ -267,7 +267,7 @@ TIERS = (
         "bytes",
         "logical size of the entries that were read or written on that tier, demotions included",
         "Beside the tier's latencies, which are of whole entries.",
-        "A percentile of sizes: the entry that took the p95 of time need not be the one of the p95 of size.",
+        "A percentile of sizes: the entry with the p95 time need not have the p95 size.",
         _entry_bytes,
         about=(Area.STORAGE,),
         views=tuple(
@@ -309,7 +309,7 @@ TIERS = (
     cache_stat(
         "{tier}_{verb}_errors",
         "operations",
-        "operations that failed on that tier, by any cause",
+        "operations that failed on that tier, for any reason",
         "Anything but zero needs an explanation.",
         "Kinds are listed in honesty.",
         _of_lane(lambda lane: lane.error_count),
