@@ -1,10 +1,12 @@
-"""What the shell allows one process (`ulimit`): too little for any command is refused before its work."""
+"""What one process is allowed: too little for a command, or for drawing, is refused before its work."""
 
 import resource
+from functools import cache
 from typing import Final
 
 from kvspill.errors import UsageError
-from kvspill.records import GIB
+from kvspill.machine.memory import available_memory
+from kvspill.records import GIB, MIB
 from kvspill.texts import size_text
 
 _FILES_MIN: Final = 32
@@ -14,6 +16,8 @@ _SPACE_BYTES_MIN: Final = GIB
 or wait for ever."""
 _DRAWING_BYTES_MIN: Final = 72 * GIB
 """The JavaScript engine that draws reserves 64 GiB of addresses, and ends the process where it gets fewer."""
+_DRAWING_MEMORY_MIN: Final = 128 * MIB
+"""With less it does not come to an end, or the kernel ends the process without a word."""
 
 
 def check_limits() -> None:
@@ -27,9 +31,16 @@ def check_limits() -> None:
     _check_space(_SPACE_BYTES_MIN, "a command")
 
 
+@cache
 def check_drawing_limits() -> None:
-    """Refuse an address space in which no plot can be drawn."""
+    """Refuse, the first time, an address space or a memory in which no plot can be drawn."""
     _check_space(_DRAWING_BYTES_MIN, "drawing a plot")
+    memory = available_memory()
+    if memory is not None and memory.nbytes < _DRAWING_MEMORY_MIN:
+        raise UsageError(
+            f"{memory.limited_by} has {size_text(memory.nbytes)} available, but drawing a plot needs "
+            f"{size_text(_DRAWING_MEMORY_MIN)}; free some, or raise the limit"
+        )
 
 
 def _check_space(needed_bytes: int, what: str) -> None:
