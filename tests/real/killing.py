@@ -21,6 +21,7 @@ if __package__ in (None, ""):
 
 from kvspill.cli.main import main as main_command
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
+from kvspill.storage.rundir import MARKER
 from real.rig import entries, run_dirs, start, wait_until
 
 RUN_SECONDS = 1.6
@@ -70,6 +71,11 @@ def fingerprint(root: Path) -> dict[Path, str]:
     return found
 
 
+def alone_without_marker(path: Path) -> bool:
+    """Of a run that was killed while its marker was synced: nothing is removed unasked without one."""
+    return path.name == f"{MARKER}.new" and list(path.parent.iterdir()) == [path]
+
+
 def kill_runs(count: int, seed: int, where: Path) -> Tally:
     """Start and kill so many runs in one directory; after each comes a next start, or `kvspill clean`."""
     root = where / "cache"
@@ -98,8 +104,8 @@ def kill_runs(count: int, seed: int, where: Path) -> Tally:
         deadline = time.monotonic() + 10
         while set(run_dirs(root)) - foreign_dirs and time.monotonic() < deadline:
             time.sleep(0.02)
-        after += len(set(fingerprint(root)) - set(foreign))
-        # A run killed before its marker was there leaves an empty directory, which is removed if asked.
+        after += sum(not alone_without_marker(path) for path in set(fingerprint(root)) - set(foreign))
+        # A run killed before its marker was there leaves a directory without it, which is removed if asked.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             # What plant_foreign made looks like a run's, and stays though all was to go.
             assert main_command(["clean", "--yes", str(root)]) == 1
