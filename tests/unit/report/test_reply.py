@@ -315,6 +315,15 @@ def test_many_measured_users_are_one_draw_too() -> None:
     assert "One draw of users was measured and the target is near" in " ".join(lines(many))
 
 
+def test_users_far_from_the_limit_are_not_doubted_for_their_seed() -> None:
+    result = of_level(5, interactive=(60, 9, 90.0, "missed"))
+    for simulated in (False, True):
+        search = result.model_copy(update={"simulated": simulated})
+        far = Reply(Status.NO, 100, Config(), search, Bracket(3, 5, True), None, None, None)
+        assert "another --seed" not in " ".join(lines(far))
+        assert "another --seed may answer otherwise." in " ".join(lines(replace(far, users=6)))
+
+
 def test_a_no_that_fewer_users_decided_says_that_those_asked_about_were_not_measured() -> None:
     result = of_level(10, responsive=(60, 40, 4950.0, "missed"))
 

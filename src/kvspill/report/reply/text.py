@@ -32,7 +32,7 @@ from kvspill.result.warnings.certainty import (
 )
 from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, SIMULATED
 from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
-from kvspill.run.asking import SIMULATED_TIMES, Reply
+from kvspill.run.asking import SIMULATED_TIMES, Reply, replays
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.verdict import at_the_limit, each_seed
 from kvspill.storage.profiles import Calibrated
@@ -310,16 +310,24 @@ def _held_by(reply: Reply) -> str:
 def _seeds(reply: Reply) -> str:
     """How far the answer hangs on the seed, which draws the users."""
     if not reply.by_seed:
-        near = 1 / NEAR < (worst(reply) or (0.0,))[0] < NEAR
+        near, far = 1 / NEAR < (worst(reply) or (0.0,))[0] < NEAR, _far_from_limit(reply)
         how = "simulated" if reply.result.simulated else "measured"
         said = f"One draw of users was {how}{' and the target is near' if near else ''}"
         alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
-        return f"{said}: another --seed may answer otherwise." if near or alone else ""
+        return f"{said}: another --seed may answer otherwise." if (near or alone) and not far else ""
     each = each_seed(reply.by_seed)
     if not _differ(reply):
         return f"Results by seed (each draws other users): {each}."
     figures = f" The figures are of seed {reply.result.seed}."
     return f"The answer depends on the seed, which draws the users: {each}.{figures}"
+
+
+def _far_from_limit(reply: Reply) -> bool:
+    """Whether so few or so many others decided that no draw of the users asked about answers otherwise."""
+    found = decided(reply)
+    if found is None or replays(reply.config):
+        return False
+    return not 1 / NEAR < found["level"] / reply.users < NEAR
 
 
 def _no_gain(reply: Reply) -> bool:
