@@ -320,3 +320,15 @@ def test_print_config_runs_nothing_in_any_command_that_offers_it(
     settings = yaml.safe_load(capsys.readouterr().out)
     assert 7 in (settings["num_users"], settings["io_threads"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_latency_target_without_a_search_is_warned_about_with_all_that_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = simulate(tmp_path, "--max-requests 20 --model tiny-1b --slo-target-ms 3000")
+    (found,) = [item for item in result["warnings"] if item["code"] == "unused_setting"]
+    assert found["message"].startswith("--slo-target-ms 3000 has no effect: nothing is searched for")
+    assert found["remedy"] == "Give --enable-autoscaling --autoscaler-mode slo as well, or leave it out."
+    assert main(["simulate", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "target in milliseconds of a search in slo mode, without effect elsewhere" in text

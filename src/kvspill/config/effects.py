@@ -85,6 +85,11 @@ NO_RATE: Final = _needs("--request-rate N", "no rate is given", lambda config: c
 NO_SEARCH: Final = _needs(
     "--enable-autoscaling", "nothing is searched for", lambda config: not config.enable_autoscaling
 )
+NO_SLO_SEARCH: Final = _needs(
+    "--enable-autoscaling --autoscaler-mode slo",
+    "nothing is searched for, and each class has its own target",
+    lambda config: not config.enable_autoscaling,
+)
 NOT_SLO: Final = _needs(
     "--autoscaler-mode slo",
     "only --autoscaler-mode slo has a target of latency",

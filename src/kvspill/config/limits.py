@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from kvspill.config.effects import NO_SEARCH, NOT_CAPACITY, NOT_QOS, NOT_SLO
+from kvspill.config.effects import NO_SEARCH, NO_SLO_SEARCH, NOT_CAPACITY, NOT_QOS, NOT_SLO
 from kvspill.config.fields import Group, means_nothing, opt, rare
 
 AUTO_INTERVALS = 240
@@ -80,16 +80,17 @@ class AutoscalingFields(Group):
         "added",
         "latency that slo keeps within the target; added: end-to-end without generation",
         group="autoscaling",
-        no_effect=(NO_SEARCH, NOT_SLO),
+        no_effect=(NO_SLO_SEARCH, NOT_SLO),
     )
     slo_percentile: Annotated[float, Field(gt=0, lt=100)] = rare(
-        95.0, "percentile of that latency", group="autoscaling", no_effect=(NO_SEARCH, NOT_SLO)
+        95.0, "percentile of that latency", group="autoscaling", no_effect=(NO_SLO_SEARCH, NOT_SLO)
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
-        "the target in milliseconds (default: the p95 target of each class)",
+        "target in milliseconds of a search in slo mode, without effect elsewhere "
+        "(default: the p95 target of each class)",
         group="autoscaling",
-        no_effect=(NO_SEARCH, NOT_SLO),
+        no_effect=(NO_SLO_SEARCH, NOT_SLO),
         metavar="MS",
     )
     slo_classes: Annotated[
@@ -98,7 +99,7 @@ class AutoscalingFields(Group):
         ("interactive", "responsive", "batch"),
         "classes that must keep the target, each on its own",
         group="autoscaling",
-        no_effect=(NO_SEARCH, NOT_SLO),
+        no_effect=(NO_SLO_SEARCH, NOT_SLO),
         metavar="CLASS,CLASS",
     )
 
