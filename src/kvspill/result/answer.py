@@ -231,15 +231,16 @@ def _classes(result: Result) -> tuple[Status, str]:
     seen = late_text(classes, still_open) or "no request was judged"
     surely = _surely_too_high(result, still_open)
     needs = f"but a verdict needs {MIN_COMPLETIONS} of a class ({who(result)})"
-    return Status.UNDECIDED, f"{seen}{f', {surely}' if surely else ''}, {needs}."
+    return Status.UNDECIDED, f"{seen}, {needs}.{f' {surely[:1].upper()}{surely[1:]}.' if surely else ''}"
 
 
 def _surely_too_high(result: Result, names: Sequence[str]) -> str:
     """What follows where most requests of a class were late that has too few for a verdict; else empty."""
     if not any(surely_late(result.summary.qos_metrics[name]) for name in names):
         return ""
-    by = " for kvspill can" if has_server_each(result) else ""
-    return f"enough{by} to say that this load is too high"
+    if has_server_each(result):
+        return "`kvspill can` calls such a load too high"
+    return "this load is surely too high"
 
 
 def _longer(result: Result) -> str:

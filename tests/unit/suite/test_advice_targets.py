@@ -9,7 +9,10 @@ from kvspill.result.answer import answer
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
 from kvspill.suite.advice import advise
+from kvspill.suite.advice_targets import targets
 from kvspill.suite.facts import ClassFigures, Figures, figures
+from unit.measure.rows import request
+from unit.result.sample import built, empty_recorder
 from unit.suite.test_advice import advice, both, row, tier
 
 ALONE, IN_FRONT = "storage-only", "cpu-storage"
@@ -150,6 +153,21 @@ def test_rows_without_a_verdict_are_named_in_one_sentence_with_what_each_saw() -
     assert (
         "No verdict on the targets in storage-only (33 of 66 requests were late) and cpu-storage (all 7 "
         "requests were late): a verdict needs 50 of a class (10 users of llama3.1-8b)." in advice(*rows)
+    )
+
+
+def test_rows_with_too_high_a_load_say_so_once() -> None:
+    rows = {}
+    for name, count in ((ALONE, 20), (IN_FRONT, 30), ("cpu-only", 40)):
+        recorder = empty_recorder()
+        for _number in range(count):
+            recorder.request(request(15, intended=13.0))
+        rows[name] = figures(name, built(recorder, config=Config(num_users=20, arrival="closed")))
+    (said,) = targets(rows)
+    assert said == (
+        "No verdict on the targets in storage-only (all 20 requests were late), cpu-storage (all 30 requests "
+        "were late) and cpu-only (all 40 requests were late): a verdict needs 50 of a class (20 users of "
+        "llama3.1-8b). `kvspill can` calls such a load too high. Run longer."
     )
 
 
