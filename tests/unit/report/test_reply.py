@@ -238,7 +238,7 @@ def test_as_many_seeds_for_as_against_are_no_verdict() -> None:
     )
     (first, *_rest) = lines(reply)
     assert first.startswith("NO VERDICT: 5 users")
-    assert first.endswith("as many seeds say yes as no; give another --seed or more --users.")
+    assert first.endswith("as many seeds say yes as no; give a longer --duration or another --seed.")
 
 
 def test_one_seed_beside_two_without_an_answer_is_no_verdict_and_said_to_be_alone() -> None:

@@ -208,7 +208,8 @@ def headline(reply: Reply) -> str:
     if still is not None:
         return f"{who} on {place(reply)}: {still}; run it again."
     if _differ(reply):
-        return f"{who} on {place(reply)}: as many seeds say yes as no; give another --seed or more --users."
+        told = "as many seeds say yes as no; give a longer --duration or another --seed"
+        return f"{who} on {place(reply)}: {told}."
     seconds = _enough_seconds(reply)
     if is_at_the_limit(reply):
         return f"{who} on {place(reply)}: {_chance(reply, seconds)}."
