@@ -115,6 +115,22 @@ def test_beside_other_traffic_the_answer_names_it_and_does_not_blame_the_drive()
     assert "device_excess" not in whole
 
 
+def test_a_run_that_was_stopped_has_other_traffic_as_a_warning_and_not_as_its_reason() -> None:
+    warnings = [DEVICE_EXCESS.of(did="read 1.48")]
+    changed = {"incomplete": True, "interrupted": "stopped by SIGINT", "warnings": warnings}
+    result = built().model_copy(update=changed)
+    bracket = Bracket(None, None, False)
+    reply = Reply(Status.INVALID, 5, Config(), result, bracket, None, None, None)
+    text = list(lines(reply))
+    assert text[0] == "INVALID: the run ended early (stopped by SIGINT)."
+    (said,) = (line for line in text if "Other programs used the device" in line)
+    assert said.startswith("! device_excess (serious): ")
+    assert "Stop the other programs and run it again" in said
+    kept = answered(reply).question
+    assert kept is not None
+    assert not any("Other programs" in reason for reason in kept.reasons)
+
+
 def test_the_answer_names_the_limit_of_a_control_group_once() -> None:
     limited = built(warnings=[IO_LIMITED.of(limits="200 MiB/s of reads on loop7")])
     text = replied(limited)

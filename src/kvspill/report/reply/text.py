@@ -46,10 +46,9 @@ _FEWER = re.compile(",? or (use )?fewer --users")
 _TWO_LEFT = re.compile(", (?=more DRAM|smaller entries)")
 NEAR = 2.0
 """A p95 within this factor of its target, above or below, may come out otherwise with other users."""
-_SAID = {
-    kind.code
-    for kind in (SIMULATED, DEVICE_EXCESS, IO_LIMITED, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)
-}
+_OF_THE_DEVICE = (DEVICE_EXCESS, IO_LIMITED)
+"""Reasons of an answer; a run that ended early or failed has others, and these warnings beside them."""
+_SAID = {kind.code for kind in (SIMULATED, *_OF_THE_DEVICE, AUTOSCALING_INCONCLUSIVE, NO_VERDICT, NOT_JUDGED)}
 """Warnings that the text itself says, in words of its own."""
 _OF_A_WINDOW = {
     kind.code for kind in (FEW_TRIALS, HALF_DONE, NOT_STEADY, STAGE_NOT_SETTLED, TOO_SHORT, UNFINISHED)
@@ -79,12 +78,14 @@ def lines(reply: Reply) -> Iterator[str]:
 
 def _warnings(reply: Reply) -> Iterator[str]:
     """Grave warnings and notes with their remedies; not what the text says or itself caused."""
-    found = answer(answered(reply))
+    found, said = answer(answered(reply)), _SAID
+    if reply.status is Status.INVALID:
+        said = said - {kind.code for kind in _OF_THE_DEVICE}
     for item in found.grave:
-        if item.code not in _SAID:
+        if item.code not in said:
             yield f"! {item.code} ({item.severity}): {item.message} {_as_asked(item.remedy)}"
     for item in found.notes:
-        if item.code not in _SAID:
+        if item.code not in said:
             yield f"- {item.message} {_as_asked(item.remedy)}"
 
 
@@ -147,6 +148,8 @@ def _differ(reply: Reply) -> bool:
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
     others, limited = others_used_device(reply.result), io_limited(reply.result)
+    if reply.status is Status.INVALID:
+        others = limited = None
     said = (others, limited, _seeds(reply), _limit(reply), evidence(reply), fewer_decided(reply))
     yield from filter(None, (*said, _open(reply)))
     for name, requests in not_judged(reply).items():
