@@ -1,7 +1,5 @@
 """What `kvspill can` was asked, in words: the targets of the classes, and what was assumed of the users."""
 
-from collections.abc import Collection
-
 from kvspill.config import Config
 from kvspill.records import QoS
 from kvspill.run.asking import replays
@@ -21,14 +19,13 @@ def targets_ms(config: Config) -> dict[str, float]:
     return {name: config.slo_target_ms or own[name] for name in config.slo_classes}
 
 
-def target_text(config: Config, not_judged: Collection[str] = ()) -> str:
+def target_text(config: Config) -> str:
     """The target in words."""
     limits = targets_ms(config)
-    marks = {name: " (not judged)" if name in not_judged else "" for name in limits}
     if config.slo_target_ms is not None:
-        each = f"{target_time(config.slo_target_ms)} for {', '.join(name + marks[name] for name in limits)}"
+        each = f"{target_time(config.slo_target_ms)} for {', '.join(limits)}"
     else:
-        each = ", ".join(f"{name} {target_time(limit)}{marks[name]}" for name, limit in limits.items())
+        each = ", ".join(f"{name} {target_time(limit)}" for name, limit in limits.items())
         each += "; --slo-target-ms sets one for all"
     return f"p{config.slo_percentile:g} of {LATENCIES[config.slo_latency]}: {each}"
 

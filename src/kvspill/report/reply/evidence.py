@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
+from kvspill.measure.statistics import wilson_interval
 from kvspill.report.reply.asked import LATENCIES
 from kvspill.result.answer import Status
 from kvspill.result.classes import promised_completed
@@ -51,11 +52,13 @@ def evidence(reply: Reply) -> str:
     target, rank = f"the target is {target_time(limit_ms)}", f"p{reply.config.slo_percentile:g}"
     is_late = reply.status is Status.NO
     if requests < MIN_COMPLETIONS or actual_ms is None or (is_late and actual_ms <= limit_ms):
-        allowed = f"{100 - reply.config.slo_percentile:g}% allowed"
-        if is_late and requests < MIN_COMPLETIONS:
-            allowed += "; too few for a verdict on the class, enough to say that this load is too high"
-        late = f"{block['violations']:,} of {counted(requests, f'{name} request')} were late ({allowed})"
-        return f"{users}, {late}; {target}."
+        were = "was" if block["violations"] == 1 else "were"
+        late = f"{block['violations']:,} of {counted(requests, f'{name} request')} {were} late"
+        allowed = f"{100 - reply.config.slo_percentile:g}%"
+        if is_late and requests < MIN_COMPLETIONS and _surely_late(reply, block):
+            few = f"too few for a verdict on the class's latency, but surely more than the {allowed} allowed"
+            return f"{users}, {late}: {few}; {target}."
+        return f"{users}, {late} ({allowed} allowed); {target}."
     if reply.config.slo_latency == "added":
         what = f"queue and storage added {duration(actual_ms)} to {name} requests"
     else:
@@ -89,6 +92,14 @@ def worst(reply: Reply) -> tuple[float, str] | None:
     """The class that decided: the furthest beyond its target or nearest to it, latency by the target."""
     classes = {name: block for name, block in _classes(reply).items() if block["actual_ms"] is not None}
     wanted = {Status.NO: "missed", Status.YES: "met"}.get(reply.status)
-    chosen = {name: block for name, block in classes.items() if block["verdict"] == wanted} or classes
-    shares = ((block["actual_ms"] / block["target_ms"], name) for name, block in chosen.items())
+    chosen = {name: block for name, block in classes.items() if block["verdict"] == wanted}
+    if reply.status is Status.NO and not chosen:
+        chosen = {name: block for name, block in classes.items() if _surely_late(reply, block)}
+    shares = ((block["actual_ms"] / block["target_ms"], name) for name, block in (chosen or classes).items())
     return max(shares, default=None)
+
+
+def _surely_late(reply: Reply, block: Mapping[str, Any]) -> bool:
+    """Whether more of a class was late than its target allows, whatever chance did."""
+    low, _high = wilson_interval(block["violations"], block["requests"])
+    return low > 1 - reply.config.slo_percentile / 100

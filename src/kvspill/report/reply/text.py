@@ -66,7 +66,7 @@ def lines(reply: Reply) -> Iterator[str]:
         yield f"Bottleneck{seen_with(answered(reply))}: {found.because}"
         if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
-    yield f"Target: {target_text(reply.config, not_judged(reply))}."
+    yield f"Target: {target_text(reply.config)}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
         read, write = reply.probe.texts
@@ -79,7 +79,9 @@ def lines(reply: Reply) -> Iterator[str]:
 def _warnings(reply: Reply) -> Iterator[str]:
     """Grave warnings and notes with their remedies; not what the text says or itself caused."""
     found, said = answer(answered(reply)), _SAID
-    if reply.status is Status.INVALID:
+    if reply.status is Status.NO:
+        said = said | {LIMIT_NOT_EXACT.code}
+    elif reply.status is Status.INVALID:
         said = said - {kind.code for kind in _OF_THE_DEVICE}
     for item in found.grave:
         if item.code not in said:
@@ -103,7 +105,8 @@ def answered(reply: Reply) -> Result:
     if any(item.code == AUTOSCALING_INCONCLUSIVE.code for item in result.warnings):
         # The search's own estimate knows only its stages: the figure of the question stands in all texts.
         kind = LIMIT_NOT_EXACT if has_answer else AUTOSCALING_INCONCLUSIVE
-        warnings.append(kind.of(reason=_known(result), remedy=f"Give --duration {_enough_seconds(reply)}."))
+        reason = _bounds(reply) if has_answer else _known(result)
+        warnings.append(kind.of(reason=reason, remedy=f"Give --duration {_enough_seconds(reply)}."))
     if has_answer and few:
         warnings.append(NOT_JUDGED.of(classes=with_requests(few)))
     basis = decided(reply)
@@ -126,6 +129,18 @@ def _known(result: Result) -> str:
     """What the search knows by its end, without its own words on the time that it lacked."""
     last = result.autoscaling_stats[-1] if result.autoscaling_stats else {}
     return str(last.get("known", last.get("reason", "")))
+
+
+def _bounds(reply: Reply) -> str:
+    """Between which numbers of users the limit lies: shares of late requests are the answer's evidence."""
+    passed, failed = reply.bracket.passed, reply.bracket.failed
+    parts = []
+    if passed is not None:
+        parts.append(f"{counted(passed, 'user')} {'keeps' if passed == 1 else 'keep'} the target")
+    if failed is not None:
+        what = "the target" if passed is None else "it"
+        parts.append(f"{counted(failed, 'user')} {'does' if failed == 1 else 'do'} not keep {what}")
+    return f"{' and '.join(parts)}." if parts else _known(reply.result)
 
 
 def _sentence(reply: Reply) -> str:
@@ -284,6 +299,8 @@ def _limit(reply: Reply) -> str:
         text = f"{what} holds fewer than {counted(found.failed or 0, 'user')} ({kind})."
         if reply.modelled_users and reply.modelled_users < (found.failed or 0):
             text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
+    if _is_open(reply):
+        text = f"{text[:-1]}; the exact limit is open (--duration {_enough_seconds(reply)} should find it)."
     faster = reply.modelled_users_at_twice
     if _no_gain(reply):
         text += f" Twice the speed would hold no more ({by})."
@@ -293,6 +310,12 @@ def _limit(reply: Reply) -> str:
         about = "at least" if reply.at_twice_is_a_bound else "about"
         text += f" Twice the speed would hold {about} {faster:,} ({by})."
     return text
+
+
+def _is_open(reply: Reply) -> bool:
+    """Whether the search behind a no ended before it had found how many users are held."""
+    codes = {item.code for item in reply.result.warnings}
+    return reply.status is Status.NO and reply.bracket.about != 0 and AUTOSCALING_INCONCLUSIVE.code in codes
 
 
 def _held_by(reply: Reply) -> str:
