@@ -10,7 +10,7 @@ from kvspill.doctor.doctor import ADDRESS, Check, ok, problem, warning
 from kvspill.doctor.network import network_checks
 from kvspill.errors import KvspillError
 from kvspill.machine.cgroups import io_limits
-from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, read_ahead_kib
+from kvspill.machine.hardware import KERNEL_VIEW, MEMORY, Place, cannot_be_made, read_ahead_kib
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop
 from kvspill.outputs import WRITING_SECONDS_MAX
@@ -34,7 +34,7 @@ OTHER_DIR = "name another directory with --cache-dir"
 def storage_checks(place: Place, kernel: Kernel) -> list[Check]:
     """All checks of one directory."""
     group = f"storage at {place.path}"
-    usable = _directory(group, place)
+    usable = _directory(group, place, kernel)
     if usable.remedy:
         return [usable]
     access, direct = _direct(group, place)
@@ -85,7 +85,7 @@ def _told(group: str, name: str, text: str, otherwise: str) -> Check:
     return problem(group, name, cause or remedy, remedy if cause else otherwise)
 
 
-def _directory(group: str, place: Place) -> Check:
+def _directory(group: str, place: Place, kernel: Kernel) -> Check:
     name = "directory"
     if place.path.exists() and not place.path.is_dir():
         return problem(group, name, "is a file, not a directory", OTHER_DIR)
@@ -93,6 +93,8 @@ def _directory(group: str, place: Place) -> Check:
         above = next(path for path in place.path.parents if path.exists())
         if not above.is_dir():
             return problem(group, name, f"does not exist, and {above} is a file", OTHER_DIR)
+        if cannot_be_made(place.path, kernel) is not None:
+            return problem(group, name, f"does not exist and cannot be made in {above}", OTHER_DIR)
         return problem(
             group, name, "does not exist", f"make it with: mkdir -p {shlex.quote(str(place.path))}"
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kvspill.machine.gpu import why_unusable
 from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
 from kvspill.machine.memory import Available, available_memory, total_memory
-from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount
+from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount, is_system
 from kvspill.machine.network import NetworkMount, is_network, look_at_network
 from kvspill.records import GIB, MIB
 
@@ -241,6 +241,16 @@ def look_at(path: Path, kernel: Kernel) -> Place:
         loops=device.loops if device else (),
         network=look_at_network(mount, kernel) if mount else None,
     )
+
+
+def cannot_be_made(path: Path, kernel: Kernel) -> Path | None:
+    """The nearest directory that exists above a missing one, where none can be made for a run; else None."""
+    path = path.absolute()
+    above = next(parent for parent in path.parents if parent.exists())
+    mount = find_mount(above, kernel)
+    stores = mount is None or mount.kind not in VIRTUAL_FILE_SYSTEMS
+    can = stores and os.access(above, os.W_OK | os.X_OK) and not is_system(path)
+    return None if can else above
 
 
 def kind_of(

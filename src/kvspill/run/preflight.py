@@ -13,6 +13,8 @@ from kvspill.config.checks import check_fit, stored_bytes
 from kvspill.config.config import gib_to_bytes
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError, reason_of
+from kvspill.machine.hardware import cannot_be_made
+from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched, placed, unknown_placeholder
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
@@ -205,6 +207,10 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
         odd = unknown_placeholder(str(path))
         if odd is not None:
             raise UsageError(f"{label}: unknown placeholder {odd}; there are {{rank}} and {{host}}") from None
+        above = cannot_be_made(path, Kernel())
+        if above is not None:
+            text = f"{label}: does not exist and cannot be made in {above}; {remedy}"
+            raise UsageError(text) from None
         raise UsageError(
             f"{label}: does not exist; make it with: mkdir -p {shlex.quote(str(path))}"
         ) from None

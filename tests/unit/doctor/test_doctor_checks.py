@@ -13,6 +13,7 @@ from kvspill.doctor.hardware import hardware_checks
 from kvspill.doctor.storage import storage_checks
 from kvspill.doctor.system import EXTRAS, system_checks
 from kvspill.machine.hardware import Gpu, Hardware, Link, Place, detect, detect_gpus, look_at
+from kvspill.machine.kernel import Kernel
 from kvspill.machine.memory import Available
 from unit.machine.kernel_tree import GIB, Tree
 
@@ -214,6 +215,13 @@ def test_a_missing_directory_is_the_only_thing_said_about_it(tmp_path: Path) -> 
     checks = storage_checks(look_at(tmp_path / "nope", tree.kernel), tree.kernel)
     assert [(check.name, check.status) for check in checks] == [("directory", Status.PROBLEM)]
     assert "mkdir -p" in checks[0].remedy
+
+
+def test_a_directory_that_cannot_be_made_is_not_advised() -> None:
+    kernel = Kernel()
+    (check,) = storage_checks(look_at(Path("/proc/x"), kernel), kernel)
+    assert check.finding == "does not exist and cannot be made in /proc"
+    assert "mkdir" not in check.remedy
 
 
 def on_a_loop_device(tmp_path: Path, below: str, dio: str = "0") -> list[Check]:

@@ -107,10 +107,23 @@ def test_a_disk_too_small_for_one_entry_is_refused(here: Path, monkeypatch: pyte
 
 
 def test_a_missing_directory_is_refused_with_the_command_that_makes_it(here: Path) -> None:
-    assert refused(Config(cache_dir=["/nope/x"]), here) == (
-        "--cache-dir /nope/x: does not exist; make it with: mkdir -p /nope/x"
+    assert refused(Config(cache_dir=[f"{here}/x"]), here) == (
+        f"--cache-dir {here}/x: does not exist; make it with: mkdir -p {here}/x"
     )
-    assert refused(Config(cache_dir=["/nope/my disk"]), here).endswith("mkdir -p '/nope/my disk'")
+    assert refused(Config(cache_dir=[f"{here}/my disk"]), here).endswith(f"mkdir -p '{here}/my disk'")
+
+
+@pytest.mark.parametrize("above", ["/proc", "/sys", "/etc"])
+def test_a_directory_is_not_advised_where_none_can_be_made(here: Path, above: str) -> None:
+    assert refused(Config(cache_dir=[f"{above}/x/y"]), here) == (
+        f"--cache-dir {above}/x/y: does not exist and cannot be made in {above}; name another directory"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_is_not_advised_below_one_that_is_not_writable(here: Path) -> None:
+    (here / "locked").mkdir(mode=0o555)
+    assert "cannot be made in" in refused(Config(cache_dir=["locked/x"]), here)
 
 
 def test_a_placeholder_that_does_not_exist_is_named(here: Path) -> None:
