@@ -103,7 +103,16 @@ def stage_label(result: Result) -> str:
     """Whose the figures of a search's page are; empty without one."""
     if not result.autoscaling_stats or result.window.users is None:
         return ""
-    return f"Figures with {_users(result)}:"
+    return f"Figures with {_users(result)}{_last_window(result)}:"
+
+
+def _last_window(result: Result) -> str:
+    """That a stage was judged by more windows than the one that its figures are of; empty where not so."""
+    levels = result.autoscaling_stats[-1].get("levels") or ()
+    windows = next((row.get("windows") or 1 for row in levels if row.get("level") == result.window.users), 1)
+    if windows < 2:
+        return ""
+    return f", last of {windows:,} windows, {result.window.measured_seconds:.0f} s"
 
 
 def _level(value: Any) -> str:

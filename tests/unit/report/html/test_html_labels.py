@@ -13,7 +13,7 @@ from kvspill.report.console import render_summary
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import headline_rows
 from kvspill.report.html.page import Remarks, page_of
-from kvspill.report.html.prose import page_title
+from kvspill.report.html.prose import page_title, stage_label
 from kvspill.report.html.specs import lines, with_targets
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.numbers import UNMEASURED
@@ -60,6 +60,17 @@ def test_figures_of_another_load_than_the_one_asked_about_say_so() -> None:
     assert "Storage assessment, with 4 users: " in text
     plain = " ".join(Outline(build_page([("mine", sample.built())])).text)
     assert "Figures with" not in plain
+
+
+def test_figures_of_the_last_of_several_windows_say_so() -> None:
+    levels = [{"level": 4, "windows": 2}, {"level": 5, "windows": 1}]
+    step = {"mode": "slo", "users": 4, "reason": "Largest load", "concluded": True, "levels": levels}
+    found = sample.built(autoscaling=[step])
+    found = found.model_copy(update={"window": found.window.model_copy(update={"users": 4})})
+    seconds = f"{found.window.measured_seconds:.0f}"
+    assert stage_label(found).endswith(f", last of 2 windows, {seconds} s:")
+    found = found.model_copy(update={"window": found.window.model_copy(update={"users": 5})})
+    assert "window" not in stage_label(found)
 
 
 def test_a_search_whose_users_miss_their_targets_is_not_shown_as_met_s11() -> None:
