@@ -71,6 +71,12 @@ def finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def of_no_storage(title: str, result: Result) -> bool:
+    """Whether a figure speaks of storage where a result has none: its I/O is that of memory."""
+    named = "storage" in title.lower()
+    return named and bool(result.tiers) and all(tier.tier != "storage" for tier in result.tiers)
+
+
 def figures(result: Result) -> dict[str, float]:
     """Every figure of the columns that a result holds, by its key."""
     found = {}

@@ -154,6 +154,6 @@ def _by_limit(item: Advice, ahead: int, by_allocs: Sequence[Slice]) -> list[str]
         return []
     named = "; ".join(f"{label}: {value:.2f}x" for label, value in medians.items())
     return [
-        f"{COLUMN[item.metric].title} at {item.cpu_mem} depends on the limit on concurrent allocations "
+        f"{COLUMN[item.metric].shown_title} at {item.cpu_mem} depends on the limit on concurrent allocations "
         f"(median ratio at {named}): requests that wait for a slot add to the I/O time on both systems."
     ]

@@ -165,7 +165,7 @@ def _line(column: Figure, pairs: Pairs) -> Line | None:
     ratio = _one_ratio(column, kept[0], both[0]) if len(both) == 1 else _mean_ratio(column, both)
     return Line(
         metric=name,
-        title=column.title,
+        title=column.shown_title,
         unit=column.unit,
         better=column.better,
         configurations=len(both),

@@ -65,7 +65,7 @@ def _explanation(found: Comparison) -> Iterator[str]:
     )
     yield text
     if found.primary:
-        text = "Decide by: " + ", ".join(COLUMN[name].title for name in found.primary) + "."
+        text = "Decide by: " + ", ".join(COLUMN[name].shown_title for name in found.primary) + "."
         if len(found.primary) > 1 and found.speed is not None:
             text += f" Together (geometric mean) B is {found.speed:.2f} times as fast{_sure(found)}."
         yield text
@@ -144,7 +144,7 @@ def rows(found: Comparison) -> list[dict[str, Any]]:
 def ranking_sections(found: Ranking) -> Iterator[Section]:
     for kind in dict.fromkeys(group.kind for group in found.groups):
         groups = [group for group in found.groups if group.kind == kind]
-        heading = COLUMN[groups[0].metric].title + (f", {kind}" if kind != "storage" else "")
+        heading = COLUMN[groups[0].metric].shown_title + (f", {kind}" if kind != "storage" else "")
         yield Section(heading, table=_ranking(groups))
     yield Section("Trials", table=_trials(found))
     storage = [group for group in found.groups if group.metric == STORAGE_THROUGHPUT]
@@ -205,7 +205,7 @@ def _more(groups: Sequence[Group]) -> Table:
                 else "-"
                 for group in groups
             ]
-            table_rows.append((COLUMN[name].title, *cells))
+            table_rows.append((COLUMN[name].shown_title, *cells))
     return Table(
         ("figure", *(labelled(group.name, modelled_tiers(group.runs)) for group in groups)), table_rows
     )

@@ -80,7 +80,7 @@ def power(pairs: Pairs, primary: Sequence[str], by_seed: bool) -> Iterator[str]:
         sides = [[(seed_of(run), run.values.get(name, 0.0)) for run in side] for side in pairs[0]]
         if all(len(side) > 1 and min(value for _, value in side) > 0 for side in sides):
             logs = [[(seed, math.log(value)) for seed, value in side] for side in sides]
-            yield (_of_pairs if by_seed else _of_samples)(COLUMN[name].title, logs[0], logs[1])
+            yield (_of_pairs if by_seed else _of_samples)(COLUMN[name].shown_title, logs[0], logs[1])
 
 
 def _of_pairs(title: str, first: Logs, second: Logs) -> str:

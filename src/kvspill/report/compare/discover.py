@@ -184,7 +184,7 @@ def _unlike(first: Sequence[Run], second: Sequence[Run]) -> list[str]:
 
 def _gaps(name: str, names: Names, pairs: Sequence[Pair], overall: Slice) -> Iterator[str]:
     """Where a candidate was not measured, or measured as nothing."""
-    title = COLUMN[name].title
+    title = COLUMN[name].shown_title
     for side, system in enumerate(names):
         values = [(pair.first, pair.second)[side] for pair in pairs]
         missing = sum(1 for figures in values if name not in figures)

@@ -49,7 +49,7 @@ def sections(found: Discovery) -> Iterator[Section]:
     yield Section(
         "Variation by users",
         (
-            f"CV (standard deviation / mean) of {COLUMN[STORAGE_THROUGHPUT].title} over matched "
+            f"CV (standard deviation / mean) of {COLUMN[STORAGE_THROUGHPUT].shown_title} over matched "
             "configurations.",
         ),
         Table(
@@ -71,11 +71,13 @@ def _advice(found: Discovery) -> Iterator[tuple[str, ...]]:
     for item in found.advice:
         spread = parts[item.cpu_mem].metrics[item.metric]
         measured = (times(spread.mean), percent(spread.wins))
-        yield item.cpu_mem, COLUMN[item.metric].title, *measured, item.rank, item.reason
+        yield item.cpu_mem, COLUMN[item.metric].shown_title, *measured, item.rank, item.reason
 
 
 def _averages(part: Slice, names: Sequence[str]) -> Table:
-    rows = [(COLUMN[name].title, *_spread(part.metrics[name])) for name in names if name in part.metrics]
+    rows = [
+        (COLUMN[name].shown_title, *_spread(part.metrics[name])) for name in names if name in part.metrics
+    ]
     return Table(("metric", *_AVERAGES), rows)
 
 

@@ -64,13 +64,23 @@ def rank(runs: Sequence[Run]) -> Ranking:
         for (family, group), trials in named.items()
         for words, part in by_settings(trials).items()
     }
-    found = []
+    found, left_out = [], []
     for family in dict.fromkeys(family for family, _ in named):
         metric = METRIC_OF_KIND.get(family, STORAGE_THROUGHPUT)
         members = {group: trials for (kind, group), trials in named.items() if kind == family}
+        if not any(_average(trials, metric) for trials in members.values()):
+            metric = WALL_THROUGHPUT
+        left_out += [_left_out(metric, [name for name in members if not _average(members[name], metric)])]
         found += _family_groups(family, metric, members)
     ordered = tuple(sorted(runs, key=lambda run: (run.kind == INFERENCE, run.group, run.name)))
-    return Ranking(tuple(found), ordered, tuple(_doubts(runs, len({_family(run) for run in runs}) > 1)))
+    doubts = [*filter(None, left_out), *_doubts(runs, len({_family(run) for run in runs}) > 1)]
+    return Ranking(tuple(found), ordered, tuple(doubts))
+
+
+def _left_out(metric: str, names: Sequence[str]) -> str:
+    """Groups that have nothing to be ranked by; empty where there are none."""
+    title = COLUMN[metric].shown_title
+    return f"{title} is none or not measured, so without rank: {', '.join(names)}." if names else ""
 
 
 def _family(run: Run) -> str:
@@ -115,7 +125,7 @@ def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
         named = "; ".join(f"{run.name} {run.incomplete}" for run in set_aside)
         doubts.append(f"Did not complete: {named}. The column of complete trials leaves them out.")
     if mixed:
-        title = COLUMN[STORAGE_THROUGHPUT].title
+        title = COLUMN[STORAGE_THROUGHPUT].shown_title
         doubts.append(
             f"Inference engines are ranked by their wall clock and the others by {title}: one measures real "
             "inference, the other storage I/O alone, and the two are not comparable."

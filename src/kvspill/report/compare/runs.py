@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.errors import UsageError
-from kvspill.report.columns import COLUMNS, PARAMETERS, figures, finite
+from kvspill.report.columns import COLUMN, COLUMNS, PARAMETERS, figures, finite, of_no_storage
 from kvspill.report.compare.run import INFERENCE, KVSPILL, Run, config_in_name, group_of
 from kvspill.report.compare.table_runs import TABLE_SUFFIXES, table_runs
 from kvspill.report.settings import flatten, other_settings
@@ -99,7 +99,7 @@ def _result_runs(path: Path, result: Result) -> Iterator[Run]:
         group=group_of(path.stem),
         kind=KVSPILL if ours else KV_CACHE_PY,
         config=config if ours else config_in_name(path.stem),
-        values=figures(result),
+        values=_stored(result, figures(result)),
         incomplete=incomplete_reason(result),
         simulated=result.simulated,
         seconds=result.window.measured_seconds or None,
@@ -120,7 +120,7 @@ def _result_runs(path: Path, result: Result) -> Iterator[Run]:
         yield replace(
             whole,
             name=f"{path.stem} trial {row.trial}",
-            values={key: value for key, value in found.items() if value is not None},
+            values=_stored(result, {key: value for key, value in found.items() if value is not None}),
             incomplete=row.incomplete,
             digest=row.digest if isinstance(row.digest, str) else None,
         )
@@ -144,6 +144,11 @@ def _facts(result: Result) -> dict[str, Any]:
     if result.ranks is not None:
         flat["ranks of the launch"] = result.ranks.size
     return {key: value for key, value in flat.items() if not key.startswith(_NOT_COMPARED)}
+
+
+def _stored(result: Result, values: dict[str, float]) -> dict[str, float]:
+    """Without figures of a storage that is not there."""
+    return {key: value for key, value in values.items() if not of_no_storage(COLUMN[key].title, result)}
 
 
 def _engine_run(path: Path, document: Mapping[str, Any]) -> Run | None:

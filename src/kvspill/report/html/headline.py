@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvspill.records import GIB, MIB
+from kvspill.report.columns import of_no_storage
 from kvspill.report.html.facts import Labelled
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
@@ -80,7 +81,7 @@ def _is_slow(headline: Figure, results: Sequence[Labelled]) -> bool:
 
 def value_of(result: Result, figure: Figure) -> float | None:
     """A figure of a result, None where it was not measured."""
-    if _of_no_storage(figure, result):
+    if of_no_storage(figure.title, result):
         return None
     if figure.stat:
         return (result.statistics(figure.name) or {}).get(figure.stat)
@@ -90,17 +91,11 @@ def value_of(result: Result, figure: Figure) -> float | None:
 def _shown(headline: Figure, result: Result, scale: Scale) -> Shown:
     statistics = None if result.trials is None else result.trials.metrics.get(headline.key)
     value = value_of(result, headline) if statistics is None else statistics.median
-    if value is None or (statistics is not None and _of_no_storage(headline, result)):
+    if value is None or (statistics is not None and of_no_storage(headline.title, result)):
         return Shown(UNMEASURED, "", "", ())
     codes = dict.fromkeys(item.code for item in result.warnings if _touched(headline, item, result))
     sizes, spread = _entry_size(headline, result), _spread(scale, statistics)
     return Shown(text_of(scale, value), spread, sizes, tuple(codes))
-
-
-def _of_no_storage(headline: Figure, result: Result) -> bool:
-    """Whether a figure speaks of storage where a result has none: its I/O is that of memory."""
-    named = "storage" in headline.title.lower()
-    return named and bool(result.tiers) and all(tier.tier != "storage" for tier in result.tiers)
 
 
 def _entry_size(headline: Figure, result: Result) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite
+from kvspill.report.columns import COLUMN, STORAGE_THROUGHPUT, WALL_THROUGHPUT, finite, of_no_storage
 from kvspill.report.html import specs
 from kvspill.report.html.facts import (
     VERBS,
@@ -179,7 +179,11 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
     if unranked:
         also += f" Without rank, because faulty or crowded: {', '.join(unranked)}."
     for metric in (WALL_THROUGHPUT, STORAGE_THROUGHPUT):
-        values = {name: item.result.number(metric) for name, item in zip(names, results, strict=True)}
+        values = {
+            name: item.result.number(metric)
+            for name, item in zip(names, results, strict=True)
+            if not of_no_storage(COLUMN[metric].title, item.result)
+        }
         known = sorted(((v, name) for name, v in values.items() if v), reverse=True)
         if len(known) < 2:
             continue
@@ -187,7 +191,7 @@ def ranking(results: Sequence[Labelled]) -> Iterator[Figure]:
             {"row": name, "series": "result", "value": value, "rank": 0} for value, name in known
         ]
         slowest = known[-1][0]
-        title = COLUMN[metric].title
+        title = COLUMN[metric].shown_title
         yield Figure(
             f"ranking-{metric}",
             "Engine ranking" if by_engine else "Ranking",

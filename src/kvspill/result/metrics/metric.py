@@ -88,6 +88,11 @@ class Figure:
         return f"{self.name}.{self.stat}" if self.stat else self.name
 
     @property
+    def shown_title(self) -> str:
+        """The title for people: GB in the titles of the summaries means 2^30 bytes (S6)."""
+        return self.title.replace("(GB)", "(GiB)")
+
+    @property
     def unit(self) -> str:
         return self.metric.unit
 

@@ -1,5 +1,7 @@
 """A against B: differences, matching, verdicts, doubts and the gate."""
 
+from dataclasses import replace
+
 import pytest
 
 from kvspill.errors import CriteriaMissed, UsageError
@@ -170,6 +172,25 @@ def test_groups_rank_by_mean_with_the_population_deviation() -> None:
     assert (fast.name, fast.everything.mean, fast.speedup) == ("fast", 10, 2)
     assert fast.everything.deviation == pytest.approx((8 / 3) ** 0.5)
     assert (slow.name, slow.speedup) == ("slow", 1)
+
+
+def test_titles_for_people_say_gib_for_2_to_the_30_bytes_s6() -> None:
+    shown = " ".join(line.title for line in compare([run("a")], [run("b")]).lines)
+    assert "(GiB)" in shown
+    assert "(GB)" not in shown
+    assert "Decide by: Decode Bytes Read (GiB)" in " ".join(
+        text for section in sections(compare([run("a")], [run("b")])) for text in section.lines
+    )
+
+
+def test_a_group_without_storage_is_not_ranked_by_it_and_is_named() -> None:
+    memory = run("gpu-only", 7410)
+    memory = replace(memory, values={k: v for k, v in memory.values.items() if k != STORAGE_THROUGHPUT})
+    found = rank([memory, run("storage", 10)])
+    assert [group.name for group in found.groups] == ["storage"]
+    assert "none or not measured, so without rank: gpu-only." in found.doubts[0]
+    (alone,) = rank([memory]).groups
+    assert alone.metric == WALL_THROUGHPUT
 
 
 def test_a_group_shows_both_with_and_without_its_incomplete_trial() -> None:

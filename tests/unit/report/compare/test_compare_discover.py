@@ -148,7 +148,7 @@ def test_missing_columns_and_cells_and_repeats_are_said() -> None:
     slow = [replace(item, values={WALL_THROUGHPUT: 100.0}) for item in of_models(4)]
     slow[0] = replace(slow[0], values={STORAGE_THROUGHPUT: 7.0})
     text = notes(discover("f", fast, "s", slow))
-    assert "Decode Bytes Read (GB): not in the runs of s" in text
+    assert "Decode Bytes Read (GiB): not in the runs of s" in text
     assert "Wall-Clock Throughput (tokens/sec): missing in 1 of 4 configurations of s" in text
     assert "Configurations with several runs of f: 1, in 1 of them under the same file name." in text
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvspill.errors import UsageError
-from kvspill.report.columns import STORAGE_THROUGHPUT
+from kvspill.report.columns import STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.run import config_in_name
 from kvspill.report.compare.runs import read_runs
 from kvspill.report.tables import row_of, write_csv, write_xlsx
@@ -35,6 +35,14 @@ def test_our_result_gives_its_figures_and_its_configuration(tmp_path: Path) -> N
     assert run.values[STORAGE_THROUGHPUT] == built["summary"]["storage_throughput_tokens_per_sec"]
     assert run.values["end_to_end_latency_ms.p95"] == built["summary"]["end_to_end_latency_ms"]["p95"]
     assert run.facts["config.model"] == built["config"]["model"]
+
+
+def test_a_result_without_storage_has_no_figure_of_it(tmp_path: Path) -> None:
+    built = sample.result()
+    built["tiers"] = [{"tier": "gpu", "backend": "modelled", "modelled": True}]
+    (run,) = read_runs([write(tmp_path / "gpu-only.json", built)])
+    assert STORAGE_THROUGHPUT not in run.values
+    assert run.values[WALL_THROUGHPUT] > 0
 
 
 def test_a_result_of_several_trials_counts_as_that_many_runs(tmp_path: Path) -> None:
