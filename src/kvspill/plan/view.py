@@ -7,12 +7,13 @@ from typing import Any
 
 from kvspill import __version__
 from kvspill.machine.environment import working_directory
+from kvspill.plan.notes import OFF_TITLE, OPTIONS, by_users, is_change, load, notes_of, resolution
 from kvspill.plan.planning import Asked, Found, Row, costs, doubts, enough, nodes_for, wear
 from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
-from kvspill.records import GIB
+from kvspill.records import GIB, Tier
 from kvspill.run.verdict import Level
-from kvspill.texts import aligned, counted, listed, size_text
+from kvspill.texts import aligned, listed, size_text, wrapped
 
 YES, NO, NO_VERDICT = "yes", "no", "no verdict"
 
@@ -42,6 +43,7 @@ def document(found: Found, target: str, settings: str, argv: Sequence[str]) -> d
         "command_directory": working_directory(),
         "check": None,
     }
+    plan["notes"] = notes_of(plan)
     return {**plan, "text": list(lines(plan))}
 
 
@@ -52,6 +54,7 @@ def _row(asked: Asked, row: Row) -> dict[str, Any]:
         "profile": row.choice.option.name,
         "drives": row.choice.drives,
         "dram_gib": row.choice.dram_gib,
+        "dram_speed": str(row.choice.profile()[Tier.CPU]),
         "holds": row.holds,
         "holds_at_least": row.holds is not None and row.limit["failed"] is None,
         "fewest_that_failed": row.limit["failed"],
@@ -92,7 +95,7 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
     chosen = plan["chosen"]
     yield f"{plan['answer'].upper()} (predicted): {_headline(plan)}"
     if chosen["answer_by_seed"]:
-        who = _load(plan, chosen["users_asked_about"])
+        who = load(plan, chosen["users_asked_about"])
         yield f"Results by seed (each draws other users), {who} on a node of it: {chosen['answer_by_seed']}."
     if chosen["holds"]:
         yield _holds(plan)
@@ -118,10 +121,10 @@ def lines(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _headline(plan: Mapping[str, Any]) -> str:
-    chosen, several = plan["chosen"], _by_users(plan) and plan["asked"] != 1
-    who = f"{_load(plan, plan['asked'])} of {plan['model']}"
-    if not _by_users(plan):
-        who = f"the recording with {plan['model']} at {_load(plan, plan['asked'])}"
+    chosen, several = plan["chosen"], by_users(plan) and plan["asked"] != 1
+    who = f"{load(plan, plan['asked'])} of {plan['model']}"
+    if not by_users(plan):
+        who = f"the recording with {plan['model']} at {load(plan, plan['asked'])}"
     if plan["answer"] == YES:
         where, because = (
             _nodes_text(chosen["nodes"], chosen["name"]),
@@ -142,18 +145,8 @@ def _headline(plan: Mapping[str, Any]) -> str:
     return f"{missing} on {limit} of any option, because {best}."
 
 
-def _by_users(plan: Mapping[str, Any]) -> bool:
-    return bool(plan["asked_is"] == "users")
-
-
 def _nodes_text(nodes: int | None, name: str) -> str:
     return f"{nodes} nodes of {name}" if nodes and nodes > 1 else name
-
-
-def _load(plan: Mapping[str, Any], level: Level) -> str:
-    if not _by_users(plan):
-        return f"{level:.3g} times its speed"
-    return counted(level, "user")
 
 
 def _level(level: Level) -> str:
@@ -161,7 +154,7 @@ def _level(level: Level) -> str:
 
 
 def _about(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    return f"{'at least' if row['holds_at_least'] else 'about'} {_load(plan, row['holds'])}"
+    return f"{'at least' if row['holds_at_least'] else 'about'} {load(plan, row['holds'])}"
 
 
 def _holds(plan: Mapping[str, Any]) -> str:
@@ -257,12 +250,15 @@ def _break_even_line(even: Mapping[str, Any]) -> str:
 
 
 def _sensitivity_line(plan: Mapping[str, Any]) -> str:
-    changing = [row for row in plan["sensitivity"] if row["changes_the_answer"]]
+    near = [row for row in plan["sensitivity"] if row["changes_the_answer"] and not is_change(plan, row)]
+    changing = [row for row in plan["sensitivity"] if row["changes_the_answer"] and row not in near]
     open_ones = [row for row in plan["sensitivity"] if row["holds"] is None]
     text = f"Sensitivity: no figure that is {OFF_BY:.0%} off would change the answer"
     if changing:
         held = ", ".join(f"{_off(row)} (a node holds {_level(row['holds'])})" for row in changing)
         text = f"Sensitivity: the answer would change with {held}"
+    if near:
+        text += f"; what is asked for is as near to the limit as the search is exact ({resolution(plan)})"
     if open_ones:
         text += f"; no verdict with {', '.join(map(_off, open_ones))}"
     return f"{text}."
@@ -274,14 +270,19 @@ def _off(row: Mapping[str, Any]) -> str:
 
 def text_of(plan: Mapping[str, Any]) -> str:
     """The tables below the words."""
-    return "\n\n".join(f"{title}:\n{aligned(table)}" for title, table in tables_of(plan).items()) + "\n"
+    notes = plan["notes"]
+    parts = (
+        f"{title}:\n{aligned(table)}" + (f"\n{wrapped(notes[title])}" if title in notes else "")
+        for title, table in tables_of(plan).items()
+    )
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def tables_of(plan: Mapping[str, Any]) -> dict[str, list[list[str]]]:
     """The tables by their titles; the first row of each has the heads."""
-    found = {"Options": _options(plan)}
+    found = {OPTIONS: _options(plan)}
     if plan["sensitivity"]:
-        found[f"One figure {OFF_BY:.0%} off, and what a node holds then"] = _figures(plan)
+        found[OFF_TITLE] = _figures(plan)
     return found
 
 
@@ -311,7 +312,7 @@ def _held(row: Mapping[str, Any]) -> str:
 def _nodes(row: Mapping[str, Any]) -> str:
     if row["nodes"] is None:
         return "none"
-    return f"{row['nodes']:,}{'' if row['enough'] else ' (too many)'}"
+    return f"{row['nodes']:,}{'' if row['enough'] else ' (more than --max-nodes)'}"
 
 
 def _point(row: Mapping[str, Any]) -> list[str]:
@@ -341,9 +342,11 @@ def _figures(plan: Mapping[str, Any]) -> list[list[str]]:
     for row in plan["sensitivity"]:
         by_figure.setdefault(row["figure"], {})[row["factor"]] = row
     for name, found in by_figure.items():
-        table.append([f"  {name}", *(_changed(found[factor]) for factor in sorted(found))])
+        table.append([f"  {name}", *(_changed(plan, found[factor]) for factor in sorted(found))])
     return table
 
 
-def _changed(row: Mapping[str, Any]) -> str:
+def _changed(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    if not is_change(plan, row):
+        return "same"
     return f"{_held(row)}{', the answer changes' if row['changes_the_answer'] else ''}"

@@ -1,8 +1,11 @@
 """The words of a plan: figures with the digits that they have."""
 
+from typing import Any
+
 import pytest
 
-from kvspill.plan.view import _helps, _wear_line
+from kvspill.plan.notes import notes_of
+from kvspill.plan.view import _helps, _nodes, _sensitivity_line, _wear_line, tables_of
 from kvspill.records import GIB
 
 
@@ -36,3 +39,48 @@ def test_what_holds_no_more_is_not_said_to_help(speed: int, dram: int, said: str
     rows = [{"figure": name, "holds": holds, "holds_at_least": False} for name, holds in tried.items()]
     chosen = {"holds": 5, "helps": "Use faster memory or fewer --num-users."}
     assert list(_helps({"asked_is": "users", "would_help": rows, "chosen": chosen})) == [said]
+
+
+def varied(holds: int, factor: float, changes: bool = False) -> dict[str, Any]:
+    return {
+        **{"figure": "storage write speed", "factor": factor, "holds": holds},
+        **{"holds_at_least": False, "changes_the_answer": changes},
+    }
+
+
+def option(holds: int, dram_gib: int, binds: str) -> dict[str, Any]:
+    return {
+        **{"name": f"3 x nvme with {dram_gib} GiB", "profile": "nvme", "drives": 3, "dram_gib": dram_gib},
+        **{"dram_speed": "read 16 GiB/s", "holds": holds, "holds_at_least": False, "binds": binds},
+        **{"nodes": 1, "enough": True, "predicted": {}, "wear": None, "break_even": None, "cost": None},
+    }
+
+
+def planned(**changes: Any) -> dict[str, Any]:
+    rows = [option(76, 0, "device"), option(40, 64, "memory")]
+    plan = {"asked_is": "users", "options": rows, "chosen": rows[0], "sensitivity": [], **changes}
+    return {**plan, "notes": notes_of(plan)}
+
+
+def test_a_change_within_the_resolution_of_the_search_is_not_listed_as_one() -> None:
+    plan = planned(sensitivity=[varied(78, 0.9), varied(82, 1.1)])
+    title, table = list(tables_of(plan).items())[1]
+    assert table[1][1:] == ["same", "82"]
+    assert plan["notes"][title].startswith("Limits are exact to about 3 users;")
+    near = planned(sensitivity=[varied(74, 0.9, changes=True)])
+    assert _sensitivity_line(near) == (
+        "Sensitivity: no figure that is 10% off would change the answer; what is asked for is as near to the "
+        "limit as the search is exact (about 3 users)."
+    )
+
+
+def test_dram_that_lowers_what_is_held_is_explained_under_the_options() -> None:
+    note = planned()["notes"]["Options"]
+    assert note.startswith("DRAM lowers what 3 x nvme with 64 GiB holds:")
+    assert "read 16 GiB/s" in note
+    rows = [option(30, 0, "device"), option(40, 64, "memory")]
+    assert planned(options=rows)["notes"] == {}
+
+
+def test_nodes_that_are_too_many_name_the_setting() -> None:
+    assert _nodes({"nodes": 9, "enough": False}) == "9 (more than --max-nodes)"

@@ -18,7 +18,10 @@ def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     caption = "What a node of each option holds; the line is what is asked for."
     drawing = f"<figure>{svg(_bars(plan))}<figcaption>{escape(caption)}</figcaption></figure>"
     title = f"Plan for {plan['asked']:,} {plan['asked_is']} of {plan['model']}"
-    shown = "\n".join(f"<h2>{escape(name)}</h2>\n{_table(table)}" for name, table in tables.items())
+    notes = {name: f"\n<p>{escape(line)}</p>" for name, line in plan["notes"].items()}
+    shown = "\n".join(
+        f"<h2>{escape(name)}</h2>\n{_table(table)}{notes.get(name, '')}" for name, table in tables.items()
+    )
     return drawn_page(title, f"{words}\n{drawing}\n{shown}")
 
 
