@@ -16,6 +16,7 @@ from kvspill.report.numbers import significant
 from kvspill.report.settings import NOT_SETTINGS, canonical
 from kvspill.result.answer import promise_of
 from kvspill.result.schema import Result
+from kvspill.texts import listed
 
 KNEE = "How far the load can grow"
 _LEVER_NAMES = {"num_users": "users", "trace_speedup": "speed of the trace", "speed": "speed of the trace"}
@@ -81,11 +82,12 @@ def _path(index: int, item: Labelled, lever: str, stages: Sequence[Step], many: 
         )
         for step in stages
     ]
+    reason = stages[-1].get("reason", "no reason given")
     return Figure(
         f"autoscaler-{index}",
         "Search for the load",
-        f"Autoscaler path: {_LEVER_NAMES.get(lever, lever)} over time" + (f", {item.label}" if many else ""),
-        f"The search ended with: {stages[-1].get('reason', 'no reason given')}",
+        f"Search: {_LEVER_NAMES.get(lever, lever)} over time" + (f", {item.label}" if many else ""),
+        f"Each step is a load that was tried. The search ended with: {reason}",
         spec,
         ("seconds", lever, "tokens/s", "KV tokens/s on storage", "action", "reason"),
         plain_rows(table),
@@ -133,21 +135,23 @@ def _search_knee(
     name = "storage_throughput" if by_storage else "throughput"
     unit = "KV tokens/s on storage" if by_storage else "generated tokens/s"
     rates: Points = {unit: [(level, step[name]) for level, step in held.items() if _known(step, name)]}
+    tried = [*held, *(entry["level"] for entry in last.get("levels", ()))]
     yield from _against(
         f"load-curve-{index}",
         f"Throughput against {axis}{of}",
-        "Where the line turns flat, more load only makes requests wait longer.",
+        "Where the line turns flat, more load only makes requests wait longer."
+        + _not_drawn(tried, rates, axis),
         axis,
         unit,
         rates,
     )
     latencies, targets, what = _latencies(held, promise_of(item.result), last, lever)
+    if targets:
+        what += " Dashed lines are targets: where a curve crosses its target, the load is too much."
     yield from _against(
         f"knee-{index}",
         f"Latency against {axis}{of}",
-        f"{what} Dashed lines are targets: where a curve crosses its target, the load is too much."
-        if targets
-        else what,
+        what + _not_drawn(tried, latencies, axis),
         axis,
         "milliseconds",
         latencies,
@@ -170,6 +174,16 @@ def _search_knee(
             saturations,
             {"saturation": target},
         )
+
+
+def _not_drawn(tried: Sequence[float], found: Points, axis: str) -> str:
+    """Loads that were tried and have no point in a plot; empty where there are none."""
+    drawn = {level for points in found.values() for level, _ in points}
+    missing = sorted(set(tried) - drawn)
+    if not missing:
+        return ""
+    named = listed([number(level, 0 if level == int(level) else 2) for level in missing])
+    return f" Tried and not drawn, as too few requests gave a figure: {named} ({axis})."
 
 
 _PARTS = {"added": "added_ms", "end-to-end": "latency_ms", "queue-wait": "queue_wait_ms"}

@@ -147,7 +147,7 @@ def test_a_search_says_its_answer_and_which_stage_the_figures_are_of(monkeypatch
 
 def test_a_search_shows_users_and_queue_over_its_time() -> None:
     found = drawn(sample.built(autoscaling=search(), users=360))
-    assert found["autoscaler-0"].title == "Autoscaler path: users over time"
+    assert found["autoscaler-0"].title == "Search: users over time"
     waits = found["stage-waits-0"].spec["data"]["values"]
     assert {(row["series"], row["x"], row["y"]) for row in waits} == {
         ("mean", 10.0, 1.0),
@@ -162,7 +162,7 @@ def test_a_search_over_the_speed_of_a_trace_is_drawn_too() -> None:
     for step in steps:
         del step["users"]
     built = sample.built(autoscaling=steps)
-    assert drawn(built)["autoscaler-0"].title == "Autoscaler path: speed of the trace over time"
+    assert drawn(built)["autoscaler-0"].title == "Search: speed of the trace over time"
     assert search_sentence(built) == "The figures are of the last stage of the search."
     assert verdict_of(built).headline.startswith("FOUND: 240 times the trace's speed")
 

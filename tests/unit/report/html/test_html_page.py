@@ -135,6 +135,12 @@ def test_a_heat_map_has_a_field_for_each_step_and_band_that_has_values() -> None
     assert fields[0]["y"] < 2000 < fields[0]["y2"]
 
 
+def test_a_heat_map_speaks_of_no_darkness_which_one_theme_turns_round() -> None:
+    says = drawn(sample.built())["heat-storage_read-0"].says
+    assert "dark" not in says
+    assert "The stronger the colour" in says
+
+
 def test_figures_of_a_simulation_are_all_called_simulated() -> None:
     maps = {"storage_read": LatencyMap(step_seconds=1, edges_ms=[1, 2], counts=[[1], [2], [3]])}
     run = sample.facts(simulated=True, tiers=(sample.tier(Tier.STORAGE, modelled=True),))
@@ -219,6 +225,22 @@ def test_the_knee_has_target_lines_where_the_search_has_targets() -> None:
     assert [row["y"] for row in layers[1]["data"]["values"]] == [50.0]
     assert found["knee-0"].rows[-1] == ("target", "50.00")
     assert [row["y"] for row in found["saturation-0"].spec["layer"][1]["data"]["values"]] == [0.8]
+
+
+def test_a_load_that_was_tried_and_has_no_point_is_named() -> None:
+    def held(users: int, **figures: Any) -> dict[str, Any]:
+        return {"time_seconds": 10.0, "users": users, "throughput": 100.0, **figures}
+
+    steps = [
+        *(held(users, latency_ms={"end_to_end": {"p95": 20.0}}) for users in (4, 5)),
+        held(10, reason="88.0% of responsive late, 5.0% allowed at 10: too much"),
+        {**held(4), "action": "stop", "reason": "Found", "mode": "slo"},
+    ]
+    found = drawn(sample.built(autoscaling=steps))
+    assert found["knee-0"].says.endswith(
+        "Tried and not drawn, as too few requests gave a figure: 10 (users)."
+    )
+    assert "not drawn" not in found["load-curve-0"].says
 
 
 def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> None:
