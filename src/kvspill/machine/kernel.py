@@ -72,3 +72,11 @@ def path_of(fd: int, kernel: Kernel | None = None) -> str | None:
     except OSError:
         return None
     return None if path.endswith(" (deleted)") else path
+
+
+def mount_id(fd: int, kernel: Kernel | None = None) -> str | None:
+    """Names the mount that an open file was reached by; None where the kernel does not tell.
+
+    Two mounts of one file system have the same device number, and different names here.
+    """
+    return field_of((kernel or Kernel()).proc / "self" / "fdinfo" / str(fd), "mnt_id")

@@ -12,10 +12,13 @@ from kvspill.storage.rundir import (
     DIRECTORY,
     MARKER,
     MARKER_TEXT,
+    MOUNTED,
+    Mount,
     close_quietly,
     held,
     is_of_a_run,
     list_entries,
+    mount_of,
     remove_run,
     run_names,
     usage_errors,
@@ -89,8 +92,11 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
             return Leftover(root / name, None, f"its {MARKER} is not a file")
         if _is_marked(fd):
             return None
+        mount = mount_of(root_fd)
+        if mount_of(fd) != mount:
+            return Leftover(root / name, 0, MOUNTED)
         sizes: list[int] = []
-        doubt = _foreign(fd, (), status.st_dev, sizes)
+        doubt = _foreign(fd, (), mount, sizes)
         if doubt is None and status.st_mode & 0o777 != _MODE:
             doubt = f"its mode is {status.st_mode & 0o777:o}, not {_MODE:o}"
         return Leftover(root / name, sum(sizes), doubt)
@@ -136,21 +142,20 @@ def _is_marked(run_fd: int) -> bool:
     return text == MARKER_TEXT or not MARKER_TEXT.startswith(text.rstrip(b"\0"))
 
 
-def _foreign(fd: int, above: tuple[str, ...], device: int, sizes: list[int]) -> str | None:
+def _foreign(fd: int, above: tuple[str, ...], mount: Mount, sizes: list[int]) -> str | None:
     """The first thing in a directory that no run makes, or None; adds up the sizes of the files."""
     for name, is_dir in list_entries(fd):
         shown = "/".join((*above, name))
         if not is_of_a_run(name, is_dir, above):
             return f"{shown} is not a run's"
-        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        if status.st_dev != device:
-            return f"{shown} is another file system"
         if not is_dir:
-            sizes.append(status.st_blocks * 512)
+            sizes.append(os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512)
             continue
         inner = os.open(name, DIRECTORY, dir_fd=fd)
         try:
-            doubt = _foreign(inner, (*above, name), device, sizes)
+            if mount_of(inner) != mount:
+                return f"in {shown} {MOUNTED}"
+            doubt = _foreign(inner, (*above, name), mount, sizes)
         finally:
             close_quietly(inner)
         if doubt is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kvspill.errors import UsageError, reason_of
-from kvspill.machine.kernel import path_of
+from kvspill.machine.kernel import mount_id, path_of
 
 MARKER = ".kvspill-run"
 CLAIM = ".kvspill-claim"
@@ -24,7 +24,8 @@ _INNER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{32}-\d+(\.tmp)?|probe(\.tmp)?")
 _OWN_NAMES = (MARKER, MARKER + ".new", CLAIM)
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
+MOUNTED = "something else is mounted there; unmount it, and run `kvspill clean` again"
+Mount = tuple[str | None, int]
 
 _SPARE_FDS = 3
 _CREATION_WAIT_SECONDS = 1.0
@@ -271,12 +272,14 @@ def is_of_a_run(name: str, is_dir: bool, above: tuple[str, ...] = ()) -> bool:
 
 def remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
     """Remove a run directory through its descriptors; returns what stays."""
-    left, device = [], os.fstat(run_fd).st_dev
+    left, mount = [], mount_of(root_fd)
+    if mount_of(run_fd) != mount:
+        return [f". ({MOUNTED})"]
     for entry_name, is_dir in list_entries(run_fd):
         if not is_of_a_run(entry_name, is_dir):
             left.append(entry_name)
         elif is_dir:
-            left += _remove_subdir(run_fd, (entry_name,), device)
+            left += _remove_subdir(run_fd, (entry_name,), mount)
         elif entry_name != MARKER:
             left += _tried(entry_name, os.unlink, entry_name, run_fd)
     # The marker goes last: a removal that is itself killed can be finished by the next run.
@@ -288,6 +291,11 @@ def remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
     return left
 
 
+def mount_of(fd: int) -> Mount:
+    """Tells apart mounts, also those of one file system, and its subvolumes, which are no mounts."""
+    return mount_id(fd), os.fstat(fd).st_dev
+
+
 def _is_anothers(root_fd: int, name: str, run_fd: int) -> bool:
     """True where the run's directory was moved and something else, which is not ours, took its name."""
     try:
@@ -297,7 +305,7 @@ def _is_anothers(root_fd: int, name: str, run_fd: int) -> bool:
     return not os.path.samestat(there, os.fstat(run_fd))
 
 
-def _remove_subdir(around_fd: int, path: tuple[str, ...], device: int) -> list[str]:
+def _remove_subdir(around_fd: int, path: tuple[str, ...], mount: Mount) -> list[str]:
     """Remove one subdirectory with its files; one of three letters may hold others of two.
 
     What is mounted there is not the run's, whatever its files are named.
@@ -309,14 +317,14 @@ def _remove_subdir(around_fd: int, path: tuple[str, ...], device: int) -> list[s
         return [_reason(f"{shown}/", error)]
     left = []
     try:
-        if os.fstat(fd).st_dev != device:
-            return [f"{shown}/ (another file system is mounted there)"]
+        if mount_of(fd) != mount:
+            return [f"{shown}/ ({MOUNTED})"]
         for entry_name, is_dir in list_entries(fd):
             inside = f"{shown}/{entry_name}"
             if not is_of_a_run(entry_name, is_dir, path):
                 left.append(inside)
             elif is_dir:
-                left += _remove_subdir(fd, (*path, entry_name), device)
+                left += _remove_subdir(fd, (*path, entry_name), mount)
             else:
                 left += _tried(inside, os.unlink, entry_name, fd)
     except OSError as error:

@@ -5,6 +5,8 @@ import fcntl
 import os
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -146,26 +148,43 @@ def test_a_run_that_ends_while_the_directory_is_looked_at_is_no_leftover(
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.real
-def test_a_mount_inside_a_stale_run_directory_is_not_crossed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    left = left_by_a_crash(tmp_path, MARKER_TEXT)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "none", str(left / "ab")], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+@contextmanager
+def mounted(at: Path, *words: str) -> Iterator[None]:
+    done = subprocess.run(["mount", *words, str(at)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
     try:
-        (left / "ab" / ENTRY).write_text("another file system's")
-        assert main(["clean", str(tmp_path)]) == 1
-        assert f"kept {left}/ab/ (another file system is mounted there)" in capsys.readouterr().out
-        (left / MARKER).unlink()
-        (found,) = leftovers(tmp_path)
-        assert found.doubt == "ab is another file system"
-        assert (left / "ab" / ENTRY).read_text() == "another file system's"
+        yield
     finally:
-        subprocess.run(["umount", str(left / "ab")], check=True)
+        subprocess.run(["umount", str(at)], check=True)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("bound", [False, True], ids=["another file system", "the same file system"])
+@pytest.mark.parametrize("inside", ["ab", "."], ids=["inside", "the whole"])
+def test_a_mount_at_a_stale_run_directory_is_not_crossed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: bool, inside: str
+) -> None:
+    root, foreign = tmp_path / "root", tmp_path / "foreign"
+    root.mkdir()
+    foreign.mkdir(mode=0o700)
+    left = left_by_a_crash(root, MARKER_TEXT)
+    words = ("--bind", str(foreign)) if bound else ("-t", "tmpfs", "-o", "mode=700", "none")
+    with mounted(left / inside, *words):
+        # What is there looks as a run's.
+        (left / MARKER).write_bytes(MARKER_TEXT)
+        (left / "ab").mkdir(exist_ok=True)
+        (left / "ab" / ENTRY).write_text("precious")
+        shown = "ab/" if inside == "ab" else "."
+        assert clean(root) == [], "as the next run does by itself"
+        assert main(["clean", str(root)]) == 1
+        assert f"kept {left}/{shown} (something else is mounted there" in capsys.readouterr().out
+        (left / MARKER).unlink()
+        assert main(["clean", "--yes", str(root)]) == 1
+        assert f"left alone {left} " in capsys.readouterr().out
+        assert (left / "ab" / ENTRY).read_text() == "precious"
+    assert main(["clean", "--yes", str(root)]) == 0
+    assert list(root.iterdir()) == []
 
 
 def test_a_run_directory_that_was_moved_is_said(tmp_path: Path) -> None:
