@@ -142,7 +142,7 @@ def _see_to_leftovers(directory: Path, yes: bool, removed: list[Path], kept: lis
             )
         else:
             left = remove_leftover(leftover)
-            kept += [str(leftover.path / text) for text in left]
-            removed += [] if left else [leftover.path]
+            kept += [str(leftover.path / text) for text in left or ()]
+            removed += [leftover.path] if left == [] else []
     doubtful = [item for item in found if item.doubt is not None and not item.of_others]
     return sum(yes or item.nbytes is None for item in doubtful)

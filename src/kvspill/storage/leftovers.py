@@ -4,7 +4,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from kvspill.storage.rundir import (
 )
 
 _MODE = 0o700
+_LOCK_SECONDS = 1.0
 _OF_OTHERS = "it belongs to another user, who can remove it"
 
 
@@ -48,19 +49,43 @@ def leftovers(root: Path) -> list[Leftover]:
         return [leftover for leftover in found if leftover is not None]
 
 
-def remove_leftover(leftover: Leftover) -> list[str]:
-    """Remove one that is beyond doubt; returns what of it stays, and why."""
+def remove_leftover(leftover: Leftover) -> list[str] | None:
+    """Remove one that is beyond doubt; returns what of it stays, and why.
+
+    None where it has gone by now, or another process is removing it: nothing is left to us then.
+    """
     root, name = leftover.path.parent, leftover.path.name
-    # A run that is being made holds this lock until its marker is there.
-    with _opened(root) as root_fd, held(root_fd, fcntl.LOCK_EX, 0) as alone:
-        again = _look(root_fd, root, name)
-        if not alone or again is None or again.doubt is not None:
-            return [f"{name} (it has changed, or a run is starting here)"]
-        run_fd = os.open(name, DIRECTORY, dir_fd=root_fd)
+    with _opened(root) as root_fd, ExitStack() as opened:
+        # A run that is being made holds this lock until its marker is there.
+        with held(root_fd, fcntl.LOCK_EX, _LOCK_SECONDS) as alone:
+            again = _look(root_fd, root, name)
+            if again is None:
+                return None
+            if not alone or again.doubt is not None:
+                return [f". ({again.doubt or 'a run is starting here; try again'})"]
+            try:
+                run_fd = os.open(name, DIRECTORY, dir_fd=root_fd)
+            except FileNotFoundError:
+                return None
+            opened.callback(close_quietly, run_fd)
+            if _is_being_removed(run_fd):
+                return None
         try:
             return remove_run(root_fd, name, run_fd)
-        finally:
-            close_quietly(run_fd)
+        except FileNotFoundError:
+            return None
+
+
+def _is_being_removed(run_fd: int) -> bool:
+    """Whether another process removes a directory; else it is ours to remove until it is closed."""
+    try:
+        fcntl.flock(run_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # Without locks two may remove it at once; each takes for removed what it finds gone.
+        return False
+    return False
 
 
 @contextmanager
@@ -100,6 +125,8 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
         if doubt is None and status.st_mode & 0o777 != _MODE:
             doubt = f"its mode is {status.st_mode & 0o777:o}, not {_MODE:o}"
         return Leftover(root / name, sum(sizes), doubt)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         return Leftover(root / name, None, f"it cannot be read ({error.strerror})")
     finally:
@@ -148,10 +175,14 @@ def _foreign(fd: int, above: tuple[str, ...], mount: Mount, sizes: list[int]) ->
         shown = "/".join((*above, name))
         if not is_of_a_run(name, is_dir, above):
             return f"{shown} is not a run's"
-        if not is_dir:
-            sizes.append(os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512)
+        try:
+            if not is_dir:
+                sizes.append(os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512)
+                continue
+            inner = os.open(name, DIRECTORY, dir_fd=fd)
+        except FileNotFoundError:
+            # Another process is removing it.
             continue
-        inner = os.open(name, DIRECTORY, dir_fd=fd)
         try:
             if mount_of(inner) != mount:
                 return f"in {shown} {MOUNTED}"

@@ -313,6 +313,8 @@ def _remove_subdir(around_fd: int, path: tuple[str, ...], mount: Mount) -> list[
     name, shown = path[-1], "/".join(path)
     try:
         fd = os.open(name, DIRECTORY, dir_fd=around_fd)
+    except FileNotFoundError:
+        return []
     except OSError as error:
         return [_reason(f"{shown}/", error)]
     left = []
@@ -327,6 +329,9 @@ def _remove_subdir(around_fd: int, path: tuple[str, ...], mount: Mount) -> list[
                 left += _remove_subdir(fd, (*path, entry_name), mount)
             else:
                 left += _tried(inside, os.unlink, entry_name, fd)
+    except FileNotFoundError:
+        # Another process removes it, too.
+        return left
     except OSError as error:
         left.append(_reason(f"{shown}/", error))
     finally:

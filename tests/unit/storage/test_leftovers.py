@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,11 +93,42 @@ def test_a_run_in_the_making_is_left_alone(tmp_path: Path) -> None:
     maker = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(maker, fcntl.LOCK_SH)
-        assert remove_leftover(found) != []
+        assert remove_leftover(found) == [". (a run is starting here; try again)"]
         assert found.path.is_dir()
     finally:
         os.close(maker)
     assert remove_leftover(found) == []
+
+
+def test_what_another_clean_removed_meanwhile_is_no_failure(tmp_path: Path) -> None:
+    left = left_by_a_crash(tmp_path)
+    (found,) = leftovers(tmp_path)
+    assert remove_leftover(found) == []
+    assert remove_leftover(found) is None
+    left_by_a_crash(tmp_path)
+    other = os.open(left, os.O_RDONLY)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert remove_leftover(found) is None, "another is at it"
+    finally:
+        os.close(other)
+    assert remove_leftover(found) == []
+
+
+@pytest.mark.real
+def test_directories_are_cleaned_by_four_at_once(tmp_path: Path) -> None:
+    for number in range(3):
+        for inner in range(64):
+            folder = tmp_path / f"kvspill-99999{number}-deadbeef" / f"{inner:02x}"
+            folder.mkdir(parents=True)
+            folder.parent.chmod(0o700)
+            for name in range(60):
+                (folder / f"{name:032x}-1").touch()
+    words = [sys.executable, "-m", "kvspill", "clean", "--yes", str(tmp_path)]
+    started = [subprocess.Popen(words, stdout=-1, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
+    said = [(process.communicate(timeout=60)[0], process.returncode) for process in started]
+    assert [code for _, code in said] == [0] * 4, said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_live_run_is_no_leftover(tmp_path: Path) -> None:
