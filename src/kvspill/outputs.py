@@ -67,10 +67,10 @@ def write_whole(
     return given
 
 
-def write_file(path: StrPath, data: str | bytes, flag: str = "") -> Path:
-    """Write what a flag names, or say in one line why not."""
+def write_file(path: StrPath, data: str | bytes, flag: str = "", *, named: bool = True) -> Path:
+    """Write what a flag names, or say in one line why not; `named` is as for write_whole."""
     try:
-        return write_whole(path, data)
+        return write_whole(path, data, named=named)
     except OSError as error:
         said = f"{flag} {path}".lstrip()
         raise KvspillError(f"{said}: cannot be written ({reason_of(error)}); name another file") from error
@@ -272,9 +272,9 @@ def refuse_clashes(
     sources = [Path(path) for path in inputs if path is not None]
     files = [(label, path) for label, path in targets.items() if not (named and _streams(path, label))]
     for place, (label, target) in enumerate(files):
-        if named and target.is_dir():
+        if target.is_dir() and (named or not target.is_symlink()):
             # So is an empty name, as a script's unset variable gives it: the current one.
-            raise UsageError(f"{label}: is a directory; name a file in it")
+            raise UsageError(f"{label}: is a directory; name {'a file in it' if named else 'another file'}")
         if any(_is_read(target, source) for source in sources):
             raise UsageError(f"{label}: is one of the inputs and would be lost; write to another file")
         other = next((words for words, path in files[:place] if _same_file(target, path)), None)

@@ -266,3 +266,50 @@ def test_a_plan_does_not_replace_the_result_that_it_learns_from(
     assert main([*plan, "--output", "r.json", *words.split()]) == 2
     assert f"--output r.json{which}: is one of the inputs and would be lost" in capsys.readouterr().err
     assert (tmp_path / learned).read_bytes() == before
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    pytest.importorskip("pyarrow.parquet")
+    assert main([*RUN, "--log-ops", "o.parquet", "--output", "o.json", "--cpu-mem-gb", "0"]) == 0
+    return tmp_path / "o.parquet"
+
+
+def test_an_export_never_writes_over_what_it_reads(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(log, "itself.iolog")
+    os.symlink(log, "link.iolog")
+    os.link(log, "hard.iolog")
+    os.link("o-requests.parquet", "hard.jsonl")
+    before = contents(log.parent)
+    for words in (
+        "fio itself.iolog -o itself",
+        "fio o.parquet -o link",
+        "fio o.parquet -o hard",
+        "trace o.parquet -o o-requests.parquet",
+        "trace o.parquet -o hard.jsonl",
+    ):
+        assert main(["export", *words.split()]) == 2, words
+        assert "is one of the inputs and would be lost" in capsys.readouterr().err
+    assert contents(log.parent) == before
+
+
+def test_the_log_of_an_exported_replay_replaces_a_link_and_no_directory(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody named it: a link of that name might lead anywhere."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    os.symlink(victim, "link.iolog")
+    assert main(["export", "fio", str(log), "-o", "link"]) == 0
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "link.iolog").read_text().startswith("fio version 3 iolog")
+    (tmp_path / "folder.iolog").mkdir()
+    os.symlink("both.iolog", "both")
+    for output, why in (
+        ("folder", "its folder.iolog: is a directory"),
+        ("both", "its both.iolog: is the same file as --output both"),
+        ("/dev/null", "name a file"),
+    ):
+        assert main(["export", "fio", str(log), "-o", output]) == 2, output
+        assert why in capsys.readouterr().err
+    assert not (tmp_path / "folder").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 from kvspill.cli.options import Parser, asks_for_help, check_outputs
 from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
-from kvspill.outputs import write_file
+from kvspill.outputs import beside, is_stream, refuse_clashes, write_file
 
 EXAMPLES = """\
 examples:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
         return 0
     options = parser.parse_args(list(argv))
     source, output = Path(options.source), options.output
-    check_outputs({"--output": output}, [options.source])
+    check_outputs({"--output": output}, _inputs(source, options.kind))
     for name, kind in _OF_KIND.items():
         if kind != options.kind and getattr(options, name) is not None:
             raise UsageError(f"{flag_of(name)}: belongs to `{prog} {kind}`; leave it out")
@@ -71,6 +71,12 @@ def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
         written = _fio(source, output, options)
     print("Files written:\n" + "\n".join(f"  {path}" for path in written))
     return 0
+
+
+def _inputs(source: Path, kind: str) -> list[Path]:
+    from kvspill.measure.oplog import requests_path
+
+    return [source, requests_path(source)] if kind == "trace" and source.name else [source]
 
 
 def _trace(source: Path, output: str, block_tokens: int) -> list[str]:
@@ -96,10 +102,23 @@ def _fio(source: Path, output: str, options: argparse.Namespace) -> list[str]:
         return [output]
     from kvspill.report.exports.fio_log import FILE, job_text, log_lines, replay_of
 
+    if is_stream(Path(output)):
+        raise UsageError(
+            f"--output {output}: is no file, and a replay's log lies beside its job; name a file"
+        )
+    log = _log_beside(source, output)
     replay, file = replay_of(source), Path(options.directory or ".").resolve() / FILE
-    log = Path(f"{output}.iolog").resolve()
     if any(":" in str(path) for path in (log, file)):
         raise UsageError(f"--output {output}: fio takes no colon in a path; name another file")
-    write_file(log, "".join(f"{line}\n" for line in log_lines(replay, file)), "--output")
+    write_file(log, "".join(f"{line}\n" for line in log_lines(replay, file)), "--output", named=False)
     write_file(output, job_text(replay, log, file, not options.no_stall), "--output")
     return [output, str(log)]
+
+
+def _log_beside(source: Path, output: str) -> Path:
+    """Where the log of a replay goes, which nobody named: it replaces nothing that was."""
+    log = beside(Path(output), ".iolog")
+    refuse_clashes(
+        {f"--output {output}": output, f"--output {output}: its {log.name}": log}, [source], named=False
+    )
+    return log.parent.resolve() / log.name
