@@ -272,6 +272,7 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
+    from kvspill.suite.kept import hold
     from kvspill.suite.manifest import directories, load, settle
     from kvspill.texts import counted
 
@@ -288,7 +289,9 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
             f"--output-dir {options.output_dir}: --resume writes to {options.resume}; leave it out"
         )
     folder = Path(options.resume or options.output_dir or latest_folder())
-    manifest = settle(folder, load(folder))
+    manifest, foreign = hold(folder, settle(folder, load(folder)))
+    for line in foreign:
+        put(f"kvspill suite: warning: {one_line(line)}", sys.stderr)
     done = f"{sum(row.finished for row in manifest.rows)} of {counted(len(manifest.rows), 'scenario')} done"
     left = [row.scenario for row in manifest.rows if not row.finished]
     if options.dry_run:
