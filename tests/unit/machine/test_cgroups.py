@@ -86,7 +86,7 @@ def test_a_run_is_warned_of_the_limits_and_its_result_keeps_them(tmp_path: Path)
     assert storage.code == "io_limited"
     assert "may move: 200 MiB/s of reads on nvme0n1. " in storage.message
     assert processors.code == "cpu_limited"
-    assert "the time of 0.1 processors of the " in processors.message
+    assert "the time of 0.1 of " in processors.message
     facts = environment([folder], made.kernel)
     assert facts["directories"][0]["io_limits"] == ["200 MiB/s of reads on nvme0n1"]
     assert facts["cpu_limit"] == 0.1
