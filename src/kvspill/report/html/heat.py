@@ -62,8 +62,8 @@ def _heat_map(figure_id: str, name: str, title: str, found: LatencyMap, item: La
         figure_id,
         "Over time",
         f"{title} over time{mark}" + (f": {item.label}" if many else ""),
-        f"The stronger the colour, the more of them took that long in that step of {width}. A band that moves "
-        "up is a device that slows down; two bands are two kinds of service.",
+        f"The stronger the colour, the more of them took that long in that step of {width}. A band that "
+        "moves up is a device that slows down; two bands are two kinds of service.",
         specs.heat(cells, "seconds into the measured window", "milliseconds (log)"),
         ("latency", "number"),
         [
