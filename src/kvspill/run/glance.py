@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from kvspill.world import World
 
 _BAR_CELLS = 20
 _RECENT_SECONDS = 3.0
+LOG_COLUMNS = 120
+"""Lines of a search in a log are no longer."""
 LABELS = {Tier.GPU: "GPU", Tier.CPU: "CPU", Tier.STORAGE: "storage"}
 
 
@@ -181,15 +183,33 @@ def _load(users: int, in_service: int, queued: int, completed: int) -> str:
 
 def search_lines(now: Glance, status: str, measuring: bool) -> list[str]:
     """The block of a search; rates are those of its present stage."""
-    time_text = clock(now.elapsed_seconds)
+    time_text = _time_of(now)
     if now.duration_seconds is not None:
-        left = clock(max(0.0, now.duration_seconds - now.elapsed_seconds))
-        time_text += f" of {clock(now.duration_seconds)}, {left} left"
+        time_text += f", {clock(max(0.0, now.duration_seconds - now.elapsed_seconds))} left"
     failures = f"   failed requests {now.failed:,}"
     if not measuring:
         return [f"{time_text}   {status}", _load_line(now), "between two stages, not measured" + failures]
     tiers = [_tier_line(number, now, None) for number in range(len(now.tiers))]
     return [f"{time_text}   {status}", _load_line(now), *tiers, _outcome_line(now, None) + failures]
+
+
+def search_line(now: Glance, status: str, measuring: bool) -> str:
+    """The same in one line of a log: the state, whether anything failed, and the rest as there is room."""
+    state = f"{_time_of(now)} {status}"
+    failures = f", {now.errors:,} errors" + (f", {now.failed:,} failed requests" if now.failed else "")
+    while ", " in state and len(state + failures) > LOG_COLUMNS:
+        state = state.rpartition(", ")[0]
+    text = state + failures
+    for part in (*(_speeds(now) if measuring else ()), f"{now.completed:,} done"):
+        if len(f"{text}, {part}") > LOG_COLUMNS:
+            break
+        text = f"{text}, {part}"
+    return text
+
+
+def _time_of(now: Glance) -> str:
+    whole = "" if now.duration_seconds is None else f" of {clock(now.duration_seconds)}"
+    return f"{clock(now.elapsed_seconds)}{whole}"
 
 
 def _tier_line(number: int, now: Glance, before: Glance | None) -> str:
@@ -236,16 +256,21 @@ def line(now: Glance) -> str:
     ]
     if now.measured_seconds <= 0:
         return "  ".join([*parts, "warming up"])
-    for number, tier in enumerate(now.tiers):
-        read, written = rates(number, now, None)
-        modelled = " (modelled)" if tier.modelled else ""
-        speeds = f"r {speed_text(read, written)} w {speed_text(written, read)}"
-        parts.append(f"{LABELS[tier.tier].lower()}{modelled} {speeds}")
+    parts += _speeds(now)
     if now.hit_rate is not None:
         parts.append(f"{now.hit_rate:.0%} hits")
     parts.append(f"{now.tokens / now.measured_seconds:,.0f} tok/s")
     parts.append(f"{now.errors} errors")
     return "  ".join(parts)
+
+
+def _speeds(now: Glance) -> Iterator[str]:
+    """What each tier read and wrote since the window opened."""
+    for number, tier in enumerate(now.tiers):
+        read, written = rates(number, now, None)
+        modelled = " (modelled)" if tier.modelled else ""
+        speeds = f"r {speed_text(read, written)} w {speed_text(written, read)}"
+        yield f"{LABELS[tier.tier].lower()}{modelled} {speeds}"
 
 
 def clock(seconds: float) -> str:

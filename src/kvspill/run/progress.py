@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
 
 from kvspill.records import NS_PER_SEC
-from kvspill.run.glance import Glance, Recent, block, fitted, line, search_lines
+from kvspill.run.glance import Glance, Recent, block, fitted, line, search_line, search_lines
 from kvspill.run.live import Live
 from kvspill.run.stages import Policy, Stages
 from kvspill.texts import make_console, mute, put
@@ -73,7 +73,10 @@ class Progress:
         def lines() -> list[str]:
             status, now = policy.status, see()
             if status is not None:
-                return search_lines(now, status, stages.measuring is not None)
+                measuring = stages.measuring is not None
+                if self._on_terminal:
+                    return search_lines(now, status, measuring)
+                return [search_line(now, status, measuring)]
             return block(now, recent.before(now)) if self._on_terminal else [line(now)]
 
         await self.follow(world, lines)

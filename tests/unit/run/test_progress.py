@@ -18,6 +18,7 @@ from kvspill.run.glance import (
     fitted,
     line,
     rates,
+    search_line,
     search_lines,
     whole,
 )
@@ -210,7 +211,26 @@ def test_a_search_shows_what_it_does_and_the_state_of_its_stage() -> None:
     assert "GiB/s" not in between
 
 
-def test_a_search_reads_the_counters_of_the_stage_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("measuring", [True, False])
+def test_a_line_of_a_search_in_a_log_has_120_columns_at_most(measuring: bool) -> None:
+    status = (
+        "slo: 1,000 users, measured 35 s of at most 72 s, 100.0% of interactive late, 5.0% allowed"
+        if measuring
+        else "slo: 1,000 users, settling, to be measured again"
+    )
+    tiers = tuple(TierGlance(tier, False, 48 * GIB, 12 * GIB, GIB, 4 * GIB) for tier in Tier)
+    text = search_line(glance(tiers=tiers), status, measuring)
+    assert len(text) <= 120
+    said = status.removesuffix(", 5.0% allowed")
+    assert text.startswith(f"0:30 of 1:00 {said}, 3 errors, 2 failed requests")
+    short = search_line(glance(failed=0), "slo: 5 users, settling", False)
+    assert short == "0:30 of 1:00 slo: 5 users, settling, 3 errors, 340 done"
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_a_search_reads_the_counters_of_the_stage_under_way(
+    monkeypatch: pytest.MonkeyPatch, on_terminal: bool
+) -> None:
     seen: list[str] = []
 
     async def follow(_self: Progress, world: World, lines: Callable[[], list[str]]) -> None:
@@ -220,7 +240,15 @@ def test_a_search_reads_the_counters_of_the_stage_under_way(monkeypatch: pytest.
 
     monkeypatch.setattr(Progress, "follow", follow)
     small = Config(model="tiny-1b", num_users=4, duration=60.0, cpu_mem_gb=0.0, enable_autoscaling=True)
-    run_trials(make_plan(small, True), Progress(quiet=True))
+    progress = Progress(quiet=True)
+    monkeypatch.setattr(progress, "_on_terminal", on_terminal)
+    run_trials(make_plan(small, True), progress)
+    if not on_terminal:
+        assert max(map(len, seen)) <= 120
+        assert [text for text in seen if "0 errors" not in text] == []
+        assert any("settling" in text and "storage" not in text for text in seen)
+        assert any("measured" in text for text in seen)
+        return
     measured = [text for text in seen if "tok/s" in text]
     assert any("not measured" in text for text in seen)
     assert all("storage" in text and "errors 0" in text and "hits" in text for text in measured)

@@ -106,7 +106,8 @@ class Levels:
                 continue  # Nobody looks at the live line.
             measure = self._monitor.measure(self._world.now_ns(), BATCHES)
             limit = longest * 3 if patient(measure) else max(longest, intervals)
-            self._say(level, f"measured {intervals} of {shortest}-{limit} intervals, {self.line(measure)}")
+            seconds = [f"{count * self._pace.interval_ns / NS_PER_SEC:.3g} s" for count in (intervals, limit)]
+            self._say(level, f"measured {seconds[0]} of at most {seconds[1]}, {self.line(measure)}")
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
         self._load.close(self._world.now_ns())
@@ -146,7 +147,7 @@ class Levels:
         least = self._pace.cooldown if fewer else 1
         most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
         while True:
-            self._say(level, "settling" if action != "confirm" else "settling for the confirmation")
+            self._say(level, "settling" if action != "confirm" else "settling, to be measured again")
             await self._tick()
             now_ns = self._world.now_ns()
             elapsed_ns = now_ns - started_ns
