@@ -30,6 +30,11 @@ def figure(value: float | None, digits: int = 2) -> str:
     return f"{value:,.{digits}f}"
 
 
+def counted(value: float, digits: int = 2) -> str:
+    """A number that may be a count: 78, not 78.00."""
+    return figure(value, 0 if float(value).is_integer() else digits)
+
+
 def significant(value: float | None, digits: int = 4) -> str:
     """A number with no more digits than its measurement has: histograms keep three and a bit."""
     if value is None or not value:

@@ -270,6 +270,17 @@ def _results_knee(results: Sequence[Labelled]) -> Iterator[Figure]:
     )
 
 
+def unlike_durations(results: Sequence[Labelled]) -> str:
+    """That results which differ in users make no curve because they ran for unequal times; else empty."""
+    plain = [item for item in results if not (item.result.autoscaling_stats or without_rank(item))]
+    durations = sorted({known for item in plain if (known := finite(item.result.config.get("duration")))})
+    alike = {_apart_from_users(item.result, "duration") for item in plain}
+    if len({_users(item) for item in plain}) < 2 or len(durations) < 2 or len(alike) > 1:
+        return ""
+    times = listed([f"{seconds:g} s" for seconds in durations])
+    return f"No curve over users is drawn, because the results ran for {times}: run all of them equally long."
+
+
 _REPEATED = " A load with several results stands at their median."
 
 
@@ -277,14 +288,14 @@ def _medians(found: Mapping[float, Sequence[float]]) -> list[tuple[float, float]
     return [(level, median(values)) for level, values in sorted(found.items())]
 
 
-def _apart_from_users(result: Result) -> tuple[str, ...]:
+def _apart_from_users(result: Result, *also: str) -> tuple[str, ...]:
     """What a result is of, its users apart: the same machine and drive, the same settings."""
     host = str((result.environment or {}).get("hostname"))
     tiers = canonical([(tier.tier, tier.backend) for tier in result.tiers])
     settings = sorted(
         f"{name} {canonical(value)}"
         for name, value in result.config.items()
-        if name not in NOT_SETTINGS and name not in ("num_users", "max_users")
+        if name not in NOT_SETTINGS and name not in ("num_users", "max_users", *also)
     )
     return (drive(result), host, tiers, str(result.simulated), *settings)
 

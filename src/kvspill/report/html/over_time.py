@@ -16,6 +16,7 @@ from kvspill.report.html.facts import (
 )
 from kvspill.report.html.figure import Figure, Group
 from kvspill.report.html.specs import Spec
+from kvspill.report.numbers import counted
 from kvspill.report.numbers import figure as number
 
 IN_FLIGHT = "storage_in_flight"
@@ -49,7 +50,8 @@ def _over_time(group: Group, says: str, unit: str, read: Read) -> Iterator[Figur
     rows = [{"series": name, "x": at, "y": value} for name, points in known for at, value in points]
     names = [name for name, _, _ in group.series]
     y: Spec = {"field": "y", "title": unit, "scale": {"zero": True}}
-    table = [(name, number(min(v)), number(sum(v) / len(v)), number(max(v))) for name, v in _values(known)]
+    shown = counted if unit == "count" else number
+    table = [(name, shown(min(v)), number(sum(v) / len(v)), shown(max(v))) for name, v in _values(known)]
     yield Figure(
         group.id,
         "Over time",

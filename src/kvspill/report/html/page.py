@@ -17,6 +17,7 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure, Section
 from kvspill.report.html.figures import figures
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
+from kvspill.report.html.knee import KNEE, unlike_durations
 from kvspill.report.html.prose import (
     checks,
     config_rows,
@@ -63,7 +64,9 @@ def page_of(
 def _build(
     results: Sequence[Labelled], title: str, remarks: Sequence[Remarks], more: Sequence[Section]
 ) -> str:
-    sections = [*_sections(figures(results)), *more]
+    unlike = unlike_durations(results)
+    untold = [Section(KNEE, "section-knee", [], [unlike])] if unlike else []
+    sections = [*_sections(figures(results)), *untold, *more]
     drawn = [figure for section in sections for figure in section.figures]
     scripts = {"library_js": _library(), "page_js": _asset("page.js")}
     said = banners(results)

@@ -9,6 +9,7 @@ from kvspill.report.columns import finite
 from kvspill.report.honesty_section import steady_text
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import UNMEASURED, limit, significant, volume, yes_no
+from kvspill.report.numbers import counted as amount
 from kvspill.report.numbers import figure as number
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
@@ -311,4 +312,4 @@ def metric_rows(result: Result) -> Iterator[tuple[str, str, str]]:
 
 def _metric_text(name: str, value: float) -> str:
     """Percentiles come from histograms, which keep three digits and a bit; sums and means are exact."""
-    return (significant if _PERCENTILE.search(name) else lambda v: number(v, 3))(value)
+    return significant(value) if _PERCENTILE.search(name) else amount(value, 3)

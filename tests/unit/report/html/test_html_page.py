@@ -19,7 +19,8 @@ vl_convert = pytest.importorskip("vl_convert")
 from kvspill.report.html.doubts import folds  # noqa: E402
 from kvspill.report.html.facts import labelled  # noqa: E402
 from kvspill.report.html.figures import figures  # noqa: E402
-from kvspill.report.html.prose import page_title  # noqa: E402
+from kvspill.report.html.prose import metric_rows, page_title  # noqa: E402
+from kvspill.report.numbers import counted  # noqa: E402
 from kvspill.result.schema import LatencyMap, Result  # noqa: E402
 from kvspill.result.warnings.known import noted  # noqa: E402
 from unit.report.html.pages import build_page, drawn  # noqa: E402
@@ -275,6 +276,18 @@ def test_results_that_differ_in_users_alone_make_a_curve(levels: tuple[int, ...]
     says = found["knee-rate"].says
     assert ("Two loads show" in says) is (len(expected) == 2)
     assert ("several results stands at their median" in says) is (len(levels) > len(expected))
+
+
+def test_results_of_unequal_durations_say_why_they_make_no_curve() -> None:
+    results = [sample.built(config=Config(num_users=users, duration=s)) for users, s in ((2, 600), (8, 300))]
+    assert "knee-rate" not in drawn(*results)
+    text = " ".join(Outline(build_page([(f"{n}", item) for n, item in enumerate(results)])).text)
+    assert "because the results ran for 300 s and 600 s: run all of them equally long." in text
+
+
+def test_counts_have_no_decimals() -> None:
+    assert (counted(78.0), counted(1.5), counted(1234)) == ("78", "1.50", "1,234")
+    assert not [row for row in metric_rows(sample.built()) if row[1].endswith(".000")]
 
 
 @pytest.mark.parametrize("changed", [{"generation_mode": "none"}, {"io_size": 1 << 20}, {"io_threads": 8}])
