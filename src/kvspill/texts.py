@@ -167,6 +167,14 @@ def size_text(nbytes: float) -> str:
     return f"{nbytes:,.0f} B"
 
 
+def rough_size_text(nbytes: float) -> str:
+    """A bound that is known roughly, to three digits: 1,080 GiB, 10.0 GiB."""
+    if nbytes < GIB:
+        return size_text(nbytes)
+    amount = float(f"{nbytes / GIB:.3g}")
+    return f"{amount:,.{2 if amount < 10 else 1 if amount < 100 else 0}f} GiB"
+
+
 def speed_text(gib_per_sec: float, *beside: float | None) -> str:
     """A bandwidth in the unit of a larger one beside it, or that shows two digits: 1.11 GiB/s, 25 MiB/s."""
     if any((other or 0.0) >= 1 for other in beside) and gib_per_sec >= _SHOWN_IN_GIB:

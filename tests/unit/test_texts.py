@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from kvspill.texts import cell, duration, make_console, one_line, plain, size_text, speed_text, target_time
+from kvspill.texts import (
+    cell,
+    duration,
+    make_console,
+    one_line,
+    plain,
+    rough_size_text,
+    size_text,
+    speed_text,
+    target_time,
+)
 
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
@@ -85,3 +95,10 @@ def test_no_time_at_all_is_no_measured_thousandth() -> None:
 def test_a_target_is_written_as_it_was_given() -> None:
     shown = [target_time(target_ms) for target_ms in (0.5, 50, 300.25, 1000, 1500, 3_600_000)]
     assert shown == ["0.5 ms", "50 ms", "300.25 ms", "1 s", "1.5 s", "3,600 s"]
+
+
+@pytest.mark.parametrize(
+    ("gib", "text"), [(1077.59, "1,080 GiB"), (10, "10.0 GiB"), (3, "3.00 GiB"), (0.5, "512 MiB")]
+)
+def test_a_bound_that_is_known_roughly_has_three_digits(gib: float, text: str) -> None:
+    assert rough_size_text(gib * 2**30) == text

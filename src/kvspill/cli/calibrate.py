@@ -51,7 +51,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
     from kvspill.spare import write_or_spare
-    from kvspill.texts import size_text
+    from kvspill.texts import rough_size_text, size_text
 
     check_place(config.output, f"--output {config.output}")
     paths = cache_dirs(config, Path.cwd())
@@ -66,7 +66,8 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     progress = Progress(config.quiet)
     progress.say(
         f"Calibrates {device} for about {length.total_seconds:.0f} s: holds at most {size_text(held)} in "
-        f"{', '.join(map(str, paths))}, writes at most {size_text(length.write_bytes_max)}, removes it."
+        f"{', '.join(map(str, paths))}, writes at most about {rough_size_text(length.write_bytes_max)}, "
+        "removes it."
     )
     found = calibrate(config, paths, length, progress)
     written, problem = write_or_spare(config.output, _text(document(found)), "--output", "the profile")

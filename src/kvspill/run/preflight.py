@@ -25,7 +25,7 @@ from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.run.stores import FREE_SPACE_SHARE, addresses, capacity_at_addresses
 from kvspill.storage.addresses import choose_storage, directory_of, refuse_one_slash
 from kvspill.storage.rundir import clean, usage_errors
-from kvspill.texts import listed, size_text
+from kvspill.texts import listed, rough_size_text, size_text
 
 PRECONDITION_PASSES_MAX = 10
 """How many times over a device that does not settle is written before the load."""
@@ -306,7 +306,7 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
         return f"{text}, and writes what the recording asks for; entries too large for that fail."
     if not places:
         return f"{text}."
-    text += f", and writes at most about {size_text(offered_write_bytes(config))}"
+    text += f", and writes at most about {rough_size_text(offered_write_bytes(config))}"
     if config.enable_autoscaling:
         return f"{text}, if {config.max_users:,} users asked all the time; fewer users write less."
     return f"{text}."

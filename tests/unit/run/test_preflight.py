@@ -58,8 +58,7 @@ def test_the_default_capacity_is_80_percent_of_the_free_space_as_l7_says(here: P
 def test_the_run_says_what_it_may_hold_and_write_as_l7_says(here: Path) -> None:
     config = Config(max_requests=10, storage_capacity_gb=2, cpu_mem_gb=0.5)
     assert check_machine(config, here, PLENTY).statement == (
-        f"This run holds at most 2.00 GiB in {here} and 512 MiB of memory, "
-        "and writes at most about 10.00 GiB."
+        f"This run holds at most 2.00 GiB in {here} and 512 MiB of memory, and writes at most about 10.0 GiB."
     )
 
 
