@@ -8,7 +8,7 @@ import pytest
 
 from kvspill.cli.doctor import print_checks
 from kvspill.cli.main import main
-from kvspill.doctor.doctor import Check, Status
+from kvspill.doctor.doctor import Check, Status, verdict
 
 
 def test_json_has_a_verdict_and_a_remedy_for_every_fault(
@@ -44,6 +44,18 @@ def test_one_is_not_counted_in_the_plural(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.endswith("0 ok, 1 warning, 1 problem\n")
     print_checks(checks * 2, sys.stdout)
     assert capsys.readouterr().out.endswith("0 ok, 2 warnings, 2 problems\n")
+
+
+def test_notes_are_shown_and_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [
+        Check("extras", "s3", Status.NOTE, "not installed", "install it"),
+        Check("g", "a", Status.OK, "x"),
+    ]
+    print_checks(checks, sys.stdout)
+    text = capsys.readouterr().out
+    assert "  note     s3: not installed" in text
+    assert text.endswith("1 ok, 0 warnings, 0 problems\n")
+    assert verdict(checks) is Status.OK
 
 
 def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def print_checks(checks: "Sequence[Check]", stream: IO[str]) -> None:
     from kvspill.doctor.doctor import Status
 
     serious = (Status.WARNING, Status.PROBLEM)
-    styles = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
+    styles = {Status.OK: "green", Status.NOTE: "dim", Status.WARNING: "yellow", Status.PROBLEM: "bold red"}
     console = make_console(stream, soft_wrap=True)
     group = ""
     for check in checks:

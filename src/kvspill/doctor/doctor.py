@@ -20,6 +20,8 @@ class Status(StrEnum):
     """How serious a finding is."""
 
     OK = "ok"
+    NOTE = "note"
+    """Optional and absent: nothing is wrong without it."""
     WARNING = "warning"
     PROBLEM = "problem"
 
@@ -40,6 +42,10 @@ class Check:
 
 def ok(group: str, name: str, finding: str) -> Check:
     return Check(group, name, Status.OK, finding)
+
+
+def note(group: str, name: str, finding: str, remedy: str) -> Check:
+    return Check(group, name, Status.NOTE, finding, remedy)
 
 
 def warning(group: str, name: str, finding: str, remedy: str) -> Check:
@@ -125,9 +131,13 @@ def measurable(hardware: Hardware, checks: Iterable[Check]) -> list[Check]:
 
 
 def verdict(checks: Iterable[Check]) -> Status:
-    """The worst status of all."""
+    """The worst status of all; a note counts as ok."""
     order = list(Status)
-    return max((check.status for check in checks), key=order.index, default=Status.OK)
+    return max(
+        (check.status for check in checks if check.status is not Status.NOTE),
+        key=order.index,
+        default=Status.OK,
+    )
 
 
 def as_json(checks: Sequence[Check], cache_dirs: Sequence[str] | None) -> Mapping[str, Any]:

@@ -36,12 +36,17 @@ def plugin_checks(declared: Declared, has_gpu: bool = False) -> list[Check]:
         for name, plugin in found.plugins.items():
             if plugin.is_ours and name == "gpu" and name not in ours and not has_gpu:
                 checks.append(ok(GROUP, f"{word} {name}", "not needed without a card"))
-            elif name not in ours:
+            elif name not in ours and not _lacks_extra(plugin, ready[name]):
                 checks.append(_line(word, plugin, ready[name]))
         for broken in found.broken:
             text = f"{broken.origin} could not be loaded ({broken.reason})"
             checks.append(warning(GROUP, f"{word} {broken.name}", text, "correct or uninstall that package"))
     return checks
+
+
+def _lacks_extra(plugin: Plugin, reason: str | None) -> bool:
+    """Whether one of ours only lacks a package that the group of the extras names."""
+    return plugin.is_ours and reason is not None and "kvspill[" in reason
 
 
 def _incomplete(kind: Kind, plugin: Plugin) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from kvspill.doctor.doctor import Check, ok, problem, warning
+from kvspill.doctor.doctor import Check, note, ok, problem, warning
 from kvspill.machine.cgroups import cpu_limit
 from kvspill.machine.gpu import has_nvidia_fs
 from kvspill.machine.hardware import Gpu, Hardware, governors, io_uring_disabled, is_virtual, load_average
@@ -235,7 +235,8 @@ def _extras(has_gpu: bool) -> list[Check]:
             checks.append(ok("extras", extra, "not installed; not needed without a card"))
         elif missing:
             text = f"{', '.join(missing)} not installed; needed for {purpose}"
-            checks.append(warning("extras", extra, text, f"pip install 'kvspill[{extra}]'"))
+            say = warning if extra == "gpu" else note
+            checks.append(say("extras", extra, text, f"pip install 'kvspill[{extra}]'"))
         else:
             checks.append(ok("extras", extra, f"installed ({', '.join(modules)})"))
     return checks

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.config.plugged import usable_plugins
 from kvspill.doctor import storage as doctor_storage
 from kvspill.doctor import system as doctor_system
 from kvspill.doctor.doctor import Check, Status, as_json, verdict
 from kvspill.doctor.hardware import hardware_checks
+from kvspill.doctor.plugins import plugin_checks
 from kvspill.doctor.storage import storage_checks
 from kvspill.doctor.system import EXTRAS, system_checks
 from kvspill.machine.hardware import Gpu, Hardware, Link, Place, detect, detect_gpus, look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.memory import Available
+from kvspill.plugins import Plugin
 from unit.machine.kernel_tree import GIB, Tree
 
 
@@ -308,7 +311,7 @@ def test_an_absent_extra_has_its_remedy_where_remedies_stand(
 ) -> None:
     monkeypatch.setattr(doctor_system, "find_spec", lambda _name: None)
     check = named(system_checks(machine(), Tree(tmp_path).kernel), "report")
-    assert check.status is Status.WARNING
+    assert check.status is Status.NOTE
     assert check.remedy == "pip install 'kvspill[report]'"
     assert "pip install" not in check.finding
 
@@ -363,6 +366,17 @@ def test_software_for_a_gpu_is_advised_only_where_one_is(
             assert "not needed without a card" in check.finding
     equipped = system_checks(machine(gpus=(Gpu("H200", 139 * GIB),)), kernel)
     assert named(equipped, "gpu").remedy == "pip install 'kvspill[gpu]'"
+
+
+def test_a_missing_package_is_a_note_and_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvspill.doctor.system.find_spec", lambda _name: None)
+    extras = [check for check in system_checks(machine(), Tree(tmp_path).kernel) if check.group == "extras"]
+    assert {check.status for check in extras if check.name != "gpu"} == {Status.NOTE}
+    lacking = "the package redis is not installed; pip install 'kvspill[redis]'"
+    monkeypatch.setattr(Plugin, "why_not", lambda plugin: lacking if plugin.name == "redis" else None)
+    names = [check.name for check in plugin_checks(usable_plugins())]
+    assert "backend of kvspill" in names
+    assert "backend redis" not in names
 
 
 def test_the_extras_are_those_that_can_be_installed() -> None:
