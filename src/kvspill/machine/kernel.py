@@ -55,8 +55,16 @@ def boot_id(kernel: Kernel | None = None) -> str:
 
 
 def process_exists(pid: int, kernel: Kernel | None = None) -> bool:
-    """Whether a process of that number is there, ours or not."""
-    return ((kernel or Kernel()).proc / str(pid)).exists()
+    """Whether a process of that number is there, ours or not.
+
+    One that has ended and that its parent has not asked for yet (a zombie) is gone. While another of its
+    threads goes on, as in a system call of a hung device, it has not ended, though it looks the same.
+    """
+    folder = (kernel or Kernel()).proc / str(pid)
+    if not folder.exists():
+        return False
+    state = field_of(folder / "status", "State") or ""
+    return not state.startswith(("Z", "X")) or len(names_in(folder / "task") or ()) > 1
 
 
 def opened_again(fd: int, kernel: Kernel | None = None) -> int:
