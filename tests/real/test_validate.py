@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from kvspill.cli.main import main
 from kvspill.config import Config
+from kvspill.machine.kernel import process_exists
 from kvspill.plan.validate.sides import Engine
 from kvspill.plan.validate.validate import validate
 from kvspill.plan.validate.verdict import DIFFERS, EQUAL
@@ -85,7 +87,7 @@ def test_a_signal_ends_a_validation_with_the_engine_and_leaves_nothing(
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     try:
-        wait_until(lambda: [*cache_dir.glob(".kvspill-validate-*/10")])
+        wait_until(lambda: [*cache_dir.glob("*/**/10")])
         process.send_signal(number)
         began = time.monotonic()
         _, said = process.communicate(timeout=30)
@@ -97,3 +99,30 @@ def test_a_signal_ends_a_validation_with_the_engine_and_leaves_nothing(
     time.sleep(0.2)
     assert [*cache_dir.iterdir()] == []
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+@pytest.mark.parametrize("by", ["clean", "the next validation"])
+def test_what_a_killed_validation_left_is_removed(tmp_path: Path, by: str) -> None:
+    """It stayed for ever: nothing told that it was ours."""
+    task = {"requests": [], "directory": ""}
+    engine = [sys.executable, str(Path(__file__).with_name("slow_engine.py"))]
+    script = "import sys; from pathlib import Path; from kvspill.plan.validate.sides import Side\n"
+    script += f"side = Side('x', {engine}, Path(sys.argv[1]), {task})\n"
+    script += "print(side._process.pid, flush=True); side.play()"
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=-1, text=True) as process:
+        assert process.stdout is not None
+        engine_pid = int(process.stdout.readline())
+        wait_until(lambda: [*tmp_path.glob("*/**/10")])
+        assert main(["clean", "--yes", str(tmp_path)]) == 0
+        assert [*tmp_path.glob("*/**/10")], "it goes on"
+        process.kill()
+        os.killpg(engine_pid, signal.SIGKILL)
+    (folder,) = (path.parent for path in tmp_path.glob("*/**/10"))
+    (folder / "a" / "b" / "c").mkdir(parents=True)
+    (folder / "a" / "b" / "model@1.data").write_text("an engine's names are its own")
+    wait_until(lambda: not process_exists(engine_pid))
+    if by == "clean":
+        assert main(["clean", str(tmp_path)]) == 0
+    else:
+        held(tmp_path, 0, max_requests=2)
+    assert list(tmp_path.iterdir()) == []

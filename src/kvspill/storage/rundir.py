@@ -20,6 +20,8 @@ CLAIM = ".kvspill-claim"
 """What the run will hold at most, for other runs on the same file system (see neighbours.py)."""
 MARKER_TEXT = b"kvspill run directory: removed by the run, or by the next one here\n"
 _RUN_NAME = re.compile(r"kvspill-\d+-[0-9a-f]{8}")
+OF_ANY_NAME = "validation"
+"""A subdirectory in which all is the run's, however it is named: an engine's files in a validation."""
 _SUBDIR_NAME = re.compile(r"[0-9a-f]{2,3}")
 _INNER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{32}-\d+(\.tmp)?|probe(\.tmp)?")
@@ -276,10 +278,12 @@ def _lock_marker(run_fd: int) -> int | None:
 
 def is_of_a_run(name: str, is_dir: bool, above: tuple[str, ...] = ()) -> bool:
     """Whether a run makes things of that name at that place below its directory."""
+    if above[:1] == (OF_ANY_NAME,):
+        return True
     if not is_dir:
         return _FILE_NAME.fullmatch(name) is not None or (not above and name in _OWN_NAMES)
     if not above:
-        return _SUBDIR_NAME.fullmatch(name) is not None
+        return _SUBDIR_NAME.fullmatch(name) is not None or name == OF_ANY_NAME
     return len(above) == 1 and len(above[0]) == 3 and _INNER_NAME.fullmatch(name) is not None
 
 

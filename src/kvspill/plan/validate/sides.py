@@ -19,6 +19,7 @@ from kvspill.config.blocks import Preset, engine_preset
 from kvspill.environ import of_others
 from kvspill.errors import KvspillError, UsageError
 from kvspill.plan.validate.witness import Seen, seen, watched
+from kvspill.storage.rundir import OF_ANY_NAME, RunDir
 
 _DRIVERS = Path(__file__).parent / "drivers"
 _ROUND_SECONDS_MAX = 600
@@ -153,8 +154,11 @@ class Side:
 
     def play(self, witness: Path | None = None) -> tuple[Round, Seen | None]:
         """Play a round; with a witness's directory, also what was seen of it."""
-        directory = Path(tempfile.mkdtemp(prefix=".kvspill-validate-", dir=self._root))
+        # A run's directory, so that the next validation or `kvspill clean` removes what a kill leaves.
+        run = RunDir(self._root.absolute())
+        directory = run.path / OF_ANY_NAME
         try:
+            run.make_subdir(OF_ANY_NAME)
             answer = self._ask({**self._task, "directory": str(directory)})
             watched_round = None if witness is None else seen(witness, directory)
         except BaseException:
@@ -162,7 +166,7 @@ class Side:
             self._kill()
             raise
         finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            run.remove()
         rows = answer["requests"]
         columns = [tuple(row[name] for row in rows) for name in ("found", "stored", "seconds")]
         return Round(str(answer["version"]), *columns), watched_round

@@ -14,6 +14,7 @@ from kvspill.plan.validate.sides import Engine, Round, Side, engine_command, obs
 from kvspill.plan.validate.verdict import Played, document, rows_of
 from kvspill.run.preflight import free_bytes
 from kvspill.run.settle import settle_io_size
+from kvspill.storage.rundir import clean
 
 _OURS = "kvspill's preset"
 _VALUE_BYTES = 2
@@ -31,6 +32,7 @@ def validate(
     """The result file's content."""
     commands = engine_command(engine, python), our_command()
     config = settle_io_size(config)
+    clean(root)
     task = _task(config, root)
     names = engine.preset.engine, _OURS
     stored = len({block for blocks in task["requests"] for block in blocks}) * task["block_bytes"]
