@@ -53,7 +53,7 @@ def write_whole(
     def replace(write: _Write) -> bool:
         if named and is_stream(given):
             return False
-        target = _real(given) if named else _real(given.parent) / given.name
+        target = _target(given, named=named)
         target.parent.mkdir(parents=True, exist_ok=True)
         with _written(target, raw, write) as temporary, turn(target):
             os.replace(temporary, target)
@@ -174,13 +174,13 @@ def _open_new(temporary: Path, target: Path) -> IO[bytes]:
 
 
 class Growing:
-    """A file that a user names and that grows during a run: it gets its name once it is whole."""
+    """A file that grows during a run: it gets its name once it is whole. `named` is as for write_whole."""
 
-    def __init__(self, path: StrPath):
+    def __init__(self, path: StrPath, *, named: bool = True):
         given = Path(path)
-        self._target = _real(given)
+        self._target = _target(given, named=named)
         self._temporary: Path | None = None
-        if is_stream(given):
+        if named and is_stream(given):
             self.file: IO[bytes] = os.fdopen(_open_stream(given), "wb")
             return
         self._target.parent.mkdir(parents=True, exist_ok=True)
@@ -377,6 +377,11 @@ def _own_output(found: os.stat_result) -> int | None:
             if stream is not None and os.path.samestat(found, os.fstat(fd)):
                 return fd
     return None
+
+
+def _target(given: Path, *, named: bool) -> Path:
+    """What is replaced: where a link leads, or the link itself where nobody named it."""
+    return _real(given) if named else _real(given.parent) / given.name
 
 
 def _real(path: Path) -> Path:

@@ -44,18 +44,22 @@ def kept_in(spare: Path | None, what: str = "the result") -> str:
     return f"{what} is in {spare}" if spare else f"no other place takes {what} either"
 
 
-def write_or_spare(path: StrPath, text: str, flag: str, what: str) -> tuple[Path | None, str | None]:
+def write_or_spare(
+    path: StrPath, text: str, flag: str, what: str, *, named: bool = True
+) -> tuple[Path | None, str | None]:
     """Write what a flag names, or a copy elsewhere; returns where it is, and what went wrong."""
     try:
-        write_file(path, text, flag)
+        write_file(path, text, flag, named=named)
     except KvspillError as error:
         spare = spare_copy(Path(path).name, text, Path(path).suffix)
         return spare, f"{error}; {kept_in(spare, what)}"
     return Path(path), None
 
 
-def write_all_or_spare(texts: Mapping[Path, str], what: str = "it") -> tuple[list[Path], list[str]]:
+def write_all_or_spare(
+    texts: Mapping[Path, str], what: str = "it", *, named: bool = True
+) -> tuple[list[Path], list[str]]:
     """Write several files, or copies of them elsewhere; returns where they are, and what went wrong."""
-    done = [write_or_spare(path, text, "", what) for path, text in texts.items()]
+    done = [write_or_spare(path, text, "", what, named=named) for path, text in texts.items()]
     problems = [problem for _path, problem in done if problem is not None]
     return [path for path, _problem in done if path is not None], problems

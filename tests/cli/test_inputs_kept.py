@@ -275,6 +275,37 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "o.parquet"
 
 
+@pytest.mark.parametrize("plant", [os.symlink, os.link])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("--log-ops x.parquet", "x-requests.parquet"),
+        ("--log-ops x.parquet --trials 2", "x-trial2.parquet"),
+        ("--log-ops x.parquet --trials 2", "x-trial1-requests.parquet"),
+        ("--io-trace-log x.csv --trials 2", "x-trial2.csv"),
+    ],
+)
+def test_no_link_is_followed_under_a_name_that_nobody_gave(
+    words: str, name: str, plant: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    if "parquet" in words:
+        pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "victim").write_text("precious")
+    plant("victim", name)
+    assert main([*RUN, *words.split(), "--output", "r.json"]) == 0
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert not (tmp_path / name).is_symlink()
+    assert b"precious" not in (tmp_path / name).read_bytes()
+    assert not list(tmp_path.glob(".kvspill-*"))
+
+
+def test_a_log_goes_through_a_link_that_somebody_names(log: Path, tmp_path: Path) -> None:
+    os.symlink("far.parquet", "link.parquet")
+    assert main([*RUN, "--log-ops", "link.parquet", "--output", "r.json"]) == 0
+    assert (tmp_path / "link.parquet").is_symlink()
+    assert (tmp_path / "far.parquet").read_bytes()[:4] == log.read_bytes()[:4] == b"PAR1"
+
+
 def test_an_export_never_writes_over_what_it_reads(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(log, "itself.iolog")
     os.symlink(log, "link.iolog")

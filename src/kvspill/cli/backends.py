@@ -152,4 +152,4 @@ def _write_page(folder: Path) -> None:
 
     given = read_all([str(folder)])
     page = page_of(given.results, "Storage targets under one load", given.remarks)
-    put(one_line(write_file(folder / PAGE, page)))
+    put(one_line(write_file(folder / PAGE, page, named=False)))

@@ -250,7 +250,7 @@ def _checked(
 
     check_devices(chosen.choice, places)
     found, result = check(asked, chosen, places, seconds, progress)
-    files, problems = write_all_or_spare({_check_output(output): result_text(result)})
+    files, problems = write_all_or_spare({_check_output(output): result_text(result)}, named=False)
     return found, [str(file) for file in files], problems
 
 

@@ -27,11 +27,11 @@ _VERBS: Final = {Verb.READ: "Read", Verb.WRITE: "Write", Verb.DELETE: "Delete"}
 class IoTrace(Observer):
     """An Observer that keeps a row of every operation. Times are seconds of the epoch."""
 
-    def __init__(self, path: Path, epoch_seconds: float):
-        """The clock of the operations begins at epoch_seconds."""
+    def __init__(self, path: Path, epoch_seconds: float, *, named: bool = True):
+        """The clock of the operations begins at epoch_seconds. `named` is as for write_whole."""
         self.path = path
         self._epoch_seconds = epoch_seconds
-        self._file = _Csv(path)
+        self._file = _Csv(path, named=named)
         self._behind = Behind(self._file)
         self._over = False
 
@@ -73,13 +73,14 @@ class IoTrace(Observer):
 class _Csv(Table):
     """The file, which has its name only once it is whole."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, *, named: bool):
         super().__init__()
         self._path = path
+        self._named = named
         self.growing: Growing | None = None
 
     def open(self) -> None:
-        self.growing = Growing(self._path)
+        self.growing = Growing(self._path, named=self._named)
         self._text = _encoder(self.growing.file, packed=self._path.suffix == PACKED)
         self._rows = csv.writer(self._text, lineterminator="\n")
         self._rows.writerow(COLUMNS)
@@ -99,7 +100,9 @@ class _Csv(Table):
 
 def open_io_trace(path: str | None, trial: int | None, epoch_seconds: float) -> IoTrace | None:
     """The trace of a trial, where one is asked for; no trial overwrites that of another."""
-    return None if path is None else IoTrace(trial_path(Path(path), trial), epoch_seconds)
+    if path is None:
+        return None
+    return IoTrace(trial_path(Path(path), trial), epoch_seconds, named=trial is None)
 
 
 def check_packing(path: Path) -> None:

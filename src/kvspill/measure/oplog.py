@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvspill.errors import UsageError
-from kvspill.measure.behind import Behind, Table
+from kvspill.measure.behind import Behind, Table, cause
+from kvspill.outputs import Growing
 from kvspill.records import Observer, OpRecord, Request, RequestRecord
 
 _NAMES_PER_ROW = 8
@@ -79,10 +80,13 @@ def log_paths(path: Path, trials: int, rank: int | None = None) -> list[Path]:
 class OpLog(Observer):
     """An Observer that keeps rows of operations and requests."""
 
-    def __init__(self, path: Path, origin_ns: int = 0):
-        """Times in the log count from origin_ns."""
+    def __init__(self, path: Path, origin_ns: int = 0, *, named: bool = True):
+        """Times in the log count from origin_ns. The requests' file is never `named`."""
         self._origin_ns = origin_ns
-        self._tables = (_Table(path, _OP_COLUMNS), _Table(requests_path(path), _REQUEST_COLUMNS))
+        self._tables = (
+            _Table(path, _OP_COLUMNS, named=named),
+            _Table(requests_path(path), _REQUEST_COLUMNS, named=False),
+        )
         self._behind = Behind(*self._tables)
 
     def count_from(self, origin_ns: int) -> None:
@@ -137,6 +141,11 @@ class OpLog(Observer):
     def close(self) -> None:
         """Write what is left and finish both files; `failure` says whether all of it was written."""
         self._behind.close()
+        for table in self._tables:
+            try:
+                table.keep(hangs=self._behind.hangs)
+            except OSError as error:
+                self._behind.failure = self._behind.failure or cause(error)
 
     @property
     def failure(self) -> str | None:
@@ -153,7 +162,7 @@ def _opening(request: Request) -> tuple[str | None, int]:
 class _Table(Table):
     """One parquet file."""
 
-    def __init__(self, path: Path, columns: tuple[tuple[str, str], ...]):
+    def __init__(self, path: Path, columns: tuple[tuple[str, str], ...], *, named: bool):
         try:
             import pyarrow as pa
         except ImportError:
@@ -162,6 +171,9 @@ class _Table(Table):
             ) from None
         super().__init__()
         self._path = path
+        self._named = named
+        self._growing: Growing | None = None
+        self._whole = False
         names = pa.list_(pa.string())
         self._schema = pa.schema(
             [(name, names if kind == "names" else getattr(pa, kind)()) for name, kind in columns]
@@ -172,8 +184,12 @@ class _Table(Table):
     def open(self) -> None:
         import pyarrow.parquet as pq
 
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("wb")
+        if self._named:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb")
+        else:
+            self._growing = Growing(self._path, named=False)
+            self._file = self._growing.file
         self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
 
     def write(self, rows: list[tuple[Any, ...]]) -> None:
@@ -191,11 +207,33 @@ class _Table(Table):
         if self._file is None:
             return
         try:
-            with self._file:
-                if self._writer is not None:
-                    self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
+            self._file.flush()
+            self._whole = True
+        finally:
+            if self._growing is None:
+                self._end()
+
+    def _end(self) -> None:
+        """Close a file that has its name already; without its end nothing of it can be read."""
+        assert self._file is not None
+        try:
+            self._file.close()
         except OSError:
-            # Without its end nothing of it can be read.
-            if self._path.is_file():
-                self._path.unlink()
+            self._whole = False
             raise
+        finally:
+            if not self._whole and self._path.is_file():
+                self._path.unlink()
+
+    def keep(self, *, hangs: bool) -> None:
+        """Give a whole file its name, if it has none yet, and leave nothing of any other."""
+        growing, self._growing = self._growing, None
+        if growing is None:
+            return
+        try:
+            if self._whole and not hangs:
+                growing.keep()
+        finally:
+            growing.drop(hangs=hangs)

@@ -77,7 +77,7 @@ class Load:
 
     async def run(self, workload: Workload, interrupts: Interrupts) -> tuple[Part, "Search | None"]:
         """What this rank measured, and the search that was held, if one was."""
-        log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops)
+        log = None if self.plan.log_ops is None else OpLog(self.plan.log_ops, named=self.plan.names_log)
         # As the original's trace has it: a time of day, which stands in the file and measures nothing.
         begun_seconds = now_seconds() - self.world.now_ns() / NS_PER_SEC
         trace = open_io_trace(self.config.io_trace_log, self.plan.trial, begun_seconds)

@@ -44,6 +44,11 @@ class Plan:
         given = self.config.log_ops
         return None if given is None else rank_path(trial_path(Path(given), self.trial), self.rank)
 
+    @property
+    def names_log(self) -> bool:
+        """Whether that file has the very name that was given."""
+        return self.trial is None and self.rank is None
+
     def closing_seconds(self) -> float | None:
         """How long closing may take from now on."""
         if self.closing_seconds_max is None or self.closed_by_seconds is None:

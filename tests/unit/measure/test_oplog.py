@@ -50,7 +50,7 @@ def test_a_file_that_cannot_be_made_is_said_and_costs_nothing_else(tmp_path: Pat
 
 
 def test_a_full_disk_is_said_and_costs_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "ops-requests.parquet").symlink_to("/dev/full")
+    (tmp_path / "ops.parquet").symlink_to("/dev/full")
     log = OpLog(tmp_path / "ops.parquet")
     rows(log, 100_000)
     log.close()
