@@ -19,6 +19,7 @@ from kvspill.config.fields import (
     PluginName,
     Positive,
     PositiveGb,
+    Speed,
     ZeroIsNone,
     internal,
     means_nothing,
@@ -85,7 +86,7 @@ class Config(WorkloadFields, BlockFields, IoFields, AutoscalingFields, DropInFie
     max_concurrent_allocs: Annotated[int, Field(ge=0, le=1_000_000)] = rare(
         0, "entries being written at once, 0 for no limit", group="load"
     )
-    request_rate: Annotated[Positive | None, ZeroIsNone] = rare(
+    request_rate: Annotated[Speed | None, ZeroIsNone] = rare(
         None, "requests per second of all users together; 0: as the workload sets them", group="load"
     )
     rate_process: Literal["constant", "poisson"] = rare(

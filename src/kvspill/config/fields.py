@@ -213,6 +213,8 @@ MAX_GB: Final = 1_048_576
 Gb = Annotated[float, Field(ge=0, le=MAX_GB)]
 PositiveGb = Annotated[float, Field(gt=0, le=MAX_GB)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
+Speed = Annotated[float, Field(ge=1e-6, le=1e12)]
+"""Of a load: a slower one asks once in weeks, and its times have no end in nanoseconds."""
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 DEFAULT_IO_SIZE: Final = 4 * MIB

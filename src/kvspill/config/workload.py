@@ -16,7 +16,7 @@ from kvspill.config.effects import (
     RECORDED,
     RECORDED_TURNS,
 )
-from kvspill.config.fields import Count, Group, PathText, PluginName, Positive, opt, rare, yaml_only
+from kvspill.config.fields import Count, Group, PathText, PluginName, Speed, opt, rare, yaml_only
 from kvspill.config.groups import PERSONA_PRESETS, Persona, Prefix, Qos, Rag, ShareGpt
 from kvspill.plugins import Kind
 
@@ -99,7 +99,7 @@ class WorkloadFields(Group):
         group="traces",
         metavar="FILE",
     )
-    trace_speedup: Positive = rare(
+    trace_speedup: Speed = rare(
         1.0,
         "replay so many times faster than recorded",
         group="traces",
