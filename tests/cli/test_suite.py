@@ -82,41 +82,6 @@ def test_a_resumed_suite_runs_only_what_is_missing(tmp_path: Path) -> None:
     assert all(row["status"] == "done" for row in manifest(folder)["rows"])
 
 
-@pytest.mark.parametrize("foreign", ["copied", "swapped", "edited"])
-def test_a_resumed_suite_takes_no_other_result_for_a_rows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], foreign: str
-) -> None:
-    """Any result that could be read was shown as the row's, and nothing was left to run."""
-    assert main(["suite", *SMALL, "cpu-only", "storage-only", "--output-dir", "out"]) == 0
-    folder = tmp_path / "out"
-    first, second = (folder / row["file"] for row in manifest(folder)["rows"])
-    before = [json.loads(path.read_text())["summary"] for path in (first, second)]
-    state = manifest(folder)
-    names = ["cpu-only"]
-    if foreign == "copied":
-        assert main(["simulate", "--num-users", "3", "--duration", "5", "--output", "other.json"]) == 0
-        first.write_text((tmp_path / "other.json").read_text())
-    elif foreign == "swapped":
-        one, other = state["rows"]
-        one["file"], other["file"] = other["file"], one["file"]
-        first, second, names = second, first, ["cpu-only", "storage-only"]
-    else:
-        state["rows"][0]["scenario"]["settings"]["num_users"] = 1
-    (folder / "manifest.json").write_text(json.dumps(state))
-    capsys.readouterr()
-    assert main(["suite", "--resume", "out"]) == 0
-    said = capsys.readouterr().err
-    assert f"{2 - len(names)} of 2 scenarios done" in said
-    lines = [line for line in said.splitlines() if "is no result of this row: " in line]
-    assert [line.split(": ")[2] for line in lines] == names
-    again = [json.loads(path.read_text()) for path in (first, second)]
-    if foreign == "edited":
-        assert again[0]["config"]["num_users"] == 1
-    else:
-        assert again[0]["summary"] == before[0]
-    assert again[1]["summary"] == before[1]
-
-
 def test_compare_names_the_rows_of_a_suite_that_it_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

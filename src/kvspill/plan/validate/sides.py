@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
+
+from pydantic import BaseModel, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from kvspill.config.blocks import Preset, engine_preset
 from kvspill.environ import of_others
@@ -23,7 +26,15 @@ from kvspill.storage.rundir import OF_ANY_NAME, RunDir
 
 _DRIVERS = Path(__file__).parent / "drivers"
 _ROUND_SECONDS_MAX = 600
+_LOOK_SECONDS_MAX = 30
+"""How long an interpreter may take to say whether it has a module."""
+_END_SECONDS_MAX = 3
+"""How long a driver that has closed its output may take to end."""
+_PIECE_BYTES = 1 << 16
+_ANSWER_BYTES_MAX = 1 << 20
+_ROW_BYTES_MAX = 1 << 10
 _TAIL_LINES = 3
+_TAIL_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +104,34 @@ def engine_command(engine: Engine, python: str | None) -> list[str]:
         raise UsageError(f"--engine-python {python}: is no program; name the interpreter. {_how(engine)}")
     script = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({engine.module!r}) is None)"
     try:
-        asked = subprocess.run([path, "-c", script], capture_output=True, timeout=60, check=False)
-        missing = asked.returncode != 0
-    except (OSError, subprocess.TimeoutExpired):
+        missing = _status([path, "-c", script]) != 0
+    except OSError:
         missing = True
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"--engine-python {python}: did not say within {_LOOK_SECONDS_MAX} s whether it has "
+            f"{engine.module}; name a Python interpreter"
+        ) from None
     if missing:
         raise UsageError(f"--engine-python {python}: has no {engine.module}. {_how(engine)}")
     return [path, str(_DRIVERS / engine.driver)]
+
+
+def _status(command: Sequence[str]) -> int:
+    """What a program ends with; nobody reads what it says, and nothing that it started outlives it."""
+    none = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
+    try:
+        return process.wait(_LOOK_SECONDS_MAX)
+    finally:
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """With all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def our_command() -> list[str]:
@@ -111,6 +143,19 @@ def _how(engine: Engine) -> str:
     return "To get it: " + " && ".join(engine.install)
 
 
+class _Row(BaseModel):
+    found: NonNegativeInt
+    stored: NonNegativeInt
+    seconds: NonNegativeFloat
+
+
+class _Answer(BaseModel):
+    """What a driver says of a round, on one line."""
+
+    version: str | int | float
+    requests: list[_Row]
+
+
 class Side:
     """A driver that waits for rounds; each has a directory of its own, removed afterwards."""
 
@@ -118,17 +163,25 @@ class Side:
         self.name = name
         self._root = root
         self._task = task
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._said = bytearray()
         environment = {**of_others(), "PYTHONHASHSEED": "0"}
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=subprocess.PIPE,
+            bufsize=0,
             env=environment,
             # A group of its own, so that what strace follows can be ended with it.
             start_new_session=True,
         )
+        stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
+        self._pipes = stdin.fileno(), stdout.fileno(), stderr.fileno()
+        for fd in self._pipes:
+            os.set_blocking(fd, False)
 
     def __enter__(self) -> Self:
         return self
@@ -138,19 +191,16 @@ class Side:
     ) -> None:
         if kind is not None:
             self._kill()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._kill()
-        self._said.close()
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        _end(self._process)
 
     def play(self, witness: Path | None = None) -> tuple[Round, Seen | None]:
         """Play a round; with a witness's directory, also what was seen of it."""
@@ -167,38 +217,85 @@ class Side:
             raise
         finally:
             run.remove()
-        rows = answer["requests"]
-        columns = [tuple(row[name] for row in rows) for name in ("found", "stored", "seconds")]
-        return Round(str(answer["version"]), *columns), watched_round
+        columns = [tuple(getattr(row, name) for row in answer.requests) for name in _Row.model_fields]
+        return Round(str(answer.version), *columns), watched_round
 
-    def _ask(self, task: Mapping[str, Any]) -> dict[str, Any]:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
+    def _ask(self, task: Mapping[str, Any]) -> _Answer:
+        wanted = len(task["requests"])
+        line = self._exchange(json.dumps(task).encode() + b"\n", _ANSWER_BYTES_MAX + wanted * _ROW_BYTES_MAX)
         try:
-            stdin.write(json.dumps(task).encode() + b"\n")
-            stdin.flush()
-        except BrokenPipeError:
-            raise self._failure() from None
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(stdout, selectors.EVENT_READ)
-            if not waiting.select(_ROUND_SECONDS_MAX):
-                raise KvspillError(
-                    f"{self.name}: no answer after {_ROUND_SECONDS_MAX} s; give fewer requests "
-                    "(--max-requests) or a faster directory"
-                )
-        line = stdout.readline()
-        if not line:
-            raise self._failure()
-        answer: dict[str, Any] = json.loads(line)
+            answer = _Answer.model_validate_json(line)
+        except ValidationError:
+            raise self._nonsense(f"answered {line[:40].decode(errors='replace')!r}") from None
+        if len(answer.requests) != wanted:
+            raise self._nonsense(f"answered {len(answer.requests)} of {wanted} requests")
         return answer
 
-    def _failure(self) -> KvspillError:
-        self._process.wait(10)
-        self._said.seek(0)
-        words = self._said.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+    def _exchange(self, left: bytes, bytes_max: int) -> bytes:
+        """Send a line and wait for one."""
+        stdin, stdout, stderr = self._pipes
+        line, ends = b"", time.monotonic() + _ROUND_SECONDS_MAX
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(stdin, selectors.EVENT_WRITE)
+            for fd in (stdout, stderr):
+                waiting.register(fd, selectors.EVENT_READ)
+            while b"\n" not in line:
+                seconds = ends - time.monotonic()
+                ready = {key.fd for key, _ in waiting.select(seconds)} if seconds > 0 else set()
+                if not ready:
+                    raise KvspillError(
+                        f"{self.name}: no answer after {_ROUND_SECONDS_MAX} s; give fewer requests "
+                        "(--max-requests) or a faster directory"
+                    )
+                if stderr in ready and not self._hear():
+                    waiting.unregister(stderr)
+                if stdout in ready:
+                    piece = os.read(stdout, _PIECE_BYTES)
+                    line += piece
+                    if not piece:
+                        raise self._failure()
+                    if len(line) > bytes_max:
+                        raise self._nonsense(f"answered more than {bytes_max:,} bytes")
+                if stdin in ready:
+                    left = left[self._send(left[:_PIECE_BYTES]) :]
+                    if not left:
+                        waiting.unregister(stdin)
+        return line.partition(b"\n")[0]
+
+    def _send(self, piece: bytes) -> int:
+        try:
+            return os.write(self._pipes[0], piece)
+        except BrokenPipeError:
+            raise self._failure() from None
+
+    def _hear(self) -> bool:
+        """Keep the end of what it says beside its answers; False where it says no more."""
+        with contextlib.suppress(BlockingIOError):
+            piece = os.read(self._pipes[2], _PIECE_BYTES)
+            self._said += piece
+            del self._said[:-_TAIL_BYTES]
+            return bool(piece)
+        return False
+
+    def _nonsense(self, what: str) -> KvspillError:
         return KvspillError(
-            f"{self.name}: its driver ended with {self._process.returncode}: {' | '.join(words)}; "
+            f"{self.name}: its driver {what}, which is no answer; check that --engine-python is a Python "
+            "interpreter with a version of the engine that the driver knows"
+        )
+
+    def _failure(self) -> KvspillError:
+        """It no longer listens or speaks."""
+        try:
+            how = f"ended with {self._process.wait(_END_SECONDS_MAX)}"
+        except subprocess.TimeoutExpired:
+            self._kill()
+            how = "closed its pipes without an answer"
+        for _ in range(_ANSWER_BYTES_MAX // _PIECE_BYTES):
+            if not self._hear():
+                break
+        words = self._said.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        return KvspillError(
+            f"{self.name}: its driver {how}{': ' if words else ''}{' | '.join(words)}; "
             "check that this version of the engine is one the driver knows"
         )
 
