@@ -10,6 +10,7 @@ import pytest
 
 from kvspill.cli.main import main
 from kvspill.config import Config
+from kvspill.report.exports import traces
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.trial import run_trial
@@ -186,3 +187,67 @@ def test_a_pipe_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     os.mkfifo(tmp_path / "pipe")
     assert main(["export", "fio", str(tmp_path / "pipe"), "-o", str(tmp_path / "out")]) == 2
     assert "cannot be read (neither a file nor a directory)" in capsys.readouterr().err
+
+
+def of_equal_texts(table: Any, name: str, text: str, each: int) -> Any:
+    """The table's first rows with a text, or so many of them, in each; the file has it once."""
+    pa = pytest.importorskip("pyarrow")
+    table = table.slice(0, 2)
+    codes = pa.Array.from_buffers(pa.int32(), 2 * each, [None, pa.py_buffer(bytes(8 * each))])
+    column = pa.DictionaryArray.from_arrays(codes, pa.array([text]))
+    if name == "blocks":
+        column = pa.ListArray.from_arrays(pa.array([0, each, 2 * each], pa.int32()), column)
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "each", "said"),
+    [
+        ("trace", "blocks", "b", 20_000_000, "has 40,000,000 blocks in a group of rows, more than the"),
+        ("trace", "blocks", "b", 2_000_000, "has a row with 2,000,000 blocks, more than the 1,048,576"),
+        ("trace", "blocks", "b" * 5_000_000, 40, "a row whose blocks takes 5,000,000 bytes, more than"),
+        ("fio", "key", "k" * 5_000_000, 1, "a row whose key takes 5,000,000 bytes, more than the 4,096"),
+    ],
+)
+def test_a_small_file_that_unfolds_to_a_large_one_is_refused(
+    logs: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    name: str,
+    text: str,
+    each: int,
+    said: str,
+) -> None:
+    log = tmp_path / "log.parquet"
+    pq.write_table(of_equal_texts(logs[kind], name, text, each), log, compression="zstd", store_schema=False)
+    assert log.stat().st_size < 30_000
+    assert main(["export", kind, str(log), "-o", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_more_blocks_than_a_trace_takes_are_refused(
+    logs: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pa, table = pytest.importorskip("pyarrow"), logs["trace"]
+    for name, value in (("context_tokens", 1 << 21), ("blocks", None)):
+        place = table.schema.get_field_index(name)
+        values = pa.array([value] * table.num_rows, table.schema.field(place).type)
+        table = table.set_column(place, table.schema.field(place), values)
+    log = tmp_path / "log.parquet"
+    pq.write_table(table, log)
+    words = ["export", "trace", str(log), "-o", str(tmp_path / "out"), "--block-tokens"]
+    assert main([*words, "1"]) == 2
+    assert (
+        "has more than 1,048,576 blocks in a request of 1 tokens, which no trace takes"
+        in capsys.readouterr().err
+    )
+    monkeypatch.setattr(traces, "NAMES_MAX", 1 << 17)
+    assert main([*words, "16"]) == 2
+    assert "has more than 131,072 blocks of 16 tokens, which no trace takes" in capsys.readouterr().err
+    assert main([*words, "512"]) == 0

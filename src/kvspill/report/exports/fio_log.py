@@ -13,6 +13,7 @@ from kvspill.report.exports.logs import log_rows
 
 FILE = "kvspill-replay.dat"
 _COLUMNS = ("tier", "verb", "key", "generation", "stored_bytes", "started_ns", "device_ns", "pieces", "error")
+_CALLS_MAX = 1 << 23
 _LANES_PER_ENTRY = 4
 _DEPTH_MAX = 256
 _NS_PER_US = 1000
@@ -86,6 +87,10 @@ def replay_of(path: Path) -> Replay:
             extents.free(name)
         else:
             calls += _calls(row, extents.of(name, row["stored_bytes"]))
+            if len(calls) > _CALLS_MAX:
+                raise UsageError(
+                    f"{path}: has more than {_CALLS_MAX:,} calls, which no job replays; name a shorter log"
+                )
     if not calls:
         raise UsageError(f"{path}: has no reads and writes of a storage tier; name a log of `kvspill run`")
     calls.sort()

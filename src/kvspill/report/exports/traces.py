@@ -8,12 +8,15 @@ from typing import Any
 from kvspill.errors import UsageError
 from kvspill.measure.oplog import requests_path
 from kvspill.records import NS_PER_MS
-from kvspill.report.exports.logs import log_rows
+from kvspill.report.exports.logs import LIST_MAX, NAMES_MAX, log_rows
 
 _COLUMNS = (
     *("user", "conversation", "intended_ns", "context_tokens", "generated_tokens"),
     *("before_tokens", "opening", "opening_tokens", "blocks", "block_tokens"),
 )
+
+
+_IDS_MAX = 1 << 23
 
 
 class _Ids(dict[str, int]):
@@ -41,7 +44,20 @@ def trace_lines(log: Path, block_tokens: int) -> Iterator[str]:
             "has one size; name the log of another run"
         )
     size = sizes.pop() if sizes else block_tokens
+    total = 0
     for row in rows:
+        count = len(row["blocks"] or ()) or _whole_context(row) // size
+        total += count
+        for number, most, what in (
+            (count, LIST_MAX, "blocks in a request"),
+            (total, NAMES_MAX, "blocks"),
+            (len(ids), _IDS_MAX, "different blocks"),
+        ):
+            if number > most:
+                raise UsageError(
+                    f"{path}: has more than {most:,} {what} of {size} tokens, which no trace takes; give a "
+                    "larger --block-tokens, or name a shorter log"
+                )
         yield json.dumps(
             {
                 "timestamp": (row["intended_ns"] - first_ns) / NS_PER_MS,
