@@ -87,8 +87,7 @@ class AutoscalingFields(Group):
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
-        "target in milliseconds of a search in slo mode, without effect elsewhere "
-        "(default: the p95 target of each class)",
+        "target in milliseconds of a search in slo mode only (default: p95 target of each class)",
         group="autoscaling",
         no_effect=(NO_SLO_SEARCH, NOT_SLO),
         metavar="MS",
