@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from kvspill.cli.doctor import print_checks
 from kvspill.cli.main import main
 from kvspill.doctor.doctor import Check, Status
+from kvspill.report.console import print_summary
+from kvspill.result.reading import load_result
 from unit.result import sample
 from unit.test_texts import obeyed
 
@@ -138,3 +141,22 @@ def test_a_name_that_is_no_utf_8_leaves_a_result_that_can_be_read(
     assert json.loads(Path(path).read_text())["config"]["output"] == r"caf\xe9.json"
     assert main(["compare", path]) == 0, capsys.readouterr().err
     assert main(["report", path, "-o", "page.html"]) == 0, capsys.readouterr().err
+
+
+def test_a_directory_whose_name_breaks_lines_forges_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("a\nkvspill: error: forged line")
+    folder.mkdir()
+    words = "--model tiny-1b --num-users 2 --max-requests 3 --arrival closed --cpu-mem-gb 0"
+    run = ["run", *words.split(), "--storage-capacity-gb", "0.3", "--cache-dir", str(folder)]
+    assert main([*run, "--log-ops", str(folder / "o.parquet"), "--output", str(folder / "r.json")]) == 0
+    assert main(["export", "trace", str(folder / "o.parquet"), "-o", str(folder / "t.jsonl")]) == 0
+    for verbose in (False, True):
+        print_summary(load_result(folder / "r.json"), [], file=sys.stdout, verbose=verbose)
+    printed = capsys.readouterr()
+    assert "forged" in printed.err
+    assert "forged" in printed.out
+    lines = (printed.out + printed.err).splitlines()
+    assert not [line for line in lines if line.startswith("kvspill: error")]

@@ -91,7 +91,7 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
 
     from kvspill.records import MIB, Tier
     from kvspill.run.calibrated import size_range, sizes_known
-    from kvspill.texts import make_console, size_text
+    from kvspill.texts import make_console, one_line, size_text
 
     console = make_console(sys.stdout, soft_wrap=True)
     console.print(f"\nDevice        {found.device}")
@@ -123,7 +123,7 @@ def print_calibration(found: "Calibration", written: Path | None) -> None:
         f"{size_text(found.written_bytes)} written and removed, {found.seconds:.0f} s"
     )
     if written is not None:
-        console.print(f"\nFiles written:\n  {written}")
+        console.print(f"\nFiles written:\n  {one_line(written)}", markup=False)
 
 
 def _lines(warnings: Iterable[str]) -> Iterable[str]:

@@ -116,7 +116,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
     from kvspill.run.stores import addresses
-    from kvspill.texts import mute, wrapped
+    from kvspill.texts import mute, one_line, put, wrapped
 
     config = question(config)
     plan = prepare(config, simulated=simulated)
@@ -143,7 +143,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
             for line in lines(reply):
                 print(wrapped(line))
             for file in written:
-                print(f"All figures: {file}")
+                put(f"All figures: {one_line(file)}")
         sys.stdout.flush()
     except BrokenPipeError:
         # A reader such as `head` has seen enough: the exit status is still the answer's.

@@ -8,6 +8,7 @@ from kvspill.cli.options import Parser, asks_for_help, check_outputs
 from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
 from kvspill.outputs import beside, is_stream, refuse_clashes, write_file
+from kvspill.texts import one_line, put
 
 EXAMPLES = """\
 examples:
@@ -69,7 +70,7 @@ def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
         written = _trace(source, output, _BLOCK_TOKENS if given is None else given)
     else:
         written = _fio(source, output, options)
-    print("Files written:\n" + "\n".join(f"  {path}" for path in written))
+    put("Files written:\n" + "\n".join(f"  {one_line(path)}" for path in written))
     return 0
 
 
@@ -108,8 +109,8 @@ def _fio(source: Path, output: str, options: argparse.Namespace) -> list[str]:
         )
     log = _log_beside(source, output)
     replay, file = replay_of(source), Path(options.directory or ".").resolve() / FILE
-    if any(":" in str(path) for path in (log, file)):
-        raise UsageError(f"--output {output}: fio takes no colon in a path; name another file")
+    if any(odd in str(path) for path in (log, file) for odd in ":\n"):
+        raise UsageError(f"--output {output}: fio takes no colon or line end in a path; name another file")
     write_file(log, "".join(f"{line}\n" for line in log_lines(replay, file)), "--output", named=False)
     write_file(output, job_text(replay, log, file, not options.no_stall), "--output")
     return [output, str(log)]

@@ -285,7 +285,7 @@ def _keep(data: Mapping[str, Any], output: Path, options: argparse.Namespace) ->
 def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence[str]) -> None:
     from kvspill.plan.checking import text_of as check_text
     from kvspill.plan.view import text_of
-    from kvspill.texts import put, wrapped
+    from kvspill.texts import one_line, put, wrapped
 
     if options.json:
         print(json.dumps(data, indent=1))
@@ -297,5 +297,5 @@ def _print(data: Mapping[str, Any], options: argparse.Namespace, files: Sequence
         put(check_text(data["check"]) + "\n")
     page = Path(options.page).suffix if options.page else None
     for file in files:
-        put(f"{'Page' if Path(file).suffix == page else 'All figures'}: {file}")
+        put(f"{'Page' if Path(file).suffix == page else 'All figures'}: {one_line(file)}")
     sys.stdout.flush()

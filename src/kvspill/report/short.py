@@ -20,7 +20,7 @@ from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
 from kvspill.result.warnings.loads import CPU_LIMITED
 from kvspill.result.warnings.settings import UNUSED_SETTING
-from kvspill.texts import counted, duration, target_time
+from kvspill.texts import counted, duration, one_line, target_time
 
 _STYLES = {
     Status.YES: "bold green",
@@ -45,18 +45,18 @@ _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
 def short_summary(result: Result) -> Iterator[Part]:
     """The whole of it, but for the files."""
     found = answer(result)
-    yield Text(found.line, style=_STYLES[found.status])
+    yield Text(one_line(found.line), style=_STYLES[found.status])
     for reason in () if result.question is None else result.question.reasons:
-        yield Text(reason)
-    yield Text(_how(result))
+        yield Text(one_line(reason))
+    yield Text(one_line(_how(result)))
     yield Text("")
     yield from _targets(result)
     yield pairs(_figures(result), _NAMES_WIDTH)
     if result.requests_completed:
         yield Text("")
-        yield Text(f"Bottleneck{seen_with(result)}: {found.because}")
+        yield Text(one_line(f"Bottleneck{seen_with(result)}: {found.because}"))
         if found.status is not Status.YES:
-            yield Text(f"What would help: {found.helps}")
+            yield Text(one_line(f"What would help: {found.helps}"))
     yield from layers_section(result)
     yield from validation_section(result)
     yield from _warnings(found)

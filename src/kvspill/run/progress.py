@@ -10,7 +10,7 @@ from kvspill.records import NS_PER_SEC
 from kvspill.run.glance import Glance, Recent, block, fitted, line, search_line, search_lines
 from kvspill.run.live import Live
 from kvspill.run.stages import Policy, Stages
-from kvspill.texts import make_console, mute, put
+from kvspill.texts import make_console, mute, one_line, put
 from kvspill.world import World
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Progress:
         """A line that also --quiet lets through."""
         self._end_block()
         try:
-            put(text, self._stream)
+            put(one_line(text), self._stream)
         except OSError:
             # `2>&1 | tee` at Ctrl-C: the reader is gone, but what was measured must still be kept.
             self._quiet = True
