@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TypeVar
 
+from kvspill.descriptors import was_closed
 from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.waiting import within
 
@@ -315,6 +316,8 @@ def check_place(path: StrPath, label: str) -> None:
     given = Path(path)
 
     def look() -> None:
+        if was_closed(given):
+            raise UsageError(f"{label}: is closed; name a file, or a descriptor that is open")
         if given.is_dir():
             raise UsageError(f"{label}: is a directory; name a file in it")
         if given.exists() and not os.access(given, os.W_OK):

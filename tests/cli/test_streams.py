@@ -14,8 +14,8 @@ from kvspill.cli.main import main
 LOAD = "--model tiny-1b --num-users 2 --duration 5 --cpu-mem-gb 0 --seed 1"
 
 
-def simulate(folder: Path, redirected: str) -> subprocess.CompletedProcess[str]:
-    command = f"{shlex.quote(sys.executable)} -m kvspill simulate {LOAD} --output r.json {redirected}"
+def simulate(folder: Path, redirected: str, output: str = "r.json") -> subprocess.CompletedProcess[str]:
+    command = f"{shlex.quote(sys.executable)} -m kvspill simulate {LOAD} --output {output} {redirected}"
     return subprocess.run(["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -25,6 +25,25 @@ def test_a_closed_stream_leads_nowhere(tmp_path: Path, redirected: str) -> None:
     assert done.returncode == 0
     assert "error" not in done.stdout + done.stderr
     assert json.loads((tmp_path / "r.json").read_text())["simulated"]
+
+
+@pytest.mark.parametrize(
+    ("output", "redirected"),
+    [("/dev/stdout", ">&-"), ("/dev/fd/0", "<&-"), ("/dev/fd/1", ">&-"), ("/dev/fd/3", "3>&-"), ("l", ">&-")],
+)
+def test_no_result_goes_to_a_closed_descriptor(tmp_path: Path, output: str, redirected: str) -> None:
+    """It went to /dev/null or into a file of our own, with exit code 0."""
+    (tmp_path / "l").symlink_to("/dev/stdout")
+    done = simulate(tmp_path, redirected, output)
+    assert done.returncode == 2
+    assert f"--output {output}: is closed; name a file" in done.stderr
+
+
+@pytest.mark.parametrize("output", ["/dev/stdout", "/dev/fd/3"])
+def test_an_open_descriptor_takes_the_result(tmp_path: Path, output: str) -> None:
+    done = simulate(tmp_path, "--quiet 3>three >one", output)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / ("three" if "3" in output else "one")).read_text())["simulated"]
 
 
 def test_a_full_standard_output_is_named_and_the_result_kept(tmp_path: Path) -> None:

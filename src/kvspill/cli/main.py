@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from kvspill.cli.start import heed_signals, leave
+from kvspill.descriptors import remember_descriptors
 from kvspill.environ import without_blas_threads
 from kvspill.errors import INTERRUPTED, NO_THREAD_REMEDY, KvspillError, reason_of
 from kvspill.imports import importing
@@ -323,6 +324,7 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
 
 def _prepare_streams() -> None:
     """No line fails for its letters, and what the caller closed (`2>&-`) leads nowhere."""
+    remember_descriptors()
     # Of what is closed, no file of ours may take the number.
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(fd, True)
