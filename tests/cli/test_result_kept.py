@@ -152,14 +152,11 @@ def test_a_log_that_fails_leaves_result_summary_and_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyarrow")
-    for number in (1, 2):
-        (tmp_path / f"ops-trial{number}.parquet").symlink_to("/dev/full")
+    # A link is followed where the user names it; one trial alone has the very name.
+    (tmp_path / "ops.parquet").symlink_to("/dev/full")
     run = [word for word in RUN if word != "--quiet"]
     output = tmp_path / "r.json"
-    assert (
-        main([*run, "--trials", "2", "--output", str(output), "--log-ops", str(tmp_path / "ops.parquet")])
-        == 1
-    )
+    assert main([*run, "--output", str(output), "--log-ops", str(tmp_path / "ops.parquet")]) == 1
     captured = capsys.readouterr()
     assert "rows are missing (No space left on device)" in captured.err.splitlines()[-1]
     assert str(output) in captured.out
