@@ -273,9 +273,9 @@ def refuse_clashes(
     sources = [Path(path) for path in inputs if path is not None]
     files = [(label, path) for label, path in targets.items() if not (named and _streams(path, label))]
     for place, (label, target) in enumerate(files):
-        if target.is_dir() and (named or not target.is_symlink()):
+        if named and target.is_dir():
             # So is an empty name, as a script's unset variable gives it: the current one.
-            raise UsageError(f"{label}: is a directory; name {'a file in it' if named else 'another file'}")
+            raise UsageError(f"{label}: is a directory; name a file in it")
         if any(_is_read(target, source) for source in sources):
             raise UsageError(f"{label}: is one of the inputs and would be lost; write to another file")
         other = next((words for words, path in files[:place] if _same_file(target, path)), None)

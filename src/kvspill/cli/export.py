@@ -119,6 +119,8 @@ def _fio(source: Path, output: str, options: argparse.Namespace) -> list[str]:
 def _log_beside(source: Path, output: str) -> Path:
     """Where the log of a replay goes, which nobody named: it replaces nothing that was."""
     log = beside(Path(output), ".iolog")
+    if log.is_dir() and not log.is_symlink():
+        raise UsageError(f"--output {output}: its {log.name}: is a directory; name another file")
     refuse_clashes(
         {f"--output {output}": output, f"--output {output}: its {log.name}": log}, [source], named=False
     )
