@@ -36,11 +36,6 @@ def open_files(pid: int, kernel: Kernel) -> list[tuple[Path, str]]:
     return found
 
 
-def has_open(pid: int, name: str, kernel: Kernel) -> bool:
-    """Whether a process has a file of that name open, wherever it is; False where we may not look."""
-    return any(os.path.basename(path) == name for _, path in open_files(pid, kernel))
-
-
 def process_io(pid: int | str, kernel: Kernel) -> Counters | None:
     """Bytes and calls of a process so far; None where it is gone or closed to us."""
     text = read_text(kernel.proc / str(pid) / "io")

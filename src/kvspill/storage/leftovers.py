@@ -19,7 +19,6 @@ from kvspill.storage.rundir import (
     is_of_a_run,
     list_entries,
     mount_of,
-    process_of,
     remove_run,
     run_names,
     usage_errors,
@@ -32,7 +31,7 @@ _OF_OTHERS = "it belongs to another user, who can remove it"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A directory with the name of a run's and no whole marker, or of a run that goes on."""
+    """A directory with the name of a run's and no whole marker."""
 
     path: Path
     nbytes: int | None
@@ -40,7 +39,7 @@ class Leftover:
     doubt: str | None
     """Why it may not be a run's: then it is left alone. None where all in it is as a run makes it."""
     of_others: bool = False
-    """It belongs to another user, or to a run that goes on: that it stays is no failure."""
+    """It belongs to another user."""
 
 
 def leftovers(root: Path) -> list[Leftover]:
@@ -101,10 +100,6 @@ def _opened(root: Path) -> Iterator[int]:
 
 def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
     """What stands under that name; None where a marker says all that is to be known, or it has gone."""
-    # Asked before it is opened here: the run may be one of this process.
-    pid = process_of(name)
-    if pid is not None:
-        return Leftover(root / name, None, f"its run has not ended (process {pid})", True)
     try:
         fd = os.open(name, DIRECTORY, dir_fd=root_fd)
     except FileNotFoundError:

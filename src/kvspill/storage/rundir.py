@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kvspill.errors import UsageError, reason_of
-from kvspill.machine.kernel import Kernel, mount_id, path_of
-from kvspill.machine.processes import has_open
+from kvspill.machine.kernel import mount_id, path_of
 
 MARKER = ".kvspill-run"
 CLAIM = ".kvspill-claim"
@@ -126,16 +125,6 @@ def is_run_name(name: str) -> bool:
     return _RUN_NAME.fullmatch(name) is not None
 
 
-def process_of(name: str) -> int | None:
-    """The process that goes on with a run directory, where it is on this machine.
-
-    It has it open all its life, also where its marker is gone, or its lock is not to be seen from here:
-    the layers of an overlay do not share locks.
-    """
-    pid = int(name.split("-")[1])
-    return pid if has_open(pid, name, Kernel()) else None
-
-
 LIMITS_OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Refusals that no other directory would change."""
 
@@ -212,8 +201,6 @@ def held(root_fd: int, how: int, wait_seconds: float) -> Iterator[bool]:
 
 def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
     """Remove what a killed run left; returns what of it stays, or None where there is no such run."""
-    if process_of(name) is not None:
-        return None
     try:
         run_fd = os.open(name, DIRECTORY, dir_fd=root_fd)
     except OSError:

@@ -138,16 +138,15 @@ def test_what_a_killed_run_left_is_removed_where_no_directory_can_be_closed(
 ) -> None:
     marked, unmarked = filled_run(tmp_path), filled_run(tmp_path)
     (unmarked.path / MARKER).unlink()
-    # As if they had been killed: what is open, and the lock, tell a run that is alive.
-    for fd in (marked.fd, marked._lock_fd, unmarked.fd, unmarked._lock_fd):
-        os.close(fd)
+    # As if it had been killed: only the lock tells a run that is alive.
+    os.close(marked._lock_fd)
     with monkeypatch.context() as patch:
         failing(patch, tmp_path, lambda _path: True)
         assert clean(tmp_path) == [marked.path]
         (leftover,) = leftovers(tmp_path)
         assert remove_leftover(leftover) == []
     assert list(tmp_path.iterdir()) == []
-    for fd in (marked._root_fd, unmarked._root_fd):
+    for fd in (marked.fd, marked._root_fd, unmarked.fd, unmarked._root_fd, unmarked._lock_fd):
         os.close(fd)
 
 
