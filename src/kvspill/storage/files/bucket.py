@@ -147,6 +147,7 @@ class BucketPlace(BookedPlace):
             # A file that could not be made takes no room.
             pass
         except OSError:
+            # The removal that failed is what is told; the file gives back what it can.
             with suppress(OSError):
                 self._trim(site, bucket)
             raise
