@@ -18,9 +18,8 @@ _AT_EMPTY_PATH = 0x1000
 _STATX_BYTES = 256
 _DIO_MEM_ALIGN_AT = 152
 _DIO_OFFSET_ALIGN_AT = 156
-_ALIGNMENT_DEFAULT = 4096
-_ALIGNMENT_MIN = 512
-"""A padded block must hold its whole stamp, whatever small alignment a file system accepts."""
+_ALIGNMENT_MIN = 4096
+"""ext4 and XFS write a part of a block with the inode locked, after all other pieces of the file are done."""
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,7 +51,7 @@ def probe(run: RunDir, wanted: str, keep_pages: bool = False) -> Access:
                 f"or use --direct auto"
             )
         return Access(
-            filesystem, False, _ALIGNMENT_DEFAULT, False, False, f"{filesystem}: memory, not a device"
+            filesystem, False, _ALIGNMENT_MIN, False, False, f"{filesystem}: memory, not a device"
         )
     if wanted == "off":
         return _buffered(filesystem, "--direct off", keep_pages)
@@ -78,7 +77,7 @@ def probe(run: RunDir, wanted: str, keep_pages: bool = False) -> Access:
 def _buffered(filesystem: str, why: str, keep_pages: bool) -> Access:
     how = "through the page cache" if keep_pages else "with fdatasync and POSIX_FADV_DONTNEED"
     text = f"{filesystem}, buffered {how} ({why})"
-    return Access(filesystem, False, _ALIGNMENT_DEFAULT, not keep_pages, True, text, keep_pages)
+    return Access(filesystem, False, _ALIGNMENT_MIN, not keep_pages, True, text, keep_pages)
 
 
 def _try_direct(run: RunDir) -> int:
@@ -96,15 +95,18 @@ def _try_direct(run: RunDir) -> int:
 
 
 def direct_alignment(fd: int) -> int:
-    """The alignment that statx reports for direct I/O on this file, or 4096 where it reports none (E4)."""
+    """The alignment that statx reports for direct I/O on this file (E4), at least a block of 4096 bytes.
+
+    A disk may accept 512 bytes, but its file system then waits: see _ALIGNMENT_MIN.
+    """
     if not hasattr(_libc, "statx"):
-        return _ALIGNMENT_DEFAULT
+        return _ALIGNMENT_MIN
     answer = (ctypes.c_uint8 * _STATX_BYTES)()
     if _libc.statx(fd, b"", _AT_EMPTY_PATH, _STATX_DIOALIGN, answer) != 0:
-        return _ALIGNMENT_DEFAULT
+        return _ALIGNMENT_MIN
     words = np.frombuffer(bytes(answer), dtype=np.uint32)
     if not int(words[0]) & _STATX_DIOALIGN or not words[_DIO_OFFSET_ALIGN_AT // 4]:
-        return _ALIGNMENT_DEFAULT
+        return _ALIGNMENT_MIN
     reported = max(int(words[_DIO_MEM_ALIGN_AT // 4]), int(words[_DIO_OFFSET_ALIGN_AT // 4]))
     return max(_ALIGNMENT_MIN, reported)
 
