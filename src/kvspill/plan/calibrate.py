@@ -1,5 +1,6 @@
 """Calibrates: holds the cells on a real device, fits a profile, and holds the profile against the cells."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,11 +14,12 @@ from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
 from kvspill.machine.probes import Probe
 from kvspill.plan.cells import Bench, Budget, Cell, Point
-from kvspill.plan.fit import BURST, LARGE, PACED, Fit, fit, fit_memory
+from kvspill.plan.fit import ANSWERED, BURST, LARGE, MANY, PACED, Fit, answer_seconds, fit, fit_memory
 from kvspill.plan.schedule import Length, Schedule
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES, Tier, Verb
 from kvspill.run.aside import run_aside
 from kvspill.run.backends import open_backends
+from kvspill.run.ceiling import null_ceiling
 from kvspill.run.progress import Progress
 from kvspill.run.runner import limited
 from kvspill.storage.arena import PAGE_BYTES
@@ -40,6 +42,7 @@ _OTHER_TRAFFIC = 1.10
 _MISFIT = 0.20
 """A cell in which the model is off by more is named."""
 _MEMORY_BYTES = 256 * MIB
+_CEILING_SECONDS = 0.6
 Say = Callable[[str], None]
 
 
@@ -87,8 +90,9 @@ class Calibration:
 
     @property
     def entry_bytes(self) -> tuple[int, int]:
-        """The smallest and the largest entry of the storage's cells."""
-        sizes = {row.entry_bytes for row in self.rows if row.tier is Tier.STORAGE}
+        """The smallest and the largest entry whose transfer was measured in the storage's cells."""
+        moved = (row for row in self.rows if row.tier is Tier.STORAGE and not row.cell.startswith(MANY))
+        sizes = {row.entry_bytes for row in moved}
         return min(sizes), max(sizes)
 
 
@@ -122,6 +126,8 @@ class _Measured:
     copies: list[Point]
     """Points of the DRAM tier."""
     copy_threads: int
+    answer_seconds: float
+    """What this program takes from one answer to the next question."""
     traffic: dict[str, Any] | None
     rounds: int
     seconds: float
@@ -137,8 +143,13 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress:
         return await _on_machine(world, opened, config, paths, schedule, budget, say)
 
     seen, left = run_aside(on_machine, config.seed, paths, progress)
-    stored = fit(seen.points, config.io_threads, config.write_threads, config.io_size)
-    copied = fit_memory(seen.copies, seen.copy_threads, PAGES_PER_LANE, PAGE_BYTES)
+    stored, copied = (
+        fitted.answering(seen.answer_seconds)
+        for fitted in (
+            fit(seen.points, config.io_threads, config.write_threads, config.io_size),
+            fit_memory(seen.copies, seen.copy_threads, PAGES_PER_LANE, PAGE_BYTES),
+        )
+    )
     rows = [*_rows(Tier.STORAGE, seen.points, stored.model), *_rows(Tier.CPU, seen.copies, copied.model)]
     return Calibration(
         fits={Tier.STORAGE: stored, Tier.CPU: copied},
@@ -185,7 +196,9 @@ async def _on_machine(
     traffic = probe.difference(before, probe.snapshot())["block_device"]
     say("memory: reads and writes")
     copies = await _measure_memory(Bench(world, memory, Budget(UNLIMITED_BYTES)), schedule.length)
-    return _Measured(points, copies, memory.threads, traffic, rounds, time.monotonic() - began)
+    ceiling = await null_ceiling(config, world, _CEILING_SECONDS)
+    answering = answer_seconds(copies) + 1 / (ceiling.operations_per_sec or math.inf)
+    return _Measured(points, copies, memory.threads, answering, traffic, rounds, time.monotonic() - began)
 
 
 async def _measure(bench: Bench, schedule: Schedule, began: float, say: Say) -> tuple[list[Point], int]:
@@ -237,6 +250,8 @@ async def _measure_memory(bench: Bench, length: Length) -> list[Point]:
             Cell(f"{PACED} writes", size, 0, 1, seconds / 2, 0.005)
             for size in (small, PAGES_PER_LANE * small)
         ),
+        # What was copied has driven the program out of the processor's caches, as in a run.
+        Cell(ANSWERED, PAGES_PER_LANE * small, readers=1, seconds=seconds / 2),
     ):
         points.append(await bench.hold(cell))
     return points
@@ -262,7 +277,7 @@ def _rows(tier: Tier, points: Sequence[Point], model: DeviceModel) -> list[Row]:
     for point, other in zip(points, again, strict=True):
         for verb in (Verb.READ, Verb.WRITE):
             seen, fitted = point.of(verb), other.of(verb)
-            if seen.completions and not point.cell.name.startswith(BURST):
+            if seen.completions and not point.cell.name.startswith((BURST, ANSWERED)):
                 speeds = seen.bytes_per_sec(), fitted.bytes_per_sec()
                 p50_ms = [1000 * side.median_seconds("total_ns") for side in (seen, fitted)]
                 rows.append(Row(tier, point.cell.name, verb, seen.nbytes, *speeds, *p50_ms))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from kvspill.plan.cells import Point, Seen
-from kvspill.records import GIB, MIB, Verb
+from kvspill.records import GIB, MIB, NS_PER_SEC, Verb
 from kvspill.storage.profiles import DeviceModel
 
 LARGE, MIXED, PACED, BURST, DEPTH, LONG = "saturated", "mixed", "paced", "burst", "depth", "one long entry"
 TOGETHER = "pieces together:"
+MANY, ANSWERED = "many small entries:", "one answer after another"
 """The kinds of cells: a cell's name begins with one of them. Nothing is fitted to a long entry: it shows
 whether what was fitted to the others holds for it."""
 _OF_MEMORY = ("open_us", "piece_us", "alone_gib_per_sec")
@@ -27,6 +28,7 @@ _CROWDED_SHARE = 0.7
 _UNEVEN_SHARE = 0.25
 _QUICK_SHARE = 0.25
 _LANES_SHARE = 0.6
+_CROWDED_TIMES = 1.5
 _UNLIMITED_SHARE = 50
 """A piece alone that is so many times faster than the device under load is not what limits it."""
 
@@ -38,6 +40,10 @@ class Fit:
     model: DeviceModel
     read_spread: float
     write_spread: float
+
+    def answering(self, seconds: float) -> "Fit":
+        """The same, where the program takes so long from an answer to the next question."""
+        return replace(self, model=replace(self.model, answer_us=_rounded(seconds * 1e6)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
         piece_seconds, alone = _alone(points, verb, mine.bytes_per_sec)
         figures[f"{word}_gib_per_sec"] = mine.bytes_per_sec / GIB
         figures[f"{word}_open_us"] = _opening_seconds(points, verb) * 1e6
+        figures[f"{word}_open_apart_us"] = _apart_seconds(points, verb) * 1e6
         figures[f"{word}_piece_us"] = piece_seconds * 1e6
         figures[f"{word}_alone_gib_per_sec"] = alone / GIB
         figures[f"{word}_duplex"] = _duplex(points, verb, mine.bytes_per_sec, other.bytes_per_sec)
@@ -183,6 +190,35 @@ def _opening_seconds(points: Sequence[Point], verb: Verb) -> float:
         seen.median_seconds("host_ns") + seen.median_seconds("queue_ns") for seen in _one_by_one(points, verb)
     ]
     return float(np.median(found)) if found else 0.0
+
+
+def _apart_seconds(points: Sequence[Point], verb: Verb) -> float:
+    """What each of many entries takes that are opened at once: threads share processors and the file system.
+
+    Nothing where each thread takes about as long as it does alone.
+    """
+    one_by_one = _one_by_one(points, verb)
+    if not one_by_one:
+        return 0.0
+    alone = one_by_one[0].median_seconds("total_ns")
+    found = []
+    for point in points:
+        seen = point.of(verb)
+        if point.cell.name.startswith(MANY) and seen.completions:
+            apart = seen.nbytes / seen.bytes_per_sec()
+            threads = point.cell.readers + point.cell.writers
+            found.append(apart if apart * threads > _CROWDED_TIMES * alone else 0.0)
+    return float(np.median(found)) if found else 0.0
+
+
+def answer_seconds(points: Sequence[Point]) -> float:
+    """How long after an answer the next is asked for, where nothing else is to be done."""
+    gaps_ns = [
+        following.submitted_ns - done.finished_ns
+        for seen in _seen(points, ANSWERED, Verb.READ)
+        for done, following in pairwise(seen.completions)
+    ]
+    return float(np.median(gaps_ns)) / NS_PER_SEC if gaps_ns else 0.0
 
 
 def _duplex(points: Sequence[Point], verb: Verb, mine: float, other: float) -> float:

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.plan.cells import Cell
-from kvspill.plan.fit import BURST, DEPTH, LARGE, LONG, MIXED, PACED, TOGETHER
+from kvspill.plan.fit import BURST, DEPTH, LARGE, LONG, MANY, MIXED, PACED, TOGETHER
 from kvspill.records import GIB
 
 SLICE_SECONDS = 0.1
 """What passes a limit in this time may pass it at once: an entry of such a size shows how fast that is."""
 _TOGETHER_COUNT = 12
 """Such entries: a few of them alone say little on a busy machine."""
+MANY_BYTES = 4096
+"""Entries that move in no time: what they take is what their files take."""
 _LONG_SECONDS = 3.0
 """What a long entry takes at most."""
 
@@ -104,6 +106,9 @@ class Schedule:
             pauses = [max(0.02, 3 * size / speed) for speed in (read_speed, write_speed)]
             yield Cell(f"{PACED} reads", size, 1, 0, length.paced_seconds, pauses[0], 0.3)
             yield Cell(f"{PACED} writes", size, 0, 1, length.paced_seconds, pauses[1], 0.3)
+        many_seconds = length.paced_seconds / 2
+        yield Cell(f"{MANY} reads", MANY_BYTES, readers=self.lanes, seconds=many_seconds)
+        yield Cell(f"{MANY} writes", MANY_BYTES, 0, self.write_lanes or self.lanes, many_seconds)
         for verb, speed in ((0, read_speed), (1, write_speed)):
             pieces = max(1, min(self.lanes_per_entry, int(SLICE_SECONDS * speed / piece)))
             counts, pause = (1 - verb, verb), 1.3 * SLICE_SECONDS

@@ -50,9 +50,7 @@ def probe(run: RunDir, wanted: str, keep_pages: bool = False) -> Access:
                 f"--direct on: {run.root} is {filesystem}, which is memory; name a directory on a device "
                 f"or use --direct auto"
             )
-        return Access(
-            filesystem, False, _ALIGNMENT_MIN, False, False, f"{filesystem}: memory, not a device"
-        )
+        return Access(filesystem, False, _ALIGNMENT_MIN, False, False, f"{filesystem}: memory, not a device")
     if wanted == "off":
         return _buffered(filesystem, "--direct off", keep_pages)
     try:

@@ -20,6 +20,8 @@ class Direction:
     """One piece in flight is no faster than that."""
     piece_ns: float
     open_ns: float
+    open_apart_ns: float
+    """Entries are opened one after another, each so long after the one before."""
     duplex: float
     burst_bytes: float
     burst_ns_per_byte: float
@@ -50,6 +52,9 @@ class DeviceModel:
     read_open_us: float = 0.0
     write_open_us: float = 0.0
     """What an entry takes on one lane besides its pieces: opening; making, reserving and renaming."""
+    read_open_apart_us: float = 0.0
+    write_open_apart_us: float = 0.0
+    """What each of many entries takes that are opened at once: no more can be opened in a time."""
     read_piece_us: float = 0.0
     write_piece_us: float = 0.0
     read_alone_gib_per_sec: float = math.inf
@@ -70,6 +75,8 @@ class DeviceModel:
     for the next. 0: a limit without slices."""
     requests_per_sec: float = 0.0
     """Pieces that may begin per second, as object stores limit them; 0: no limit."""
+    answer_us: float = 0.0
+    """What the program takes, on its one thread, to hear of what is done and to ask for the next."""
 
     def read_ns(self, nbytes: float) -> float:
         """Time to read nbytes with the device to oneself, without latency."""
@@ -89,6 +96,7 @@ class DeviceModel:
             _ns_per_byte(known["alone_gib_per_sec"]),
             known["piece_us"] * 1000,
             known["open_us"] * 1000,
+            known["open_apart_us"] * 1000,
             known["duplex"],
             known["slice_ms"] * 1e6 / ns_per_byte or known["burst_mib"] * MIB,
             min(ns_per_byte, _ns_per_byte(known["burst_gib_per_sec"])),
@@ -117,7 +125,7 @@ _OF_LANES = tuple(
     field.name
     for field in fields(DeviceModel)
     if field.name.endswith(("_open_us", "_piece_us", "_alone_gib_per_sec", "_duplex", "_burst_mib"))
-    or field.name.endswith(("_burst_gib_per_sec", "_slice_ms"))
+    or field.name.endswith(("_open_apart_us", "_burst_gib_per_sec", "_slice_ms"))
     or field.name in ("write_lanes", "lanes_per_entry", "pieces_per_lane", "piece_mib", "requests_per_sec")
 )
 """What only a device with lanes has."""

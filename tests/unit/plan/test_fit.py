@@ -7,7 +7,7 @@ import pytest
 
 from kvspill.plan.calibrate import replay
 from kvspill.plan.cells import Cell, Point, Seen
-from kvspill.plan.fit import LONG, fit, fit_memory
+from kvspill.plan.fit import ANSWERED, LONG, answer_seconds, fit, fit_memory
 from kvspill.plan.schedule import FULL, QUICK, Schedule
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.profiles import DeviceModel
@@ -37,6 +37,20 @@ def test_the_fit_finds_the_bandwidth_and_the_piece_alone() -> None:
     assert found.read_piece_us == pytest.approx(200, rel=0.05)
     assert found.read_alone_gib_per_sec == pytest.approx(1.0, rel=0.05)
     assert found.read_slice_ms == found.read_burst_mib == 0
+
+
+def test_the_fit_finds_how_many_entries_are_opened_in_a_time() -> None:
+    model = DeviceModel(2.0, 1.0, lanes=32, read_open_us=150, write_open_us=300, write_open_apart_us=120)
+    apart = fit(held(model), 32, 0, 4 * MIB).model
+    assert apart.write_open_apart_us == pytest.approx(120, rel=0.05)
+    assert apart.write_open_us == pytest.approx(300, rel=0.05)
+    assert apart.read_open_apart_us == 0
+
+
+def test_a_program_takes_from_an_answer_to_the_next_question_what_the_fit_finds() -> None:
+    model = DeviceModel(2.0, 1.0, lanes=2, answer_us=80)
+    (point,) = replay(model, [Cell(ANSWERED, 65536, readers=1, seconds=0.1)], [(65536, 4)])
+    assert answer_seconds([point]) == pytest.approx(80e-6, rel=0.01)
 
 
 @pytest.mark.parametrize("mib_per_sec", [100, 120, 230, 400, 700])

@@ -189,6 +189,31 @@ def test_blocks_of_one_batch_that_are_alike_cost_few_events() -> None:
     assert done[-1].finished_ns == pytest.approx(NS_PER_SEC, rel=1e-6)
 
 
+def test_entries_asked_for_at_once_are_opened_one_after_another() -> None:
+    done = served(lanes(32, write_open_us=300, write_open_apart_us=100), [(Verb.WRITE, 4096, 1)] * 8)
+    opened_us = [one.host_ns / 1000 for one in done]
+    assert opened_us == [pytest.approx(300 + 100 * number, rel=1e-3) for number in range(8)]
+
+
+def test_a_program_hears_of_one_operation_after_another() -> None:
+    """The operation itself takes no longer; what asks next has to wait for its turn."""
+
+    async def main(world: World) -> list[tuple[int, int]]:
+        backend = ModelledBackend("modelled", lanes(32, answer_us=1000), world.now_ns)
+
+        async def write(number: int) -> tuple[int, int]:
+            (done,) = await backend.write([WriteItem(ObjectRef(str(number), 0, 4096))])
+            return done.finished_ns, world.now_ns()
+
+        return await asyncio.gather(*map(write, range(3)))
+
+    rows = run_virtual(main, seed=1)
+    assert all(finished_ns < 50_000 for finished_ns, _heard_ns in rows)
+    assert [heard_ns for _finished_ns, heard_ns in rows] == [
+        pytest.approx(1e6 * (number + 1), rel=0.05) for number in range(3)
+    ]
+
+
 @pytest.mark.parametrize("pieces", [2, 4, 9])
 def test_blocks_that_are_alike_go_as_if_they_were_asked_for_one_by_one(pieces: int) -> None:
     """A batch of equal entries of several pieces: each is done when its turn comes."""

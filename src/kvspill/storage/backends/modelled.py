@@ -20,7 +20,7 @@ from kvspill.storage.base import (
 )
 from kvspill.storage.modelled.laned import LanedDevice
 from kvspill.storage.modelled.shared import SharedDevice
-from kvspill.storage.modelled.transfers import Batch, Transfer
+from kvspill.storage.modelled.transfers import Batch, Transfer, resolve
 from kvspill.storage.profiles import DEFAULT_PRESET, NULL, DeviceModel, load_profile
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class ModelledBackend(Backend):
         self._rng = random.Random(seed)
         self._removed_ns = 0.0
         """When the lanes that remove entries will have done what was asked so far."""
+        self._heard_ns = 0.0
+        """When the program will have heard of what is done so far."""
         self._objects: set[_Key] = set()
         self._cancelled = False
         self._instant = math.isinf(model.read_gib_per_sec) and math.isinf(model.write_gib_per_sec)
@@ -99,7 +101,7 @@ class ModelledBackend(Backend):
         self, verb: Verb, refs: Sequence[ObjectRef], work_ns: Callable[[int], float], latency_ns: float
     ) -> Batch:
         now_ns = self._clock_ns()
-        batch = Batch(len(refs))
+        batch = Batch(len(refs), self._answer if self._model.answer_us else resolve)
         instant = self._instant or (verb is Verb.DELETE and latency_ns <= 0)
         writing, last = verb is Verb.WRITE, None
         if verb in self._in_turn and len(refs) > 1 and not instant:
@@ -163,6 +165,15 @@ class ModelledBackend(Backend):
             return latency_ns
         self._removed_ns = max(now_ns, self._removed_ns) + count * latency_ns / _REMOVAL_LANES
         return max(latency_ns, self._removed_ns - now_ns)
+
+    def _answer(self, heard: "asyncio.Future[None]") -> None:
+        """Let the program hear of what is done: it hears of one batch after another."""
+        if self._cancelled:
+            resolve(heard)
+            return
+        now_ns = self._clock_ns()
+        self._heard_ns = max(now_ns, self._heard_ns) + self._model.answer_us * 1000
+        heard.get_loop().call_later((self._heard_ns - now_ns) / NS_PER_SEC, resolve, heard)
 
     def lend(self, ref: ObjectRef) -> Source | None:
         return _LENT if self._lends and (ref.key, ref.generation) in self._objects else None

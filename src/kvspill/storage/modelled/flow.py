@@ -71,6 +71,7 @@ class Flow:
     __slots__ = (
         *("asked_ns", "bursting", "changed", "credit_bytes", "crowded", "due_ns", "lanes", "leave_ns"),
         *(
+            "opened_ns",
             "passed_bytes",
             "pool",
             "resume_ns",
@@ -89,6 +90,8 @@ class Flow:
         self.ring: Ring[Ride] = Ring()
         self.turn_ns = math.inf
         self.lanes = 0
+        self.opened_ns = 0.0
+        """When the next entry can be opened."""
         self.credit_bytes = speed.burst_bytes
         self.bursting = speed.burst_bytes > 0
         self.slice_end_ns = 0.0
@@ -108,6 +111,14 @@ class Flow:
         """Whether anything is otherwise than when the times below were found."""
         self.leave_ns = self.due_ns = math.inf
         """When the next lanes leave, and when anything of this flow happens."""
+
+    def opening_ns(self, at_ns: float, transfer: Transfer) -> float:
+        """How long a transfer's entries take to be open, those before them in line included."""
+        begin_ns = max(at_ns, self.opened_ns)
+        entries = transfer.count * transfer.chained
+        self.opened_ns = begin_ns + entries * self.speed.open_apart_ns
+        more_ns = (transfer.count - 1) * self.speed.open_apart_ns
+        return begin_ns - at_ns + more_ns + self.speed.open_ns * transfer.chained
 
     def close_up(self) -> None:
         """Before others join: lanes that were served a moment ago go to the end of the line."""

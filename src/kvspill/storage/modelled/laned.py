@@ -85,7 +85,7 @@ class LanedDevice:
 
     def _take_up(self, ride: Ride) -> None:
         """One lane for each entry; the others wait on."""
-        transfer, pool, speed = ride.transfer, ride.flow.pool, ride.flow.speed
+        transfer, pool = ride.transfer, ride.flow.pool
         # Entries of one piece go in step; larger ones may get different numbers of lanes.
         together = pool.free if ride.left == 1 else 1
         if transfer.count > together:
@@ -97,7 +97,7 @@ class LanedDevice:
             # A file is open before further threads are awake: they find its pieces before the next entry.
             ride.reserved = min(ride.wanted, pool.free)
             pool.free -= ride.reserved
-        open_ns = speed.open_ns * transfer.chained
+        open_ns = ride.flow.opening_ns(self._at_ns, transfer)
         transfer.started_ns, transfer.host_ns = round(self._at_ns), round(open_ns)
         opened_ns = self._at_ns + open_ns + transfer.latency_ns
         if self._model.requests_per_sec:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kvspill.records import Completion
 
@@ -78,16 +78,23 @@ class Transfer:
         return others
 
 
+def resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Batch:
     """Transfers that were asked for together and are answered together."""
 
-    __slots__ = ("_done", "_left", "chain", "transfers")
+    __slots__ = ("_answer", "_done", "_left", "chain", "transfers")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, answer: "Callable[[asyncio.Future[None]], None]"):
+        """Answer: what resolves the future, at once or later, when the last of them is done."""
         self.transfers: list[Transfer] = []
         self.chain: Sequence[int] = ()
         """Bytes of the entries that move one after another, as one transfer."""
         self._left = size
+        self._answer = answer
         self._done: asyncio.Future[None] | None = None
 
     def join_as_one(self) -> None:
@@ -96,8 +103,8 @@ class Batch:
 
     def done(self, count: int) -> None:
         self._left -= count
-        if self._left == 0 and self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        if self._left == 0 and self._done is not None:
+            self._answer(self._done)
 
     async def completions(self) -> list[Completion]:
         """Wait for the last of them."""
