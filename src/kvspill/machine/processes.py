@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from kvspill.machine.kernel import Kernel, read_text
+from kvspill.machine.kernel import Kernel, field_of, names_in, read_text
 
 Counters = dict[str, int]
 _DELETED = " (deleted)"
@@ -34,6 +34,17 @@ def open_files(pid: int, kernel: Kernel) -> list[tuple[Path, str]]:
         # It ended, or closed one of them just now: what was seen is true all the same.
         return found
     return found
+
+
+def has_locked_a_file(pid: int, kernel: Kernel) -> bool:
+    """Whether a process holds an exclusive lock by flock on a file, which may have been deleted since."""
+    folder = kernel.proc / str(pid)
+    for number in names_in(folder / "fdinfo") or ():
+        words = (field_of(folder / "fdinfo" / number, "lock") or "").split()
+        # 1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
+        if words[1:2] == ["FLOCK"] and words[3:4] == ["WRITE"] and (folder / "fd" / number).is_file():
+            return True
+    return False
 
 
 def process_io(pid: int | str, kernel: Kernel) -> Counters | None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvspill.storage.living import process_of
 from kvspill.storage.rundir import (
     DIRECTORY,
     MARKER,
@@ -39,7 +40,7 @@ class Leftover:
     doubt: str | None
     """Why it may not be a run's: then it is left alone. None where all in it is as a run makes it."""
     of_others: bool = False
-    """It belongs to another user."""
+    """It belongs to another user, or to a run that goes on: that it stays is no failure."""
 
 
 def leftovers(root: Path) -> list[Leftover]:
@@ -117,6 +118,9 @@ def _look(root_fd: int, root: Path, name: str) -> Leftover | None:
             return Leftover(root / name, None, f"its {MARKER} is not a file")
         if _is_marked(fd):
             return None
+        pid = process_of(name, fd)
+        if pid is not None:
+            return Leftover(root / name, None, f"its run has not ended (process {pid})", True)
         mount = mount_of(root_fd)
         if mount_of(fd) != mount:
             return Leftover(root / name, 0, MOUNTED)

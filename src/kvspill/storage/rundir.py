@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kvspill.errors import UsageError, reason_of
 from kvspill.machine.kernel import mount_id, path_of
+from kvspill.storage.living import process_of
 
 MARKER = ".kvspill-run"
 CLAIM = ".kvspill-claim"
@@ -215,7 +216,7 @@ def _remove_if_stale(root_fd: int, name: str) -> list[str] | None:
         if lock_fd is None:
             return None
         try:
-            return remove_run(root_fd, name, run_fd)
+            return None if process_of(name, run_fd) else remove_run(root_fd, name, run_fd)
         finally:
             close_quietly(lock_fd)
     finally:
