@@ -79,6 +79,7 @@ def start(
     *argv: str,
     program: Sequence[str] = (sys.executable, "-m", "kvspill.cli.main"),
     under: Sequence[str] = (),
+    preexec: Callable[[], object] | None = None,
 ) -> Run:
     """Start a run with small entries; its files go under cache_dir, its result and the rest under where."""
     where.mkdir(parents=True, exist_ok=True)
@@ -92,6 +93,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=preexec,
     )
     return Run(process, output)
 

@@ -1,6 +1,7 @@
 """However a run ends, nothing is left: Ctrl-C, SIGTERM, a closed terminal, twice in a row, an exception."""
 
 import contextlib
+import resource
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kvspill.errors import SIGNALS
 from real.rig import left_over, run_dirs, start, wait_for_entries, wait_until
 
 pytestmark = pytest.mark.real
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.real
 LONG = ("--duration", "60", "--storage-capacity-gb", "0.06")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(
     tmp_path: Path, number: Any
 ) -> None:
@@ -31,6 +33,30 @@ def test_a_signal_ends_the_load_keeps_the_partial_result_and_leaves_nothing(
     assert finished.result["requests_completed"] > 0
     assert left_over(tmp_path) == []
     assert "Traceback" not in finished.err
+
+
+def limit_cpu_time() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (3, 60))
+
+
+def test_a_run_beyond_its_cpu_time_ends_in_order_though_it_is_told_so_each_second(tmp_path: Path) -> None:
+    run = start(tmp_path, tmp_path, *LONG, preexec=limit_cpu_time)
+    finished = run.finish(60)
+    assert finished.code == 130
+    assert finished.result["interrupted"] == "stopped by SIGXCPU"
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGQUIT], ids=lambda n: n.name)
+def test_a_signal_that_was_ignored_at_the_start_stays_ignored(tmp_path: Path, number: Any) -> None:
+    """Whoever starts a run so may signal a whole group of processes and mean others."""
+    short = ("--duration", "1.5", "--storage-capacity-gb", "0.06")
+    run = start(tmp_path, tmp_path, *short, preexec=lambda: signal.signal(number, signal.SIG_IGN))
+    wait_for_entries(tmp_path, 1)
+    run.send(number)
+    finished = run.finish()
+    assert finished.code == 0
+    assert finished.result["incomplete"] is False
 
 
 def test_a_run_under_nohup_survives_the_closed_terminal(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from kvspill.errors import INTERRUPTED, SIGNALS
+from kvspill.errors import INTERRUPTED, SIGNALS, is_taken
 
 
 def leave(_number: int, _frame: FrameType | None) -> None:
@@ -20,7 +20,7 @@ def heed_signals(handler: Callable[[int, FrameType | None], None] | signal.Handl
     """Have this called for each signal that ends a command early."""
     for number in SIGNALS:
         # nohup, or a shell that runs us in the background, had its reasons.
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if not is_taken(number):
             signal.signal(number, handler)
 
 

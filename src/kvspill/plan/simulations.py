@@ -155,8 +155,9 @@ class Pool:
 
 
 def _heedless() -> None:
-    """Ctrl-C reaches all processes of a terminal: the first of them decides what becomes of the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C and Ctrl-\\ reach all processes of a terminal: the first decides what becomes of the others."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def simulate(wanted: Simulation) -> Facts:

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM, SIGHUP: the first ends the load and keeps what was measured, the second the program."""
+"""SIGINT, SIGTERM and others: the first ends the load and keeps what was measured, the second the program."""
 
 import asyncio
 import signal
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar
 
-from kvspill.errors import SIGNALS
+from kvspill.errors import SIGNALS, is_taken
 from kvspill.imports import importing
 from kvspill.machine.unheard import heard
 from kvspill.waiting import hurry
@@ -45,10 +45,10 @@ class Interrupts:
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Handle the signals for as long as this lasts."""
-        # nohup means that the end of the terminal is not the end of the run. The others are heeded even
+        # nohup means that the end of the terminal is not the end of the run. These two are heeded even
         # where a shell started the run in the background and had it ignore SIGINT: who sends one means it.
-        hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        heeded = [number for number in SIGNALS if number != signal.SIGHUP or not hangup_ignored]
+        meant = (signal.SIGINT, signal.SIGTERM)
+        heeded = [number for number in SIGNALS if number in meant or not is_taken(number)]
         before = [signal.signal(number, self._handle) for number in heeded]
         around = Interrupts._open[-1] if Interrupts._open else None
         if around is not None:
@@ -100,6 +100,9 @@ class Interrupts:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
             return
         if self.reason is not None:
+            if number == signal.SIGXCPU:
+                # The kernel sends it again for each second of CPU time: nobody has lost patience.
+                return
             # Many Ctrl-C in a row must not cut off the removal of files that the second one began.
             if time.monotonic() < Interrupts.heedless_until:
                 return
