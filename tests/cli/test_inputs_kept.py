@@ -94,6 +94,22 @@ def test_the_second_file_of_a_log_counts_too(tmp_path: Path, capsys: pytest.Capt
     assert "is the same file as --output" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["x-rank3.parquet", "x-rank1-requests.parquet"])
+def test_the_logs_of_all_ranks_count_too(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every rank refuses, not only the one whose log it would be."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    (tmp_path / name).write_text(TRACE)
+    words = ["run", *RUN[1:], "--cache-dir", ".", "--log-ops", "x.parquet"]
+    for given in (["--trace", f"mooncake:{name}"], ["--output", name]):
+        assert main([*words, *given]) == 2
+        error = capsys.readouterr().err
+        assert f"--log-ops x.parquet: its {name}: is " in error
+    assert (tmp_path / name).read_text() == TRACE
+
+
 def test_the_file_of_the_environment_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "c.yaml").write_text("num_users: 1\n")
     monkeypatch.setenv("KVSPILL_CONFIG", "c.yaml")

@@ -224,14 +224,22 @@ def _refuse_clashes(config: Config, config_file: str | None) -> None:
 
         for path in trial_paths(Path(config.io_trace_log), config.trials):
             outputs[f"--io-trace-log {path}"] = path
-    if config.log_ops is not None:
-        from kvspill.measure.oplog import log_paths
+    inputs = [config_file or None, *config.input_files]
+    if config.log_ops is None:
+        refuse_clashes(outputs, inputs)
+        return
+    from kvspill.machine.launcher import launched
+    from kvspill.measure.oplog import log_paths
 
-        given = Path(config.log_ops)
-        for path in log_paths(given, config.trials):
-            its = "" if path == given else f": its {path.name}"
-            outputs[f"--log-ops {config.log_ops}{its}"] = path
-    refuse_clashes(outputs, [config_file or None, *config.input_files])
+    given, launch = Path(config.log_ops), None if config.ranks == "off" else launched()
+    # Every rank looks at the files of all, so that all of them refuse.
+    ranks: Iterable[int | None] = [None] if launch is None or launch.size == 1 else range(launch.size)
+    for rank in ranks:
+        logs: dict[str, StrPath | None] = {
+            f"--log-ops {config.log_ops}" + ("" if path == given else f": its {path.name}"): path
+            for path in log_paths(given, config.trials, rank)
+        }
+        refuse_clashes({**outputs, **logs}, inputs)
 
 
 def check_outputs(
