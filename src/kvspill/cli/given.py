@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvspill.errors import UsageError
 from kvspill.texts import listed, one_line, put
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kvspill.report.html.page import Remarks
     from kvspill.result.schema import Result
     from kvspill.suite.manifest import Manifest
+
+FILES_MAX = 500
+"""A page holds all that it shows, and so does the memory that makes it: about 1 MiB for each result."""
 
 
 def with_rows(words: Sequence[str]) -> list[str]:
@@ -59,11 +62,37 @@ class Given:
     curves: "list[tuple[str, dict[str, Any]]]"
 
 
+def read_rows(words: Sequence[str]) -> "Iterator[tuple[str, Result]]":
+    """Every result under its name in tables: one at a time, as each takes eight times its file."""
+    from kvspill.suite.manifest import is_suite
+
+    of_suites = read_all([word for word in words if is_suite(word)])
+    yield from zip(of_suites.names, (item.result for item in of_suites.results), strict=True)
+    for name, read in _read(_files(words)):
+        if isinstance(read, dict):
+            refuse_curve(name)
+        yield name, read
+
+
+def refuse_curve(name: str) -> NoReturn:
+    """Where a table is asked for."""
+    raise UsageError(
+        f"{name}: a curve, which has no row in a table of results; name results alone, or "
+        "leave --csv and --xlsx out"
+    )
+
+
 def read_all(words: Sequence[str]) -> Given:
     """Read everything that was given."""
     from kvspill.report.html.facts import Labelled, labelled
     from kvspill.suite.manifest import is_suite
 
+    files = _files(words)
+    if len(files) > FILES_MAX:
+        raise UsageError(
+            f"{len(files):,} results are more than a page can show ({FILES_MAX:,}); name fewer, or give "
+            "--csv or --xlsx without -o, which take any number"
+        )
     suites = [word for word in words if is_suite(word)]
     names = dict(zip(suites, _names(suites), strict=True))
     found: list[Labelled] = []
@@ -79,7 +108,9 @@ def read_all(words: Sequence[str]) -> Given:
     # The same row of each suite side by side.
     order = {row: place for place, row in enumerate(dict.fromkeys(item.row for item in found))}
     found.sort(key=lambda item: order[item.row])
-    plain, curves = _plain(words)
+    read = list(_read(files))
+    curves = [(name, one) for name, one in read if isinstance(one, dict)]
+    plain = [(name, one) for name, one in read if not isinstance(one, dict)]
     names_in_tables = [*(item.label for item in found), *(name for name, _ in plain)]
     return Given([*found, *labelled(plain)], names_in_tables, remarks, curves)
 
@@ -146,28 +177,34 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
     return Remarks(name, [*advise(found, manifest.facts.get(PROBE)), *left], manifest.simulated)
 
 
-def _plain(words: Sequence[str]) -> "tuple[list[tuple[str, Result]], list[tuple[str, dict[str, Any]]]]":
-    """Results that are no rows of a suite, and curves, by the names of their files."""
-    from kvspill.report.compare.run import config_in_name
-    from kvspill.result.reading import is_curve, read_json, result_of
+def _files(words: Sequence[str]) -> list[Path]:
+    """The files that are no rows of a suite."""
     from kvspill.suite.manifest import is_suite
 
-    results, curves = [], []
+    found: list[Path] = []
     for word in words:
+        path = Path(word)
         if is_suite(word):
             continue
-        path = Path(word)
         inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not inside:
             raise UsageError(f"{word}: no JSON file in this directory; give one with results, or a suite's")
-        for file in inside:
-            document = read_json(file)
-            if is_curve(document, file):
-                curves.append((file.stem, document))
-                continue
-            result = result_of(document, file)
-            if result.schema_version == 0:
-                # Other programs keep their configuration in the file's name, if anywhere.
-                result = result.model_copy(update={"config": config_in_name(file.stem)})
-            results.append((file.stem, result))
-    return results, curves
+        found += inside
+    return found
+
+
+def _read(files: Sequence[Path]) -> "Iterator[tuple[str, Result | dict[str, Any]]]":
+    """What is in each, by its name: a result, or a curve as it was written."""
+    from kvspill.report.compare.run import config_in_name
+    from kvspill.result.reading import is_curve, read_json, result_of
+
+    for file in files:
+        document = read_json(file)
+        if is_curve(document, file):
+            yield file.stem, document
+            continue
+        result = result_of(document, file)
+        if result.schema_version == 0:
+            # Other programs keep their configuration in the file's name, if anywhere.
+            result = result.model_copy(update={"config": config_in_name(file.stem)})
+        yield file.stem, result

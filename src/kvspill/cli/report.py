@@ -1,7 +1,7 @@
 """`kvspill report`: results as one self-contained HTML page, as CSV or as XLSX."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:
         raise UsageError(f"no results given; `{prog} --help` shows how to call it")
-    from kvspill.cli.given import read_all, sections_of
+    from kvspill.cli.given import read_all, read_rows, refuse_curve, sections_of
     from kvspill.outputs import write_file
 
     page = options.output or (None if options.csv or options.xlsx else DEFAULT_PAGE)
@@ -72,13 +72,12 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
         raise UsageError("--title: heads the page, and tables have none; leave it out, or give -o FILE too")
     outputs = {"-o": page, "--csv": options.csv, "--xlsx": options.xlsx}
     check_outputs(outputs, options.results, page="-o")
+    if page is None:
+        return _named(_tables(options, read_rows(options.results)))
     given = read_all(options.results)
     if given.curves and (options.csv or options.xlsx):
-        raise UsageError(
-            f"{given.curves[0][0]}: a curve, which has no row in a table of results; name results alone, or "
-            "leave --csv and --xlsx out"
-        )
-    if page is not None and len(given.results) > 1 and not options.include_faulty:
+        refuse_curve(given.curves[0][0])
+    if len(given.results) > 1 and not options.include_faulty:
         from kvspill.cli.compare import refuse_faulty
         from kvspill.result.ranking import faults_text
 
@@ -86,19 +85,21 @@ def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
         alone = {item.label: faults_text(item.result) for item in given.results if not item.row}
         refuse_faulty(alone)
     results = [item.result for item in given.results]
-    written = _tables(options, list(zip(given.names, results, strict=True)))
-    if page is not None:
-        from kvspill.report.html.page import page_of
+    written = _tables(options, zip(given.names, results, strict=True))
+    from kvspill.report.html.page import page_of
 
-        more = sections_of(given.curves)
-        text = page_of(given.results, options.title, given.remarks, more)
-        written.append(write_file(page, text, "-o"))
+    more = sections_of(given.curves)
+    text = page_of(given.results, options.title, given.remarks, more)
+    return _named([*written, write_file(page, text, "-o")])
+
+
+def _named(written: Sequence[Path]) -> int:
     for path in written:
         put(one_line(path))
     return 0
 
 
-def _tables(options: argparse.Namespace, named: Sequence[tuple[str, "Result"]]) -> list[Path]:
+def _tables(options: argparse.Namespace, named: Iterable[tuple[str, "Result"]]) -> list[Path]:
     from kvspill.report.tables import row_of, write_csv, write_xlsx
     from kvspill.result.reading import refusing_damage
 
