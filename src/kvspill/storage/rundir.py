@@ -291,8 +291,9 @@ def remove_run(root_fd: int, name: str, run_fd: int) -> list[str]:
     left = left or _tried(".", os.unlink, MARKER, run_fd)
     if not _is_anothers(root_fd, name, run_fd):
         left = left or _tried(".", os.rmdir, name, root_fd)
-    if not left and os.fstat(run_fd).st_nlink:
-        left.append(f". (the directory was moved to {path_of(run_fd) or 'another place'}, empty now)")
+    # What was removed from the upper layer of an overlay keeps its links in the lower one, and has no path.
+    if not left and os.fstat(run_fd).st_nlink and (moved := path_of(run_fd)) is not None:
+        left.append(f". (the directory was moved to {moved}, empty now)")
     return left
 
 
