@@ -1,7 +1,7 @@
 """Copies between an arena and memory: by compiled threads, which need no interpreter, else by Python's."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,11 +85,8 @@ class CopyLanes(Lanes):
             self._end_turn()
             self._collect()
 
-    def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
-        ages_ns = super().stuck(now_ns, older_than_ns)
-        for job in tuple(self._copied):
-            ages_ns += [now_ns - since_ns for since_ns in job.in_flight_ns() or ()]
-        return sorted((age_ns for age_ns in ages_ns if age_ns >= older_than_ns), reverse=True)
+    def _carried_apart(self) -> Iterable[Job]:
+        return tuple(self._copied)
 
     def _enqueue(self, jobs: Sequence[Job]) -> None:
         for job in jobs:

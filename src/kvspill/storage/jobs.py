@@ -152,9 +152,15 @@ class SpanJob(Job):
     def in_flight_ns(self) -> list[int] | None:
         return self.span.in_flight_ns()
 
+    def check(self, memory: Bytes, piece: int, verify: Verify, base: Bytes) -> None:
+        """Note how the piece in memory fails, if it does. The rest is read nevertheless: only that tells a
+        torn object, which is right elsewhere, from a wrong one."""
+        wrong = check_piece(memory, self.span, piece, verify, base)
+        if wrong is not None:
+            self.failures.append(wrong)
+
     def mismatch(self, memory: Bytes, piece: int, verify: Verify, base: Bytes) -> None:
-        """Note how the piece in memory fails. The rest is read nevertheless: only that tells a torn
-        object, which is right elsewhere, from a wrong one."""
+        """The same for a piece that was found to fail already."""
         self.failures.append(check_piece(memory, self.span, piece, verify, base) or "corrupt")
 
     def complete(self, finished_ns: int) -> Completion:

@@ -4,7 +4,7 @@ import _thread
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from queue import SimpleQueue
 from typing import TypeVar
@@ -126,7 +126,7 @@ class Lanes:
     def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
         """Ages of the system calls that threads are inside now, at least older_than_ns, oldest first."""
         since_ns: list[int] = []
-        moving: set[Job] = set()
+        moving = set(self._carried_apart())
         for worker in self._workers:
             job, busy_since_ns = worker.moving, worker.busy_since_ns
             if job is not None and job.in_flight_ns() is not None:
@@ -137,6 +137,10 @@ class Lanes:
             since_ns.extend(job.in_flight_ns() or ())
         ages_ns = sorted((now_ns - since for since in since_ns), reverse=True)
         return [age_ns for age_ns in ages_ns if age_ns >= older_than_ns]
+
+    def _carried_apart(self) -> Iterable[Job]:
+        """Jobs whose pieces others than these threads move."""
+        return ()
 
     def _work(self, worker: Worker) -> None:
         while True:

@@ -4,7 +4,7 @@ import errno
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from kvspill.machine.gpu import DeviceError
 from kvspill.storage.base import Landing
 from kvspill.storage.buffers import DataPlane, map_memory
-from kvspill.storage.fastio import BUSY_MAX, Status, check_piece, rest_of
+from kvspill.storage.fastio import BUSY_MAX, Status, rest_of
 from kvspill.storage.files.jobs import FileJob, ReadJob, WriteJob
 from kvspill.storage.files.ring import Ring
 from kvspill.storage.jobs import LANES_PER_ENTRY, Job, Worker
@@ -109,11 +109,8 @@ class RingLanes(Lanes):
         self._ring.close()
         return stuck
 
-    def stuck(self, now_ns: int, older_than_ns: int = 0) -> list[int]:
-        ages_ns = super().stuck(now_ns, older_than_ns)
-        for job in list(self._entries):
-            ages_ns += [now_ns - since_ns for since_ns in job.in_flight_ns() or ()]
-        return sorted((age_ns for age_ns in ages_ns if age_ns >= older_than_ns), reverse=True)
+    def _carried_apart(self) -> Iterable[Job]:
+        return list(self._entries)
 
     def _enqueue(self, jobs: Sequence[Job]) -> None:
         self._waiting.extend(jobs)
@@ -162,11 +159,7 @@ class RingLanes(Lanes):
             assert isinstance(job, FileJob)
             entry = self._entries[job] = _Entry(job)
             self._reserved += entry.weight
-            self._hand_over(job)
-
-    def _hand_over(self, job: Job) -> None:
-        self._tickets.append(job)
-        self._tokens.put(None)
+            super()._enqueue((job,))
 
     def _fill(self) -> None:
         """Send pieces, oldest entry first, as many as may be in flight (E2)."""
@@ -298,8 +291,8 @@ class RingLanes(Lanes):
                 berth = site.landing.berth()
                 berth.send(memory[: span.extent(piece)[1]], job.expected(piece))
                 job.failures += berth.arrive()
-            elif (failure := check_piece(memory, span, piece, site.verify, site.plane.base)) is not None:
-                job.failures.append(failure)
+            else:
+                job.check(memory, piece, site.verify, site.plane.base)
         except DeviceError as error:
             job.fail(error.kind, str(error))
         except Exception as error:
@@ -324,7 +317,7 @@ class RingLanes(Lanes):
             job.closed = True
         del self._entries[job]
         self._reserved -= entry.weight
-        self._hand_over(job)
+        super()._enqueue((job,))
 
 
 def by_ring(mover: Mover, threads: int, write_threads: int, clock_ns: ClockNs, plane: DataPlane) -> Mover:

@@ -9,7 +9,6 @@ import numpy as np
 
 from kvspill.storage.base import Capabilities, Landing, ObjectRef, Source
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.fastio import check_piece
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 from kvspill.storage.files.jobs import ReadJob, WriteJob
 from kvspill.storage.files.place import Place
@@ -37,8 +36,7 @@ class NixlReadJob(ReadJob):
                 start_ns = span.begin(piece)
                 end_ns = agent.move("READ", memory.ctypes.data, nbytes, file, span.place(piece))
                 span.note(piece, start_ns, end_ns, nbytes)
-                if check_piece(memory, span, piece, site.verify, site.plane.base) is not None:
-                    self.mismatch(memory, piece, site.verify, site.plane.base)
+                self.check(memory, piece, site.verify, site.plane.base)
 
 
 class NixlWriteJob(WriteJob):

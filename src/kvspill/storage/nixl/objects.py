@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kvspill.storage.base import BackendContext, Capabilities, ObjectRef, Source
-from kvspill.storage.fastio import Span, check_piece
+from kvspill.storage.fastio import Span
 from kvspill.storage.files.place import missing
 from kvspill.storage.jobs import Job, RemovalJob, SpanJob, Worker
 from kvspill.storage.nixl.agent import Agents, started, version
@@ -58,8 +58,7 @@ class ReadJob(_PieceJob):
                 start_ns = span.begin(piece)
                 end_ns = agent.move("READ", memory.ctypes.data, nbytes, there, 0)
             span.note(piece, start_ns, end_ns, nbytes)
-            if check_piece(memory, span, piece, verify, base) is not None:
-                self.mismatch(memory, piece, verify, base)
+            self.check(memory, piece, verify, base)
 
 
 class WriteJob(_PieceJob):

@@ -11,7 +11,7 @@ from typing import Any
 from kvspill.records import DROPPED
 from kvspill.storage.base import Source
 from kvspill.storage.buffers import DataPlane
-from kvspill.storage.fastio import Span, check_piece
+from kvspill.storage.fastio import Span
 from kvspill.storage.files.place import Name, missing, name_of
 from kvspill.storage.jobs import RemovalJob, SpanJob, Worker
 from kvspill.storage.redis.link import Link, ServerError, command
@@ -168,8 +168,7 @@ class ReadJob(ValueJob):
             end_ns = time.monotonic_ns()
             span.note(piece, start_ns, end_ns, length)
             start_ns = end_ns
-            if check_piece(memory, span, piece, store.verify, store.plane.base) is not None:
-                self.mismatch(memory, piece, store.verify, store.plane.base)
+            self.check(memory, piece, store.verify, store.plane.base)
 
 
 class WriteJob(ValueJob):
