@@ -227,6 +227,18 @@ def left_behind(left: Sequence[str], place: str = "DIR") -> list[Note]:
     ]
 
 
+def forgotten(
+    batch: Sequence[ObjectRef], forget: Callable[[ObjectRef], bool], clock_ns: Callable[[], int]
+) -> list[Completion]:
+    """Completions of deletes that only strike objects off a book; forget says whether one was there."""
+    answers = []
+    for ref in batch:
+        now_ns = clock_ns()
+        error = None if forget(ref) else "ENOENT"
+        answers.append(Completion(now_ns, now_ns, clock_ns(), 0, error=error))
+    return answers
+
+
 class Backend(ABC):
     """One place to keep entries. All methods run on the event loop; threads are the backend's own."""
 

@@ -12,17 +12,16 @@ from kvspill.machine.processors import memory_nodes, usable_processors
 from kvspill.records import NS_PER_SEC, Completion
 from kvspill.storage import fastio
 from kvspill.storage.arena import PAGE_BYTES, Arena, Pages, padded
-from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem
+from kvspill.storage.base import Backend, Capabilities, ObjectRef, Progress, Source, WriteItem, forgotten
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.copies import CopyJob, CopyLanes
 from kvspill.storage.fastio import Span, Status
 from kvspill.storage.jobs import Worker
 from kvspill.storage.lanes import on_thread, on_thread_or_here, post
 from kvspill.storage.stamps import Bytes, Verify, block_padded, identify
+from kvspill.storage.threaded import FILL_AHEAD_NS, JOIN_NS
 from kvspill.texts import size_text
 
-_JOIN_NS = 2 * NS_PER_SEC
-_FILL_AHEAD_NS = NS_PER_SEC // 5
 PAGES_PER_LANE = 4
 """A lane joins an object only for at least so many of the largest pages: waking a thread takes as long as
 copying a few."""
@@ -88,7 +87,7 @@ class DramBackend(Backend):
 
         count = max(self.threads, len(self._nodes))
         touches = (on_thread("kvspill-touch", partial(touch, number)) for number in range(count))
-        fill_until_ns = self._clock_ns() + _FILL_AHEAD_NS
+        fill_until_ns = self._clock_ns() + FILL_AHEAD_NS
         await asyncio.gather(on_thread("kvspill-fill", fill), *touches)
 
     def _move_to_node(self, number: int) -> None:
@@ -104,12 +103,7 @@ class DramBackend(Backend):
         return await self._lanes.carry([_WriteJob(self, item) for item in batch])
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        answers = []
-        for ref in batch:
-            now_ns = self._clock_ns()
-            error = None if self.forget(ref) else "ENOENT"
-            answers.append(Completion(now_ns, now_ns, self._clock_ns(), 0, error=error))
-        return answers
+        return forgotten(batch, self.forget, self._clock_ns)
 
     def lend(self, ref: ObjectRef) -> Source | None:
         pages = self.find(ref)
@@ -152,7 +146,7 @@ class DramBackend(Backend):
 
     def close_now(self) -> None:
         """End the threads and give the memory back. Safe to call twice."""
-        self._lanes.join(self._clock_ns() + _JOIN_NS)
+        self._lanes.join(self._clock_ns() + JOIN_NS)
         with self._lock:
             self._objects.clear()
         self.arena = Arena(0)

@@ -14,7 +14,7 @@ from kvspill.storage.mover import Mover
 from kvspill.storage.stamps import Identity, identify
 
 JOIN_NS = 2 * NS_PER_SEC
-_FILL_AHEAD_NS = NS_PER_SEC // 5
+FILL_AHEAD_NS = NS_PER_SEC // 5
 
 
 class ThreadedBackend(Backend):
@@ -71,7 +71,7 @@ class ThreadedBackend(Backend):
     def _start(self) -> None:
         """Start the threads and make some data ahead."""
         self._mover.start()
-        self.plane.fill_some(self.clock_ns() + _FILL_AHEAD_NS, self.clock_ns)
+        self.plane.fill_some(self.clock_ns() + FILL_AHEAD_NS, self.clock_ns)
 
     def cancel(self) -> None:
         self._mover.cancel()

@@ -14,12 +14,7 @@ def make(context: BackendContext) -> Backend:
     """Files under the context's directories."""
     from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
-    options = FilesOptions(
-        **{name: context.settings[name] for name in _SETTINGS},
-        unit_bytes=context.unit_bytes,
-        capacity_bytes=context.limit_bytes,
-        claimed_bytes=context.limit_bytes if context.claimed_bytes is None else context.claimed_bytes,
-    )
+    options = FilesOptions.of(context, _SETTINGS)
     return FilesBackend(context.roots, options, context.clock_ns, context.plane)
 
 

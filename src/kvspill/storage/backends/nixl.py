@@ -31,14 +31,8 @@ def make(context: BackendContext) -> Backend:
         parameters = read_parameters(context.options["params"])
     except ValueError as error:
         raise UsageError(f"--nixl-params: {error}; write NAME=VALUE,NAME=VALUE") from error
-    settings = context.settings
     names = ("io_size", "io_threads", "write_threads", "direct", "sync", "verify", "layout")
-    options = FilesOptions(
-        **{name: settings[name] for name in names},
-        unit_bytes=context.unit_bytes,
-        capacity_bytes=context.limit_bytes,
-        claimed_bytes=context.limit_bytes if context.claimed_bytes is None else context.claimed_bytes,
-    )
+    options = FilesOptions.of(context, names)
     return NixlBackend(context.roots, options, plugin, parameters, context.clock_ns, context.plane)
 
 

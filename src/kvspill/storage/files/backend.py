@@ -8,6 +8,7 @@ from pathlib import Path
 from kvspill.errors import UsageError
 from kvspill.records import MIB
 from kvspill.storage.base import (
+    BackendContext,
     Capabilities,
     DirectError,
     Landing,
@@ -69,6 +70,16 @@ class FilesOptions:
     """What the run can come to hold at most, for other runs to know."""
     gpu_direct: str = "off"
     """auto, on or off: whether a GPU that reads end on reads and writes the files itself."""
+
+    @classmethod
+    def of(cls, context: BackendContext, names: Sequence[str]) -> "FilesOptions":
+        """As the run has them: the sizes of its tier, and the settings of these names."""
+        return cls(
+            **{name: context.settings[name] for name in names},
+            unit_bytes=context.unit_bytes,
+            capacity_bytes=context.limit_bytes,
+            claimed_bytes=context.limit_bytes if context.claimed_bytes is None else context.claimed_bytes,
+        )
 
     def check(self) -> None:
         """Refuse what cannot work, naming the flag."""

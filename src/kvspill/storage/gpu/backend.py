@@ -19,6 +19,7 @@ from kvspill.storage.base import (
     Progress,
     Source,
     WriteItem,
+    forgotten,
 )
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.gpu.conveyor import MOVE_BYTES, TARGET_BYTES
@@ -153,12 +154,7 @@ class GpuBackend(Backend):
         return await call.carry_out(Put)
 
     async def delete(self, batch: Sequence[ObjectRef]) -> list[Completion]:
-        answers = []
-        for ref in batch:
-            now_ns = self.clock_ns()
-            error = None if self._forget(ref) else "ENOENT"
-            answers.append(Completion(now_ns, now_ns, self.clock_ns(), 0, error=error))
-        return answers
+        return forgotten(batch, self._forget, self.clock_ns)
 
     def place(self, ref: ObjectRef) -> Stored:
         """Where an object lies; a KeyError where it does not."""
