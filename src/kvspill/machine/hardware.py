@@ -13,6 +13,7 @@ from kvspill.machine.kernel import Kernel, field_of, read_text, read_word
 from kvspill.machine.memory import Available, available_memory, total_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, Loop, Mount, find_block_device, find_mount, is_system
 from kvspill.machine.network import NetworkMount, is_network, look_at_network
+from kvspill.machine.processors import usable_processors
 from kvspill.records import GIB, MIB
 
 USUAL_PLACES = (Path("/mnt/nvme"), Path("/mnt/ssd"))
@@ -134,7 +135,7 @@ def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None
     kernel = kernel or Kernel()
     wanted = [Path(name) for name in cache_dirs] if cache_dirs else [*_usable_usual(), Path.cwd()]
     return Hardware(
-        cpu_count=usable_cpus(),
+        cpu_count=usable_processors(),
         memory_total_bytes=total_memory(kernel),
         memory_available=available_memory(kernel),
         gpus=detect_gpus(),
@@ -145,13 +146,6 @@ def detect(cache_dirs: Sequence[str] | None = None, kernel: Kernel | None = None
 
 def _usable_usual() -> list[Path]:
     return [path for path in USUAL_PLACES if path.is_dir() and os.access(path, os.W_OK | os.X_OK)]
-
-
-def usable_cpus() -> int:
-    """Processors that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def is_virtual(kernel: Kernel) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvspill.machine.kernel import Kernel, read_text
+from kvspill.machine.kernel import Kernel, read_text, read_word
 
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
@@ -127,11 +127,11 @@ def find_block_device(mount: Mount, kernel: Kernel) -> BlockDevice | None:
     loops: list[Loop] = []
     disks = tuple(sorted(disk.name for disk in _disks(folder, kernel, loops)))
     first = kernel.sys / "block" / disks[0]
-    rotational = (read_text(first / "queue" / "rotational") or "").strip()
+    rotational = read_word(first / "queue" / "rotational")
     return BlockDevice(
         name=folder.name,
         disks=disks,
-        model=(read_text(first / "device" / "model") or "").strip() or None,
+        model=read_word(first / "device" / "model") or None,
         rotational={"0": False, "1": True}.get(rotational),
         scheduler=_active(read_text(first / "queue" / "scheduler")),
         loops=tuple(loops),
@@ -166,10 +166,10 @@ def _disks(folder: Path, kernel: Kernel, loops: list[Loop]) -> Iterator[Path]:
         for slave in below:
             yield from _disks(Path(os.path.realpath(slave)), kernel, loops)
         return
-    backing = (read_text(folder / "loop" / "backing_file") or "").strip()
+    backing = read_word(folder / "loop" / "backing_file")
     mount = find_mount(Path(backing), kernel) if backing else None
     if backing:
-        direct = (read_text(folder / "loop" / "dio") or "").strip()
+        direct = read_word(folder / "loop" / "dio")
         kind = mount.kind if mount else None
         loops.append(Loop(folder.name, backing, kind, {"0": False, "1": True}.get(direct)))
     beneath = _device_folder(mount.device, kernel) or _source_folder(mount.source, kernel) if mount else None

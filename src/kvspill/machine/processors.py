@@ -10,7 +10,9 @@ from kvspill.machine.kernel import Kernel, read_text
 
 def usable_processors() -> int:
     """How many processors this process may run on: its affinity, which a container or taskset limits."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def memory_nodes(kernel: Kernel | None = None, usable: frozenset[int] | None = None) -> list[frozenset[int]]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kvspill.measure.histograms import Histogram
+from kvspill.storage.pieces import union_ns
 
 LAYERS: Final = ("file_system", "block_layer", "device")
 """From the call inwards: time in the call before, between and after its requests; from a bio's queueing to
 its request's issue; from there to its completion."""
-Interval = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -27,19 +27,11 @@ class Call:
 
     def layers_ns(self) -> dict[str, int]:
         """The call's time, split; requests that overlap count once (their union)."""
-        total_ns = self.end_ns - self.start_ns
-        device_ns = self._union_ns([(issued, done) for _queued, issued, done in self.requests])
-        below_ns = self._union_ns([(queued, done) for queued, _issued, done in self.requests])
+        total_ns, last_ns = self.end_ns - self.start_ns, self.end_ns
+        ends = [(queued, issued, min(done, last_ns)) for queued, issued, done in self.requests]
+        device_ns = union_ns(((issued, done) for _queued, issued, done in ends), self.start_ns)
+        below_ns = union_ns(((queued, done) for queued, _issued, done in ends), self.start_ns)
         return {"file_system": total_ns - below_ns, "block_layer": below_ns - device_ns, "device": device_ns}
-
-    def _union_ns(self, intervals: Sequence[Interval]) -> int:
-        total_ns, reached_ns = 0, self.start_ns
-        for start_ns, end_ns in sorted(intervals):
-            end_ns = min(end_ns, self.end_ns)
-            if end_ns > reached_ns:
-                total_ns += end_ns - max(start_ns, reached_ns)
-                reached_ns = end_ns
-        return total_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from kvspill.config.unused import unused_settings
 from kvspill.errors import KvspillError
 from kvspill.machine.bpf import check_tracing
 from kvspill.machine.cgroups import cpu_limit, io_limits
-from kvspill.machine.hardware import MEMORY, look_at, usable_cpus
+from kvspill.machine.hardware import MEMORY, look_at
 from kvspill.machine.kernel import Kernel
+from kvspill.machine.processors import usable_processors
 from kvspill.plugins import VIRTUAL, Kind
 from kvspill.records import UNLIMITED_BYTES, Tier
 from kvspill.result.schema import Result
@@ -106,7 +107,7 @@ def limited(cache_dirs: Iterable[Path], kernel: Kernel) -> Iterator[Caution]:
     )
     if found:
         yield IO_LIMITED.of(limits=listed(list(found)))
-    processors, usable = cpu_limit(kernel), usable_cpus()
+    processors, usable = cpu_limit(kernel), usable_processors()
     if processors is not None and processors < usable:
         yield CPU_LIMITED.of(processors=processors, usable=usable)
 

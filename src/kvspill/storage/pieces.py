@@ -1,6 +1,6 @@
 """The system calls of one transfer, kept compactly: an entry of gigabytes has thousands of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -44,20 +44,21 @@ class PieceLog(Sequence[Piece]):
         if len(self.rows) == 1:
             return self.rows.item(1) - self.rows.item(0)
         if len(self.rows) <= _SMALL:
-            return _union_of_few(self.rows.tolist())
+            return union_ns([(start_ns, end_ns) for start_ns, end_ns, _ in self.rows.tolist()])
         order = np.argsort(self.rows[:, 0], kind="stable")
         starts, ends = self.rows[order, 0], np.maximum.accumulate(self.rows[order, 1])
         gaps = starts[1:] - ends[:-1]
         return int(ends[-1] - starts[0] - gaps[gaps > 0].sum())
 
 
-def _union_of_few(rows: list[list[int]]) -> int:
-    total, reached = 0, 0
-    for start_ns, end_ns, _ in sorted(rows):
-        if end_ns > reached:
-            total += end_ns - max(start_ns, reached)
-            reached = end_ns
-    return total
+def union_ns(spans: Iterable[tuple[int, int]], reached_ns: int = 0) -> int:
+    """The time from one moment on that lies in at least one of the spans."""
+    total_ns = 0
+    for start_ns, end_ns in sorted(spans):
+        if end_ns > reached_ns:
+            total_ns += end_ns - max(start_ns, reached_ns)
+            reached_ns = end_ns
+    return total_ns
 
 
 def done_pieces(log: Rows) -> PieceLog:

@@ -42,6 +42,7 @@ from kvspill.serving.generation import Generation
 from kvspill.serving.io_models import IoModel, IoOptions, Service
 from kvspill.storage.backends.modelled import ModelledBackend
 from kvspill.storage.base import Backend, ObjectRef, WriteItem
+from kvspill.storage.pieces import union_ns
 from kvspill.storage.profiles import DeviceModel
 from kvspill.testing.declarations import DeclarationSuite, check_complete
 from kvspill.world import World, run_virtual
@@ -227,7 +228,7 @@ class IoModelSuite(DeclarationSuite):
             serve_ns = world.now_ns() - began_ns
             await model.settle()
             await cache.drain()
-            measured_ns = _covered_ns(calls)
+            measured_ns = union_ns(calls)
             did = served.ops[ops:], served.lookups[lookups:]
             deeds.append(Deed(request, plan, *did, serve_ns, measured_ns, service.failure))
         return deeds
@@ -353,12 +354,3 @@ def _count(pairs: Iterable[tuple[K, int]]) -> Counter[K]:
     for key, times in pairs:
         counts[key] += times
     return counts
-
-
-def _covered_ns(spans: Sequence[tuple[int, int]]) -> int:
-    """The time that lies in at least one of the spans."""
-    covered_ns, until_ns = 0, 0
-    for from_ns, to_ns in sorted(spans):
-        covered_ns += max(0, to_ns - max(from_ns, until_ns))
-        until_ns = max(until_ns, to_ns)
-    return covered_ns
