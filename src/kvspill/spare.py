@@ -56,10 +56,8 @@ def write_or_spare(
     return Path(path), None
 
 
-def write_all_or_spare(
-    texts: Mapping[Path, str], what: str = "it", *, named: bool = True
-) -> tuple[list[Path], list[str]]:
+def write_all_or_spare(texts: Mapping[Path, str], *, named: bool = True) -> tuple[list[Path], list[str]]:
     """Write several files, or copies of them elsewhere; returns where they are, and what went wrong."""
-    done = [write_or_spare(path, text, "", what, named=named) for path, text in texts.items()]
+    done = [write_or_spare(path, text, "", "it", named=named) for path, text in texts.items()]
     problems = [problem for _path, problem in done if problem is not None]
     return [path for path, _problem in done if path is not None], problems

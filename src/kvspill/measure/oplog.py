@@ -80,9 +80,9 @@ def log_paths(path: Path, trials: int, rank: int | None = None) -> list[Path]:
 class OpLog(Observer):
     """An Observer that keeps rows of operations and requests."""
 
-    def __init__(self, path: Path, origin_ns: int = 0, *, named: bool = True):
-        """Times in the log count from origin_ns. The requests' file is never `named`."""
-        self._origin_ns = origin_ns
+    def __init__(self, path: Path, *, named: bool = True):
+        """The requests' file is never `named`."""
+        self._origin_ns = 0
         self._tables = (
             _Table(path, _OP_COLUMNS, named=named),
             _Table(requests_path(path), _REQUEST_COLUMNS, named=False),

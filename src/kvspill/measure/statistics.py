@@ -96,14 +96,14 @@ def difference_interval(
     return Interval(difference, float(ends.low), float(ends.high), float(found.pvalue))
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap of the median; the same values always give the same interval."""
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % percentile bootstrap of the median; the same values always give the same interval."""
     from scipy.stats import bootstrap
 
     if len(set(values)) == 1:
         return values[0], values[0]
     found: Any = bootstrap(
-        (values,), np.median, n_resamples=2000, confidence_level=confidence, method="percentile", rng=1
+        (values,), np.median, n_resamples=2000, confidence_level=0.95, method="percentile", rng=1
     )
     low, high = found.confidence_interval
     # It interpolates, and rounding may lead a hair beyond the values.
@@ -148,8 +148,8 @@ def cosines(length: int, count: int) -> NDArray[np.float64]:
     return found * math.sqrt(2 / length)
 
 
-def series_interval(values: Sequence[float], confidence: float = 0.95) -> Interval | None:
-    """The mean of a series whose values depend on their neighbours, in either way, and its interval.
+def series_interval(values: Sequence[float]) -> Interval | None:
+    """The mean of a series whose values depend on their neighbours, in either way, and its 95 % interval.
 
     None for fewer than twice as many values as there are slow waves.
     """
@@ -157,7 +157,7 @@ def series_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
         return None
     waves = slow_waves(values, SLOW_WAVES)
     error = math.sqrt(float(waves @ waves) / SLOW_WAVES / len(values))
-    mean, half = fmean(values), student_quantile((1 + confidence) / 2, SLOW_WAVES) * error
+    mean, half = fmean(values), student_quantile(0.975, SLOW_WAVES) * error
     return Interval(mean, mean - half, mean + half)
 
 

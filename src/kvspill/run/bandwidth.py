@@ -17,7 +17,7 @@ from kvspill.world import World
 
 OBJECTS = 8
 OBJECT_BYTES = 32 * MIB
-READ_SECONDS = 1.5
+_READ_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,17 @@ def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
     return Bandwidth(device.read_gib_per_sec, device.write_gib_per_sec, f"device profile {name}")
 
 
-def measure_bandwidth(directories: tuple[Path, ...], seconds: float = READ_SECONDS) -> Bandwidth:
+def measure_bandwidth(directories: tuple[Path, ...]) -> Bandwidth:
     """Write 256 MiB and read them back over and over for a moment, as a run would."""
     from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
     def files(_world: World) -> Backend:
         return FilesBackend(list(directories), FilesOptions())
 
-    return _measured(files, directories, seconds)
+    return _measured(files, directories)
 
 
-def measure_at_addresses(config: Config, seconds: float = READ_SECONDS) -> Bandwidth:
+def measure_at_addresses(config: Config) -> Bandwidth:
     """The same by the backend that the addresses of a configuration choose."""
     from kvspill.run.backends import blamed, open_backends
 
@@ -61,31 +61,28 @@ def measure_at_addresses(config: Config, seconds: float = READ_SECONDS) -> Bandw
         return open_backends(config, world, limits, (), simulated=False)[Tier.STORAGE]
 
     with blamed(config, Tier.STORAGE, simulated=False):
-        return _measured(store, (), seconds, config)
+        return _measured(store, (), config)
 
 
 def _measured(
-    make: Callable[[World], Backend],
-    directories: Sequence[Path],
-    seconds: float,
-    at_addresses: Config | None = None,
+    make: Callable[[World], Backend], directories: Sequence[Path], at_addresses: Config | None = None
 ) -> Bandwidth:
     async def main(world: World, opened: list[Backend]) -> Bandwidth:
         opened.append(make(world))
-        return await _measure(world, opened[0], seconds)
+        return await _measure(world, opened[0])
 
     # What could not be removed is said by then.
     return run_aside(main, 0, directories, Progress(quiet=True), at_addresses)[0]
 
 
-async def _measure(world: World, backend: Backend, seconds: float) -> Bandwidth:
+async def _measure(world: World, backend: Backend) -> Bandwidth:
     await backend.prepare(lambda *_: None)
     refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]
     start_ns = world.now_ns()
     _check(await backend.write([WriteItem(ref) for ref in refs]))
     write_ns = world.now_ns() - start_ns
     start_ns = world.now_ns()
-    end_ns = start_ns + round(seconds * NS_PER_SEC)
+    end_ns = start_ns + round(_READ_SECONDS * NS_PER_SEC)
     counts = await asyncio.gather(*(_read_until(world, backend, ref, end_ns) for ref in refs))
     read_ns = world.now_ns() - start_ns
     return Bandwidth(

@@ -47,11 +47,11 @@ class DataPlane:
     they are handed out in turn, so that all of the base is used. A slot is filled when first needed.
     """
 
-    def __init__(self, io_size: int, leases_max: int, seed: bytes | None = None):
+    def __init__(self, io_size: int, leases_max: int):
         if io_size < BLOCK_BYTES or io_size % BLOCK_BYTES:
             raise ValueError(f"io_size {io_size} is not a multiple of {BLOCK_BYTES}")
         self.io_size = io_size
-        self.salt = seed if seed is not None else os.urandom(16)
+        self.salt = os.urandom(16)
         count = max(leases_max, -(-BASE_BYTES_MIN // io_size))
         self.base = map_memory(count * io_size)
         self._slots = [_Slot(index * io_size) for index in range(count)]

@@ -272,12 +272,12 @@ def hash_ids_of(record: Mapping[str, Any], name: str = "hash_ids") -> tuple[str,
     return tuple([str(item) for item in id_list_of(record, name)])
 
 
-def content_ids_of(record: Mapping[str, Any], field: str = "hash_ids") -> tuple[str, ...]:
+def content_ids_of(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Block hashes of contents alone as strings; what comes again in a row is another block.
 
     The KV of a block depends on all before it, so equal content in a later place has its own.
     """
-    ids = [str(item) for item in id_items_of(record, field)]
+    ids = [str(item) for item in id_items_of(record)]
     if len(set(ids)) == len(ids):
         return tuple(ids)
     counts: dict[str, int] = {}
