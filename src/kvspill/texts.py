@@ -52,12 +52,12 @@ def _byte(half: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """A table of text: the first column to the left, the others to the right."""
+def aligned(rows: Sequence[Sequence[str]], names: int = 1) -> str:
+    """A table of text: so many columns of names to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
-            f"{cell:>{width}}" if column else f"{cell:<{width}}"
+            f"{cell:<{width}}" if column < names else f"{cell:>{width}}"
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

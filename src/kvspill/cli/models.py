@@ -6,7 +6,7 @@ from kvspill.cli.options import Parser
 from kvspill.config.load import load_config
 from kvspill.errors import UsageError
 from kvspill.models import ModelSpec, all_models
-from kvspill.texts import one_line, size_text
+from kvspill.texts import aligned, one_line, size_text
 
 CONTEXTS = (8192, 131_072)
 
@@ -46,28 +46,11 @@ def main(argv: Sequence[str], prog: str = "kvspill models") -> int:
 
 def table(models: Iterable[ModelSpec], ranks: int) -> str:
     """The models as text, one line each."""
-    rows = [
-        (
-            "MODEL",
-            "LAYERS",
-            "BYTES/TOKEN",
-            "CONSTANT",
-            *(f"{tokens:,} TOKENS" for tokens in CONTEXTS),
-            "LIMIT",
-            "AT LIMIT",
-        )
-    ]
+    contexts = (f"{tokens:,} TOKENS" for tokens in CONTEXTS)
+    rows = [("MODEL", "LAYERS", "BYTES/TOKEN", "CONSTANT", *contexts, "LIMIT", "AT LIMIT")]
     for model in models:
         rows.append((one_line(model.name), one_line(model.describe()), *_sizes(model, ranks)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            f"{cell:<{width}}" if column < 2 else f"{cell:>{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return aligned(rows, names=2) + "\n"
 
 
 def _sizes(model: ModelSpec, ranks: int) -> tuple[str, ...]:
