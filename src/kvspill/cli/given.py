@@ -162,7 +162,7 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
     from kvspill.report.html.page import Remarks
     from kvspill.suite.advice import advise
     from kvspill.suite.backends import BACKENDS, lines, ranked
-    from kvspill.suite.campaign import PROBE, SUBMISSION
+    from kvspill.suite.closing import PROBE, SUBMISSION
     from kvspill.suite.facts import figures
 
     left = [

@@ -36,7 +36,8 @@ def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     if options.option is None:
         raise UsageError(f"--option: missing; give one of {', '.join(OPTIONS)}")
     from kvspill.run.progress import Progress
-    from kvspill.suite.campaign import SUBMISSION, run_folder
+    from kvspill.suite.campaign import run_folder
+    from kvspill.suite.closing import SUBMISSION
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.scenario import to_config
 

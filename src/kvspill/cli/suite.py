@@ -180,7 +180,8 @@ def _start(options: argparse.Namespace, ranks: "Ranks") -> int:
     """Derive, say how, and run."""
     from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
-    from kvspill.suite.campaign import PROBE, run_folder
+    from kvspill.suite.campaign import run_folder
+    from kvspill.suite.closing import PROBE
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.order import prepare
 

@@ -1,57 +1,27 @@
-"""Runs the rows of a suite one after the other, keeps every result, and closes with the comparison."""
+"""Runs the rows of a suite one after the other and keeps every result."""
 
 import contextlib
-import io
-import shutil
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from kvspill.config import Config
-from kvspill.errors import INTERRUPTED, KvspillError, UsageError
+from kvspill.errors import KvspillError, UsageError
 from kvspill.outputs import refuse_clashes, write_whole
-from kvspill.result.ranking import RANK_FAILED, faults_text
+from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
-from kvspill.result.warnings.devices import LEFT_BEHIND
-from kvspill.run.glance import fitted
 from kvspill.run.progress import Progress
 from kvspill.run.ranks import RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal, cut_off
 from kvspill.spare import kept_in, spare_copy
-from kvspill.suite import backends
-from kvspill.suite.advice import advise
-from kvspill.suite.backends import BACKENDS
-from kvspill.suite.facts import Figures, figures
-from kvspill.suite.harness import HARNESS_OPTIONS, SUMMARY_FILE, run_summary
+from kvspill.suite.closing import SUBMISSION, finish
 from kvspill.suite.manifest import NAME as MANIFEST_NAME
-from kvspill.suite.manifest import (
-    Manifest,
-    Row,
-    RowStatus,
-    locked,
-    read_result,
-    resume_command,
-    save,
-    write_json,
-    write_text,
-)
-from kvspill.suite.places import Places
+from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, save
 from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.sizing import budget_text
-from kvspill.suite.submission import OPTIONS, render, summarize
-from kvspill.suite.table import WIDTH, grid, print_report
-from kvspill.texts import counted, make_console, mute, one_line, put
-
-FAILED = 1
-SUBMISSION = "submission"
-"""The kind of suite whose rows are the trials of a submission."""
-PROBE = "probe_read_gib_per_sec"
-"""The fact that holds what the idle storage read before the first row."""
+from kvspill.texts import counted
 
 
 def run_rows(
@@ -182,138 +152,6 @@ def describe(config: Config) -> str:
     return f"{config.model}, {counted(config.num_users, 'user')}, {time_text}, {' + '.join(tiers)}"
 
 
-def collect(folder: Path, manifest: Manifest) -> dict[str, Figures]:
-    """The figures of every row that has a result."""
-    found = {}
-    for row in manifest.rows:
-        result = read_result(folder, row)
-        if row.finished and result is not None:
-            found[row.scenario.name] = figures(row.scenario.name, result)
-    return found
-
-
-def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None) -> int:
-    """Keep the comparison beside the results and print it; returns the exit code."""
-    found = collect(folder, manifest)
-    advice = advise(found, manifest.facts.get(PROBE))
-    problem: KvspillError | None = None
-    try:
-        write_summary(folder, manifest, found, advice)
-    except KvspillError as error:
-        # What was measured is printed all the same.
-        problem = error
-    unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
-    failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
-    failed = failed or any(item.faults is not None for item in found.values())
-    failed = failed or any(LEFT_BEHIND.code in item.warnings for item in found.values())
-
-    def show(out: IO[str]) -> None:
-        print_report(manifest, found, advice, out)
-        put(f"\nResults, one file per scenario: {one_line(folder)}", out)
-        if not found and not unfinished:
-            put("No scenario was measured: the reason of each stands above.", sys.stderr)
-
-    failed = failed or not found
-    code = _close(
-        resume_command(folder, manifest), show, interrupted or unfinished, failed, stream or sys.stdout
-    )
-    if problem is not None and code != INTERRUPTED:
-        raise problem
-    return code
-
-
-def finish_submission(
-    folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None
-) -> int:
-    """Sum up the trials, keep and print the summary; returns the exit code."""
-    results = {
-        number: result
-        for number, row in enumerate(manifest.rows, start=1)
-        if row.finished and (result := read_result(folder, row)) is not None
-    }
-    trials = [[result] for result in results.values()]
-    places = Places([[(number, 0)] for number in results])
-    config = to_config(manifest.rows[0].scenario)
-    summary = summarize(OPTIONS[manifest.facts["option"]], config, trials, places=places)
-    summary["files"] = [row.file for row in manifest.rows if row.finished]
-    write_json(folder / "submission.json", summary)
-    text = render(summary)
-    write_text(folder / "submission.txt", text)
-    option = manifest.facts["option"]
-    if trials and option in HARNESS_OPTIONS:
-        write_json(folder / SUMMARY_FILE, run_summary({option: trials}, folder.name))
-
-    def show(out: IO[str]) -> None:
-        # On a terminal no word is broken; a file keeps a line for each thing said.
-        columns = shutil.get_terminal_size().columns
-        out.write(fitted(text.splitlines(), columns) + "\n" if out.isatty() else text)
-        for row in manifest.rows:
-            if not row.finished:
-                put(one_line(f"{row.scenario.title}: {row.status.value}: {row.reason}"), out)
-        put(f"\nResults and submission.json: {one_line(folder)}", out)
-
-    failed = len(trials) < len(manifest.rows) or bool(summary["faulty"] or summary["mixed"])
-    failed = failed or any(item.code == LEFT_BEHIND.code for (trial,) in trials for item in trial.warnings)
-    return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
-
-
-def finish_backends(
-    folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None
-) -> int:
-    """Rank the targets, keep the ranking beside the results and print it; returns the exit code."""
-    results = {
-        row.scenario.name: result
-        for row in manifest.rows
-        if row.finished and (result := read_result(folder, row)) is not None
-    }
-    missing = [row for row in manifest.rows if row.scenario.name not in results]
-    order = [{"target": name, "rank": rank} for name, rank in backends.ranked(results)]
-    data = {
-        "schema_version": 1,
-        "title": manifest.title,
-        "ranks": order,
-        "lines": list(backends.lines(results)),
-    }
-    write_json(folder / "summary.json", data)
-
-    def show(out: IO[str]) -> None:
-        console = make_console(out, width=None if out.isatty() else WIDTH)
-        put(f"\n{manifest.title}\n", out)
-        for header, rows in (backends.speeds(results), backends.honesty(results)):
-            console.print(grid(header, rows))
-            put("", out)
-        for line in (*backends.lines(results), *(f"{row.scenario.title}: {row.reason}" for row in missing)):
-            put(f"- {one_line(line)}", out)
-        put(f"\nResults, one file per target: {one_line(folder)}", out)
-
-    text = io.StringIO()
-    show(text)
-    write_text(folder / "summary.txt", text.getvalue())
-    failed = bool(missing) or any(faults_text(result) for result in results.values())
-    return _close(resume_command(folder, manifest), show, interrupted, failed, stream or sys.stdout)
-
-
-def _close(
-    resume: str, show: Callable[[IO[str]], None], interrupted: bool, failed: bool, stream: IO[str]
-) -> int:
-    """Print what is kept already. Where Ctrl-C ended the reader as well, the hint and the code remain."""
-    try:
-        show(stream)
-        stream.flush()
-    except BrokenPipeError:
-        if not interrupted:
-            raise
-        mute(stream)
-    if not interrupted:
-        return FAILED if failed else 0
-    try:
-        # On stderr: a pipe's reader gets the same Ctrl-C and is gone before this is said.
-        put(f"Interrupted; to continue: {one_line(resume)}", sys.stderr)
-    except OSError:
-        mute(sys.stderr)
-    return INTERRUPTED
-
-
 def run_folder(
     folder: Path,
     manifest: Manifest,
@@ -327,8 +165,7 @@ def run_folder(
         save(folder, manifest)
         manifest, interrupted = run_rows(folder, manifest, progress, debug, ranks)
         save(folder, manifest)
-        closings = {SUBMISSION: finish_submission, BACKENDS: finish_backends}
-        return closings.get(manifest.facts.get("kind", ""), finish)(folder, manifest, interrupted)
+        return finish(folder, manifest, interrupted)
 
 
 def _refuse_clashes(folder: Path, manifest: Manifest) -> None:
@@ -349,36 +186,3 @@ def _refuse_clashes(folder: Path, manifest: Manifest) -> None:
 def _partial(file: str) -> str:
     """Where a row that was interrupted keeps what it measured."""
     return f"{Path(file).stem}.incomplete.json"
-
-
-def write_summary(
-    folder: Path, manifest: Manifest, found: Mapping[str, Figures], advice: Sequence[str]
-) -> None:
-    """summary.json for programs, summary.txt for people."""
-    rows = [
-        {
-            "name": row.scenario.name,
-            "title": row.scenario.title,
-            "status": row.status.value,
-            "reason": row.reason,
-            "file": row.file if row.finished else None,
-            "notes": list(row.scenario.notes),
-            "figures": asdict(found[row.scenario.name]) if row.scenario.name in found else None,
-        }
-        for row in manifest.rows
-    ]
-    data = {
-        "schema_version": 1,
-        "title": manifest.title,
-        "simulated": manifest.simulated,
-        "quick": manifest.quick,
-        "created_at": manifest.created_at,
-        "derived": list(manifest.notes),
-        "rows": rows,
-        "advice": list(advice),
-    }
-    write_json(folder / "summary.json", data)
-    text = io.StringIO()
-    put("\n".join(manifest.notes), text)
-    print_report(manifest, found, advice, text)
-    write_text(folder / "summary.txt", text.getvalue())

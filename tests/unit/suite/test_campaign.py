@@ -16,7 +16,8 @@ from kvspill.run.runner import run_trials
 from kvspill.run.trial import Trial
 from kvspill.suite import campaign
 from kvspill.suite import manifest as manifest_module
-from kvspill.suite.campaign import finish, run_folder, run_rows
+from kvspill.suite.campaign import run_folder, run_rows
+from kvspill.suite.closing import finish
 from kvspill.suite.manifest import NAME, Manifest, RowStatus, load, locked, new_manifest, read_result, save
 from kvspill.suite.scenario import Scenario
 
