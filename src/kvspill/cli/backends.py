@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser, add_options
+from kvspill.cli.options import Parser, add_backends
 from kvspill.cli.suites import amount, count, new_folder, on_all_ranks, seed, trials
 from kvspill.config.plugged import PREFIX, usable_plugins
 from kvspill.errors import UsageError
-from kvspill.plugins import Kind
 from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
@@ -88,10 +87,7 @@ def _parser(prog: str) -> Parser:
     add("--output-dir", metavar="DIR", help="directory of the results [a new one in kvspill-results]")
     add("--quiet", action="store_true", help="print the comparison and errors only")
     add("--debug", action="store_true", help="print a traceback with an error")
-    parser.declared = usable_plugins()
-    for plugin in parser.declared[Kind.BACKEND].plugins.values():
-        if plugin.schemes and plugin.options:
-            add_options(parser, plugin, plugin.options)
+    add_backends(parser, lambda plugin: bool(plugin.schemes and plugin.options))
     return parser
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
+from kvspill.cli.options import config_parser, helped, parse_config, prints_config
 from kvspill.config.load import flag_fields
 from kvspill.errors import KvspillError, UsageError
 
@@ -32,12 +32,10 @@ QUICK_HELP = "20 seconds instead of two minutes; the figures are less certain"
 
 def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     """Check, measure, write and print; returns the exit code."""
-    asked = asks_for_help(argv)
     fixed = [name for name in flag_fields() if name not in FLAGS]
     parser = config_parser(prog, SUMMARY, EXAMPLES, fixed=fixed, full=True)
     parser.add_argument("--quick", action="store_true", default=argparse.SUPPRESS, help=QUICK_HELP)
-    if asked is not None:
-        print(parser.format_help(), end="")
+    if helped(argv, parser):
         return 0
     quick = "--quick" in argv
     config = parse_config(parser, [word for word in argv if word != "--quick"])

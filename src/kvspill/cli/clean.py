@@ -6,10 +6,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, add_options, given_options
-from kvspill.config.plugged import usable_plugins
+from kvspill.cli.options import Parser, add_backends, given_options, refuse_on_directory
 from kvspill.errors import KvspillError, UsageError
-from kvspill.plugins import Declared, Kind
+from kvspill.plugins import Declared
 from kvspill.storage.addresses import FILE_SCHEME, directory_of, scheme_of
 from kvspill.texts import counted, one_line, put, size_text
 
@@ -27,10 +26,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         "--yes", action="store_true", help="also remove directories of runs that have lost their marker"
     )
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
-    parser.declared = usable_plugins()
-    for plugin in parser.declared[Kind.BACKEND].plugins.values():
-        if plugin.clean is not None:
-            add_options(parser, plugin, plugin.options)
+    add_backends(parser, lambda plugin: plugin.clean is not None)
     options = parser.parse_args(list(argv))
     if options.after is not None:
         from kvspill.run.cleaner import wait_for_end
@@ -38,8 +34,7 @@ def main(argv: Sequence[str], prog: str = "kvspill clean") -> int:
         wait_for_end(options.after)
     if scheme_of(options.directory) != FILE_SCHEME:
         return _clean_address(options, parser.declared)
-    for flag, _value in given_options(options).values():
-        raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
+    refuse_on_directory(options)
     return _clean_directory(directory_of(options.directory), options)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.cli.options import Parser, check_outputs, helped
 from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
@@ -69,8 +69,7 @@ def _parser(prog: str) -> Parser:
 def main(argv: Sequence[str], prog: str = "kvspill compare") -> int:
     """Compare and print; returns the exit code."""
     parser = _parser(prog)
-    if asks_for_help(argv) is not None:
-        print(parser.format_help(), end="")
+    if helped(argv, parser):
         return 0
     words = list(argv)
     sides = _split(words)

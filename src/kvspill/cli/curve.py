@@ -12,7 +12,7 @@ from kvspill.cli.options import (
     asks_for_help,
     check_outputs,
     config_parser,
-    help_with,
+    helped,
     parse_config,
     prints_config,
 )
@@ -43,12 +43,10 @@ FIXED = ("io_trace_log", "log_ops", "prometheus", "trials", "validation_trace", 
 
 def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     """Parse, collect, compute and print; returns the exit code."""
-    asked = asks_for_help(argv)
-    full = asked == "--help-all"
+    full = asks_for_help(argv) == "--help-all"
     parser = config_parser(prog, SUMMARY, EXAMPLES, FIXED, full, DEFAULTS)
     own = _own_parser(prog)
-    if asked is not None:
-        print(help_with(parser, own), end="")
+    if helped(argv, parser, own):
         return 0
     from kvspill.curve.view import text_of
 

@@ -7,10 +7,10 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser, add_options, given_options
+from kvspill.cli.options import Parser, add_backends, given_options, refuse_on_directory
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
-from kvspill.plugins import Kind, Plugin, without_password
+from kvspill.plugins import Plugin, without_password
 from kvspill.storage.addresses import FILE_SCHEME, scheme_of
 from kvspill.texts import make_console, one_line
 
@@ -47,17 +47,13 @@ def main(argv: Sequence[str], prog: str = "kvspill doctor") -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
-    parser.declared = usable_plugins()
-    for plugin in parser.declared[Kind.BACKEND].plugins.values():
-        if plugin.ask is not None:
-            add_options(parser, plugin, plugin.options)
+    add_backends(parser, lambda plugin: plugin.ask is not None)
     options = parser.parse_args(list(argv))
     named = [*options.place, *(options.cache_dir or ())]
     if "" in named:
         raise UsageError("--cache-dir '': is no directory; name one, or leave the flag out")
     if all(scheme_of(place) == FILE_SCHEME for place in named):
-        for flag, _value in given_options(options).values():
-            raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
+        refuse_on_directory(options)
     from kvspill.doctor.doctor import Status, as_json, examine, verdict
 
     shown = {without_password(text)[0]: text for text in named}

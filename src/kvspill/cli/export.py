@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.cli.options import Parser, check_outputs, helped
 from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
 from kvspill.outputs import beside, is_stream, refuse_clashes, write_file
@@ -56,8 +56,7 @@ def _parser(prog: str) -> Parser:
 def main(argv: Sequence[str], prog: str = "kvspill export") -> int:
     """Read, convert and write; returns the exit code."""
     parser = _parser(prog)
-    if asks_for_help(argv) is not None:
-        print(parser.format_help(), end="")
+    if helped(argv, parser):
         return 0
     options = parser.parse_args(list(argv))
     source, output = Path(options.source), options.output

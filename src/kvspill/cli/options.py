@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,7 +24,7 @@ from kvspill.config.plugged import (
 )
 from kvspill.errors import UsageError
 from kvspill.outputs import StrPath, check_place, refuse_clashes
-from kvspill.plugins import Declared, Option, Plugin
+from kvspill.plugins import Declared, Kind, Option, Plugin
 from kvspill.texts import near
 
 _UNRECOGNIZED = "unrecognized arguments: "
@@ -140,6 +140,20 @@ def add_options(parser: Parser, plugin: Plugin, options: Sequence[Option], hidde
         )
 
 
+def add_backends(parser: Parser, wanted: Callable[[Plugin], bool]) -> None:
+    """The options of these backends, for a command that takes their addresses."""
+    parser.declared = usable_plugins()
+    for plugin in parser.declared[Kind.BACKEND].plugins.values():
+        if wanted(plugin):
+            add_options(parser, plugin, plugin.options)
+
+
+def refuse_on_directory(namespace: argparse.Namespace) -> None:
+    """Refuse options of backends where no address was named."""
+    for flag, _value in given_options(namespace).values():
+        raise UsageError(f"{flag}: no effect on a directory; leave it out, or name an address")
+
+
 def _add_flag(section: Any, name: str, default: Any, hidden: bool, declared: Declared) -> None:
     extra = _extra(name)
     is_switch = Config.model_fields[name].annotation is bool
@@ -182,6 +196,14 @@ def given_options(namespace: argparse.Namespace) -> dict[str, tuple[str, Any]]:
 def asks_for_help(argv: Sequence[str]) -> str | None:
     """The help flag on a command line, if there is one; it wins over everything else there."""
     return next((word for word in argv if word in ("-h", "--help", "--help-all")), None)
+
+
+def helped(argv: Sequence[str], parser: Parser, own: argparse.ArgumentParser | None = None) -> bool:
+    """Print the help of a command where its command line asks for it; own: what takes flags of its own."""
+    if asks_for_help(argv) is None:
+        return False
+    print(parser.format_help() if own is None else help_with(parser, own), end="")
+    return True
 
 
 def prints_config(argv: Sequence[str], config: Config) -> bool:

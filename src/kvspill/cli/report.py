@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.cli.options import Parser, check_outputs, helped
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -58,8 +58,7 @@ def _parser(prog: str) -> Parser:
 def main(argv: Sequence[str], prog: str = "kvspill report") -> int:
     """Read the results, write what is asked for and name it; returns the exit code."""
     parser = _parser(prog)
-    if asks_for_help(argv) is not None:
-        print(parser.format_help(), end="")
+    if helped(argv, parser):
         return 0
     options = parser.parse_intermixed_args(list(argv))
     if not options.results:

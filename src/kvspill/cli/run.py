@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kvspill.cli.options import asks_for_help, config_parser, parse_config, prints_config
+from kvspill.cli.options import asks_for_help, config_parser, helped, parse_config, prints_config
 from kvspill.config import Config
 from kvspill.config.origins import was_given
 
@@ -45,12 +45,11 @@ def measured(
     The helps are of flags that mean something else here; the own notes are codes of what the command itself
     causes where nobody gave the setting that is named beside each.
     """
-    asked = asks_for_help(argv)
-    parser = config_parser(prog, summary, examples, full=asked == "--help-all", defaults=defaults)
+    full = asks_for_help(argv) == "--help-all"
+    parser = config_parser(prog, summary, examples, full=full, defaults=defaults)
     for action in parser._actions:
         action.help = helps.get(action.dest, action.help)
-    if asked is not None:
-        print(parser.format_help(), end="")
+    if helped(argv, parser):
         return 0
     given = parse_config(parser, argv, defaults=defaults)
     config = settled(given)

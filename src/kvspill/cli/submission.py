@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvspill.cli.options import Parser, asks_for_help, check_outputs
+from kvspill.cli.options import Parser, check_outputs, helped
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -22,8 +22,7 @@ examples:
 def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     """Read, judge and print; returns 0 where every option is closed or open, 1 where one is invalid."""
     parser = _parser(prog)
-    if asks_for_help(argv) is not None:
-        print(parser.format_help(), end="")
+    if helped(argv, parser):
         return 0
     options = parser.parse_args(list(argv))
     if options.run is None:

@@ -10,7 +10,7 @@ from kvspill.cli.options import (
     asks_for_help,
     check_outputs,
     config_parser,
-    help_with,
+    helped,
     parse_config,
     prints_config,
 )
@@ -37,15 +37,13 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     """Parse, play both sides, print and write; returns the exit code."""
     from kvspill.plan.validate.sides import ENGINES
 
-    asked = asks_for_help(argv)
     own = _own_parser(prog)
     # No engine checks what it reads, so that neither does the preset here.
     defaults = {"verify": "off"}
-    full = asked == "--help-all"
+    full = asks_for_help(argv) == "--help-all"
     parser = config_parser(prog, SUMMARY, EXAMPLES, ["engine"], full=full, defaults=defaults, shown=SHOWN)
-    if asked is not None:
-        parser.usage = f"{prog} ENGINE [FLAGS]"
-        print(help_with(parser, own), end="")
+    parser.usage = f"{prog} ENGINE [FLAGS]"
+    if helped(argv, parser, own):
         return 0
     options, rest = own.parse_known_args(list(argv))
     if options.name not in ENGINES:
