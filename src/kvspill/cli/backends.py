@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvspill.cli.options import Parser, add_backends
+from kvspill.cli.options import Parser, add_backends, given_options
 from kvspill.cli.suites import amount, count, new_folder, on_all_ranks, seed, trials
-from kvspill.config.plugged import PREFIX, usable_plugins
+from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
 from kvspill.texts import one_line, put
 
@@ -118,7 +118,7 @@ def _rows(options: argparse.Namespace) -> "list[Scenario]":
         load.setdefault(
             "qos", {name: {**one, "share": float(name == "batch")} for name, one in classes.items()}
         )
-    noted = {name: value for name, value in vars(options).items() if name.startswith(PREFIX)}
+    noted = given_options(options)
     declared = usable_plugins()
     targets, settings = [], []
     for target in dict.fromkeys(options.target):
