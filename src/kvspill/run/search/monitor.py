@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
 import numpy as np
@@ -62,24 +62,35 @@ class _Requests:
     tokens: "array[int]" = field(default_factory=_longs)
     failed: int = 0
 
-    def add(self, other: "_Requests", clock_ns: int) -> None:
-        self.finished_ns.extend(at_ns - clock_ns for at_ns in other.finished_ns)
-        self.end_to_end_ns.extend(other.end_to_end_ns)
-        self.added_ns.extend(other.added_ns)
-        self.queue_ns.extend(other.queue_ns)
-        self.chosen_ns.extend(other.chosen_ns)
-        self.tokens.extend(other.tokens)
-        self.failed += other.failed
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Taken:
     """What a rank saw of a window, as it travels."""
 
-    times: "tuple[array[int], ...]"
-    others: "tuple[array[int], ...]"
-    requests: dict[QoS, _Requests]
-    sums: tuple[int, int, int, int]
+    read_finished_ns: "array[int]" = field(default_factory=_longs)
+    read_ns: "array[int]" = field(default_factory=_longs)
+    read_bytes: "array[int]" = field(default_factory=_longs)
+    moved_finished_ns: "array[int]" = field(default_factory=_longs)
+    moved_bytes: "array[int]" = field(default_factory=_longs)
+    moved_tokens: "array[int]" = field(default_factory=_longs)
+    requests: dict[QoS, _Requests] = field(default_factory=lambda: {qos: _Requests() for qos in QoS})
+    served: int = 0
+    thought_ns: int = 0
+    served_ns: int = 0
+    stayed_ns: int = 0
+
+
+def _add(mine: Taken | _Requests, theirs: Taken | _Requests, clock_ns: int) -> None:
+    """The same rows and sums of another rank beside one's own."""
+    for name in (item.name for item in fields(mine)):
+        own, seen = getattr(mine, name), getattr(theirs, name)
+        if isinstance(seen, int):
+            setattr(mine, name, own + seen)
+        elif isinstance(seen, dict):
+            for qos, requests in seen.items():
+                _add(own[qos], requests, clock_ns)
+        else:
+            own.extend((at_ns - clock_ns for at_ns in seen) if name.endswith("finished_ns") else seen)
 
 
 class WindowMonitor(Observer):
@@ -98,65 +109,37 @@ class WindowMonitor(Observer):
         """Forget everything; a new window starts now."""
         self.started_ns = at_ns
         self._waiting_before = len(self.waiting(at_ns)[0])
-        self._clear()
+        self._seen = Taken()
 
-    def take(self) -> "Taken":
+    def take(self) -> Taken:
         """What was seen in this window since the last time, for the rank that decides."""
-        times = (self._read_finished_ns, self._moved_finished_ns)
-        others = (self._read_ns, self._read_bytes, self._moved_bytes, self._moved_tokens)
-        sums = (self._served, self._thought_ns, self._served_ns, self._stayed_ns)
-        taken = Taken(times, others, self._requests, sums)
-        self._clear()
+        taken, self._seen = self._seen, Taken()
         return taken
 
-    def add(self, taken: "Taken", clock_ns: int) -> None:
+    def add(self, taken: Taken, clock_ns: int) -> None:
         """Count what another rank saw; its clock shows so much more than ours."""
-        times = (self._read_finished_ns, self._moved_finished_ns)
-        for mine, theirs in zip(times, taken.times, strict=True):
-            mine.extend(at_ns - clock_ns for at_ns in theirs)
-        others = (self._read_ns, self._read_bytes, self._moved_bytes, self._moved_tokens)
-        for mine, theirs in zip(others, taken.others, strict=True):
-            mine.extend(theirs)
-        for qos, requests in taken.requests.items():
-            self._requests[qos].add(requests, clock_ns)
-        served, thought_ns, served_ns, stayed_ns = taken.sums
-        self._served += served
-        self._thought_ns += thought_ns
-        self._served_ns += served_ns
-        self._stayed_ns += stayed_ns
-
-    def _clear(self) -> None:
-        self._read_finished_ns = _longs()
-        self._read_ns = _longs()
-        self._read_bytes = _longs()
-        self._moved_finished_ns = _longs()
-        self._moved_bytes = _longs()
-        self._moved_tokens = _longs()
-        self._requests = {qos: _Requests() for qos in QoS}
-        self._served = 0
-        self._thought_ns = 0
-        self._served_ns = 0
-        self._stayed_ns = 0
+        _add(self._seen, taken, clock_ns)
 
     def op(self, record: OpRecord) -> None:
         completion = record.completion
         if record.tier is not Tier.STORAGE or completion.error is not None or record.verb is Verb.DELETE:
             return
-        count = record.times
-        self._moved_finished_ns.extend([completion.finished_ns] * count)
-        self._moved_bytes.extend([record.nbytes] * count)
-        self._moved_tokens.extend([record.tokens] * count)
+        seen, count = self._seen, record.times
+        seen.moved_finished_ns.extend([completion.finished_ns] * count)
+        seen.moved_bytes.extend([record.nbytes] * count)
+        seen.moved_tokens.extend([record.tokens] * count)
         if record.verb is Verb.READ:
-            self._read_finished_ns.extend([completion.finished_ns] * count)
-            self._read_ns.extend([completion.total_ns] * count)
-            self._read_bytes.extend([record.nbytes] * count)
+            seen.read_finished_ns.extend([completion.finished_ns] * count)
+            seen.read_ns.extend([completion.total_ns] * count)
+            seen.read_bytes.extend([record.nbytes] * count)
 
     def request(self, record: RequestRecord) -> None:
-        rows = self._requests[record.request.qos]
-        self._served += 1
-        self._thought_ns += record.request.think_ns
-        self._served_ns += record.finished_ns - record.started_ns
-        self._stayed_ns += record.end_to_end_ns
+        seen = self._seen
+        rows = seen.requests[record.request.qos]
+        seen.served += 1
+        seen.thought_ns += record.request.think_ns
+        seen.served_ns += record.finished_ns - record.started_ns
+        seen.stayed_ns += record.end_to_end_ns
         if record.failure is not None:
             rows.failed += 1
             return
@@ -169,13 +152,14 @@ class WindowMonitor(Observer):
 
     def mean_round_ns(self, with_wait: bool) -> float | None:
         """Mean time of a user's round: its pause and the stay of its request, the wait included or not."""
-        if not self._served:
+        seen = self._seen
+        if not seen.served:
             return None
-        return (self._thought_ns + (self._stayed_ns if with_wait else self._served_ns)) / self._served
+        return (seen.thought_ns + (seen.stayed_ns if with_wait else seen.served_ns)) / seen.served
 
     def measure(self, end_ns: int, batches: int) -> StageMeasure:
         """The window from its beginning to end_ns, cut into batches of equal length."""
-        window_ns = max(1, end_ns - self.started_ns)
+        seen, window_ns = self._seen, max(1, end_ns - self.started_ns)
 
         def batch_of(finished_ns: Iterable[int]) -> NDArray[np.int64]:
             since_ns = np.array(finished_ns, dtype=np.int64) - self.started_ns
@@ -183,19 +167,19 @@ class WindowMonitor(Observer):
 
         classes, ages_ns = self.waiting(end_ns)
         owners, waits_ns = np.array(classes, dtype=np.int8), np.array(ages_ns, dtype=np.int64)
-        read_bytes = np.array(self._read_bytes, dtype=np.int64)
+        read_bytes = np.array(seen.read_bytes, dtype=np.int64)
         unloaded = self._unloaded
         rows = Rows(
             seconds=window_ns / NS_PER_SEC,
             batches=batches,
-            read_batch=batch_of(self._read_finished_ns),
-            read_ns=np.array(self._read_ns, dtype=np.int64),
+            read_batch=batch_of(seen.read_finished_ns),
+            read_ns=np.array(seen.read_ns, dtype=np.int64),
             unloaded_ns=None
             if unloaded is None
             else unloaded.latency_ns + unloaded.ns_per_byte * read_bytes.astype(np.float64),
-            moved_batch=batch_of(self._moved_finished_ns),
-            moved_bytes=np.array(self._moved_bytes, dtype=np.int64),
-            moved_tokens=np.array(self._moved_tokens, dtype=np.int64),
+            moved_batch=batch_of(seen.moved_finished_ns),
+            moved_bytes=np.array(seen.moved_bytes, dtype=np.int64),
+            moved_tokens=np.array(seen.moved_tokens, dtype=np.int64),
             classes={
                 qos: ClassRows(
                     batch=batch_of(found.finished_ns),
@@ -207,7 +191,7 @@ class WindowMonitor(Observer):
                     failed=found.failed,
                     waiting_ns=waits_ns[owners == qos],
                 )
-                for qos, found in self._requests.items()
+                for qos, found in seen.requests.items()
             },
             backlog_growth=len(ages_ns) - self._waiting_before,
         )
