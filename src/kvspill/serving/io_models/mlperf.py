@@ -2,9 +2,9 @@
 
 from kvspill.cache.cache import Cache
 from kvspill.plugins import Plugin
-from kvspill.records import HitType, Outcome, PlannedOp, Purpose, Request, Verb, entry_key
+from kvspill.records import HitType, PlannedOp, Purpose, Request, Verb, entry_key
 from kvspill.serving.io_models import InTheOpen, IoOptions, Service
-from kvspill.serving.io_models.own_entry import serve_own
+from kvspill.serving.io_models.own_entry import read_or_rebuild, serve_own
 
 # Bound once, for an Enum looks its members up anew each time, and every arrival is planned.
 _READ, _WRITE = Verb.READ, Verb.WRITE
@@ -47,28 +47,13 @@ class MlperfModel(InTheOpen):
         """Follow the plan to its end; a read that fails on the way fails the request (S13)."""
         request = service.request
         for key, tokens, purpose, hit_type in self._earlier(request):
-            hit = await self._read_or_rebuild(service, cache, key, tokens, purpose, hit_type)
+            hit = await read_or_rebuild(service, cache, self._kv, key, tokens, (purpose, hit_type))
             if hit and purpose is Purpose.PROMPT:
                 service.prefix_hit_bytes = self._kv.of(tokens)
         # S17: one that only prefills because of its length still generates its tokens.
         service.only_prefills = self._options.prefill_only
         tokens, reads = self._own_tokens(request), self._decode_reads(request)
         await serve_own(service, cache, self._kv, tokens, reads, cache.release)
-
-    async def _read_or_rebuild(
-        self, service: Service, cache: Cache, key: str, tokens: int, purpose: Purpose, hit_type: HitType
-    ) -> bool:
-        """Read an entry of earlier; one that was evicted is written again (C3). True for a hit."""
-        (outcome,) = await service.prefill(cache.get([key], [(purpose, hit_type)]))
-        if outcome is Outcome.HIT:
-            service.reuse(self._kv.of(tokens))
-        elif outcome is Outcome.ERROR:
-            service.fail(f"{purpose} read")
-        elif outcome is Outcome.MISS:
-            put = await service.prefill(cache.put([key], self._kv.of(tokens), purpose, tokens=tokens))
-            if put.failure is not None:
-                service.fail(f"{purpose} rebuild: {put.failure}")
-        return outcome is Outcome.HIT
 
     def _earlier(self, request: Request) -> list[_Earlier]:
         """What a request reads before it writes: its prompt, what it retrieves, the turns before."""

@@ -1,4 +1,4 @@
-"""A request's own entry: written whole, then read again and again while it is pinned."""
+"""Whole entries: those of earlier that a request reads, and its own, read again and again while pinned."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,10 +6,27 @@ from kvspill.cache.cache import Cache
 from kvspill.cache.options import Put
 from kvspill.cache.tier import Entry
 from kvspill.models.groups import KvSize
-from kvspill.records import HitType, Outcome, Purpose
+from kvspill.records import HitType, LookupKind, Outcome, Purpose
 from kvspill.serving.io_models import Service
 
 _DECODE = ((Purpose.DECODE, HitType.USER),)
+
+
+async def read_or_rebuild(
+    service: Service, cache: Cache, kv: KvSize, key: str, tokens: int, kind: LookupKind
+) -> bool:
+    """Read an entry of earlier; one that was evicted is written again (C3). True for a hit."""
+    purpose, nbytes = kind[0], kv.of(tokens)
+    (outcome,) = await service.prefill(cache.get([key], [kind]))
+    if outcome is Outcome.HIT:
+        service.reuse(nbytes)
+    elif outcome is Outcome.ERROR:
+        service.fail(f"{purpose} read")
+    else:
+        put = await service.prefill(cache.put([key], nbytes, purpose, tokens=tokens))
+        if put.failure is not None:
+            service.fail(f"{purpose} rebuild: {put.failure}")
+    return outcome is Outcome.HIT
 
 
 async def serve_own(

@@ -7,10 +7,11 @@ from kvspill.cache.cache import Cache
 from kvspill.cache.seen import SeenKeys
 from kvspill.cache.tier import Entry, State
 from kvspill.plugins import IN_BLOCKS, Plugin
-from kvspill.records import Outcome, PlannedOp, Purpose, Request, SharedPrefix, Tier, Verb
+from kvspill.records import Outcome, PlannedOp, Purpose, Request, Tier, Verb
 from kvspill.serving.chains import Chain, chain_of
 from kvspill.serving.ends import Ends
 from kvspill.serving.io_models import IoOptions, Service
+from kvspill.serving.io_models.own_entry import read_or_rebuild
 from kvspill.serving.write_behind import Reservation, WriteBehind
 
 _ROUNDS_MAX = 64
@@ -62,7 +63,9 @@ class PrefixModel:
         request = service.request
         started_ns = service.clock_ns()
         for chunk in request.chunks:
-            await self._read_chunk(service, cache, chunk)
+            # A retrieved chunk is an entry of its own, wherever it stands in the context.
+            kind = Purpose.RAG, chunk.hit_type
+            await read_or_rebuild(service, cache, self._options.kv, chunk.key, chunk.tokens, kind)
         chain = chain_of(request, self._options.block_tokens)
         resident = await service.prefill(self._match(cache, writer, chain))
         entries, end = self._ends.usable(cache, chain, resident)
@@ -175,19 +178,6 @@ class PrefixModel:
             chain.block_tokens,
             service.fail,
         )
-
-    async def _read_chunk(self, service: Service, cache: Cache, chunk: SharedPrefix) -> None:
-        """A retrieved chunk is an entry of its own, wherever it stands in the context."""
-        nbytes = self._options.kv.of(chunk.tokens)
-        (outcome,) = await service.prefill(cache.get([chunk.key], [(Purpose.RAG, chunk.hit_type)]))
-        if outcome is Outcome.HIT:
-            service.reuse(nbytes)
-        elif outcome is Outcome.ERROR:
-            service.fail("rag read")
-        else:
-            put = await service.prefill(cache.put([chunk.key], nbytes, Purpose.RAG, tokens=chunk.tokens))
-            if put.failure is not None:
-                service.fail(f"rag rebuild: {put.failure}")
 
 
 def _leading(cache: Cache, writer: WriteBehind, keys: Sequence[str]) -> tuple[list[Entry], str | None]:
