@@ -14,10 +14,10 @@ from kvspill.records import (
     Outcome,
     Purpose,
     RequestRecord,
-    RunFacts,
     Tier,
     Verb,
 )
+from kvspill.result.facts import RunFacts
 from sim.harness import check_ledgers
 from sim.hazards import HazardousDevice
 

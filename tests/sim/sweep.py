@@ -21,7 +21,8 @@ if __package__ in (None, ""):
 
 from kvspill.cache.cache import Cache
 from kvspill.config import Config
-from kvspill.records import GIB, MIB, NS_PER_SEC, RunFacts, Tier
+from kvspill.records import GIB, MIB, NS_PER_SEC, Tier
+from kvspill.result.facts import RunFacts
 from kvspill.result.result import build_result
 from kvspill.run import load, stages, trial, whole
 from kvspill.run.build import build_cache as real_build_cache

@@ -7,7 +7,8 @@ from kvspill.measure.histograms import Histogram
 from kvspill.measure.lanes import Lane
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY
-from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, RunFacts, Tier, TierFacts, Verb
+from kvspill.records import GIB, NS_PER_SEC, HitType, Outcome, Purpose, QoS, Tier, Verb
+from kvspill.result.facts import RunFacts, TierFacts
 from kvspill.result.load import server_each
 
 TIER_NAMES: Mapping[str, Tier] = {

@@ -8,7 +8,8 @@ from typing import Any
 
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.storage_speed import BUSY, SLOW_DELETES
-from kvspill.records import RunFacts, Tier, TierFacts
+from kvspill.records import Tier
+from kvspill.result.facts import RunFacts, TierFacts
 from kvspill.result.honesty import Ceiling, Worst, own_worst, worst_of
 from kvspill.result.measured import Measured, Settings, ratio
 from kvspill.result.probed import probes_of

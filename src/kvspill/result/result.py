@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kvspill import __version__, records
+from kvspill import __version__
 from kvspill.config import Config
 from kvspill.dates import now_text
 from kvspill.errors import KvspillError, reason_of
@@ -16,10 +16,12 @@ from kvspill.measure.lanes import COMPONENTS
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.steady import steady_state
 from kvspill.outputs import write_whole
-from kvspill.records import NS_PER_SEC, QoS, RunFacts, Tier
+from kvspill.records import NS_PER_SEC, QoS, Tier
 from kvspill.result.assessment import assess
 from kvspill.result.command import command_of
 from kvspill.result.device_load import device_load
+from kvspill.result.facts import RunFacts
+from kvspill.result.facts import TierFacts as TierAtEnd
 from kvspill.result.honesty import Ceiling, Worst, faults_of, honesty_block
 from kvspill.result.io_model import over_the_link
 from kvspill.result.load import less, or_else
@@ -151,7 +153,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
     )
 
 
-def _tier(facts: records.TierFacts) -> TierFacts:
+def _tier(facts: TierAtEnd) -> TierFacts:
     return TierFacts.model_validate({**asdict(facts), "tier": facts.tier.value})
 
 

@@ -8,7 +8,8 @@ from kvspill.config import Config
 from kvspill.config.checks import MEMORY_USABLE_SHARE
 from kvspill.config.plugged import check_blocks, usable_plugins
 from kvspill.plugins import IN_BLOCKS, KEEPS_ALL, Kind, Plugin
-from kvspill.records import NS_PER_SEC, Observer, Tier, TierFacts
+from kvspill.records import NS_PER_SEC, Observer, Tier
+from kvspill.result.facts import TierFacts
 from kvspill.serving.accounting import Accountant
 from kvspill.serving.arrivals import ClosedArrivals, OpenArrivals
 from kvspill.serving.engine import Engine, EngineOptions

@@ -14,7 +14,8 @@ from kvspill.machine.kernel import boot_id
 from kvspill.machine.probes import Probe
 from kvspill.measure.iotrace import IoTrace, open_io_trace
 from kvspill.measure.oplog import OpLog
-from kvspill.records import NS_PER_SEC, RunFacts, Tier
+from kvspill.records import NS_PER_SEC, Tier
+from kvspill.result.facts import RunFacts
 from kvspill.result.parts import Part
 from kvspill.run.build import build_accountant, build_cache, build_engine
 from kvspill.run.ceiling import null_ceiling

@@ -13,7 +13,8 @@ from kvspill.machine.probes import Probe
 from kvspill.measure.recorder import Recorder
 from kvspill.measure.tee import Tee
 from kvspill.measure.watch import WindowWatch
-from kvspill.records import Observer, RunFacts
+from kvspill.records import Observer
+from kvspill.result.facts import RunFacts
 from kvspill.run.build import tier_facts
 from kvspill.run.loadwatch import DeviceWatch, watch_load
 from kvspill.serving.engine import Engine

@@ -11,12 +11,11 @@ from kvspill.records import (
     Outcome,
     Purpose,
     QoS,
-    RunFacts,
     SharedPrefix,
     Tier,
-    TierFacts,
     Verb,
 )
+from kvspill.result.facts import RunFacts, TierFacts
 from kvspill.result.result import build_result
 from kvspill.result.schema import Result
 from unit.measure.rows import ns, op, request

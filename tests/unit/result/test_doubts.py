@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import GIB, MIB, Eviction, Tier, TierFacts, Verb
+from kvspill.records import GIB, MIB, Eviction, Tier, Verb
+from kvspill.result.facts import TierFacts
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.honesty import Ceiling
