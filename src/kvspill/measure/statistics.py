@@ -125,6 +125,11 @@ def percentile(values: Sequence[float] | NDArray[Any], rank: float) -> float:
     return float(np.percentile(values, rank, method="inverted_cdf"))
 
 
+def interpolated(values: Sequence[float], rank: float) -> float:
+    """The percentile between the two values next to it, for a few trials, of which none stands for a rank."""
+    return float(np.percentile(values, rank))
+
+
 SLOW_WAVES = 5
 """From so many slow cosines the noise of a mean is estimated, with as many degrees of freedom."""
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kvspill.measure.histograms import Histogram
+from kvspill.measure.lanes import Lane
 from kvspill.records import GIB, NS_PER_SEC, Tier, Verb
 from kvspill.result.little import littles_law
 from kvspill.result.measured import Measured, ratio
@@ -331,17 +332,19 @@ def _dram_wait_share(measured: Measured) -> float | None:
     return ratio(host_ns, total_ns)
 
 
-def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
+def _real_lanes(measured: Measured) -> list[Lane]:
     real = {facts.tier for facts in measured.facts.tiers if not facts.modelled}
-    lanes = (lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real)
-    moved = sum(lane.moved_bytes for lane in lanes)
+    return [lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real]
+
+
+def _cpu_per_gib(measured: Measured, probes: Mapping[str, Any]) -> float | None:
+    moved = sum(lane.moved_bytes for lane in _real_lanes(measured))
     return ratio(probes.get("cpu_seconds"), moved / GIB)
 
 
 def _cpu_wait_share(measured: Measured, probes: Mapping[str, Any]) -> float | None:
-    real = {facts.tier for facts in measured.facts.tiers if not facts.modelled}
-    lanes = (lane for lane in measured.lanes(Verb.READ, Verb.WRITE) if lane.tier in real)
-    return ratio(probes.get("cpu_wait_seconds"), sum(lane.pieces.sum_ns for lane in lanes) / NS_PER_SEC)
+    inside_ns = sum(lane.pieces.sum_ns for lane in _real_lanes(measured))
+    return ratio(probes.get("cpu_wait_seconds"), inside_ns / NS_PER_SEC)
 
 
 def lateness_p99_ms(block: Honesty) -> float | None:

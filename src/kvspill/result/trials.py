@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean, median
 
-import numpy as np
-
-from kvspill.measure.statistics import coefficient_of_variation, mean_interval
+from kvspill.measure.statistics import coefficient_of_variation, interpolated, mean_interval
 from kvspill.result.metrics.catalog import METRICS
 from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.schema import Result, SetAside, TrialRow, Trials, TrialStatistics
@@ -89,7 +87,7 @@ def _statistics(name: str, results: Sequence[Result]) -> TrialStatistics | None:
         unit=results[0].metrics[name].unit,
         median=median(values),
         mean=fmean(values),
-        p95=float(np.percentile(values, 95)),
+        p95=interpolated(values, 95),
         min=min(values),
         max=max(values),
         cv=coefficient_of_variation(values),

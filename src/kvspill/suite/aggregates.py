@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Final
 
-import numpy as np
-
-from kvspill.measure.statistics import coefficient_of_variation
+from kvspill.measure.statistics import coefficient_of_variation, interpolated
 from kvspill.result.schema import Result
 
 
@@ -60,8 +58,8 @@ def _figure(measure: Measure, per_trial: Sequence[float | None]) -> dict[str, An
         "rule": _rule(measure),
         "per_trial": list(per_trial),
         "median": median(known) if known else None,
-        "p95": float(np.percentile(known, 95)) if known else None,
-        "cv": coefficient_of_variation(known) if len(known) > 1 else None,
+        "p95": interpolated(known, 95) if known else None,
+        "cv": coefficient_of_variation(known),
     }
 
 
