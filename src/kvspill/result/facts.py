@@ -1,4 +1,4 @@
-"""What is known of a run at its end beside the recorder's rows: the engine's counts, the tiers as they stood."""
+"""What is known of a run at its end beside the recorder's rows: the engine's counts and the tiers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Closes a suite: keeps the comparison of its rows beside their results, prints it, and gives the exit code."""
+"""Closes a suite: keeps the comparison of its rows beside their results, prints it, gives the exit code."""
 
 import io
 import shutil
