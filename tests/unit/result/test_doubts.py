@@ -6,9 +6,9 @@ import pytest
 
 from kvspill.config import Config
 from kvspill.records import GIB, MIB, Eviction, Tier, Verb
-from kvspill.result.facts import TierFacts
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
+from kvspill.result.facts import TierFacts
 from kvspill.result.honesty import Ceiling
 from kvspill.result.warnings.devices import MEMORY_DIRECTORY
 from kvspill.result.warnings.known import noted
