@@ -144,7 +144,11 @@ def test_a_warning_is_one_object(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
     warning = Kind(
-        "blue_moon", "The moon is {colour} tonight.", "Wait until it is {other} again.", Severity.SERIOUS
+        "blue_moon",
+        "the moon is blue",
+        "The moon is {colour} tonight.",
+        "Wait until it is {other} again.",
+        Severity.SERIOUS,
     )
     caution = warning.of(colour="blue", other="white")
     monkeypatch.setattr(runner, "_unused", lambda _config: [caution])

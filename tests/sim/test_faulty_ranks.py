@@ -157,7 +157,7 @@ def test_a_crowded_run_is_compared_but_not_ranked(
     assert main(["compare", *healthy, "--", *crowded, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {line["verdict"] for line in found["lines"]} == {"no rank"}
-    assert any("crowded0 has the warning crowded (" in text for text in found["doubts"])
+    assert any('crowded0 has the warning "writes waited for room" (' in text for text in found["doubts"])
 
 
 def test_a_suite_and_a_submission_refuse_a_faulty_row_by_name(

@@ -11,7 +11,7 @@ from kvspill.result.metrics.metric import AXES, Metric
 from kvspill.result.metrics.requests import COUNTS, EFFICIENCY, THROUGHPUT
 from kvspill.result.metrics.tiers import TIERS, VOLUMES
 from kvspill.result.warnings.kind import EVERYTHING, Severity, Spoils
-from kvspill.result.warnings.known import KINDS
+from kvspill.result.warnings.known import GRAVE, KINDS
 
 _HEAD = """\
 # Metrics
@@ -52,8 +52,9 @@ _WARNINGS_HEAD = """\
 # Warnings
 
 This page is generated from the code that raises the warnings. In a result each has its code, a message with
-the figures (here in braces), a remedy, its severity and what it touches. A code that is not listed comes
-from an external backend and is a note. Warnings about what the command itself chose, such as the 30 s of
+the figures (here in braces), a remedy, its severity and what it touches. Terminal and page show the message,
+or its few words under "in short", and never the code. A code that is not listed comes from an external
+backend and is of the last kind. Warnings about what the command itself chose, such as the 30 s of
 `quick` or the windows of a search for `can`, are marked (`chosen`) and not shown one by one: summary and
 page say once what so short a run cannot show.
 """
@@ -114,14 +115,14 @@ def warnings_page() -> str:
 def _warning_lines() -> Iterator[str]:
     yield _WARNINGS_HEAD.rstrip()
     for severity in Severity:
-        yield f"\n## {severity.value.capitalize()}\n\n{_SEVERITIES[severity]}\n"
-        yield "| code | says | do | puts in doubt | not to be used for |"
-        yield "| --- | --- | --- | --- | --- |"
+        yield f"\n## {GRAVE[severity]}\n\nIn a result: `{severity}`. {_SEVERITIES[severity]}\n"
+        yield "| code | in short | says | do | puts in doubt | not to be used for |"
+        yield "| --- | --- | --- | --- | --- | --- |"
         for kind in (item for item in KINDS.values() if item.severity is severity):
             touches = "every figure" if kind.touches == EVERYTHING else ", ".join(kind.touches) or "no figure"
             uses = ", ".join(_USES[use] for use in kind.spoils)
             words = (_PLACE.sub(r"{\1}", text) for text in (kind.message, kind.remedy))
-            yield f"| `{kind.code}` | {' | '.join(words)} | {touches} | {uses} |"
+            yield f"| `{kind.code}` | {kind.title} | {' | '.join(words)} | {touches} | {uses} |"
 
 
 PAGES = {"metrics": metrics_page, "warnings": warnings_page}

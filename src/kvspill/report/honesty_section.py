@@ -28,7 +28,7 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("Every block verified", yes_no(block.verified)),
             ("Offered load / null capacity", number(block.offered_load.ratio)),
             ("Arrivals late by (p99)", duration(late["p99"]) if late else _no_server_waited(result)),
-            ("Event loop lag (p99)", duration(lag["p99"]) if lag else UNMEASURED),
+            ("kvspill itself late by (p99)", duration(lag["p99"]) if lag else UNMEASURED),
             ("Ceiling without a device", _ceiling(ceiling)),
             ("Client bound", yes_no(ceiling.client_bound) if ceiling else UNMEASURED),
             ("Waited for a processor", number(block.cpu_wait_seconds, " s")),

@@ -23,6 +23,7 @@ from kvspill.result.metrics.catalog import shown_at
 from kvspill.result.metrics.metric import Place
 from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
+from kvspill.result.warnings.known import said
 from kvspill.result.warnings.loads import OVERLOAD
 from kvspill.texts import counted, duration, target_time
 
@@ -292,7 +293,7 @@ def _warnings(result: Result) -> Iterator[Part]:
     if warnings:
         yield Text("\nWarnings:", style="bold yellow")
     for item in warnings:
-        yield indent(Text(f"! {item.code} ({item.severity}): {item.message}"))
+        yield indent(Text(f"! {said(item)}"))
         yield indent(Text(f"-> {item.remedy}"), 4)
     note = chosen_note(result)
     if note:

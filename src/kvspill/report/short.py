@@ -1,6 +1,6 @@
 """The short summary, one screen: the verdict, the figures that carry it, the bottleneck, what to do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
@@ -15,9 +15,9 @@ from kvspill.result.bottleneck import link_sentence, missed_classes
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
-from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
+from kvspill.result.warnings.known import said, titles
 from kvspill.result.warnings.loads import CPU_LIMITED
 from kvspill.result.warnings.settings import UNUSED_SETTING
 from kvspill.texts import counted, duration, one_line, target_time
@@ -39,7 +39,7 @@ _JUDGED_BY = {
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
-"""Notes shown in full: what was asked for and changed nothing, and what keeps a device from its speed."""
+"""Those of them shown in full: what was asked for in vain, and what keeps a device from its speed."""
 
 
 def short_summary(result: Result) -> Iterator[Part]:
@@ -135,7 +135,7 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         if statistics is not None:
             yield title, f"p50 {duration(statistics['p50'])}, p95 {duration(statistics['p95'])}"
     yield from _gpu(result)
-    yield from _storage(result)
+    yield from figures_of_tier(result)
     rate_of_hits = result.number("cache_hit_rate")
     if rate_of_hits is not None:
         yield "Cache hit rate", share(rate_of_hits)
@@ -165,16 +165,18 @@ def _gpu(result: Result) -> Iterator[tuple[str, str]]:
         yield "GPU tier", f"{read} read, {written} written. {link}"
 
 
-def _storage(result: Result) -> Iterator[tuple[str, str]]:
-    """What the storage tier did, latencies beside the sizes that they are of (S15)."""
-    speeds = {verb: result.number(f"tier_storage_{verb}_bandwidth_gbps") for verb in ("read", "write")}
+def figures_of_tier(
+    result: Result, tier: str = "storage", title: str = "Storage"
+) -> Iterator[tuple[str, str]]:
+    """What a tier did, latencies beside the sizes that they are of (S15)."""
+    speeds = {verb: result.number(f"tier_{tier}_{verb}_bandwidth_gbps") for verb in ("read", "write")}
     for verb in speeds:
-        p95_ms = result.number(f"storage_{verb}_p95_ms")
+        p95_ms = result.number(f"{tier}_{verb}_p95_ms")
         if p95_ms is None:
             continue
         bandwidth = speed(speeds[verb], *speeds.values())
-        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries {entry_sizes(result, 'storage', verb)}"
-        yield f"Storage {verb}s", text
+        text = f"{bandwidth}, p95 {duration(p95_ms)}; entries {entry_sizes(result, tier, verb)}"
+        yield f"{title} {verb}s", text
 
 
 def _warnings(found: Answer) -> Iterator[Part]:
@@ -185,19 +187,15 @@ def _warnings(found: Answer) -> Iterator[Part]:
     yield Text("")
     for item in grave[:_GRAVE_MAX]:
         is_said = item.code == AUTOSCALING_INCONCLUSIVE.code and found.status is Status.UNDECIDED
-        yield Text(f"! {item.code} ({item.severity}): {'said above.' if is_said else item.message}")
+        yield Text("! Serious: said above." if is_said else f"! {said(item)}")
         yield indent(Text(f"-> {item.remedy}"), 4)
     left = grave[_GRAVE_MAX:]
     if left:
-        yield Text(f"! {counted(len(left), 'more grave warning')}: {_codes(left)}")
+        yield Text(f"! {counted(len(left), 'more warning')} of this kind (see --verbose): {titles(left)}.")
     for item in found.notes:
         if item.code in _SHOWN:
             yield Text(f"- {item.message}")
             yield indent(Text(f"-> {item.remedy}"), 4)
     others = [item for item in found.notes if item.code not in _SHOWN]
     if others:
-        yield Text(f"{counted(len(others), 'note')}, which --verbose explains: {_codes(others)}")
-
-
-def _codes(items: Sequence[Caution]) -> str:
-    return ", ".join(dict.fromkeys(item.code for item in items))
+        yield Text(f"{counted(len(others), 'thing')} to bear in mind (see --verbose): {titles(others)}.")

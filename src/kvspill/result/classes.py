@@ -7,6 +7,13 @@ from kvspill.measure.statistics import wilson_interval
 from kvspill.result.schema import QosClass
 from kvspill.texts import counted, listed
 
+LATENCIES = {
+    "added": "what queue and storage add to generation",
+    "end-to-end": "end-to-end, generation included",
+    "queue-wait": "the wait in the queue",
+    "storage-ttft": "queue wait and the cache's work before the first token",
+}
+"""What a target may be of (--slo-latency), in words."""
 LATE_SHARE = 0.05
 """A p95 is held where no larger share of the requests is above it."""
 

@@ -111,5 +111,5 @@ def no_rank(faults: str | None, codes: Collection[str]) -> str | None:
     if faults is not None:
         return f"is faulty: {faults}"
     for kind in that_spoil(Spoils.RANK, codes):
-        return f"has the warning {kind.code}" + (f" ({kind.means})" if kind.means else "")
+        return f'has the warning "{kind.title}"' + (f" ({kind.means})" if kind.means else "")
     return None

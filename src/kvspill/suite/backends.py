@@ -7,7 +7,7 @@ from typing import Any
 from kvspill.result.ranking import faults_text, no_rank
 from kvspill.result.schema import Result, TierFacts
 from kvspill.result.warnings.kind import Severity
-from kvspill.result.warnings.known import KINDS
+from kvspill.result.warnings.known import KINDS, titles
 from kvspill.suite.scenario import Scenario
 from kvspill.texts import counted, duration
 
@@ -95,7 +95,7 @@ def honesty(results: Mapping[str, Result]) -> Grid:
     for name, _rank in ranked(results):
         result = results[name]
         storage = _storage(result)
-        serious = [item.code for item in result.warnings if item.severity != Severity.NOTE.value]
+        serious = [item for item in result.warnings if item.severity != Severity.NOTE.value]
         rows.append(
             (
                 name,
@@ -104,7 +104,7 @@ def honesty(results: Mapping[str, Result]) -> Grid:
                 _figure(result.number("tier_storage_kv_bytes_read_gb"), 3),
                 _figure(result.number("tier_storage_kv_bytes_written_gb"), 3),
                 str((storage.counters if storage else {}).get("repeated_requests", NONE)),
-                ", ".join(serious) or "none serious",
+                titles(serious) or "none serious",
             )
         )
     return HONESTY, rows
@@ -142,7 +142,7 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
     if any(result.trials is None for result in results.values()):
         yield "One trial each: small differences mean nothing; --trials 3 shows the spread."
     touched = [
-        f"{name}: {item.code}"
+        f"{name}: {KINDS[item.code].title}"
         for name, result in results.items()
         for item in result.warnings
         if item.code in KINDS and KINDS[item.code].severity is not Severity.NOTE

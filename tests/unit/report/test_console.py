@@ -133,7 +133,7 @@ def test_what_was_not_measured_says_so() -> None:
 
 def test_warnings_come_with_their_remedies() -> None:
     text = render_summary(built())
-    assert "! few_trials (note): 1 trial: the spread between runs is unknown." in text
+    assert "! Bear in mind: 1 trial: the spread between runs is unknown." in text
     assert "-> Use --trials 3 or more and compare medians." in text
 
 

@@ -1,9 +1,11 @@
 """Warnings: one object each, from which every list of codes elsewhere comes."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from kvspill.report.console import render_summary
 from kvspill.report.docs import warnings_page
 from kvspill.report.html.facts import labelled
 from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
@@ -18,6 +20,9 @@ from unit.result import sample
 def test_every_warning_says_what_to_do(kind: Kind) -> None:
     assert kind.message
     assert kind.remedy
+    assert "_" not in kind.title
+    assert len(kind.title) <= 50
+    assert kind.title[-1] != "."
     assert not (kind.is_fault and kind.severity is not Severity.INVALID)
     assert kind.severity is not Severity.INVALID or kind.touches == EVERYTHING
 
@@ -50,7 +55,7 @@ def test_the_code_of_a_plug_in_is_a_note_about_everything() -> None:
 
 
 def test_a_new_warning_is_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = Kind("a_new_one", "Seen {times} times.", "Do this.", Severity.SERIOUS, (Area.CACHE,))
+    new = Kind("a_new_one", "a new one", "Seen {times} times.", "Do this.", Severity.SERIOUS, (Area.CACHE,))
     monkeypatch.setitem(KINDS, new.code, new)
     result = sample.built(warnings=[new.of(times=3)])
     shown = labelled([("r", result)])
@@ -58,6 +63,23 @@ def test_a_new_warning_is_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a_new_one" in cell.doubts
     assert "a_new_one" not in doubts_of_all(result)
     assert [banner.message for banner in banners(shown) if banner.code == "a_new_one"] == ["Seen 3 times."]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_person_never_reads_the_code_of_a_warning(verbose: bool) -> None:
+    """Strangers took `capacity_bound` and "1 note" for a language of ours."""
+    given = [noted(code, f"What {number} says.", "Do it.") for number, code in enumerate(KINDS)]
+    text = render_summary(sample.built(warnings=given), verbose=verbose)
+    assert not [code for code in KINDS if "_" in code and code in text]
+    assert not re.search(r"\bnotes?\b", text)
+    assert ("Bear in mind: What" in text) == verbose
+
+
+def test_what_is_to_be_borne_in_mind_stands_in_the_short_form_in_plain_words() -> None:
+    given = [noted(code, "m.", "r.") for code in ("event_loop_lag", "capacity_bound", "of_a_plug_in")]
+    text = " ".join(render_summary(sample.built(warnings=given), verbose=False).split())
+    said = "kvspill itself was late; entries were dropped for lack of space; of a plug in"
+    assert f"things to bear in mind (see --verbose): {said}" in text
 
 
 def test_the_page_of_warnings_is_the_one_that_the_code_makes() -> None:

@@ -256,7 +256,10 @@ def test_no_purchase_is_advised_from_a_disturbed_row(code: str) -> None:
 def test_nothing_rests_on_a_faulty_or_a_crowded_row() -> None:
     for changes, reason in (
         ({"faults": "12 storage read EIO"}, "is faulty: 12 storage read EIO"),
-        ({"warnings": ("crowded",)}, "has the warning crowded (the entries in use did not fit"),
+        (
+            {"warnings": ("crowded",)},
+            'has the warning "writes waited for room" (the entries in use did not fit',
+        ),
     ):
         text = advice(*pair(**changes))
         assert f"cpu-storage {reason}" in text

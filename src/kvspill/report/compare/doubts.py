@@ -8,6 +8,7 @@ from kvspill.report.compare.run import INFERENCE, Run, labelled, modelled_tiers,
 from kvspill.report.settings import canonical
 from kvspill.result.reading import KV_CACHE_PY
 from kvspill.result.warnings.certainty import FEW_TRIALS
+from kvspill.result.warnings.known import titles
 from kvspill.texts import counted
 
 FEW_RUNS = 3
@@ -44,7 +45,7 @@ def doubts(matching: Matching, set_aside: Sequence[Run], zeros: Sequence[str]) -
     for name, side in (("A", first), ("B", second)):
         codes = dict.fromkeys(code for run in side for code in run.cautions if code != FEW_TRIALS.code)
         if codes:
-            yield f"Warnings in the results of {name}: {', '.join(codes)}."
+            yield f"Warnings in the results of {name}: {titles(codes)}."
 
 
 def no_ranks(runs: Iterable[Run]) -> Iterator[str]:

@@ -219,7 +219,7 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Requests unfinished", number(requests.unfinished, 0)
     yield "Offered load over capacity without a device", number(honesty.offered_load.ratio)
     yield "Arrivals late (p99)", _p99_ms(honesty.arrival_lateness_ms)
-    yield "Event loop lag (p99)", _p99_ms(honesty.event_loop_lag_ms)
+    yield "kvspill itself late by (p99)", _p99_ms(honesty.event_loop_lag_ms)
     yield "Bound by the client", yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
     yield "CPU seconds per GiB", number(honesty.cpu_seconds_per_gib, 3)
     yield "Peak resident memory", volume(honesty.peak_resident_bytes)

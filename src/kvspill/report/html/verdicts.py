@@ -7,10 +7,9 @@ from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
-from kvspill.report.reply.asked import LATENCIES
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
 from kvspill.result.bottleneck import link_sentence
-from kvspill.result.classes import left_of, promised_completed, promised_left
+from kvspill.result.classes import LATENCIES, left_of, promised_completed, promised_left
 from kvspill.result.schema import Result
 from kvspill.texts import counted, duration, target_time
 

@@ -2,15 +2,9 @@
 
 from kvspill.config import Config
 from kvspill.records import QoS
+from kvspill.result.classes import LATENCIES
 from kvspill.run.asking import replays
 from kvspill.texts import counted, target_time
-
-LATENCIES = {
-    "added": "what queue and storage add to generation",
-    "end-to-end": "end-to-end, generation included",
-    "queue-wait": "the wait in the queue",
-    "storage-ttft": "queue wait and the cache's work before the first token",
-}
 
 
 def targets_ms(config: Config) -> dict[str, float]:

@@ -5,9 +5,8 @@ from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import wilson_interval
-from kvspill.report.reply.asked import LATENCIES
 from kvspill.result.answer import Status
-from kvspill.result.classes import promised_completed
+from kvspill.result.classes import LATENCIES, promised_completed
 from kvspill.run.asking import Reply, replays
 from kvspill.run.verdict import level_of, rests_on
 from kvspill.texts import counted, duration, target_time

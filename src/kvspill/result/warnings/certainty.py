@@ -5,21 +5,36 @@ from kvspill.result.warnings.kind import NOTHING, Kind, Severity, Spoils
 
 INCOMPLETE_TRIALS = Kind(
     "incomplete_trials",
+    "some trials are left out",
     "Some trials are left out of the averages ({trials}), which are of fewer trials than were asked for.",
     "Run the missing trials again.",
     severity=Severity.SERIOUS,
 )
 DIFFERENT_WORK = Kind(
     "different_work",
+    "the trials did different work",
     "The trials' digests differ: they planned different operations, so their averages mix different work.",
     "Use the same seed and the same --duration or --max-requests for every trial.",
     severity=Severity.SERIOUS,
     spoils=(Spoils.COMPARISON,),
 )
-AUTOSCALING_INCONCLUSIVE = Kind("autoscaling_inconclusive", "{reason}", "{remedy}", severity=Severity.SERIOUS)
-LIMIT_NOT_EXACT = Kind("limit_not_exact", "The exact limit is open. {reason}", "{remedy}", touches=NOTHING)
+AUTOSCALING_INCONCLUSIVE = Kind(
+    "autoscaling_inconclusive",
+    "the search did not get to its end",
+    "{reason}",
+    "{remedy}",
+    severity=Severity.SERIOUS,
+)
+LIMIT_NOT_EXACT = Kind(
+    "limit_not_exact",
+    "the exact limit is open",
+    "The exact limit is open. {reason}",
+    "{remedy}",
+    touches=NOTHING,
+)
 NOT_STEADY = Kind(
     "not_steady",
+    "throughput had not settled",
     "{reason} A longer run may give other rates.",
     "Run longer, precondition the device, or give a longer --warmup.",
     spoils=(Spoils.CERTAINTY,),
@@ -27,6 +42,7 @@ NOT_STEADY = Kind(
 )
 TOO_SHORT = Kind(
     "too_short",
+    "too short to tell whether throughput had settled",
     "{reason} A longer run may give other rates.",
     "Give a longer --duration.",
     spoils=(Spoils.CERTAINTY,),
@@ -34,6 +50,7 @@ TOO_SHORT = Kind(
 )
 FEW_TRIALS = Kind(
     "few_trials",
+    "the spread between runs is unknown",
     "{trials}: {unknown}.",
     "Use --trials {needed} or more and compare medians.",
     spoils=(Spoils.CERTAINTY,),
@@ -41,6 +58,7 @@ FEW_TRIALS = Kind(
 )
 NO_VERDICT = Kind(
     "no_verdict",
+    "a class had too few requests",
     "Fewer than 50 requests of these classes completed in the answer's window, so nothing is said of their "
     "latency: {classes}.",
     "Give a longer --autoscaler-stage and --duration, or more users of that class.",
@@ -49,6 +67,7 @@ NO_VERDICT = Kind(
 )
 NOT_JUDGED = Kind(
     "not_judged",
+    "a class is not judged",
     "The answer says nothing of these classes, which had fewer than the 50 requests that a verdict needs: "
     "{classes}.",
     "Give a longer --duration or more --users, or leave the class out of --slo-classes.",
@@ -57,12 +76,14 @@ NOT_JUDGED = Kind(
 )
 STAGE_NOT_SETTLED = Kind(
     "stage_not_settled",
+    "steps were too short to settle",
     "Some stages were measured before a mean cycle of their users had passed, so they may show the previous "
     "load.",
     "Give a longer --autoscaler-stage and --duration.",
 )
 EXTRAPOLATED = Kind(
     "extrapolated",
+    "beyond what was calibrated",
     "The prediction goes beyond what its device profile was calibrated on: {what}.",
     "Calibrate again with these settings, or take the figures as a rough guide.",
     spoils=(Spoils.CERTAINTY,),
@@ -70,6 +91,7 @@ EXTRAPOLATED = Kind(
 )
 CALIBRATION_DOUBTED = Kind(
     "calibration_doubted",
+    "the calibration had warnings",
     "The calibration of its device profile had warnings: {what}.",
     "Calibrate again on an idle machine and without --quick, or take the figures as a rough guide.",
     spoils=(Spoils.CERTAINTY,),

@@ -46,6 +46,9 @@ class Kind:
     """One warning. Message and remedy have places for the figures, as str.format knows them."""
 
     code: str
+    """How programs and the page of warnings know it; what a person reads never has it alone."""
+    title: str
+    """What happened, in a few plain words."""
     message: str
     remedy: str
     severity: Severity = Severity.NOTE

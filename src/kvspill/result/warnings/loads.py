@@ -5,6 +5,7 @@ from kvspill.result.warnings.kind import DEVICE, Kind, Severity, Spoils
 
 CLIENT_BOUND = Kind(
     "client_bound",
+    "kvspill itself was the limit",
     "{cause}",
     "{remedy}; the device may be faster than this.",
     severity=Severity.SERIOUS,
@@ -13,6 +14,7 @@ CLIENT_BOUND = Kind(
 )
 CROWDED = Kind(
     "crowded",
+    "writes waited for room",
     "{puts} waited for room, because everything in the {tier} tier was in use. Its capacity "
     "limited concurrency as fewer servers would: latency includes the wait, and throughput is that of fewer "
     "concurrent requests.",
@@ -23,6 +25,7 @@ CROWDED = Kind(
 )
 STRAGGLERS = Kind(
     "stragglers",
+    "some ranks are slow",
     "Some ranks are slower than 0.8 of the median for operations of the same size, which lowers the total: "
     "{ranks}.",
     "Look at those ranks' machines and devices.",
@@ -30,31 +33,36 @@ STRAGGLERS = Kind(
 )
 START_SKEW = Kind(
     "start_skew",
+    "the ranks did not begin together",
     "The ranks began {skew_ms:.1f} ms apart: until then the load was incomplete.",
     "Leave processors free for every rank, and look for other load on the machines.",
     touches=(Area.LOAD,),
 )
 FREE_RECOMPUTE = Kind(
     "free_recompute",
+    "recomputing took no time",
     "Recomputing took no time in this run: a cache that finds fewer blocks loads less and looks faster.",
     "Compare GPU seconds saved, or give --generation-mode deterministic --prefill-us-per-token.",
 )
 LATE_ARRIVALS = Kind(
     "late_arrivals",
+    "requests were noticed late",
     "Requests were noticed up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
-    "Use {less}, or free CPU for the client.",
+    "Use {less}, or leave kvspill more processor time.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
-    "The client's event loop lagged by {lag_ms:.1f} ms (p99); host and queue times include that.",
-    "Free CPU for the client, or use {less}.",
+    "kvspill itself was late",
+    "kvspill itself acted up to {lag_ms:.1f} ms late (p99); host and queue times include that.",
+    "Leave it more processor time, or use {less}.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),
-    means="this program lagged, so host and queue times include that",
+    means="kvspill itself was late, so host and queue times include that",
 )
 STALLED = Kind(
     "stalled",
+    "kvspill itself stood still",
     "The client stalled for {seconds:.1f} s in a row, of {window:.1f} s measured: it was stopped, or had no "
     "processor, and issued no I/O in that time.",
     "Run it again on a machine that is not suspended or overloaded.",
@@ -64,6 +72,7 @@ STALLED = Kind(
 )
 OVERLOAD = Kind(
     "overload",
+    "more load than could be served",
     "The offered load was {load}: end-to-end, queue wait and SLA describe the overload, not the device.",
     "Use {less}, or {instead}, to see latencies of the device.",
     touches=(Area.LATENCY,),
@@ -71,12 +80,14 @@ OVERLOAD = Kind(
 )
 SHED = Kind(
     "shed",
+    "arrivals were refused",
     "{shed:,} arrivals were refused because the backlog was full; no latency figure includes them.",
     "Use {less}, or raise --max-queue.",
     touches=(Area.LATENCY,),
 )
 HALF_DONE = Kind(
     "half_done",
+    "many requests were half done at the end",
     "{under_way} in service when the window ended, and {done:,} completed in it: tokens and requests count "
     "when a request completes, so these rates depend on which requests completed just before its end.",
     "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",
@@ -86,19 +97,22 @@ HALF_DONE = Kind(
 )
 UNFINISHED = Kind(
     "unfinished",
-    "{unfinished:,} requests were still waiting or in service at the end; they enter queue_wait_ms as "
-    "lower bounds.",
+    "requests were unfinished at the end",
+    "{unfinished:,} requests were still waiting or in service at the end; the time that each had "
+    "waited counts in the queue wait.",
     "Use {less}, or --max-requests for a fixed amount of work.",
     touches=(Area.LATENCY,),
 )
 PRIORITY_INVERSION = Kind(
     "priority_inversion",
+    "a class with priority waited longer",
     "Priority inversion: {text}. The class with priority waited longer.",
     "Repeat it with more requests before you rely on it.",
     touches=(Area.LATENCY,),
 )
 CPU_LIMITED = Kind(
     "cpu_limited",
+    "a control group limits the processors",
     "A control group limits this process to the time of {processors:g} of {usable} visible processors.",
     "Lift the limit (cpu.max, cpu.cfs_quota_us), or state it with the result.",
     touches=(Area.LOAD, Area.LATENCY),

@@ -8,6 +8,7 @@ import numpy as np
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import Interval, percentile
 from kvspill.records import NS_PER_MS, QoS
+from kvspill.result.classes import LATENCIES
 from kvspill.run.search.controller import Answer, Levels
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.search import BracketSearch, Held, Judgement
@@ -80,7 +81,7 @@ class SloMode:
 
     async def search(self, levels: Levels) -> Answer:
         held = await self._search.run(levels)
-        target = f"p{self._slo.percentile:g} of {self._slo.latency} within its target"
+        target = f"p{self._slo.percentile:g} of {LATENCIES[self._slo.latency]} within its target"
         if held is None:
             high = self._search.high
             assert high is not None, "a search that ends without a pass has a failure"
