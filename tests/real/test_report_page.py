@@ -221,12 +221,32 @@ def test_the_table_of_a_suite_is_not_cut_however_many_badges_it_has(
 ) -> None:
     with Visit(browser, kinds["suite"], 1280, "light") as visit:
         visit.value(
-            "document.querySelectorAll('table.crowd td').forEach(cell => { const badge = document"
-            ".querySelector('.doubt').cloneNode(true); badge.textContent = 'autoscaling inconclusive'; "
-            "cell.append(badge); })"
+            "document.querySelectorAll('table.crowd td').forEach(cell => { for (const _ of [1, 2, 3]) {"
+            "const badge = document.querySelector('.doubt').cloneNode(true); badge.textContent = '!'; "
+            "cell.append(badge); } })"
         )
         table = "document.querySelector('table.crowd').parentElement"
         assert visit.value(f"{table}.scrollWidth") <= visit.value(f"{table}.clientWidth")
+
+
+_BROKEN_WORDS = """() => [...document.querySelectorAll('.doubt')].flatMap(badge =>
+  [...badge.textContent.matchAll(/[^ ]+/g)].filter(word => {
+    const range = document.createRange();
+    range.setStart(badge.firstChild, word.index);
+    range.setEnd(badge.firstChild, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map(word => word[0]))"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_badge_breaks_inside_a_word(
+    browser: Any, kinds: dict[str, Path], ten_minutes: Path, tmp_path: Path, width: int
+) -> None:
+    four = tmp_path / "four.html"
+    assert main(["report", *[str(ten_minutes)] * 4, "-o", str(four)]) == 0
+    for page in (*kinds.values(), four):
+        with Visit(browser, page, width, "light") as visit:
+            assert visit.value(_BROKEN_WORDS) == []
 
 
 def test_the_knee_of_a_search_has_its_target_lines(browser: Any, kinds: dict[str, Path]) -> None:

@@ -12,7 +12,7 @@ from kvspill.result.warnings.known import kind_of
 _TITLES = {
     Severity.INVALID: "Invalid: these figures are not valid",
     Severity.SERIOUS: "Serious: the figures do not describe the devices under this load",
-    Severity.NOTE: "Notes: information that belongs with the figures",
+    Severity.NOTE: "Bear in mind: information that belongs with the figures",
 }
 
 

@@ -30,6 +30,7 @@ from kvspill.report.html.prose import (
 from kvspill.report.html.specs import CONFIG, Spec
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.result.reading import refusing_damage
+from kvspill.result.warnings.known import kind_of
 from kvspill.texts import listed, plain
 
 _BANNERS_MAX = 3
@@ -138,6 +139,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_harmless
     )
+    environment.filters["title_of"] = lambda code: kind_of(code).title
     return environment.from_string(_asset("page.html.j2"))
 
 
