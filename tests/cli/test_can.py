@@ -201,7 +201,7 @@ def test_a_calibration_takes_the_place_of_the_look_at_the_idle_drive(
     assert (code, found["answer"], found["simulated"]) == (0, "yes", False)
     assert found["idle_read_gib_per_sec"] is None
     assert found["calibrated"]["date"] == "2026-01-01T00:00:00+00:00"
-    assert any("it had predicted at least 2 users" in line for line in found["text"])
+    assert any("it had predicted at least 4 users" in line for line in found["text"])
 
 
 def test_a_simulated_answer_says_where_it_leaves_the_calibration(

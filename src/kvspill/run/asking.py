@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +43,9 @@ FIRST_USERS = 8
 LEAST_FIRST = 20
 """Fewer users complete too few requests to fail clearly in a short time."""
 TWICE = 2.0
+BEYOND = 2
+"""Up to so many times the users that are asked about, the model looks for how many are held."""
+USERS_MAX = 1_000_000
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
 FIRST_SEED_SECONDS_MAX = 20.0
@@ -65,7 +68,7 @@ class Reply:
     probe: Bandwidth | None
     """How fast the device was just before; None where it is a model."""
     modelled_users: Level | None
-    """The limit by a simulation with the speeds of the probe, or on a calibrated profile."""
+    """The limit by a simulation with the speeds of the probe, or on a calibrated profile; see `beyond`."""
     modelled_users_at_twice: int | None
     """The limit on a device of twice the speed, by simulation and scaled to what was measured."""
     at_twice_is_a_bound: bool = False
@@ -127,7 +130,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         # The model has the room that the directory has; without a directory nothing is modelled.
         bounded = profile is not None and plan.storage_bytes
         alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
-        modelled = None if profile is None else _limit(alike, profile, users, FIRST_USERS)
+        if profile is not None:
+            progress.say("modelling how many users it holds")
+        modelled = None if profile is None else _limit(alike, profile, beyond(users), FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
         read, write = probe.texts
@@ -138,6 +143,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     at_twice, bound = None, False
     may_model = status is Status.NO and _device_binds(result)
     if may_model and profile is not None and modelled and _agrees(bracket, modelled):
+        progress.say("modelling a storage of twice the speed")
         most = HEADROOM * modelled
         faster = _at_twice(alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
@@ -145,11 +151,16 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
 
 
 def held_text(modelled: int | None, users: int) -> str:
-    """What the model holds; it was asked for no more than the users of the question."""
+    """What the model holds, as far as it looked."""
     if modelled is None:
         return ""
-    most = "at least" if modelled >= users else "about"
-    return f"; a model of that holds {most} {modelled:,} of these users"
+    most = "at least" if modelled >= beyond(users) else "about"
+    return f"; a model of that holds {most} {modelled:,} such users"
+
+
+def beyond(users: int) -> int:
+    """How many users the model looks at, at most, where it is asked about so many."""
+    return min(BEYOND * users, USERS_MAX)
 
 
 def _profiled(plan: Plan, progress: Progress) -> tuple[Calibrated | None, Bandwidth | None, Profile | None]:
@@ -170,11 +181,11 @@ def _profiled(plan: Plan, progress: Progress) -> tuple[Calibrated | None, Bandwi
 def _ask_model(plan: Plan, progress: Progress) -> Reply:
     """The same on a device profile, where every search is simulated."""
     config, users = plan.config, plan.config.num_users
-    progress.say("searching in virtual time")
+    progress.say(f"searching in virtual time with seed {config.seed}")
     longer, began = config.changed(duration=_virtual_seconds(config)), time.monotonic()
     first = run_trials(replace(plan, config=longer), Progress(quiet=True))
     soon = time.monotonic() - began <= FIRST_SEED_SECONDS_MAX
-    drawn = _by_seeds(longer, first, alone=not soon)
+    drawn = _by_seeds(longer, first, alone=not soon, say=progress.say)
     status, seeds = drawn.status, drawn.by_seed
     given = [item for item in plan.warnings if item not in drawn.result.warnings]
     result = drawn.result.model_copy(update={"warnings": [*given, *drawn.result.warnings]})
@@ -185,8 +196,11 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
         profile = load_profile(config.device_profile or DEFAULT_PRESET)
         known = max(1, int(limit or 1))
         most = HEADROOM * known
+        progress.say("searching with a storage of twice the speed")
         at_twice = _at_twice(config.changed(seed=result.seed), profile, known, most)
         bound = at_twice == most
+    elif status is Status.YES:
+        limit = _more_held(config.changed(seed=result.seed), progress) if soon else None
     fitted = load_calibration(config.device_profile)
     return Reply(status, users, config, result, bracket, None, limit, at_twice, bound, fitted, seeds)
 
@@ -194,17 +208,17 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
 def ask_seeds(config: Config) -> Drawn:
     """What `kvspill can --simulate` says of the users of this question, whatever time it takes."""
     longer = config.changed(duration=_virtual_seconds(config))
-    return _by_seeds(longer, simulate_aside(longer), alone=False)
+    return _by_seeds(longer, simulate_aside(longer), alone=False, say=lambda _text: None)
 
 
-def _by_seeds(config: Config, first: Result, *, alone: bool) -> Drawn:
+def _by_seeds(config: Config, first: Result, *, alone: bool, say: Callable[[str], None]) -> Drawn:
     """What most seeds answer, where the first one has an answer; with `alone` what that one does."""
     users = config.num_users
     status = judge(first, read_bracket(first.autoscaling_stats), users)
     if alone or not (status in (Status.YES, Status.NO) or at_the_limit(first, users)):
         return Drawn(status, first, {})
     # However many users there are, a few heavy ones among them can decide near the limit.
-    drawn = {config.seed: first, **_other_seeds(config)}
+    drawn = {config.seed: first, **_other_seeds(config, say)}
     seeds = {seed: judge(one, read_bracket(one.autoscaling_stats), users) for seed, one in drawn.items()}
     status = by_most(seeds)
     # The figures must be of a draw that gives the answer, or they would speak against it.
@@ -212,12 +226,13 @@ def _by_seeds(config: Config, first: Result, *, alone: bool) -> Drawn:
     return Drawn(status, chosen, seeds)
 
 
-def _other_seeds(config: Config) -> dict[int, Result]:
+def _other_seeds(config: Config, say: Callable[[str], None]) -> dict[int, Result]:
     """Two other draws of the users; a signal ends the wait for them."""
     found: dict[int, Result] = {}
     step = 1 if config.seed < LARGE_SEED else -1
     with suppress(KeyboardInterrupt):
         for seed in (config.seed + step, config.seed + 2 * step):
+            say(f"searching in virtual time with seed {seed}")
             found[seed] = simulate_aside(config.changed(seed=seed))
     return found
 
@@ -264,6 +279,18 @@ def _scaled(faster: int | None, modelled: int, measured: Level | None) -> int | 
     if faster is None or not measured:
         return faster
     return round(measured * faster / modelled)
+
+
+def _more_held(config: Config, progress: Progress) -> int | None:
+    """How many are held where the users are, as far as the model looks; a signal ends the wait for it."""
+    users = config.num_users
+    progress.say(f"searching with up to {beyond(users):,} users")
+    profile = load_profile(config.device_profile or DEFAULT_PRESET)
+    try:
+        found = _limit(config, profile, beyond(users), beyond(users))
+    except KeyboardInterrupt:
+        return None
+    return None if found is None else max(users, found)
 
 
 def _at_twice(config: Config, profile: Profile, limit: int, most: int) -> int | None:

@@ -124,7 +124,7 @@ def test_a_run_that_was_stopped_has_other_traffic_as_a_warning_and_not_as_its_re
     text = list(lines(reply))
     assert text[0] == "INVALID: the run ended early (stopped by SIGINT)."
     (said,) = (line for line in text if "Other programs used the device" in line)
-    assert said.startswith("! device_excess (serious): ")
+    assert said.startswith("! Serious: ")
     assert "Stop the other programs and run it again" in said
     kept = answered(reply).question
     assert kept is not None
@@ -158,12 +158,34 @@ def test_a_directory_in_memory_is_named_and_not_advised_to_use_o_direct() -> Non
     )
     result = built(run=buffered, warnings=[MEMORY_DIRECTORY.of(path="/dev/shm/x")])
     whole = " ".join(replied(result))
-    assert "! memory_directory (serious): --cache-dir /dev/shm/x lies in memory" in whole
+    assert "! Serious: --cache-dir /dev/shm/x lies in memory" in whole
     assert "not_direct" not in whole
     shown = verdict_of(result)
     assert shown.assessment.startswith("No storage assessment: the directory lies in memory")
     assert not [row.name for row in shown.criteria if "NVMe" in row.name]
     assert "not_direct" in {item.code for item in built(run=buffered).warnings}
+
+
+@pytest.mark.parametrize(
+    ("modelled", "said"),
+    [
+        (None, "holds at least 20 users (measured); more were not tried."),
+        (12, "holds at least 20 users (measured); more were not tried."),
+        (20, "holds at least 20 users (measured); few more or none by the model."),
+        (31, "holds at least 20 users (measured); about 31 users by the model."),
+        (40, "holds at least 20 users (measured); at least 40 users by the model."),
+    ],
+)
+def test_a_yes_says_how_many_are_held(modelled: int | None, said: str) -> None:
+    """It was in --json alone, and there no more than what was asked."""
+    probe = Bandwidth(2.36, 1.2, "a probe")
+    reply = Reply(Status.YES, 20, Config(), built(), Bracket(20, None, True), probe, modelled, None)
+    assert any(said in line for line in lines(reply)), list(lines(reply))
+
+
+def test_an_answer_shows_latencies_beside_the_sizes_of_their_entries_s15() -> None:
+    (line,) = (line for line in replied(built()) if line.startswith("Storage reads"))
+    assert re.fullmatch(r"Storage reads.*: .*/s, p95 .* m?s; entries p50 .*, p95 .*B\.", line)
 
 
 def test_one_user_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +196,9 @@ def test_one_user_is_spoken_of_as_one(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "This storage does not hold a single user" in " ".join(found["text"])
     assert found["helps"] == "Use a faster device or more DRAM in front of it (--cpu-mem-gb)."
     assert "would hold about 0" not in " ".join(found["text"])
-    assert f"- --cache-dir {tmp_path} has no effect: --simulate writes nothing." in " ".join(found["text"])
+    assert f"! Bear in mind: --cache-dir {tmp_path} has no effect: --simulate writes nothing." in " ".join(
+        found["text"]
+    )
 
 
 def test_a_device_that_takes_no_time_leaves_nothing_to_help(
@@ -491,9 +515,11 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     assert limit.remedy == "Give --duration 90.", "the search is to end, no class lacks requests"
     assert not [line for line in text if "stage_not_settled" in line], "a note on what the question chose"
     late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
-    (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("- "))
-    assert said.startswith("- Requests were noticed up to 12.0 ms (p99) after their intended time;")
-    assert said.endswith("latencies include that. Use fewer --users, or free CPU for the client.")
+    (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("! Bear in mind: "))
+    assert said.startswith(
+        "! Bear in mind: Requests were noticed up to 12.0 ms (p99) after their intended time;"
+    )
+    assert said.endswith("latencies include that. Use fewer --users, or leave kvspill more processor time.")
 
 
 def test_the_answer_says_what_held_and_with_how_much_storage() -> None:

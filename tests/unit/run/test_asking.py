@@ -105,9 +105,9 @@ def test_the_model_is_as_fast_as_the_probe() -> None:
     assert (device.read_gib_per_sec, device.write_gib_per_sec, device.concurrency) == (2.0, 1.0, 8)
 
 
-@pytest.mark.parametrize(("modelled", "users", "most"), [(4, 4, "at least"), (4, 5, "about")])
+@pytest.mark.parametrize(("modelled", "users", "most"), [(8, 4, "at least"), (7, 4, "about")])
 def test_a_model_that_was_asked_for_no_more_says_so(modelled: int, users: int, most: str) -> None:
-    assert held_text(modelled, users) == f"; a model of that holds {most} 4 of these users"
+    assert held_text(modelled, users) == f"; a model of that holds {most} {modelled} such users"
     assert held_text(None, users) == ""
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from kvspill.report.reply.asked import targets_ms
 from kvspill.report.reply.evidence import not_judged
-from kvspill.report.reply.text import answered, is_at_the_limit, lines, place
+from kvspill.report.reply.held import is_at_the_limit
+from kvspill.report.reply.text import answered, lines, place
 from kvspill.result.answer import answer, in_memory
 from kvspill.run.asking import Reply
 

@@ -1,9 +1,7 @@
 """The answer to "can N users be served?" as text of one screen."""
 
-import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.report.reply.asked import settings_text, target_text, targets_ms
@@ -16,8 +14,10 @@ from kvspill.report.reply.evidence import (
     with_requests,
     worst,
 )
+from kvspill.report.reply.held import differ, enough_seconds, headroom, is_at_the_limit, limit, no_gain
+from kvspill.report.short import figures_of_tier
 from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
-from kvspill.result.bottleneck import Binds, bottleneck, io_limited, others_used_device
+from kvspill.result.bottleneck import io_limited, others_used_device
 from kvspill.result.chosen import with_chosen
 from kvspill.result.schema import Question, Result
 from kvspill.result.warnings.certainty import (
@@ -31,17 +31,14 @@ from kvspill.result.warnings.certainty import (
     TOO_SHORT,
 )
 from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, SIMULATED
+from kvspill.result.warnings.known import said as said_of
 from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
-from kvspill.run.asking import SIMULATED_TIMES, Reply, replays
+from kvspill.run.asking import Reply, beyond, replays
 from kvspill.run.calibrated import calibration_cautions
-from kvspill.run.verdict import at_the_limit, each_seed
+from kvspill.run.verdict import each_seed
 from kvspill.storage.profiles import Calibrated
 from kvspill.texts import counted, listed
 
-_LONGER = 2.0
-"""Windows of this many times the length, where those of an answer differ."""
-_RESERVE = 1.25
-"""How much longer than by the estimate: another run has other stages."""
 _FEWER = re.compile(",? or (use )?fewer --users")
 _TWO_LEFT = re.compile(", (?=more DRAM|smaller entries)")
 NEAR = 2.0
@@ -62,10 +59,12 @@ def lines(reply: Reply) -> Iterator[str]:
     yield from _reasons(reply)
     judged = reply.status in (Status.NO, Status.YES) or is_at_the_limit(reply)
     if reply.result.requests_completed and judged:
-        found = answer(reply.result)
-        yield f"Bottleneck{seen_with(answered(reply))}: {found.because}"
+        found, seen = answer(reply.result), seen_with(answered(reply))
+        yield f"Bottleneck{seen}: {found.because}"
         if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
+        tier = ("cpu", "DRAM") if reply.config.storage_tier == "off" else ("storage", "Storage")
+        yield from (f"{name}{seen}: {figures}." for name, figures in figures_of_tier(reply.result, *tier))
     yield f"Target: {target_text(reply.config)}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
@@ -77,7 +76,7 @@ def lines(reply: Reply) -> Iterator[str]:
 
 
 def _warnings(reply: Reply) -> Iterator[str]:
-    """Grave warnings and notes with their remedies; not what the text says or itself caused."""
+    """Warnings, the gravest first, with their remedies; not what the text says or itself caused."""
     found, said = answer(answered(reply)), _SAID
     if reply.status is Status.NO:
         said = said | {LIMIT_NOT_EXACT.code}
@@ -85,10 +84,10 @@ def _warnings(reply: Reply) -> Iterator[str]:
         said = said - {kind.code for kind in _OF_THE_DEVICE}
     for item in found.grave:
         if item.code not in said:
-            yield f"! {item.code} ({item.severity}): {item.message} {_as_asked(item.remedy)}"
+            yield f"! {said_of(item)} {_as_asked(item.remedy)}"
     for item in found.notes:
         if item.code not in said:
-            yield f"- {item.message} {_as_asked(item.remedy)}"
+            yield f"! {said_of(item)} {_as_asked(item.remedy)}"
 
 
 def _as_asked(remedy: str) -> str:
@@ -106,7 +105,7 @@ def answered(reply: Reply) -> Result:
         # The search's own estimate knows only its stages: the figure of the question stands in all texts.
         kind = LIMIT_NOT_EXACT if has_answer else AUTOSCALING_INCONCLUSIVE
         reason = _bounds(reply) if has_answer else _known(result)
-        warnings.append(kind.of(reason=reason, remedy=f"Give --duration {_enough_seconds(reply)}."))
+        warnings.append(kind.of(reason=reason, remedy=f"Give --duration {enough_seconds(reply)}."))
     if has_answer and few:
         warnings.append(NOT_JUDGED.of(classes=with_requests(few)))
     basis = decided(reply)
@@ -155,17 +154,13 @@ def _seed_label(reply: Reply) -> str:
     return f", by {answers.count(reply.status)} of {len(answers)} seeds"
 
 
-def _differ(reply: Reply) -> bool:
-    """Whether the draw of the users decides: one seed says yes, another no."""
-    return {Status.YES, Status.NO} <= set(reply.by_seed.values())
-
-
 def _reasons(reply: Reply) -> Iterator[str]:
     """What the answer rests on: how many are held, the class that decided, those that were not judged."""
     others, limited = others_used_device(reply.result), io_limited(reply.result)
     if reply.status is Status.INVALID:
         others = limited = None
-    said = (others, limited, _seeds(reply), _limit(reply), evidence(reply), fewer_decided(reply))
+    held = (limit(reply), headroom(reply))
+    said = (others, limited, _seeds(reply), *held, evidence(reply), fewer_decided(reply))
     yield from filter(None, (*said, _open(reply)))
     for name, requests in not_judged(reply).items():
         if requests:
@@ -189,7 +184,7 @@ def _calibrated(reply: Reply, known: Calibrated) -> str:
     if reply.result.simulated:
         return f"{text}."
     if reply.modelled_users is not None:
-        most = "at least " if reply.modelled_users >= reply.users else "about "
+        most = "at least " if reply.modelled_users >= beyond(reply.users) else "about "
         text += f"; it had predicted {most}{counted(reply.modelled_users, 'user')}"
     return " ".join(
         [f"{text}.", *(item.message for item in calibration_cautions(reply.config, reply.result))]
@@ -225,19 +220,14 @@ def headline(reply: Reply) -> str:
     still = standstill(reply.result)
     if still is not None:
         return f"{who} on {place(reply)}: {still}; run it again."
-    if _differ(reply):
+    if differ(reply):
         told = "as many seeds say yes as no; give a longer --duration or another --seed"
         return f"{who} on {place(reply)}: {told}."
-    seconds = _enough_seconds(reply)
+    seconds = enough_seconds(reply)
     if is_at_the_limit(reply):
         return f"{who} on {place(reply)}: {_chance(reply, seconds)}."
     why = _lone_seed(reply) or "the time was too short for a verdict"
     return f"{who} on {place(reply)}: {why}; give --duration {seconds}."
-
-
-def is_at_the_limit(reply: Reply) -> bool:
-    """Whether there is no verdict because the windows of the users that were asked about differ."""
-    return reply.status is Status.UNDECIDED and at_the_limit(reply.result, reply.users)
 
 
 def _chance(reply: Reply, seconds: int) -> str:
@@ -258,82 +248,6 @@ def _lone_seed(reply: Reply) -> str:
     return f"only {said} says {answers[0].value}, and the others have no verdict"
 
 
-def _enough_seconds(reply: Reply) -> int:
-    """A --duration in which the search should end, and every class have its requests where one lacks them."""
-    seconds, last = reply.config.duration or 1.0, (reply.result.autoscaling_stats or [{}])[-1]
-    missing = (last.get("missing_seconds") or 0.0) / (SIMULATED_TIMES if reply.result.simulated else 1)
-    levels: list[dict[str, Any]] = last.get("levels", [])
-    most = max((level["level"] for level in levels), default=None)
-    classes = [block for level in levels if level["level"] == most for block in level["classes"].values()]
-    counts = [block["requests"] for block in classes if block["requests"]]
-    # At the limit it is the length of the windows that makes an answer clear.
-    least = _LONGER if is_at_the_limit(reply) else 1.0
-    times = max(least, MIN_COMPLETIONS / min(counts, default=MIN_COMPLETIONS))
-    if reply.status is not Status.UNDECIDED:
-        times = 1.0
-    return math.ceil(_RESERVE * max(seconds + missing, seconds * times) / 30) * 30
-
-
-def _limit(reply: Reply) -> str:
-    """How many it holds, as measured; twice the speed, as modelled."""
-    found = reply.bracket
-    fewer_kept = found.passed is not None and found.passed < reply.users
-    if reply.status is not Status.NO and not (fewer_kept and is_at_the_limit(reply)):
-        return ""
-    kind = "simulated" if reply.result.simulated else "measured"
-    if others_used_device(reply.result) is not None:
-        kind += " beside the others"
-    elif bottleneck(reply.result).binds is Binds.PROCESSOR:
-        kind += " with too few processors free"
-    what, by = _held_by(reply), "modelled"
-    if _differ(reply):
-        # Beside a seed that says yes, the limit of another is no limit of the storage.
-        by += f" with seed {reply.result.seed}"
-        what = f"With seed {reply.result.seed}, {what[0].lower()}{what[1:]}"
-    if found.passed is not None:
-        beyond = "" if found.failed is None else f"; {found.failed:,} do not keep the target"
-        text = f"{what} holds about {counted(found.passed, 'user')} ({kind}{beyond})."
-    elif found.about == 0:
-        text = f"{what} does not hold a single user ({kind})."
-    else:
-        text = f"{what} holds fewer than {counted(found.failed or 0, 'user')} ({kind})."
-        if reply.modelled_users and reply.modelled_users < (found.failed or 0):
-            text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
-    if _is_open(reply):
-        text = f"{text[:-1]}; the exact limit is open (--duration {_enough_seconds(reply)} should find it)."
-    faster = reply.modelled_users_at_twice
-    if _no_gain(reply):
-        text += f" Twice the speed would hold no more ({by})."
-    elif faster == 0:
-        text += f" Twice the speed would hold none either ({by})."
-    elif faster is not None:
-        about = "at least" if reply.at_twice_is_a_bound else "about"
-        text += f" Twice the speed would hold {about} {faster:,} ({by})."
-    return text
-
-
-def _is_open(reply: Reply) -> bool:
-    """Whether the search behind a no ended before it had found how many users are held."""
-    codes = {item.code for item in reply.result.warnings}
-    return reply.status is Status.NO and reply.bracket.about != 0 and AUTOSCALING_INCONCLUSIVE.code in codes
-
-
-def _held_by(reply: Reply) -> str:
-    """What holds the users: the storage alone, memory, or memory in front of storage with its share."""
-    if in_memory(reply.result) or reply.config.storage_tier == "off":
-        return "This memory"
-    if bottleneck(reply.result).binds in (Binds.GENERATION, Binds.CLIENT):
-        return "This set-up"
-    storage = "This storage" + (" within that limit" if io_limited(reply.result) else "")
-    names = {"gpu": "GPU memory", "cpu": "DRAM", "storage": ""}
-    read = {tier: reply.result.number(f"tier_{tier}_kv_bytes_read_gb") or 0.0 for tier in names}
-    front = [names[tier] for tier in ("gpu", "cpu") if read[tier]]
-    if not front:
-        return storage
-    share = 1 - read["storage"] / sum(read.values())
-    return f"{storage} behind {listed(front)}, which served {share:.0%} of the bytes read,"
-
-
 def _seeds(reply: Reply) -> str:
     """How far the answer hangs on the seed, which draws the users."""
     if not reply.by_seed:
@@ -343,7 +257,7 @@ def _seeds(reply: Reply) -> str:
         alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
         return f"{said}: another --seed may answer otherwise." if (near or alone) and not far else ""
     each = each_seed(reply.by_seed)
-    if not _differ(reply):
+    if not differ(reply):
         return f"Results by seed (each draws other users): {each}."
     figures = f" The figures are of seed {reply.result.seed}."
     return f"The answer depends on the seed, which draws the users: {each}.{figures}"
@@ -357,17 +271,9 @@ def _far_from_limit(reply: Reply) -> bool:
     return not 1 / NEAR < found["level"] / reply.users < NEAR
 
 
-def _no_gain(reply: Reply) -> bool:
-    """True where even an idle device of twice the speed is too slow for the next user's entries."""
-    passed, at_twice = reply.bracket.passed, reply.modelled_users_at_twice
-    # Where the search found no load that passes, the model says what this device holds.
-    holds = reply.modelled_users if passed is None else passed
-    return bool(holds) and at_twice is not None and at_twice <= (holds or 0)
-
-
 def _helps(reply: Reply) -> str:
     text = _as_asked(answer(reply.result).helps)
-    if _no_gain(reply):
+    if no_gain(reply):
         text = text.replace("Use a faster device,", "Use a higher target (--slo-target-ms),")
     if reply.bracket.about == 0:
         # Fewer than one user is no advice: two things are left, or one.
