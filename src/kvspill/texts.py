@@ -156,6 +156,13 @@ def target_time(value_ms: float) -> str:
     return f"{value_ms / 1000:,.10g} s" if value_ms >= 1000 else f"{value_ms:,.10g} ms"
 
 
+def rough_time(seconds: float) -> str:
+    """A time that is known roughly: 40 s, 3 min, 1.5 h."""
+    if seconds < 90:
+        return f"{max(1.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def size_text(nbytes: float) -> str:
     """Bytes for a reader: 1.00 GiB, 192 MiB, 1.5 MiB, 64 KiB, 512 B."""
     if nbytes >= GIB:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 from multiprocessing import active_children
 from pathlib import Path
@@ -146,6 +147,32 @@ def test_what_was_simulated_before_a_kill_is_not_simulated_again(tmp_path: Path,
     assert Simulation(config.changed(seed=7), load_profile(drive)).key != wanted.key
 
 
+def test_a_plan_announces_what_it_does_and_each_step_how_far_it_is(
+    tmp_path: Path, drive: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said one line in ten of its simulations, and nothing before the first of them."""
+    words = [word for word in LOAD.split() if word != "--quiet"]
+    asked = ["--users", "2", "--option", drive, "--quick", "--workers", "1"]
+    assert main(["plan", *words, *asked, "--output", str(tmp_path / "p.json")]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(
+        "plan: at least 2 simulations, 1 at a time, each of up to 2 min of virtual time"
+    )
+    steps = [line.partition(":")[0] for line in said[1:] if line.endswith("1 simulation")]
+    held = f"2 users on {drive}"
+    assert steps == ["a device without delay", "what each option holds", "the load of each option", held]
+
+
+def test_how_far_a_step_is_and_how_long_it_takes_is_said_each_second(tmp_path: Path, drive: str) -> None:
+    said: list[str] = []
+    pool = Pool(Journal(tmp_path / "kept"), 1, lambda _text: None, said.append)
+    pool.all(several(drive, 2, later_seconds=20_000), "what each holds")
+    assert said
+    assert re.fullmatch(
+        r"what each holds: (0 of 2 done after|1 of 2 done, about) .* (s|min)( left)?", said[0]
+    )
+
+
 def several(drive: str, count: int, later_seconds: int = 5) -> list[Simulation]:
     """So many, of which all but the first simulate so many seconds."""
     Path(drive).write_text(PROFILE.partition("calibration")[0])
@@ -178,7 +205,7 @@ def test_a_simulation_that_was_killed_ends_the_plan_and_keeps_the_others(tmp_pat
     """The kernel kills one where memory runs out: that was reported as an error of this program."""
 
     def kill(text: str) -> None:
-        if text == "what each holds: 1 of 9":
+        if text.startswith("what each holds: 1 of 9 done"):
             for process in active_children():
                 assert process.pid is not None
                 os.kill(process.pid, signal.SIGKILL)

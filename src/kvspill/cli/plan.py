@@ -215,7 +215,8 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     if journal.found:
         progress.say(f"{len(journal.found)} simulations of an earlier start are taken over")
     try:
-        found = plan(asked, Pool(journal, workers, progress.say_often))
+        progress.say(_announced(asked, workers))
+        found = plan(asked, Pool(journal, workers, progress.say, progress.say_often))
     except KeyboardInterrupt:
         progress.say(f"{len(journal.found)} simulations are kept; the same command continues")
         raise
@@ -238,6 +239,20 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     if found.holds is None:
         return NO_VERDICT
     return YES if found.holds else NOT_HELD
+
+
+def _announced(asked: "Asked", workers: int) -> str:
+    """What a plan is going to do; how long its simulations take is not known before the first of them."""
+    from kvspill.plan.planning import simulations_at_least
+    from kvspill.texts import counted, rough_time
+
+    count = counted(simulations_at_least(asked), "simulation")
+    shorter = "" if asked.quick else "; --quick leaves out how far the answer can be trusted"
+    return (
+        f"plan: at least {count}, {workers} at a time, each of up to {rough_time(asked.virtual_seconds)} of "
+        f"virtual time, which takes seconds to minutes{shorter}. Each step says how much is left of it. What "
+        "is done is kept when you interrupt it, and the same command continues."
+    )
 
 
 def _checked(

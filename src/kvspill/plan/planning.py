@@ -14,7 +14,7 @@ from kvspill.plan.simulations import Facts, Pool, Simulation
 from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
 from kvspill.result.answer import Status
-from kvspill.run.asking import question, replays
+from kvspill.run.asking import SIMULATED_TIMES, question, replays
 from kvspill.run.calibrated import extrapolations
 from kvspill.run.verdict import ABOVE, Level
 from kvspill.storage.profiles import PRESETS, Profile
@@ -51,6 +51,11 @@ class Asked:
     @property
     def by_speed(self) -> bool:
         return replays(self.config)
+
+    @property
+    def virtual_seconds(self) -> float:
+        """How long the users of one simulation are followed at most."""
+        return SIMULATED_TIMES * (self.config.duration or 1.0)
 
     def share(self, nodes: int) -> Level:
         """What one of so many nodes must hold."""
@@ -111,6 +116,17 @@ def digest(asked: Asked) -> str:
     """A short name of the question: that of the simulations of its options."""
     keys = [_search(asked, _config(asked, one), one.profile()).key for one in asked.choices]
     return hashlib.sha256("".join(keys).encode()).hexdigest()[:10]
+
+
+def simulations_at_least(asked: Asked) -> int:
+    """How many simulations a plan makes, whatever they find."""
+    count = 1 + len(asked.choices)
+    if asked.quick:
+        return count
+    choice = asked.choices[0]
+    config, profile = _config(asked, choice), choice.profile()
+    varied = (_others(config, profile, choice), off_by_some(config, profile), twice(config, profile))
+    return count + sum(len(list(each)) for each in varied)
 
 
 def plan(asked: Asked, pool: Pool) -> Found:

@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,13 @@ from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
 from kvspill.run.verdict import each_seed, read_bracket
 from kvspill.storage.profiles import Profile, profile_document
+from kvspill.texts import counted, rough_time
 from kvspill.workers import processes, workers_to_be_had
 
 Facts = dict[str, Any]
 Say = Callable[[str], None]
 _JOURNAL = Kind("what an interrupted plan left", 64 << 20)
+_TICK_SECONDS = 1.0
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _KILLED = (
     "a process that simulated was killed, as the kernel does where memory runs out; free some, or give "
@@ -117,14 +120,15 @@ class Journal:
 class Pool:
     """Simulates what is not known yet; the answers do not depend on how many processes there are."""
 
-    def __init__(self, journal: Journal, workers: int, say: Say):
+    def __init__(self, journal: Journal, workers: int, say: Say, tick: Say | None = None):
         self._journal = journal
         self._workers = workers
         self._say = say
+        self._tick = tick or say
         self.done = 0
 
     def all(self, wanted: Sequence[Simulation], what: str) -> list[Facts]:
-        """What each of them finds, in their order."""
+        """What each of them finds, in their order; says how far it is about once a second."""
         keys = [simulation.key for simulation in wanted]
         left = {
             key: simulation
@@ -133,25 +137,46 @@ class Pool:
         }
         total = len(left)
         if left:
-            self._say(f"{what}: {total} of {len(wanted)} simulations to do")
-        for number, (key, facts) in enumerate(self._results(left), start=1):
-            self._journal.keep(key, facts)
-            self.done += 1
-            self._say(f"{what}: {number} of {total}")
+            together = f", {self._workers} at a time" if min(total, self._workers) > 1 else ""
+            self._say(f"{what}: {counted(total, 'simulation')}{together}")
+        began, ticked, number = time.monotonic(), 0.0, 0
+        for found in self._results(left):
+            for key, facts in found.items():
+                self._journal.keep(key, facts)
+                self.done += 1
+                number += 1
+            seconds = time.monotonic() - began
+            if seconds - ticked >= _TICK_SECONDS:
+                self._tick(f"{what}: {_how_far(number, total, seconds)}")
+                ticked = seconds
         return [self._journal.found[key] for key in keys]
 
-    def _results(self, left: dict[str, Simulation]) -> Any:
-        if min(self._workers, len(left)) < 2 or workers_to_be_had(self._workers) < 2:
+    def _results(self, left: dict[str, Simulation]) -> Iterator[dict[str, Facts]]:
+        """What was found since the last look; nothing is looked for longer than a second."""
+        if not left:
+            return
+        # One simulation is left to another process, too: this one says that it goes on.
+        if workers_to_be_had(max(2, self._workers)) < 2:
             for key, simulation in left.items():
-                yield key, simulate(simulation)
+                yield {key: simulate(simulation)}
             return
         try:
-            with processes(self._workers, _heedless) as pool:
-                futures = {pool.submit(simulate, simulation): key for key, simulation in left.items()}
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
+            with processes(min(self._workers, len(left)), _heedless) as pool:
+                keys = {pool.submit(simulate, simulation): key for key, simulation in left.items()}
+                under_way = set(keys)
+                while under_way:
+                    done, under_way = wait(under_way, _TICK_SECONDS, FIRST_COMPLETED)
+                    yield {keys[future]: future.result() for future in done}
         except BrokenProcessPool as error:
             raise KvspillError(_KILLED) from error
+
+
+def _how_far(number: int, total: int, seconds: float) -> str:
+    """How many are done, and how long the others may take where that is known."""
+    if not number:
+        return f"0 of {total} done after {rough_time(seconds)}"
+    left = seconds / number * (total - number)
+    return f"{number} of {total} done" + (f", about {rough_time(left)} left" if left else "")
 
 
 def _heedless() -> None:
