@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from kvspill.cli.can import _parser as can_parser
+from kvspill.cli.main import main
 from kvspill.cli.options import config_parser, parse_config
 from kvspill.config import Config
+from kvspill.run import asking
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/first-run.md", "docs/questions.md")
@@ -28,6 +30,21 @@ def parsed(command: str) -> Config:
     _, name, *words = shlex.split(command)
     parser = config_parser(name, "", "") if name != "can" else can_parser(name, full=False)
     return parse_config(parser, [word for word in words if word not in ("--simulate", "--json")], {})
+
+
+def test_the_example_of_the_readme_is_what_the_program_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A measured time would make it differ from machine to machine: none may be in it."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    found = re.search(r"`kvspill (can [^`]*--simulate)`[^`]*prints:\n\n```\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(asking, "FIRST_SEED_SECONDS_MAX", 600.0)
+    main([*found[1].split(), "--quiet"])
+    name = "All figures: "
+    shown, printed = (each.partition(name)[0] for each in (found[2], capsys.readouterr().out))
+    assert printed == shown
 
 
 def test_the_pages_have_commands() -> None:
