@@ -2,8 +2,12 @@
 
 import fcntl
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+
+_CLOCK_MONOTONIC_COARSE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,11 @@ def field_of(path: Path, name: str) -> str | None:
 def kib_bytes(text: str | None) -> int | None:
     """The bytes of a value such as `2048 kB`, None where there is none."""
     return int(text.split()[0]) * 1024 if text else None
+
+
+def tick_seconds() -> float:
+    """The tick of the kernel's clock, with which its timers ring: 1 to 10 ms."""
+    return time.clock_getres(_CLOCK_MONOTONIC_COARSE)
 
 
 def boot_id(kernel: Kernel | None = None) -> str:

@@ -11,7 +11,7 @@ from kvspill.config import Config
 from kvspill.dates import now_text
 from kvspill.errors import UsageError
 from kvspill.machine.hardware import MEMORY, look_at
-from kvspill.machine.kernel import Kernel
+from kvspill.machine.kernel import Kernel, tick_seconds
 from kvspill.machine.probes import Probe
 from kvspill.plan.cells import Bench, Budget, Cell, Point
 from kvspill.plan.fit import ANSWERED, BURST, LARGE, MANY, PACED, Fit, answer_seconds, fit, fit_memory
@@ -144,7 +144,7 @@ def calibrate(config: Config, paths: tuple[Path, ...], length: Length, progress:
 
     seen, left = run_aside(on_machine, config.seed, paths, progress)
     stored, copied = (
-        fitted.answering(seen.answer_seconds)
+        fitted.on_machine(seen.answer_seconds, tick_seconds())
         for fitted in (
             fit(seen.points, config.io_threads, config.write_threads, config.io_size),
             fit_memory(seen.copies, seen.copy_threads, PAGES_PER_LANE, PAGE_BYTES),

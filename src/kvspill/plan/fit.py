@@ -41,9 +41,13 @@ class Fit:
     read_spread: float
     write_spread: float
 
-    def answering(self, seconds: float) -> "Fit":
-        """The same, where the program takes so long from an answer to the next question."""
-        return replace(self, model=replace(self.model, answer_us=_rounded(seconds * 1e6)))
+    def on_machine(self, answer_seconds: float, tick_seconds: float) -> "Fit":
+        """The same, where the program takes so long from an answer to the next question, and with the ticks
+        of that kernel, to which its limits in slices keep."""
+        sliced = self.model.read_slice_ms or self.model.write_slice_ms
+        tick_ms = _rounded(tick_seconds * 1000) if sliced else 0.0
+        model = replace(self.model, answer_us=_rounded(answer_seconds * 1e6), slice_tick_ms=tick_ms)
+        return replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class Direction:
     burst_bytes: float
     burst_ns_per_byte: float
     slice_ns: float
+    tick_ns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class DeviceModel:
     write_slice_ms: float = 0.0
     """A limit that is dealt out in slices: what may pass in one passes at the burst's speed, the rest waits
     for the next. 0: a limit without slices."""
+    slice_tick_ms: float = 0.0
+    """What waited for a slice passes with a tick of the kernel's clock, so much later."""
     requests_per_sec: float = 0.0
     """Pieces that may begin per second, as object stores limit them; 0: no limit."""
     answer_us: float = 0.0
@@ -101,6 +104,7 @@ class DeviceModel:
             known["slice_ms"] * 1e6 / ns_per_byte or known["burst_mib"] * MIB,
             min(ns_per_byte, _ns_per_byte(known["burst_gib_per_sec"])),
             known["slice_ms"] * 1e6,
+            self.slice_tick_ms * 1e6,
         )
 
     def __str__(self) -> str:
@@ -127,6 +131,7 @@ _OF_LANES = tuple(
     if field.name.endswith(("_open_us", "_piece_us", "_alone_gib_per_sec", "_duplex", "_burst_mib"))
     or field.name.endswith(("_open_apart_us", "_burst_gib_per_sec", "_slice_ms"))
     or field.name in ("write_lanes", "lanes_per_entry", "pieces_per_lane", "piece_mib", "requests_per_sec")
+    or field.name == "slice_tick_ms"
 )
 """What only a device with lanes has."""
 _DUPLEX_MIN = -20

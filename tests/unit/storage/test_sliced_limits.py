@@ -37,6 +37,17 @@ def test_a_piece_that_a_slice_has_no_room_for_waits_as_long_as_the_limit_takes_f
     assert second.finished_ns == pytest.approx((0.1 + 4 / 120) * NS_PER_SEC, abs=2e6)
 
 
+def test_what_waited_for_a_slice_passes_a_tick_later_and_the_limit_stays_the_same() -> None:
+    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 4.0}
+    asked = [(Verb.READ, 8 * MIB, 0), (Verb.READ, 12 * MIB, NS_PER_SEC // 50)]
+    (_, without), (_, late) = (
+        served(lanes(32, 120 / 1024, slice_tick_ms=tick_ms, **more), asked) for tick_ms in (0, 4)
+    )
+    assert late.finished_ns - without.finished_ns == pytest.approx(4e6, abs=1e5)
+    many = served(lanes(32, 0.4, slice_tick_ms=4, **more), reads(*[16 * MIB] * 400))
+    assert many[-1].finished_ns == pytest.approx(400 * 16 * MIB / (0.4 * GIB) * NS_PER_SEC, rel=0.02)
+
+
 @pytest.mark.parametrize("kib", [384, 2048, 9 * 1024, 37 * 1024])
 @pytest.mark.parametrize("count", [1, 3, 16])
 def test_a_limit_in_slices_is_reached_whatever_the_pieces(count: int, kib: int) -> None:

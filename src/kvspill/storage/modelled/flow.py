@@ -216,7 +216,7 @@ class Flow:
             if self.resume_ns == math.inf:
                 # A piece passes whole: without room for it in a slice, it waits for what is missing as well.
                 missing_bytes = _of_piece(*self.ring.head_left())
-                self.resume_ns = slice_end_ns + missing_bytes * speed.ns_per_byte
+                self.resume_ns = slice_end_ns + missing_bytes * speed.ns_per_byte + speed.tick_ns
             self.turn_ns = self.leave_ns = math.inf
             self.due_ns = self.resume_ns
             return
