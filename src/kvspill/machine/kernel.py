@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
 _CLOCK_MONOTONIC_COARSE = 6
 
 
