@@ -220,6 +220,8 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     except KeyboardInterrupt:
         progress.say(f"{len(journal.found)} simulations are kept; the same command continues")
         raise
+    finally:
+        progress.end_block()
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
     files, problems = _keep(data, output, options)

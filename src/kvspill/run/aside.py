@@ -50,5 +50,6 @@ def run_aside(
             raise KeyboardInterrupt from None
         finally:
             interrupts.watch(None)
+            progress.end_block()
             # Does nothing but where a second signal cut the closing short.
             close_all_now(opened)

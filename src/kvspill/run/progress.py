@@ -40,7 +40,7 @@ class Progress:
 
     def insist(self, text: str) -> None:
         """A line that also --quiet lets through."""
-        self._end_block()
+        self.end_block()
         try:
             put(one_line(text), self._stream)
         except OSError:
@@ -95,7 +95,7 @@ class Progress:
                     # The block's columns mean nothing on one line.
                     self.say(_WIDE_GAP.sub(" ", "   ".join(lines())))
         finally:
-            self._end_block()
+            self.end_block()
 
     def _refresh(self, lines: Sequence[str]) -> None:
         from rich.live import Live as Block
@@ -113,13 +113,13 @@ class Progress:
             )
             self._block.start()
             # Whatever ends the program, the terminal gets its cursor back.
-            atexit.register(self._end_block)
+            atexit.register(self.end_block)
         text = fitted(lines, self._block.console.width)
         self._block.update(Text(text, no_wrap=True), refresh=True)
 
-    def _end_block(self) -> None:
-        """Take the block off the screen."""
+    def end_block(self) -> None:
+        """Take the block off the screen, before anything else is printed there."""
         if self._block is not None:
             self._block.stop()
             self._block = None
-            atexit.unregister(self._end_block)
+            atexit.unregister(self.end_block)

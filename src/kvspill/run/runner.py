@@ -183,7 +183,10 @@ def run_trials(
     """All trials of a plan, compared with the rows of a service where there are some."""
     rows = plan.config.validation_trace
     service = None if rows is None else read_service(rows)
-    result = _run_trials(plan, progress, closing_seconds_max, ranks)
+    try:
+        result = _run_trials(plan, progress, closing_seconds_max, ranks)
+    finally:
+        progress.end_block()
     if plan.simulated:
         result.warnings += calibration_cautions(plan.config, result)
     if service is not None:
