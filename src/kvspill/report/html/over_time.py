@@ -1,5 +1,6 @@
 """Figures over the measured window: throughput, bandwidth, operations, depth, utilisation and load."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from kvspill.records import GIB
@@ -22,6 +23,9 @@ from kvspill.report.numbers import figure as number
 IN_FLIGHT = "storage_in_flight"
 DEVICE_QUEUE = "device_queue_ms_per_sec"
 MS_PER_SEC = 1000
+_LINES_TOLD_APART = 2
+"""So many lines that jump with each second can be told apart; more lie on top of each other."""
+_POINTS_OF_MANY = 60
 _TIME: Spec = {
     "field": "x",
     "title": "seconds into the measured window",
@@ -47,6 +51,10 @@ def _over_time(group: Group, says: str, unit: str, read: Read) -> Iterator[Figur
     known = [(name, points) for name, points in found if any(value for _, value in points)]
     if not known:
         return
+    crowded = len(known) > _LINES_TOLD_APART
+    says = f"{says} {_per_point(group, crowded)}"
+    if crowded:
+        known = [(name, _averaged(points)) for name, points in known]
     rows = [{"series": name, "x": at, "y": value} for name, points in known for at, value in points]
     names = [name for name, _, _ in group.series]
     y: Spec = {"field": "y", "title": unit, "scale": {"zero": True}}
@@ -56,16 +64,37 @@ def _over_time(group: Group, says: str, unit: str, read: Read) -> Iterator[Figur
         group.id,
         "Over time",
         group.title,
-        f"{says} {_per_point(group)}",
+        says,
         specs.lines(rows, _TIME, y, names),
         ("series", "lowest", "mean", "highest"),
         table,
     )
 
 
-def _per_point(group: Group) -> str:
-    seconds = max(point_seconds(item.result, column) for _, item, column in group.series)
-    return "A point per second." if seconds <= 1 else f"Each point is the mean of {seconds:g} s."
+def _per_point(group: Group, crowded: bool) -> str:
+    seconds = [_seconds_of(item, column, crowded) for _, item, column in group.series]
+    least, most = min(seconds), max(seconds)
+    if most <= 1:
+        return "A point per second."
+    between = f"{least:g} to {most:g}" if least < most else f"{most:g}"
+    why = ", so that the lines can be told apart" if crowded else ""
+    return f"Each point is the mean of {between} s{why}."
+
+
+def _seconds_of(item: Labelled, column: str, crowded: bool) -> float:
+    together = _together(len(timeline(item.result, column))) if crowded else 1
+    return together * point_seconds(item.result, column)
+
+
+def _together(points: int) -> int:
+    """How many points become one where there are many lines."""
+    return max(1, math.ceil(points / _POINTS_OF_MANY))
+
+
+def _averaged(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    together = _together(len(points))
+    parts = [points[start : start + together] for start in range(0, len(points), together)]
+    return [(part[0][0], sum(value for _, value in part) / len(part)) for part in parts]
 
 
 def _values(known: Sequence[tuple[str, list[tuple[float, float]]]]) -> Iterator[tuple[str, list[float]]]:

@@ -1,6 +1,7 @@
 """The doubts of a page: which figure each touches, which load the figures are of, and in how many digits."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -195,6 +196,30 @@ def test_a_point_says_how_long_a_time_it_stands_for() -> None:
     built.timeline.columns = {**built.timeline.columns, "tokens": [1] * 600}
     built.window.measured_seconds = 600.0
     assert drawn(built)["time-tokens"].says.endswith("Each point is the mean of 2 s.")
+
+
+def test_the_lines_of_many_results_are_averaged_until_they_can_be_told_apart() -> None:
+    def built(seconds: int) -> Result:
+        made = sample.built()
+        made.timeline.columns = {"tokens": [1, 3] * (seconds // 2)}
+        made.window.measured_seconds = float(seconds)
+        return made
+
+    def points(*results: Result) -> dict[str, int]:
+        values = drawn(*results)["time-tokens"].spec["data"]["values"]
+        return Counter(row["series"] for row in values)
+
+    assert set(points(built(600), built(600)).values()) == {300}
+    alike = [built(600)] * 3
+    assert set(points(*alike).values()) == {60}
+    figure = drawn(*alike)["time-tokens"]
+    assert figure.says.endswith("Each point is the mean of 10 s, so that the lines can be told apart.")
+    assert {row[1:] for row in figure.rows} == {("2.00", "2.00", "2.00")}
+    assert points(*alike, built(30))["r3"] == 30
+    says = drawn(*alike, built(30))["time-tokens"].says
+    assert says.endswith("Each point is the mean of 1 to 10 s, so that the lines can be told apart.")
+    short = drawn(*[built(30)] * 3)["time-tokens"]
+    assert short.says.endswith("A point per second.")
 
 
 @pytest.mark.parametrize(
