@@ -5,6 +5,8 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +187,25 @@ def test_a_directory_is_asked_for_real_and_left_empty(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hasty.yaml", "r.json"]
     code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "0.001")
     assert (code, found["answer"], found["holds_users"]) == (3, "no", 0)
+
+
+def endless(*_given: object) -> int:
+    time.sleep(30)
+    return 1
+
+
+@pytest.mark.real
+def test_a_model_that_takes_too_long_does_not_hold_up_the_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a fast device holds many users, simulating them took longer than the whole announced time."""
+    monkeypatch.setattr(asking, "MODEL_SECONDS_MAX", 0.5, raising=False)
+    monkeypatch.setattr(asking, "_limit", endless)
+    began = time.monotonic()
+    code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "60000")
+    assert time.monotonic() - began < 25
+    assert (code, found["answer"]) == (0, "yes")
+    assert active_children() == []
 
 
 DRIVE = "read_gib_per_sec: 1, write_gib_per_sec: 1, lanes: 32"

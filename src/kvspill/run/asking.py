@@ -2,11 +2,13 @@
 
 import math
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.effects import CONVERSATIONS
@@ -35,6 +37,7 @@ from kvspill.storage.profiles import (
     profile_document,
     scaled,
 )
+from kvspill.workers import processes, workers_to_be_had
 
 SIMULATED_TIMES = 12
 """A simulated search may take so many times --duration: virtual time costs little."""
@@ -46,6 +49,8 @@ TWICE = 2.0
 BEYOND = 2
 """Up to so many times the users that are asked about, the model looks for how many are held."""
 USERS_MAX = 1_000_000
+MODEL_SECONDS_MAX = 12.0
+"""So long a search with a device is held up by the model, before the load and again after it."""
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
 FIRST_SEED_SECONDS_MAX = 20.0
@@ -132,7 +137,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
         if profile is not None:
             progress.say("modelling how many users it holds")
-        modelled = None if profile is None else _limit(alike, profile, beyond(users), FIRST_USERS)
+        modelled = None
+        if profile is not None:
+            modelled = _soon(_limit, alike, profile, beyond(users), FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
         read, write = probe.texts
@@ -144,8 +151,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     may_model = status is Status.NO and _device_binds(result)
     if may_model and profile is not None and modelled and _agrees(bracket, modelled):
         progress.say("modelling a storage of twice the speed")
-        most = HEADROOM * modelled
-        faster = _at_twice(alike, profile, modelled, most)
+        most, faster = HEADROOM * modelled, None
+        with suppress(KeyboardInterrupt):
+            faster = _soon(_at_twice, alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
     return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
 
@@ -153,7 +161,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
 def held_text(modelled: int | None, users: int) -> str:
     """What the model holds, as far as it looked."""
     if modelled is None:
-        return ""
+        return f"; no model of that told how many it holds within {MODEL_SECONDS_MAX:.0f} s"
     most = "at least" if modelled >= beyond(users) else "about"
     return f"; a model of that holds {most} {modelled:,} such users"
 
@@ -291,6 +299,24 @@ def _more_held(config: Config, progress: Progress) -> int | None:
     except KeyboardInterrupt:
         return None
     return None if found is None else max(users, found)
+
+
+def _soon(search: Callable[[Config, Profile, int, int], int | None], *given: Any) -> int | None:
+    """What the model finds beside a load on a device; None where it takes longer than is announced for it.
+
+    The more users a device holds, the longer their simulation takes. A process of its own can be ended.
+    """
+    if workers_to_be_had(2) < 2:
+        return None
+    with cut_off(), suppress(TimeoutError), processes(1, _ends_with_parent) as pool:
+        return pool.submit(search, *given).result(MODEL_SECONDS_MAX)
+    return None
+
+
+def _ends_with_parent() -> None:
+    """Ctrl-C reaches both: the parent decides, and ends this process."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _at_twice(config: Config, profile: Profile, limit: int, most: int) -> int | None:
