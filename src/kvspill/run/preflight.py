@@ -307,6 +307,8 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
     if not places:
         return f"{text}."
     text += f", and writes at most about {rough_size_text(offered_write_bytes(config))}"
+    if config.trials > 1:
+        text += f" in each of {config.trials} trials"
     if config.enable_autoscaling:
         return f"{text}, if {config.max_users:,} users asked all the time; fewer users write less."
     return f"{text}."

@@ -62,6 +62,12 @@ def test_the_run_says_what_it_may_hold_and_write_as_l7_says(here: Path) -> None:
     )
 
 
+def test_each_of_several_trials_writes_as_much_l7(here: Path) -> None:
+    config = Config(max_requests=10, storage_capacity_gb=2, cpu_mem_gb=0.5, trials=3)
+    said = check_machine(config, here, PLENTY).statement
+    assert said.endswith("and writes at most about 10.0 GiB in each of 3 trials.")
+
+
 def test_what_is_held_on_a_real_gpu_is_said_and_a_modelled_one_holds_nothing(here: Path) -> None:
     config = Config(gpu_mem_gb=2, gpu_tier="real", cpu_mem_gb=0, storage_tier="off")
     assert check_machine(config, here, PLENTY).statement == "This run holds at most 2.00 GiB of GPU memory."
