@@ -4,7 +4,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kvspill.result.classes import in_doubt
-from kvspill.result.load import WAITING_USERS, fewer_at_once, has_server_each, less, or_else, too_much
+from kvspill.result.load import (
+    WAITING_USERS,
+    fewer_at_once,
+    has_server_each,
+    less,
+    lighter,
+    or_else,
+    too_much,
+)
 from kvspill.result.ranking import faults_remedy
 from kvspill.result.schema import Result
 from kvspill.result.warnings.devices import (
@@ -137,7 +145,7 @@ def _bottleneck(result: Result) -> Bottleneck:
         return Bottleneck(service.binds, f"{text}.", service.helps, lines)
     load = too_much(result)
     if service.binds is not Binds.GENERATION or not waits:
-        helps = f"Use {less(result.config)}, or {or_else(result.config)}: no device could serve this load."
+        helps = f"Use {lighter(result.config)}, or {or_else(result.config)}: no device could serve this load."
         return Bottleneck(service.binds, f"{text}; {load}.", helps, lines)
     text = (
         f"The load sets the pace: {load}, so requests wait {duration(wait_ms)} for a server, whatever the "
@@ -145,7 +153,7 @@ def _bottleneck(result: Result) -> Bottleneck:
     )
     instead = or_else(result.config)
     so_that = " so that users wait for their answers" if instead == WAITING_USERS else ""
-    helps = f"Use {less(result.config)}, or {instead}{so_that}."
+    helps = f"Use {lighter(result.config)}, or {instead}{so_that}."
     return Bottleneck(Binds.LOAD, text, helps, lines)
 
 

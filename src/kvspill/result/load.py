@@ -8,6 +8,7 @@ from kvspill.result.schema import Result
 from kvspill.texts import counted
 
 WAITING_USERS = "--arrival closed"
+FEWER_USERS = "fewer --num-users"
 _CLEARLY = 1.05
 """Below it "1.0 times" would say nothing."""
 _IS = {True: "is", False: "are"}
@@ -34,7 +35,17 @@ def less(config: Mapping[str, Any]) -> str:
     # Users who wait for their answers ask in their own time, also where a recording says what they ask.
     if _is_replayed(config) and config.get("arrival") != "closed":
         return "a lower --trace-speedup"
-    return "a lower --request-rate" if config.get("request_rate") else "fewer --num-users"
+    return "a lower --request-rate" if config.get("request_rate") else FEWER_USERS
+
+
+def lighter(config: Mapping[str, Any]) -> str:
+    """What to give where more was asked than the servers could do.
+
+    Fewer users help only where they share servers: others take theirs along.
+    """
+    share = config.get("arrival") == "closed" or int(config.get("num_users") or 0) > _servers_max(config)
+    asked = less(config)
+    return asked if share or asked != FEWER_USERS else "a --request-rate that the servers can keep up with"
 
 
 def or_else(config: Mapping[str, Any]) -> str:
@@ -86,9 +97,13 @@ def _users(result: Result) -> int:
 
 def _servers(result: Result) -> int:
     """The most servers that all ranks together may have."""
-    servers = result.config.get("servers")
     ranks = 1 if result.ranks is None else result.ranks.size
-    return (SERVERS_MAX if servers is None else int(servers)) * ranks
+    return _servers_max(result.config) * ranks
+
+
+def _servers_max(config: Mapping[str, Any]) -> int:
+    servers = config.get("servers")
+    return SERVERS_MAX if servers is None else int(servers)
 
 
 def _is_replayed(config: Mapping[str, Any]) -> bool:

@@ -43,6 +43,8 @@ class Settings:
     device_bandwidth_gbps: float | None = None
     less: str = "fewer --num-users"
     """What to give for a lighter load."""
+    lighter: str = "fewer --num-users"
+    """The same where more was asked than the servers could do."""
     instead: str = "--arrival closed"
     """What else keeps requests from waiting for a server."""
     in_store: bool = False

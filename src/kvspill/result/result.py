@@ -24,7 +24,7 @@ from kvspill.result.facts import RunFacts
 from kvspill.result.facts import TierFacts as TierAtEnd
 from kvspill.result.honesty import Ceiling, Worst, faults_of, honesty_block
 from kvspill.result.io_model import over_the_link
-from kvspill.result.load import less, or_else
+from kvspill.result.load import less, lighter, or_else
 from kvspill.result.measured import Measured, Settings
 from kvspill.result.metrics.catalog import METRICS
 from kvspill.result.metrics.metric import evaluate
@@ -48,7 +48,7 @@ from kvspill.result.warnings.rules import cautions
 from kvspill.storage.addresses import in_store
 from kvspill.texts import without_half_characters
 
-_ASKS = {"trace", "use_burst_trace", "dataset_path", "request_rate", "arrival"}
+_ASKS = {"trace", "use_burst_trace", "dataset_path", "request_rate", "arrival", "num_users", "servers"}
 """Settings that decide who asks when."""
 
 
@@ -146,6 +146,7 @@ def settings_of(config: Config, users: int | None = None, servers: int | None = 
         min_tokens_per_sec=config.min_tokens_per_sec,
         device_bandwidth_gbps=config.device_bandwidth_gbps,
         less=less(asked),
+        lighter=lighter(asked),
         instead=or_else(asked),
         in_store=in_store(config.cache_dir),
         direct=config.direct,

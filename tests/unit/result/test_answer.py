@@ -13,7 +13,7 @@ from kvspill.result.answer import Status, answer
 from kvspill.result.bottleneck import Binds
 from kvspill.result.classes import reason_of
 from kvspill.result.honesty import Ceiling
-from kvspill.result.load import has_server_each, less
+from kvspill.result.load import has_server_each, less, lighter
 from kvspill.result.result import settings_of
 from kvspill.result.schema import RankTable, Result
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
@@ -411,6 +411,29 @@ def test_a_verdict_names_who_asked_and_the_setting_that_makes_it_less(
     found = answer(many(storage=0.08, config=Config(**given)))
     assert found.verdict == f"NO: {who} miss the latency target of interactive."
     assert found.helps.endswith(f"or {less}.")
+
+
+@pytest.mark.parametrize(
+    ("given", "helps"),
+    [
+        ({"num_users": 1}, "a --request-rate that the servers can keep up with"),
+        ({"num_users": 500}, "a --request-rate that the servers can keep up with"),
+        ({"num_users": 501}, "fewer --num-users"),
+        ({"num_users": 4, "servers": 2}, "fewer --num-users"),
+        ({"num_users": 4, "request_rate": 9.0}, "a lower --request-rate"),
+    ],
+)
+def test_fewer_users_are_not_advised_where_each_brings_a_server_along(
+    given: dict[str, Any], helps: str
+) -> None:
+    """One user who asks 12 times what a server does was told to use fewer users, and none are left."""
+    config = Config(**given)
+    asked = settings_of(config)
+    assert asked.lighter == lighter(config.model_dump()) == helps
+    slow = many(storage=0.08, run=facts(arrived=1000), config=config)
+    slow.honesty.offered_load.ratio = 11.9
+    slow.warnings.append(OVERLOAD.of(load="11.9 times", less=asked.lighter, instead=asked.instead))
+    assert answer(slow).helps.startswith(f"Use {helps}, or {asked.instead}")
 
 
 def test_no_device_is_advised_where_none_could_serve_the_load() -> None:

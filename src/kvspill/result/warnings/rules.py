@@ -226,6 +226,7 @@ def _load(measured: Measured, honesty: Honesty) -> Iterator[Caution]:
         asked = f"{load:,.2f} times what a device without any delay could serve"
         if settings.arrival == "closed":
             asked = f"that of {counted(settings.num_users, 'user')} who {shares(settings.servers)}"
+        less = settings.lighter
         yield loads.OVERLOAD.of(load=asked, less=less, instead=settings.instead)
     facts = measured.facts
     if facts.shed:
