@@ -11,7 +11,7 @@ from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.bottleneck import link_sentence, missed_classes
+from kvspill.result.bottleneck import Binds, bottleneck, link_sentence, missed_classes
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
@@ -76,8 +76,16 @@ def _how(result: Result) -> str:
         place += f" on {result.ranks.size} ranks{_slow(result)}"
     return (
         f"{kind} for {result.window.measured_seconds:,.0f} s{place}: {config.get('arrival')} arrivals, "
-        f"generation {config.get('generation_mode')}, seed {result.seed}."
+        f"generation {config.get('generation_mode')}, seed {result.seed}{_trials(result)}."
     )
+
+
+def _trials(result: Result) -> str:
+    """Which of several trials the figures are of."""
+    block = result.trials
+    if block is None:
+        return ""
+    return f"; the trial of middle throughput of {counted(block.complete or block.count, 'trial')}"
 
 
 def _slow(result: Result) -> str:
@@ -135,7 +143,7 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
         if statistics is not None:
             yield title, f"p50 {duration(statistics['p50'])}, p95 {duration(statistics['p95'])}"
     yield from _gpu(result)
-    yield from figures_of_tier(result)
+    yield from figures_of_tiers(result)
     rate_of_hits = result.number("cache_hit_rate")
     if rate_of_hits is not None:
         yield "Cache hit rate", share(rate_of_hits)
@@ -165,9 +173,21 @@ def _gpu(result: Result) -> Iterator[tuple[str, str]]:
         yield "GPU tier", f"{read} read, {written} written. {link}"
 
 
-def figures_of_tier(
-    result: Result, tier: str = "storage", title: str = "Storage"
-) -> Iterator[tuple[str, str]]:
+def figures_of_tiers(result: Result) -> Iterator[tuple[str, str]]:
+    """What storage did; and DRAM where it did all, is the bottleneck, or misses a limit of its own."""
+    stored = list(_figures_of_tier(result, "storage", "Storage"))
+    if not stored or bottleneck(result).binds is Binds.MEMORY or _misses(result, "CPU RAM"):
+        yield from _figures_of_tier(result, "cpu", "DRAM")
+    yield from stored
+
+
+def _misses(result: Result, name: str) -> bool:
+    health = result.summary.storage_health
+    criteria = () if health is None else health.criteria
+    return any(item.passed is False and item.name.startswith(name) for item in criteria)
+
+
+def _figures_of_tier(result: Result, tier: str, title: str) -> Iterator[tuple[str, str]]:
     """What a tier did, latencies beside the sizes that they are of (S15)."""
     speeds = {verb: result.number(f"tier_{tier}_{verb}_bandwidth_gbps") for verb in ("read", "write")}
     for verb in speeds:

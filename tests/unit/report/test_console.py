@@ -16,6 +16,7 @@ from kvspill.report.judged import judged_criteria
 from kvspill.report.short import _figures, short_summary
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import LittlesLaw
+from kvspill.result.trials import combine
 from unit.measure.rows import ns, op, request
 from unit.result.sample import built, empty_recorder, facts, filled_recorder, tier
 
@@ -123,6 +124,25 @@ def test_a_modelled_tier_is_called_modelled_beside_measured_ones() -> None:
     assert "(modelled)" in cpu
     assert "(modelled)" not in storage
     assert any(line.strip().startswith("CPU (modelled)") for line in lines)
+
+
+def test_of_several_trials_the_short_form_says_which_its_figures_are_of() -> None:
+    whole = combine([built(), built(), built()])
+    text = " ".join(render_summary(whole, verbose=False).split())
+    assert "; the trial of middle throughput of 3 trials." in text
+    assert "trials." not in render_summary(built(), verbose=False).partition("seed")[2].partition("\n")[0]
+
+
+def test_the_figures_of_dram_are_shown_where_it_misses_its_limit() -> None:
+    """A FAIL named "CPU RAM P95" beside the figures of storage alone."""
+    recorder = filled_recorder()
+    for number in range(100):
+        at = 11 + number / 100
+        recorder.op(op(at + 0.4, started=at, tier=Tier.CPU, verb=Verb.READ, nbytes=1 << 20))
+    found = dict(_figures(built(recorder)))
+    assert "CPU RAM P95" in found["Storage assessment"]
+    assert "ms; entries p50 1, p95 1 MiB" in found["DRAM reads"]
+    assert "Storage reads" in found
 
 
 def test_what_was_not_measured_says_so() -> None:

@@ -15,7 +15,7 @@ from kvspill.report.reply.evidence import (
     worst,
 )
 from kvspill.report.reply.held import differ, enough_seconds, headroom, is_at_the_limit, limit, no_gain
-from kvspill.report.short import figures_of_tier
+from kvspill.report.short import figures_of_tiers
 from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
 from kvspill.result.bottleneck import io_limited, others_used_device
 from kvspill.result.chosen import with_chosen
@@ -63,8 +63,7 @@ def lines(reply: Reply) -> Iterator[str]:
         yield f"Bottleneck{seen}: {found.because}"
         if reply.status is not Status.YES:
             yield f"What would help: {_helps(reply)}"
-        tier = ("cpu", "DRAM") if reply.config.storage_tier == "off" else ("storage", "Storage")
-        yield from (f"{name}{seen}: {figures}." for name, figures in figures_of_tier(reply.result, *tier))
+        yield from (f"{name}{seen}: {figures}." for name, figures in figures_of_tiers(reply.result))
     yield f"Target: {target_text(reply.config)}."
     yield f"Asked with: {settings_text(reply.config)}."
     if reply.probe is not None:
