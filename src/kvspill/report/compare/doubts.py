@@ -54,11 +54,11 @@ def no_ranks(runs: Iterable[Run]) -> Iterator[str]:
         yield f"{name} {reason}. It is not ranked."
 
 
-def named(names: Iterable[str]) -> str:
+def named(names: Iterable[str], between: str = "; ") -> str:
     """A few names, and how many more there are."""
     every = list(names)
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return "; ".join(every[:_NAMED]) + more
+    return between.join(every[:_NAMED]) + more
 
 
 def _matching(matching: Matching) -> Iterator[str]:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from kvspill.report.columns import COLUMN, COLUMNS, STORAGE_THROUGHPUT, WALL_THROUGHPUT
-from kvspill.report.compare.doubts import modelled_on, no_ranks
+from kvspill.report.compare.doubts import modelled_on, named, no_ranks
 from kvspill.report.compare.matching import by_settings, settings_that, values_of
 from kvspill.report.compare.run import INFERENCE, Run, unranked
+from kvspill.result.warnings.certainty import FEW_TRIALS
+from kvspill.result.warnings.devices import SIMULATED
+from kvspill.result.warnings.known import titles
 
 _NAMED_SETTINGS = 6
 METRIC_OF_KIND = {INFERENCE: WALL_THROUGHPUT}
@@ -135,11 +138,22 @@ def _doubts(runs: Sequence[Run], mixed: bool) -> list[str]:
             "Some runs are simulated: " + ", ".join(run.name for run in runs if run.simulated) + "."
         )
     doubts += modelled_on([run for run in runs if not run.modelled], [run for run in runs if run.modelled])
-    doubts += _unlike(runs)
+    doubts += [*_warned(runs), *_unlike(runs)]
     doubts.append(
         "± is the standard deviation of the trials shown (population), not an interval of the mean."
     )
     return doubts
+
+
+def _warned(runs: Sequence[Run]) -> list[str]:
+    """What the results are warned of, and which groups; how few trials there are is in the table."""
+    groups: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for code in run.cautions:
+            if code not in (FEW_TRIALS.code, SIMULATED.code):
+                groups.setdefault(titles([code]), {})[run.group] = None
+    listed = "; ".join(f"{title} ({named(names, ', ')})" for title, names in groups.items())
+    return [f"Warnings in the results: {listed}."] if listed else []
 
 
 def _unlike(runs: Sequence[Run]) -> list[str]:

@@ -285,3 +285,12 @@ def test_the_reference_results_give_the_tier_table_and_name_the_unfinished_trial
     set_aside = [run.name for run in found.runs if run.incomplete]
     assert set_aside == ["kvcache_gpu_cpu_nvme_trial1"]
     assert "kvcache_gpu_cpu_nvme_trial1 completed 438 of 549 requests" in found.doubts[0]
+
+
+def test_configurations_beside_each_other_show_what_their_results_are_warned_of() -> None:
+    """Two overloads stood beside each other, with latencies of their queues, and nothing said so."""
+    warned = [run("a 1", cautions=("overload", "few_trials"), group="a"), run("b", cautions=("overload",))]
+    found = rank([*warned, run("c")])
+    assert "Warnings in the results: more load than could be served (a, b)." in found.doubts
+    found = rank([run("c"), run("d", cautions=("few_trials",))])
+    assert not [text for text in found.doubts if text.startswith("Warnings")]
