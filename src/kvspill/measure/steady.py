@@ -114,7 +114,7 @@ def _unclear(name: str, item: Mapping[str, Any]) -> str:
     half_width, step = item["ci95_relative_half_width"], item["resolution"]
     text = f"The mean rate of {name} is known to ±{half_width:.0%} only: it varies too much"
     if half_width <= UNCLEAR:
-        text = f"The rate of {name} varies so much that no change below {step:.0%} would show"
+        text = f"The rate of {name} varies so much that only a change of {step:.0%} or more would be noticed"
     return f"{text}; {item['seconds_needed']:,} s would be enough."
 
 

@@ -119,7 +119,8 @@ def test_a_large_drift_that_may_be_chance_is_not_called_steady() -> None:
     found = steady_state({"tokens": values, "cpu_read_bytes": values}, 30.0)
     tokens = found["tokens"]
     assert found["reason"] == (
-        f"The rate of tokens varies so much that no change below {tokens['resolution']:.0%} would show; "
+        "The rate of tokens varies so much that only a change of "
+        f"{tokens['resolution']:.0%} or more would be noticed; "
         f"{tokens['seconds_needed']} s would be enough."
     )
 
