@@ -59,6 +59,20 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(tmp_path: Path, nu
     assert finished.result["incomplete"] is False
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
+def test_a_signal_that_was_blocked_at_the_start_ends_the_run_in_order(tmp_path: Path, number: Any) -> None:
+    """A service that takes its own signals by signalfd leaves them blocked in what it starts."""
+    run = start(
+        tmp_path, tmp_path, *LONG, preexec=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    )
+    wait_for_entries(tmp_path, 20)
+    run.send(number)
+    finished = run.finish()
+    assert finished.code == 130
+    assert finished.result["interrupted"] == f"stopped by {number.name}"
+    assert left_over(tmp_path) == []
+
+
 def test_a_run_under_nohup_survives_the_closed_terminal(tmp_path: Path) -> None:
     run = start(tmp_path, tmp_path, "--duration", "1.5", "--storage-capacity-gb", "0.06", under=("nohup",))
     wait_for_entries(tmp_path, 1)

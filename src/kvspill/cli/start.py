@@ -22,6 +22,8 @@ def heed_signals(handler: Callable[[int, FrameType | None], None] | signal.Handl
         # nohup, or a shell that runs us in the background, had its reasons.
         if not is_taken(number):
             signal.signal(number, handler)
+    # Who started us may have them blocked, as one that takes its own by signalfd: that is inherited, too.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def main() -> int:
