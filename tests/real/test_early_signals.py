@@ -194,3 +194,28 @@ def test_a_burst_of_signals_is_one_line_and_130(
         assert process.returncode == 130, (delay_ms, said)
         assert "Traceback" not in said
         assert said.count("kvspill: error:") == 1
+
+
+IN_A_CALLBACK = """\
+import os, signal, sys, weakref
+from kvspill.cli.main import as_program
+from kvspill.run.signals import Interrupts
+class Thing:
+    pass
+def two_signals(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+def command(_argv):
+    with Interrupts().handled():
+        thing = Thing()
+        reference = weakref.ref(thing, two_signals)
+        del thing
+    return 0
+sys.exit(as_program(command))
+"""
+
+
+def test_an_interrupt_in_a_callback_of_the_interpreter_prints_no_traceback() -> None:
+    """A storm of signals met one of a weak reference now and then: "Exception ignored in"."""
+    finished = subprocess.run([sys.executable, "-c", IN_A_CALLBACK], capture_output=True, text=True, timeout=60)
+    assert (finished.returncode, finished.stderr) == (0, "")

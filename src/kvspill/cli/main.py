@@ -313,6 +313,7 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
     heed_signals(_end)
     # Registered first, it runs last: what the exit waits for can still be ended.
     atexit.register(heed_signals, signal.SIG_IGN)
+    sys.unraisablehook = _tell_unraisable
     _prepare_streams()
     without_blas_threads()
     end_unheard()
@@ -320,6 +321,12 @@ def as_program(call: Callable[[Sequence[str]], int]) -> int:
     # What a large load leaves is not looked through once more.
     gc.freeze()
     return code
+
+
+def _tell_unraisable(what: "sys.UnraisableHookArgs") -> None:
+    """An interrupt that a callback of the interpreter swallows is no defect: the end is under way already."""
+    if not issubclass(what.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(what)
 
 
 def _prepare_streams() -> None:
