@@ -217,5 +217,7 @@ sys.exit(as_program(command))
 
 def test_an_interrupt_in_a_callback_of_the_interpreter_prints_no_traceback() -> None:
     """A storm of signals met one of a weak reference now and then: "Exception ignored in"."""
-    finished = subprocess.run([sys.executable, "-c", IN_A_CALLBACK], capture_output=True, text=True, timeout=60)
+    finished = subprocess.run(
+        [sys.executable, "-c", IN_A_CALLBACK], capture_output=True, text=True, timeout=60
+    )
     assert (finished.returncode, finished.stderr) == (0, "")

@@ -62,9 +62,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(tmp_path: Path, nu
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
 def test_a_signal_that_was_blocked_at_the_start_ends_the_run_in_order(tmp_path: Path, number: Any) -> None:
     """A service that takes its own signals by signalfd leaves them blocked in what it starts."""
-    run = start(
-        tmp_path, tmp_path, *LONG, preexec=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [number])
-    )
+    run = start(tmp_path, tmp_path, *LONG, preexec=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [number]))
     wait_for_entries(tmp_path, 20)
     run.send(number)
     finished = run.finish()

@@ -23,6 +23,8 @@ _CODE = (
     "from kvspill.run.cleaner import main; sys.exit(main(int(sys.argv[2]), sys.argv[3]))"
 )
 _ADDRESS_CODE = _CODE.replace("main", "main_address")
+_INIT = 1
+"""In a container this program or what started it, at whose end all others are killed; the parent of services."""
 _READY = b"ready"
 _READY_SECONDS_MAX = 3.0
 _LOOK_SECONDS = 0.05
@@ -39,6 +41,8 @@ def start_address_cleaner(config: "Config", address: str) -> str | None:
 
 
 def _start(how: Sequence[str], place: str, environ: Mapping[str, str] | None) -> str | None:
+    if _INIT in (os.getpid(), os.getppid()):
+        return "a container or service ends with this one"
     try:
         child = subprocess.Popen(
             [sys.executable, *how, _PACKAGES, str(os.getpid()), place],

@@ -179,6 +179,22 @@ def test_where_no_cleaner_can_be_started_that_is_said(
     assert (f"`kvspill clean {tmp_path}`" in said) is hangs
 
 
+@pytest.mark.parametrize("asked", ["getpid", "getppid"])
+def test_a_run_waits_where_others_are_killed_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    """As the first process of a container, or a service, it left its directory behind and exited with 0."""
+    monkeypatch.setattr(os, asked, lambda: 1)
+
+    async def main(world: World) -> tuple[list[Caution], bool]:
+        backend = SlowToClose(world, 10)
+        return await close_within(2.0, [backend], [tmp_path], Progress(quiet=False)), backend.closed
+
+    assert run_virtual(main, seed=1) == ([], True)
+    said = "no other process can do it (a container or service ends with this one)"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.real
 def test_a_complaint_before_the_word_is_not_taken_for_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
