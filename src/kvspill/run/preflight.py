@@ -233,9 +233,11 @@ def _check_space(config: Config, dirs: tuple[Path, ...], room: int, sharing: Sha
     given_bytes = sharing.given_bytes(config.storage_bytes)
     if given_bytes > room:
         fits = math.floor(room * (config.storage_bytes / given_bytes) / GIB * 10) / 10
+        # 0 would mean the default.
+        remedy = f"give at most --storage-capacity-gb {fits:g} or" if fits else "free some, or give"
         raise UsageError(
             f"--storage-capacity-gb {config.storage_capacity_gb:g}: only {size_text(room)} are free in "
-            f"{_places(dirs, sharing)}; give at most --storage-capacity-gb {fits:g} or another --cache-dir"
+            f"{_places(dirs, sharing)}; {remedy} another --cache-dir"
         )
     return given_bytes
 

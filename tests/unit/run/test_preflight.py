@@ -100,6 +100,15 @@ def test_a_capacity_beyond_the_free_space_is_refused_with_the_value_that_fits(he
     )
 
 
+def test_a_capacity_beyond_a_full_disk_is_not_told_to_be_0_which_means_the_default(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "free_bytes", lambda *_given: MIB)
+    assert refused(Config(storage_capacity_gb=1), here) == (
+        f"--storage-capacity-gb 1: only 1.00 MiB are free in {here}; free some, or give another --cache-dir"
+    )
+
+
 def test_a_disk_too_small_for_one_entry_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "free_bytes", lambda *_given: GIB)
     line = refused(Config(cache_dir=["."]), here)
