@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kvspill.cli import given
 from kvspill.cli.main import main
 from kvspill.report import tables
 from kvspill.result.schema import Result
@@ -245,6 +246,17 @@ def test_two_suites_stand_row_beside_row(suites: tuple[Path, Path], tmp_path: Pa
     names = [row["Filename"] for row in csv.DictReader(table.open())]
     rows = ("storage-only", "cpu-storage", "production")
     assert names == [f"{row} ({suite})" for row in rows for suite in ("slow", "fast")]
+
+
+def test_the_rows_of_suites_count_for_the_results_that_a_page_can_show(
+    suites: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setattr(given, "FILES_MAX", 5)
+    page, table = tmp_path / "p.html", tmp_path / "t.csv"
+    assert main(["report", *map(str, suites), "-o", str(page)]) == 2
+    assert "6 results are more than a page can show (5)" in capsys.readouterr().err
+    assert main(["report", *map(str, suites), "--csv", str(table)]) == 0
+    assert len(list(csv.DictReader(table.open()))) == 6
 
 
 def test_compare_takes_suites(suites: tuple[Path, Path], capsys: Printed) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvspill.report.html.figure import Section
     from kvspill.report.html.page import Remarks
     from kvspill.result.schema import Result
-    from kvspill.suite.manifest import Manifest
+    from kvspill.suite.manifest import Manifest, Row
 
 FILES_MAX = 500
 """A page holds all that it shows, and so does the memory that makes it: about 1 MiB for each result."""
@@ -62,12 +62,25 @@ class Given:
     curves: "list[tuple[str, dict[str, Any]]]"
 
 
+@dataclass(frozen=True, slots=True)
+class _Suite:
+    """A suite, by the name that tells it from others, with the rows that have a result."""
+
+    name: str
+    folder: Path
+    manifest: "Manifest"
+    group: str
+    """Its name beside each of its rows, where there are several suites."""
+
+    @property
+    def rows(self) -> "dict[str, Row]":
+        return {row.scenario.name: row for row in self.manifest.rows if row.finished}
+
+
 def read_rows(words: Sequence[str]) -> "Iterator[tuple[str, Result]]":
     """Every result under its name in tables: one at a time, as each takes eight times its file."""
-    from kvspill.suite.manifest import is_suite
-
-    of_suites = read_all([word for word in words if is_suite(word)])
-    yield from zip(of_suites.names, (item.result for item in of_suites.results), strict=True)
+    for item in _results_of(_suites(words)):
+        yield item.label, item.result
     for name, read in _read(_files(words)):
         if isinstance(read, dict):
             refuse_curve(name)
@@ -84,35 +97,32 @@ def refuse_curve(name: str) -> NoReturn:
 
 def read_all(words: Sequence[str]) -> Given:
     """Read everything that was given."""
-    from kvspill.report.html.facts import Labelled, labelled
-    from kvspill.suite.manifest import is_suite
+    from kvspill.report.html.facts import labelled
 
     files = _files(words)
-    if len(files) > FILES_MAX:
-        raise UsageError(
-            f"{len(files):,} results are more than a page can show ({FILES_MAX:,}); name fewer, or give "
-            "--csv or --xlsx without -o, which take any number"
-        )
-    suites = [word for word in words if is_suite(word)]
-    names = dict(zip(suites, _names(suites), strict=True))
-    found: list[Labelled] = []
+    _refuse_many(len(files))
+    suites = _suites(words)
+    _refuse_many(len(files) + sum(len(suite.rows) for suite in suites))
+    found = list(_results_of(suites))
+    results = {(item.group, item.row): item.result for item in found}
     remarks = []
-    for word in dict.fromkeys(suites):
-        folder, manifest = _suite(word)
-        rows = dict(_rows(folder, manifest))
-        group = names[word] if len(names) > 1 else ""
-        for name, result in rows.items():
-            label = f"{name} ({group})" if group else name
-            found.append(Labelled(label, result, row=name, group=group))
-        remarks.append(_remarks(names[word], manifest, rows))
-    # The same row of each suite side by side.
-    order = {row: place for place, row in enumerate(dict.fromkeys(item.row for item in found))}
-    found.sort(key=lambda item: order[item.row])
+    for suite in suites:
+        keys = {name: (suite.group, name) for name in suite.rows}
+        rows = {name: results[key] for name, key in keys.items() if key in results}
+        remarks.append(_remarks(suite.name, suite.manifest, rows))
     read = list(_read(files))
     curves = [(name, one) for name, one in read if isinstance(one, dict)]
     plain = [(name, one) for name, one in read if not isinstance(one, dict)]
     names_in_tables = [*(item.label for item in found), *(name for name, _ in plain)]
     return Given([*found, *labelled(plain)], names_in_tables, remarks, curves)
+
+
+def _refuse_many(results: int) -> None:
+    if results > FILES_MAX:
+        raise UsageError(
+            f"{results:,} results are more than a page can show ({FILES_MAX:,}); name fewer, or give "
+            "--csv or --xlsx without -o, which take any number"
+        )
 
 
 def sections_of(curves: "Sequence[tuple[str, dict[str, Any]]]") -> "list[Section]":
@@ -148,13 +158,26 @@ def _suite(word: str) -> "tuple[Path, Manifest]":
     return folder, manifest
 
 
-def _rows(folder: Path, manifest: "Manifest") -> "Iterator[tuple[str, Result]]":
+def _suites(words: Sequence[str]) -> list[_Suite]:
+    from kvspill.suite.manifest import is_suite
+
+    suites = [word for word in words if is_suite(word)]
+    names = dict(zip(suites, _names(suites), strict=True))
+    return [_Suite(name, *_suite(word), name if len(names) > 1 else "") for word, name in names.items()]
+
+
+def _results_of(suites: Sequence[_Suite]) -> "Iterator[Labelled]":
+    """Those of suites, one at a time, the same row of each suite side by side."""
+    from kvspill.report.html.facts import Labelled
     from kvspill.suite.manifest import read_result
 
-    for row in manifest.rows:
-        result = read_result(folder, row) if row.finished else None
-        if result is not None:
-            yield row.scenario.name, result
+    for name in dict.fromkeys(name for suite in suites for name in suite.rows):
+        for suite in suites:
+            row = suite.rows.get(name)
+            result = None if row is None else read_result(suite.folder, row)
+            if result is not None:
+                label = f"{name} ({suite.group})" if suite.group else name
+                yield Labelled(label, result, row=name, group=suite.group)
 
 
 def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Remarks":
