@@ -105,7 +105,7 @@ def test_a_capacity_beyond_a_full_disk_is_not_told_to_be_0_which_means_the_defau
 ) -> None:
     monkeypatch.setattr(preflight, "free_bytes", lambda *_given: MIB)
     assert refused(Config(storage_capacity_gb=1), here) == (
-        f"--storage-capacity-gb 1: only 1.00 MiB are free in {here}; free some, or give another --cache-dir"
+        f"--storage-capacity-gb 1: only 1 MiB are free in {here}; free some, or give another --cache-dir"
     )
 
 
