@@ -6,6 +6,8 @@ import os
 import resource
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +19,11 @@ import zstandard
 from kvspill.errors import UsageError
 from kvspill.machine.mounts import file_system
 from kvspill.records import MIB, NS_PER_SEC, Completion
+from kvspill.storage import rundir
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.dram import DramBackend
+from kvspill.storage.files import backend as files_backend
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
 pytestmark = pytest.mark.real
@@ -45,6 +49,37 @@ def run(files: FilesBackend, scenario: Scenario) -> None:
             await files.close()
 
     asyncio.run(main())
+
+
+def test_nothing_is_made_in_a_directory_while_a_second_signal_has_it_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that direct I/O was tried on came between the removal of the files and of the directory."""
+    making, listed = threading.Event(), threading.Event()
+    really_claim, really_list = files_backend.claim, rundir.list_entries
+
+    def claim(*args: Any) -> None:
+        making.set()
+        listed.wait(0.5)
+        really_claim(*args)
+
+    def list_entries(fd: int) -> list[tuple[str, bool]]:
+        found = really_list(fd)
+        if making.is_set():
+            listed.set()
+            time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(files_backend, "claim", claim)
+    monkeypatch.setattr(rundir, "list_entries", list_entries)
+    files = backend(tmp_path)
+    preparing = threading.Thread(target=files._prepare)
+    preparing.start()
+    assert making.wait(10)
+    files.close_now()
+    preparing.join()
+    assert files.left_behind == []
+    assert list(tmp_path.iterdir()) == []
 
 
 async def write(files: FilesBackend, *refs: ObjectRef) -> None:

@@ -1,12 +1,13 @@
 """The files backend: objects in private run directories, by direct I/O on threads or rings of its own."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvspill.errors import UsageError
-from kvspill.records import MIB
+from kvspill.records import MIB, NS_PER_SEC
 from kvspill.storage.base import (
     BackendContext,
     Capabilities,
@@ -128,6 +129,7 @@ class FilesBackend(ThreadedBackend):
         self.place = PLACES[options.layout]((), options.shape)
         """Where objects lie; complete after prepare."""
         self._runs: list[RunDir] = []
+        self._preparing = threading.Lock()
         self._engine = "threads"
         self._landing: Landing | None = None
         self.to_gpu: Reach | None = None
@@ -189,6 +191,10 @@ class FilesBackend(ThreadedBackend):
         self._landing = landing
 
     def _prepare(self) -> None:
+        with self._preparing:
+            self._prepare_files()
+
+    def _prepare_files(self) -> None:
         """Remove what killed runs left, make the run directories, find out about direct I/O."""
         sites: list[Site] = []
         for root in self._roots:
@@ -197,6 +203,8 @@ class FilesBackend(ThreadedBackend):
             if site is None:
                 return
             sites.append(site)
+        if self._closed:
+            return
         alignment = max(site.access.alignment for site in sites)
         shape = replace(self._options.shape, alignment=alignment)
         self.place = PLACES[self._options.layout](sites, shape)
@@ -285,19 +293,30 @@ class FilesBackend(ThreadedBackend):
         return DeleteJob(self.place, self.identify(ref))
 
     def close_now(self) -> None:
+        until_ns = self.clock_ns() + JOIN_NS
         with self._closing:
             self._closed = True
-            runs, self._runs = self._runs, []
-            stuck = self._mover.join(self.clock_ns() + JOIN_NS)
-            try:
-                # A stuck thread may wake up later: its descriptor must not have become another file's.
-                if not stuck:
-                    if self._landing is not None:
-                        self._landing.close_files()
-                    self.place.close()
-            finally:
-                for run in runs:
-                    self.left_behind += _removed(run, keep_fds=stuck > 0)
+        # What is still being prepared would make a file in a directory while it is removed.
+        ready = self._preparing.acquire(timeout=JOIN_NS / NS_PER_SEC)
+        try:
+            with self._closing:
+                stuck = self._mover.join(until_ns) > 0 or not ready
+                self._close_files(stuck)
+        finally:
+            if ready:
+                self._preparing.release()
+
+    def _close_files(self, stuck: bool) -> None:
+        runs, self._runs = self._runs, []
+        try:
+            # A stuck thread may wake up later: its descriptor must not have become another file's.
+            if not stuck:
+                if self._landing is not None:
+                    self._landing.close_files()
+                self.place.close()
+        finally:
+            for run in runs:
+                self.left_behind += _removed(run, keep_fds=stuck)
 
 
 def _removed(run: RunDir, keep_fds: bool) -> list[str]:
