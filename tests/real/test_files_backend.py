@@ -19,11 +19,10 @@ import zstandard
 from kvspill.errors import UsageError
 from kvspill.machine.mounts import file_system
 from kvspill.records import MIB, NS_PER_SEC, Completion
-from kvspill.storage import rundir
+from kvspill.storage import neighbours, rundir
 from kvspill.storage.base import ObjectRef, WriteItem
 from kvspill.storage.buffers import DataPlane
 from kvspill.storage.dram import DramBackend
-from kvspill.storage.files import backend as files_backend
 from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
 pytestmark = pytest.mark.real
@@ -56,7 +55,7 @@ def test_nothing_is_made_in_a_directory_while_a_second_signal_has_it_removed(
 ) -> None:
     """A file that direct I/O was tried on came between the removal of the files and of the directory."""
     making, listed = threading.Event(), threading.Event()
-    really_claim, really_list = files_backend.claim, rundir.list_entries
+    really_claim, really_list = neighbours.claim, rundir.list_entries
 
     def claim(*args: Any) -> None:
         making.set()
@@ -70,7 +69,7 @@ def test_nothing_is_made_in_a_directory_while_a_second_signal_has_it_removed(
             time.sleep(0.2)
         return found
 
-    monkeypatch.setattr(files_backend, "claim", claim)
+    monkeypatch.setattr("kvspill.storage.files.backend.claim", claim)
     monkeypatch.setattr(rundir, "list_entries", list_entries)
     files = backend(tmp_path)
     preparing = threading.Thread(target=files._prepare)

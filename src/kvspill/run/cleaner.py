@@ -24,7 +24,7 @@ _CODE = (
 )
 _ADDRESS_CODE = _CODE.replace("main", "main_address")
 _INIT = 1
-"""In a container this program or what started it, at whose end all others are killed; the parent of services."""
+"""In a container this program or its parent, at whose end all others are killed; the parent of services."""
 _READY = b"ready"
 _READY_SECONDS_MAX = 3.0
 _LOOK_SECONDS = 0.05
