@@ -54,7 +54,7 @@ def test_a_faulty_target_has_no_rank_however_fast(result: Result) -> None:
     assert any(
         line.startswith("bad is not ranked: it is faulty: 3 storage read EIO") for line in lines(found)
     )
-    assert honesty(found)[1][1][-1] == "errors"
+    assert honesty(found)[1][1][-1] == "operations failed"
 
 
 def with_hits(result: Result, hits: float) -> Result:
