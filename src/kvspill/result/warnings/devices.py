@@ -142,7 +142,7 @@ REPEATED = Kind(
 GPU_DIRECT = Kind("gpu_direct", "no GPUDirect Storage", "{message}", "{remedy}", touches=(Area.STORAGE,))
 GPU_COMPATIBILITY = Kind(
     "gpu_direct_compatibility",
-    "cuFile copied through host memory",
+    "cuFile ran in compatibility mode",
     "{message}",
     "{remedy}",
     severity=Severity.SERIOUS,
