@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,14 +13,12 @@ from typing import Any
 from kvspill.config import Config
 from kvspill.config.effects import CONVERSATIONS
 from kvspill.config.origins import was_given
-from kvspill.errors import UsageError
-from kvspill.machine.hardware import look_at
-from kvspill.machine.kernel import Kernel
 from kvspill.records import GIB, SERVERS_MAX, Tier
 from kvspill.result.answer import Status
 from kvspill.result.bottleneck import Binds, bottleneck, others_used_device
 from kvspill.result.schema import Result
 from kvspill.run.bandwidth import Bandwidth, measure_bandwidth
+from kvspill.run.calibrated import refuse_other_device
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials, simulate_aside
@@ -243,22 +241,6 @@ def _other_seeds(config: Config, say: Callable[[str], None]) -> dict[int, Result
             say(f"searching in virtual time with seed {seed}")
             found[seed] = simulate_aside(config.changed(seed=seed))
     return found
-
-
-def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:
-    """A calibration says nothing of a device of another kind or model."""
-    for path in directories:
-        here = look_at(path, Kernel()).describe()
-        if _kind(here) != _kind(known.device):
-            raise UsageError(
-                f"{path}: lies on {here}, but {profile} was calibrated on {known.device}; name a directory "
-                "there, or calibrate this device"
-            )
-
-
-def _kind(device: str) -> str:
-    """The kind and model of a device, without the names that it has on one machine."""
-    return device.partition("(")[2]
 
 
 def _device_binds(result: Result) -> bool:

@@ -1,11 +1,15 @@
 """Where a simulation leaves what its device profile was calibrated on, and what was doubted of that (P2)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
 from kvspill.config.fields import flag_of
 from kvspill.config.messages import shown
+from kvspill.errors import UsageError
+from kvspill.machine.hardware import look_at
+from kvspill.machine.kernel import Kernel
 from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.certainty import CALIBRATION_DOUBTED, EXTRAPOLATED
@@ -61,3 +65,19 @@ def sizes_known(measured: tuple[int, int]) -> tuple[float, float]:
 def size_range(least: float, most: float) -> str:
     """Two sizes as a range; one where they are the same."""
     return " to ".join(dict.fromkeys((size_text(least), size_text(most))))
+
+
+def refuse_other_device(profile: str, known: Calibrated, directories: Sequence[Path]) -> None:
+    """A calibration says nothing of a device of another kind or model."""
+    for path in directories:
+        here = look_at(path, Kernel()).describe()
+        if _kind(here) != _kind(known.device):
+            raise UsageError(
+                f"{path}: lies on {here}, but {profile} was calibrated on {known.device}; name a directory "
+                "there, or calibrate this device"
+            )
+
+
+def _kind(device: str) -> str:
+    """The kind and model of a device, without the names that it has on one machine."""
+    return device.partition("(")[2]
