@@ -144,6 +144,16 @@ def test_another_load_in_the_configuration_is_refused_by_its_name_with_a_remedy(
     assert "; leave it out, or " in text
 
 
+def test_a_class_of_which_nobody_is_drawn_is_refused_and_not_measured_for_longer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert can("--users", "4", "--model", "tiny-1b", "--slo-classes", "interactive", "--simulate") == 2
+    error = capsys.readouterr().err
+    assert "seed 42 draws no interactive user among 4, " in error
+    assert "give another --seed or more --users" in error
+    assert "--duration" not in error
+
+
 def test_recorded_conversations_leave_the_users_to_the_question(tmp_path: Path) -> None:
     file = tmp_path / "load.yaml"
     file.write_text("trace: sharegpt:sample\n")
@@ -184,6 +194,7 @@ def test_a_directory_is_asked_for_real_and_left_empty(
     code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "60000")
     assert (code, found["answer"], found["simulated"]) == (0, "yes", False)
     assert found["idle_read_gib_per_sec"] > 0
+    assert found["other_seeds_by_model"] == {"43": "yes", "44": "yes"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hasty.yaml", "r.json"]
     code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "0.001")
     assert (code, found["answer"], found["holds_users"]) == (3, "no", 0)

@@ -15,7 +15,7 @@ SUMMARY = """\
 Answers whether so many users can be served within a latency target: exit status
 0 yes, 3 no, 1 without a verdict. Users wait for their answers and have a server
 each; what queue and storage add is judged, not generation. It takes --duration
-(5 minutes; 10 for fewer than 10 users) and up to 40 s around it at most, and
+(5 minutes; 10 for fewer than 10 users) and up to a minute around it at most, and
 less where the answer is clear.
 With --simulate that is virtual time, and a search takes up to 12 times as much."""
 EXAMPLES = """\
@@ -53,8 +53,8 @@ _OTHER_LOADS = {
 }
 """Settings of a configuration that ask for another load than users: why, and what to do instead."""
 YES, NO, NO_VERDICT = 0, 3, 1
-_MORE_SECONDS = 40
-"""The look at the storage before the load, the model, filling memory and removing files."""
+_MORE_SECONDS = 60
+"""The look at the storage, the model before the load and after it, filling memory and removing files."""
 
 
 def main(argv: Sequence[str], prog: str = "kvspill can") -> int:
@@ -113,12 +113,14 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.result.answer import Status
     from kvspill.result.warnings.settings import UNUSED_SETTING
     from kvspill.run.asking import ask, question
+    from kvspill.run.drawn import refuse_without_users
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
     from kvspill.run.stores import addresses
     from kvspill.texts import mute, one_line, put, wrapped
 
     config = question(config)
+    refuse_without_users(config)
     plan = prepare(config, simulated=simulated)
     given = by_hand(config, "cache_dir")
     if simulated and given and not addresses(config):

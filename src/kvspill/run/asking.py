@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kvspill.config import Config
 from kvspill.config.effects import CONVERSATIONS
@@ -47,6 +47,7 @@ TWICE = 2.0
 BEYOND = 2
 """Up to so many times the users that are asked about, the model looks for how many are held."""
 USERS_MAX = 1_000_000
+T = TypeVar("T")
 MODEL_SECONDS_MAX = 12.0
 """So long a search with a device is held up by the model, before the load and again after it."""
 HEADROOM = 4
@@ -80,6 +81,8 @@ class Reply:
     """What the model was fitted on, where that is a calibration."""
     by_seed: Mapping[int, Status] = field(default_factory=dict)
     """What each seed answers, the one asked with first, where several were asked: most of them decide."""
+    modelled_by_seed: Mapping[int, Status] = field(default_factory=dict)
+    """What the model says of other draws of the users, where one draw was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,24 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         with suppress(KeyboardInterrupt):
             faster = _soon(_at_twice, alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
-    return Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
+    others: dict[int, Status] = {}
+    # Where the model begins with fewer users, so many are far from the limit with any draw.
+    if profile is not None and start == users and status in (Status.YES, Status.NO) and not replays(config):
+        progress.say("modelling other draws of the users")
+        others = _seeds_by_model(alike, profile)
+    return Reply(
+        status,
+        users,
+        config,
+        result,
+        bracket,
+        probe,
+        modelled,
+        at_twice,
+        bound,
+        known,
+        modelled_by_seed=others,
+    )
 
 
 def held_text(modelled: int | None, users: int) -> str:
@@ -235,12 +255,39 @@ def _by_seeds(config: Config, first: Result, *, alone: bool, say: Callable[[str]
 def _other_seeds(config: Config, say: Callable[[str], None]) -> dict[int, Result]:
     """Two other draws of the users; a signal ends the wait for them."""
     found: dict[int, Result] = {}
-    step = 1 if config.seed < LARGE_SEED else -1
     with suppress(KeyboardInterrupt):
-        for seed in (config.seed + step, config.seed + 2 * step):
+        for seed in _next_seeds(config.seed):
             say(f"searching in virtual time with seed {seed}")
             found[seed] = simulate_aside(config.changed(seed=seed))
     return found
+
+
+def _next_seeds(seed: int) -> tuple[int, int]:
+    step = 1 if seed < LARGE_SEED else -1
+    return seed + step, seed + 2 * step
+
+
+def _seeds_by_model(config: Config, profile: Profile) -> dict[int, Status]:
+    """What the model says of two other draws of the users, as far as its time goes; a signal ends it."""
+    found: dict[int, Status] = {}
+    until = time.monotonic() + MODEL_SECONDS_MAX
+    with suppress(KeyboardInterrupt):
+        for seed in _next_seeds(config.seed):
+            left_seconds = max(0.0, until - time.monotonic())
+            said = _soon(_said, config.changed(seed=seed), profile, seconds=left_seconds)
+            if said is None:
+                break
+            found[seed] = said
+    return found
+
+
+def _said(config: Config, profile: Profile) -> Status:
+    """Whether so many users keep the target on that profile, without a search for how many do."""
+    users = config.num_users
+    with profile_file(profile) as path:
+        seconds = _virtual_seconds(config)
+        result = simulate_aside(config.changed(device_profile=str(path), min_users=users, duration=seconds))
+    return judge(result, read_bracket(result.autoscaling_stats), users)
 
 
 def _device_binds(result: Result) -> bool:
@@ -283,7 +330,7 @@ def _more_held(config: Config, progress: Progress) -> int | None:
     return None if found is None else max(users, found)
 
 
-def _soon(search: Callable[[Config, Profile, int, int], int | None], *given: Any) -> int | None:
+def _soon(search: Callable[..., T | None], *given: Any, seconds: float | None = None) -> T | None:
     """What the model finds beside a load on a device; None where it takes longer than is announced for it.
 
     The more users a device holds, the longer their simulation takes. A process of its own can be ended.
@@ -291,7 +338,7 @@ def _soon(search: Callable[[Config, Profile, int, int], int | None], *given: Any
     if workers_to_be_had(2) < 2:
         return None
     with cut_off(), suppress(TimeoutError), processes(1, _ends_with_parent) as pool:
-        return pool.submit(search, *given).result(MODEL_SECONDS_MAX)
+        return pool.submit(search, *given).result(MODEL_SECONDS_MAX if seconds is None else seconds)
     return None
 
 

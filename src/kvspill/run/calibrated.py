@@ -1,4 +1,4 @@
-"""Where a simulation leaves what its device profile was calibrated on, and what was doubted of that (P2)."""
+"""Where a simulation leaves its calibration, what was doubted of that, and of which device it is (P2)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

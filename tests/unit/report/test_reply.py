@@ -84,11 +84,17 @@ def test_a_class_without_requests_is_named_as_not_judged_s11(
     assert "not_judged" in found["warnings"]
     assert "keep the latency target of responsive and batch on" in found["text"][0]
     text = " ".join(found["text"])
-    assert "interactive: no requests with 5 users, not judged." in text
-    assert text.count("not judged") == 1
+    drawn = "Seed 42 draws no interactive user among 5, so nothing is said of interactive;"
+    assert f"{drawn} give another --seed or more --users." in text
+    assert "--duration" not in text
     assert found["other_seeds"] == {"43": "no", "44": "yes"}
     _line, page = first_words(result)
-    assert "interactive: no requests with 5 users, not judged" in page
+    assert drawn in page
+    (unjudged,) = (item for item in result.warnings if item.code == "not_judged")
+    assert unjudged.message.endswith("needs: interactive (no user with seed 42).")
+    assert unjudged.remedy == (
+        "Give another --seed or more --users, or leave the class out of --slo-classes."
+    )
 
 
 def replied(result: Result, **more: Any) -> list[str]:
@@ -347,7 +353,50 @@ def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: 
     text = " ".join(replied(of_level(3, interactive=(60, 9, p95_ms, "missed"))))
     doubt = "One draw of users was measured and the target is near: another --seed may answer otherwise."
     assert (doubt in text) is near
-    assert f"added {p95_ms:.2f} ms to interactive requests (p95 of 60); the target is 50 ms." in text
+    shown = "(p95 of 60); the target is 50 ms."
+    assert f"added {p95_ms:.2f} ms to interactive requests {shown}" in text
+
+
+def of_few(*, modelled: int | None, **seeds: Status) -> list[str]:
+    """The text of a measured yes, beside what a model says of this draw and of others."""
+    nobody = (0, 0, None, "no verdict")
+    kept = of_level(4, interactive=nobody, responsive=nobody, batch=(90, 0, 10.0, "met"))
+    last = kept.autoscaling_stats[-1]
+    last["levels"][0].update(passes=True, enough=True)
+    others = {int(seed.removeprefix("seed")): said for seed, said in seeds.items()}
+    bracket = Bracket(4, None, True)
+    reply = Reply(Status.YES, 4, Config(), kept, bracket, None, modelled, None, modelled_by_seed=others)
+    return list(lines(reply))
+
+
+def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
+    text = of_few(modelled=8, seed43=Status.NO, seed44=Status.YES)
+    assert text[0].startswith(
+        "YES with seed 42, NO with seed 43 by a model: 4 users of llama3.1-8b keep the latency target of "
+        "batch on "
+    )
+    alone = "The seed draws the users and seed 42 alone was measured; by a model of this storage: "
+    assert text[1] == f"{alone}no with seed 43, yes with seed 44."
+    assert text[2] == (
+        "Seed 42 draws no interactive or responsive user among 4, so nothing is said of interactive and "
+        "responsive; give another --seed or more --users."
+    )
+    agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
+    assert agreed[0].startswith("YES: ")
+    assert agreed[1] == f"{alone}yes with seed 43, yes with seed 44."
+
+
+def test_a_model_that_the_measurement_refutes_puts_nothing_into_the_first_line() -> None:
+    text = of_few(modelled=2, seed43=Status.NO, seed44=Status.NO)
+    assert text[0].startswith("YES: ")
+    assert text[1].endswith(
+        "no with seed 43, no with seed 44, but also no with seed 42, which the measurement refutes."
+    )
+
+
+def test_a_class_without_users_puts_the_seed_in_doubt_where_no_model_told_of_others() -> None:
+    text = of_few(modelled=None)
+    assert text[1] == "One draw of users was measured: another --seed may answer otherwise."
 
 
 def test_many_measured_users_are_one_draw_too() -> None:
@@ -412,8 +461,14 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
     assert not [line for line in text if line.startswith("responsive:")], "said once, as the evidence"
     (target,) = (line for line in text if line.startswith("Target:"))
     assert "not judged" not in target
-    assert "interactive: no requests with 3 users, not judged." in text
-    assert "batch: 31 requests, too few to say that it keeps its target (50)." in text
+    assert (
+        "Seed 42 draws no interactive user among 3, so nothing is said of interactive; give another --seed."
+    ) in text, "fewer than were asked about"
+    assert "batch: 31 requests, 1 late, too few to say that it keeps its target (50)." in text
+    mixed = {**few, "interactive": (20, 0, 1.0, "no verdict"), "batch": (0, 0, None, "no verdict")}
+    text = replied(of_level(3, **mixed))
+    assert "interactive: 20 requests, 0 late, too few to say that it keeps its target (50)." in text
+    assert "batch: no requests with 3 users, not judged; give a longer --duration." in text, "it has users"
 
 
 def test_a_no_rests_on_the_class_whose_late_requests_no_chance_explains_s11() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvspill.report.reply.asked import targets_ms
-from kvspill.report.reply.evidence import not_judged
+from kvspill.report.reply.evidence import not_judged, without_users
 from kvspill.report.reply.held import is_at_the_limit
 from kvspill.report.reply.text import answered, lines, place
 from kvspill.result.answer import answer, in_memory
@@ -28,11 +28,13 @@ def document(reply: Reply, files: Sequence[str]) -> dict[str, Any]:
             "classes_ms": targets_ms(reply.config),
         },
         "not_judged": not_judged(reply),
+        "classes_without_users": list(without_users(reply)),
         "seed": reply.result.seed,
         "by_seed": {str(seed): status.value for seed, status in reply.by_seed.items()},
         "other_seeds": {
             str(seed): status.value for seed, status in reply.by_seed.items() if seed != reply.config.seed
         },
+        "other_seeds_by_model": {str(seed): said.value for seed, said in reply.modelled_by_seed.items()},
         "holds_users": reply.bracket.about,
         "fewest_users_that_failed": reply.bracket.failed,
         "concluded": reply.bracket.concluded,

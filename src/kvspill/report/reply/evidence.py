@@ -8,8 +8,9 @@ from kvspill.measure.statistics import wilson_interval
 from kvspill.result.answer import Status
 from kvspill.result.classes import LATENCIES, promised_completed
 from kvspill.run.asking import Reply, replays
+from kvspill.run.drawn import classes_without_users
 from kvspill.run.verdict import level_of, rests_on
-from kvspill.texts import counted, duration, target_time
+from kvspill.texts import counted, duration, listed, target_time
 
 
 def not_judged(reply: Reply) -> dict[str, int]:
@@ -25,6 +26,16 @@ def not_judged(reply: Reply) -> dict[str, int]:
     }
 
 
+def without_users(reply: Reply) -> tuple[str, ...]:
+    """Those of them that have no user at all with the seed and the load that the answer rests on."""
+    found, idle = decided(reply), [name for name, requests in not_judged(reply).items() if not requests]
+    if found is None or not idle or replays(reply.config):
+        return ()
+    seed = reply.config.seed if reply.result.seed is None else reply.result.seed
+    missing = classes_without_users(reply.config, int(found["level"]), seed)
+    return tuple(name for name in missing if name in idle)
+
+
 def decided(reply: Reply) -> Mapping[str, Any] | None:
     """The level that the answer rests on, as all its windows together judge it."""
     return rests_on(reply.result, reply.bracket, reply.users, reply.status)
@@ -35,9 +46,40 @@ def _classes(reply: Reply) -> Mapping[str, Any]:
     return {} if found is None else found["classes"]
 
 
-def with_requests(classes: Mapping[str, int]) -> str:
-    """These classes, each with its requests."""
-    return ", ".join(f"{name} ({counted(requests, 'request')})" for name, requests in classes.items())
+def few_requests(reply: Reply) -> dict[str, str]:
+    """The classes that are not judged though they have users, each with its requests in words."""
+    idle, blocks = without_users(reply), _classes(reply)
+    return {
+        name: f"{counted(requests, 'request')}, {blocks[name]['violations']:,} late"
+        if requests
+        else "no requests"
+        for name, requests in not_judged(reply).items()
+        if name not in idle
+    }
+
+
+def no_user(reply: Reply) -> str:
+    """The classes of which the seed draws no user, and what draws some; empty where each has one."""
+    found, names = decided(reply), without_users(reply)
+    if found is None or not names:
+        return ""
+    # Where fewer users than were asked about decided, the others may well be of such a class.
+    more = "" if found["level"] < reply.users else " or more --users"
+    few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {found['level']:,}"
+    return f"{few[0].upper()}{few[1:]}, so nothing is said of {listed(names)}; give another --seed{more}."
+
+
+def unjudged_text(reply: Reply) -> str:
+    """The classes that are not judged, each with the reason."""
+    why = dict.fromkeys(without_users(reply), f"no user with seed {reply.result.seed}")
+    return ", ".join(f"{name} ({text})" for name, text in {**why, **few_requests(reply)}.items())
+
+
+def remedy_of_unjudged(reply: Reply) -> str:
+    """What gives the classes that are not judged their requests: time does where they have users."""
+    seed = ["another --seed"] if without_users(reply) else []
+    longer = ["a longer --duration"] if few_requests(reply) else []
+    return f"Give {listed([*seed, *longer, 'more --users'], 'or')}, or leave the class out of --slo-classes."
 
 
 def evidence(reply: Reply) -> str:

@@ -27,6 +27,13 @@ def differ(reply: Reply) -> bool:
     return {Status.YES, Status.NO} <= set(reply.by_seed.values())
 
 
+def model_is_refuted(reply: Reply) -> bool:
+    """Whether the model said the opposite of what was measured with the same seed."""
+    if reply.modelled_users is None:
+        return False
+    return (reply.modelled_users >= reply.users) is not (reply.status is Status.YES)
+
+
 def enough_seconds(reply: Reply) -> int:
     """A --duration in which the search should end, and every class have its requests where one lacks them."""
     seconds, last = reply.config.duration or 1.0, (reply.result.autoscaling_stats or [{}])[-1]

@@ -8,13 +8,25 @@ from kvspill.report.reply.asked import settings_text, target_text, targets_ms
 from kvspill.report.reply.evidence import (
     decided,
     evidence,
+    few_requests,
     fewer_decided,
+    no_user,
     not_judged,
+    remedy_of_unjudged,
+    unjudged_text,
     with_load,
-    with_requests,
+    without_users,
     worst,
 )
-from kvspill.report.reply.held import differ, enough_seconds, headroom, is_at_the_limit, limit, no_gain
+from kvspill.report.reply.held import (
+    differ,
+    enough_seconds,
+    headroom,
+    is_at_the_limit,
+    limit,
+    model_is_refuted,
+    no_gain,
+)
 from kvspill.report.short import figures_of_tiers
 from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
 from kvspill.result.bottleneck import io_limited, others_used_device
@@ -106,7 +118,7 @@ def answered(reply: Reply) -> Result:
         reason = _bounds(reply) if has_answer else _known(result)
         warnings.append(kind.of(reason=reason, remedy=f"Give --duration {enough_seconds(reply)}."))
     if has_answer and few:
-        warnings.append(NOT_JUDGED.of(classes=with_requests(few)))
+        warnings.append(NOT_JUDGED.of(classes=unjudged_text(reply), remedy=remedy_of_unjudged(reply)))
     basis = decided(reply)
     question = Question(
         answer=reply.status.value,
@@ -147,6 +159,11 @@ def _sentence(reply: Reply) -> str:
 
 def _seed_label(reply: Reply) -> str:
     """Beside the verdict, where another draw of the users answers otherwise or has no answer."""
+    other = {Status.YES: Status.NO, Status.NO: Status.YES}.get(reply.status)
+    against = [str(seed) for seed, said in reply.modelled_by_seed.items() if said is other]
+    if other is not None and against and not model_is_refuted(reply):
+        seeds = f"{'seed' if len(against) == 1 else 'seeds'} {listed(against)}"
+        return f" with seed {reply.result.seed}, {other.value.upper()} with {seeds} by a model"
     answers = list(reply.by_seed.values())
     if len(set(answers)) < 2 or reply.status is Status.UNDECIDED:
         return ""
@@ -159,14 +176,14 @@ def _reasons(reply: Reply) -> Iterator[str]:
     if reply.status is Status.INVALID:
         others = limited = None
     held = (limit(reply), headroom(reply))
-    said = (others, limited, _seeds(reply), *held, evidence(reply), fewer_decided(reply))
+    draws = (_seeds(reply), no_user(reply))
+    said = (others, limited, *draws, *held, evidence(reply), fewer_decided(reply))
     yield from filter(None, (*said, _open(reply)))
-    for name, requests in not_judged(reply).items():
-        if requests:
-            few = f"too few to say that it keeps its target ({MIN_COMPLETIONS})"
-            yield f"{name}: {counted(requests, 'request')}, {few}."
+    for name, requests in few_requests(reply).items():
+        if not_judged(reply)[name]:
+            yield f"{name}: {requests}, too few to say that it keeps its target ({MIN_COMPLETIONS})."
         else:
-            yield f"{name}: no requests{with_load(reply)}, not judged."
+            yield f"{name}: no requests{with_load(reply)}, not judged; give a longer --duration."
 
 
 def _open(reply: Reply) -> str:
@@ -249,17 +266,30 @@ def _lone_seed(reply: Reply) -> str:
 
 def _seeds(reply: Reply) -> str:
     """How far the answer hangs on the seed, which draws the users."""
+    if reply.modelled_by_seed:
+        return _seeds_by_model(reply)
     if not reply.by_seed:
         near, far = 1 / NEAR < (worst(reply) or (0.0,))[0] < NEAR, _far_from_limit(reply)
         how = "simulated" if reply.result.simulated else "measured"
         said = f"One draw of users was {how}{' and the target is near' if near else ''}"
         alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
+        alone = alone or bool(without_users(reply))
         return f"{said}: another --seed may answer otherwise." if (near or alone) and not far else ""
     each = each_seed(reply.by_seed)
     if not differ(reply):
         return f"Results by seed (each draws other users): {each}."
     figures = f" The figures are of seed {reply.result.seed}."
     return f"The answer depends on the seed, which draws the users: {each}.{figures}"
+
+
+def _seeds_by_model(reply: Reply) -> str:
+    """What a model says of draws that were not measured, and whether it agrees about the one that was."""
+    seed, each = reply.result.seed, each_seed(reply.modelled_by_seed)
+    text = f"The seed draws the users and seed {seed} alone was measured; by a model of this storage: {each}"
+    if not model_is_refuted(reply):
+        return f"{text}."
+    wrong = Status.NO if reply.status is Status.YES else Status.YES
+    return f"{text}, but also {wrong.value} with seed {seed}, which the measurement refutes."
 
 
 def _far_from_limit(reply: Reply) -> bool:

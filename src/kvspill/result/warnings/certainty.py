@@ -70,7 +70,7 @@ NOT_JUDGED = Kind(
     "a class is not judged",
     "The answer says nothing of these classes, which had fewer than the 50 requests that a verdict needs: "
     "{classes}.",
-    "Give a longer --duration or more --users, or leave the class out of --slo-classes.",
+    "{remedy}",
     touches=(Area.LATENCY,),
     means="some classes had too few requests for a verdict on their latency",
 )
