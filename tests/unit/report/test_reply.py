@@ -337,8 +337,9 @@ def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
     assert "at the limit, where chance decides (4 of 6 windows kept the target); ask about fewer, " in text[0]
     assert text[0].endswith(", or give --duration 150.")
     assert "holds about 12 users (measured; 13 do not keep the target)." in " ".join(text)
-    assert "With 16 users, queue and storage added 290.00 ms to responsive requests (p95 of 900)" in " ".join(
-        text
+    assert (
+        "With 16 users, queue and storage added 290.00 ms to responsive requests (p95 of 900 in 6 windows)"
+        in " ".join(text)
     )
     assert [line for line in text if line.startswith("What would help: ")], "as its page says, too"
     assert document(reply, [])["at_the_limit"] is True
@@ -353,7 +354,7 @@ def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: 
     text = " ".join(replied(of_level(3, interactive=(60, 9, p95_ms, "missed"))))
     doubt = "One draw of users was measured and the target is near: another --seed may answer otherwise."
     assert (doubt in text) is near
-    shown = "(p95 of 60); the target is 50 ms."
+    shown = "(p95 of 60 in 2 windows); the target is 50 ms."
     assert f"added {p95_ms:.2f} ms to interactive requests {shown}" in text
 
 
@@ -511,7 +512,8 @@ def test_the_sentence_has_the_figure_that_was_judged(
     level, last = result.question.judged, result.autoscaling_stats[-1]
     assert level["classes"] == last["slo"]["classes"] == promise_of(result)["classes"]  # type: ignore[index]
     assert level["windows"] > 1, "the answer was judged by one window alone"
-    shown = [f"(p95 of {block['requests']:,})" for block in level["classes"].values()]
+    windows = level["windows"]
+    shown = [f"(p95 of {block['requests']:,} in {windows} windows)" for block in level["classes"].values()]
     assert any(count in " ".join(found["text"]) for count in shown)
 
 

@@ -104,7 +104,13 @@ def evidence(reply: Reply) -> str:
         what = f"queue and storage added {duration(actual_ms)} to {name} requests"
     else:
         what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
-    return f"{users}, {what} ({rank} of {promised_completed(block):,}); {target}."
+    return f"{users}, {what} ({rank} of {promised_completed(block):,}{_of_windows(reply)}); {target}."
+
+
+def _of_windows(reply: Reply) -> str:
+    """How many windows the figure is of; the result's own figures are of the last of them."""
+    windows = int((decided(reply) or {}).get("windows") or 1)
+    return f" in {windows} windows" if windows > 1 else ""
 
 
 def fewer_decided(reply: Reply) -> str:
