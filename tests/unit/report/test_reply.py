@@ -400,6 +400,20 @@ def test_a_class_without_users_puts_the_seed_in_doubt_where_no_model_told_of_oth
     assert text[1] == "One draw of users was measured: another --seed may answer otherwise."
 
 
+def test_other_runs_of_this_program_on_the_device_are_named() -> None:
+    moved = {"devices": ["vda"], "read_bytes": 20 * GIB, "written_bytes": 45 * GIB}
+    others = {"runs": 1, "read_bytes": 16 * GIB, "written_bytes": 42 * GIB}
+    result = built(probes={"block_device": moved, "neighbours": others})
+    said = (
+        "1 other run of kvspill used the device in the last window (read 16.00 GiB and wrote 42.00 GiB): "
+        "the figures are of both."
+    )
+    assert said in replied(result)
+    assert "Storage bytes read: by other runs of kvspill" in build_page([("answer", result)])
+    few = built(probes={"block_device": moved, "neighbours": {**others, "read_bytes": 9, "written_bytes": 9}})
+    assert "other run" not in " ".join(replied(few))
+
+
 def test_many_measured_users_are_one_draw_too() -> None:
     result = of_level(80, interactive=(60, 9, 60.0, "missed"))
     many = Reply(Status.NO, 100, Config(), result, Bracket(60, 80, True), None, None, None)

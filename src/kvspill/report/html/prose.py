@@ -205,6 +205,9 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Storage bytes read: seen at the device", volume(counted.device_read_bytes)
     yield "Storage bytes written: asked", volume(counted.asked_written_bytes)
     yield "Storage bytes written: seen at the device", volume(counted.device_written_bytes)
+    if counted.neighbours:
+        yield "Storage bytes read: by other runs of kvspill", volume(counted.neighbours_read_bytes)
+        yield "Storage bytes written: by other runs of kvspill", volume(counted.neighbours_written_bytes)
     yield "O_DIRECT", yes_no(honesty.direct_io)
     opened = honesty.files_opened
     yield "Files opened with O_DIRECT", number(None if opened is None else opened.direct, 0)

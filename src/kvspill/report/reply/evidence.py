@@ -5,12 +5,16 @@ from typing import Any
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import wilson_interval
+from kvspill.report.numbers import volume
 from kvspill.result.answer import Status
 from kvspill.result.classes import LATENCIES, promised_completed
 from kvspill.run.asking import Reply, replays
 from kvspill.run.drawn import classes_without_users
 from kvspill.run.verdict import level_of, rests_on
 from kvspill.texts import counted, duration, listed, target_time
+
+_SHARED = 0.25
+"""Bytes of other runs beyond this share of those asked for here leave clearly less of the device."""
 
 
 def not_judged(reply: Reply) -> dict[str, int]:
@@ -105,6 +109,18 @@ def evidence(reply: Reply) -> str:
     else:
         what = f"{name} requests took {duration(actual_ms)}, {LATENCIES[reply.config.slo_latency]}"
     return f"{users}, {what} ({rank} of {promised_completed(block):,}{_of_windows(reply)}); {target}."
+
+
+def shared_device(reply: Reply) -> str:
+    """That other runs of this program had a good part of the device, whose bytes hold theirs; else empty."""
+    seen = reply.result.honesty.bytes
+    asked = (seen.asked_read_bytes or 0) + (seen.asked_written_bytes or 0)
+    others = (seen.neighbours_read_bytes or 0) + (seen.neighbours_written_bytes or 0)
+    if not seen.neighbours or others <= _SHARED * asked:
+        return ""
+    moved = f"read {volume(seen.neighbours_read_bytes)} and wrote {volume(seen.neighbours_written_bytes)}"
+    runs = counted(seen.neighbours, "other run")
+    return f"{runs} of kvspill used the device in the last window ({moved}): the figures are of both."
 
 
 def _of_windows(reply: Reply) -> str:

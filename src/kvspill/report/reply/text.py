@@ -13,6 +13,7 @@ from kvspill.report.reply.evidence import (
     no_user,
     not_judged,
     remedy_of_unjudged,
+    shared_device,
     unjudged_text,
     with_load,
     without_users,
@@ -177,7 +178,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
         others = limited = None
     held = (limit(reply), headroom(reply))
     draws = (_seeds(reply), no_user(reply))
-    said = (others, limited, *draws, *held, evidence(reply), fewer_decided(reply))
+    said = (others, shared_device(reply), limited, *draws, *held, evidence(reply), fewer_decided(reply))
     yield from filter(None, (*said, _open(reply)))
     for name, requests in few_requests(reply).items():
         if not_judged(reply)[name]:
