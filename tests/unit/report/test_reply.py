@@ -569,6 +569,10 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     reply = Reply(Status.UNDECIDED, 5, config, result, Bracket(None, None, False), None, None, None)
     text = list(lines(reply))
     assert text[0].endswith("the time was too short for a verdict; give --duration 210.")
+    assert text[1] == (
+        "Seed 42 draws no interactive user among 5, so nothing is said of interactive; give another --seed "
+        "or more --users."
+    ), "the longer time is for the others"
     assert f"{known}." in text
     kept = answered(reply)
     everything = " ".join([*text, build_page([("answer", kept)]), kept.model_dump_json()])

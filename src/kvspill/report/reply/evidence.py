@@ -31,13 +31,22 @@ def not_judged(reply: Reply) -> dict[str, int]:
 
 
 def without_users(reply: Reply) -> tuple[str, ...]:
-    """Those of them that have no user at all with the seed and the load that the answer rests on."""
+    """Judged classes that have no user at all with the seed and the load that the answer rests on."""
     found, idle = decided(reply), [name for name, requests in not_judged(reply).items() if not requests]
-    if found is None or not idle or replays(reply.config):
+    if found is None and reply.status is Status.UNDECIDED:
+        # No time would give these their requests either.
+        idle = list(reply.config.slo_classes)
+    if not idle or replays(reply.config):
         return ()
     seed = reply.config.seed if reply.result.seed is None else reply.result.seed
-    missing = classes_without_users(reply.config, int(found["level"]), seed)
+    missing = classes_without_users(reply.config, _level(reply), seed)
     return tuple(name for name in missing if name in idle)
+
+
+def _level(reply: Reply) -> int:
+    """The users that the answer rests on; without one, those that were asked about."""
+    found = decided(reply)
+    return reply.users if found is None else int(found["level"])
 
 
 def decided(reply: Reply) -> Mapping[str, Any] | None:
@@ -64,12 +73,12 @@ def few_requests(reply: Reply) -> dict[str, str]:
 
 def no_user(reply: Reply) -> str:
     """The classes of which the seed draws no user, and what draws some; empty where each has one."""
-    found, names = decided(reply), without_users(reply)
-    if found is None or not names:
+    level, names = _level(reply), without_users(reply)
+    if not names:
         return ""
     # Where fewer users than were asked about decided, the others may well be of such a class.
-    more = "" if found["level"] < reply.users else " or more --users"
-    few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {found['level']:,}"
+    more = "" if level < reply.users else " or more --users"
+    few = f"seed {reply.result.seed} draws no {listed(names, 'or')} user among {level:,}"
     return f"{few[0].upper()}{few[1:]}, so nothing is said of {listed(names)}; give another --seed{more}."
 
 

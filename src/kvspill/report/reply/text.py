@@ -273,8 +273,8 @@ def _seeds(reply: Reply) -> str:
         near, far = 1 / NEAR < (worst(reply) or (0.0,))[0] < NEAR, _far_from_limit(reply)
         how = "simulated" if reply.result.simulated else "measured"
         said = f"One draw of users was {how}{' and the target is near' if near else ''}"
-        alone = how == "simulated" and reply.status in (Status.YES, Status.NO)
-        alone = alone or bool(without_users(reply))
+        has_answer = reply.status in (Status.YES, Status.NO)
+        alone = has_answer and (how == "simulated" or bool(without_users(reply)))
         return f"{said}: another --seed may answer otherwise." if (near or alone) and not far else ""
     each = each_seed(reply.by_seed)
     if not differ(reply):
