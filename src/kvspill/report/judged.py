@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from kvspill.report.numbers import UNMEASURED
 from kvspill.result.answer import in_memory
-from kvspill.result.assessment import NO_TARGET, NOT_MEASURED
+from kvspill.result.assessment import NO_TARGET, NOT_MEASURED, PASS
+from kvspill.result.bottleneck import missed_classes
 from kvspill.result.schema import Criterion, Result, StorageHealth
 
 
@@ -30,6 +31,13 @@ def judged_criteria(result: Result, text: Callable[[float, str], str]) -> Iterat
         # Tiers have latencies of whole operations, too: the same name must not stand for two figures.
         inside = " in the device" if "_device_" in item.metric and item.actual is not None else ""
         yield JudgedCriterion(item.name, actual + inside, target, item.passed, item.modelled)
+
+
+def is_pass_below_no(result: Result) -> bool:
+    """Whether the devices pass in a run whose users miss their targets: a bare PASS would deny the answer."""
+    health = result.summary.storage_health
+    by_devices = health is not None and health.performance_profile == "latency"
+    return by_devices and health.overall_status == PASS and bool(missed_classes(result))
 
 
 def met_text(health: StorageHealth) -> str:

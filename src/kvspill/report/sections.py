@@ -13,7 +13,7 @@ from kvspill.report.numbers import UNMEASURED, entry_sizes, limit, number, share
 from kvspill.report.parts import Part, grid, indent, pairs, title
 from kvspill.report.ranks_section import ranks_section
 from kvspill.report.validation_section import validation_section
-from kvspill.result.answer import in_memory
+from kvspill.result.answer import in_memory, seen_with
 from kvspill.result.bottleneck import bottleneck, breakdown_ms
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import reason_of, unjudged, why_unjudged
@@ -127,6 +127,8 @@ def _assessment(result: Result) -> Iterator[Part]:
     yield title("STORAGE PERFORMANCE ASSESSMENT" + label(result, "storage"))
     if health is not None:
         yield indent(_verdict(health))
+        if result.question is not None:
+            yield indent(Text(f"Of storage{seen_with(result)}: not the answer to the question."))
         for failure in health.failures:
             yield indent(Text(f"[FAIL] {failure}", style="bold red"))
         for criterion in judged_criteria(result, number):

@@ -5,13 +5,14 @@ from typing import Any
 
 from rich.text import Text
 
+from kvspill.report.judged import is_pass_below_no, met_text
 from kvspill.report.layers_section import layers_section
 from kvspill.report.numbers import entry_sizes, number, share, speed
 from kvspill.report.parts import Part, grid, indent, pairs
 from kvspill.report.validation_section import validation_section
 from kvspill.result.answer import Answer, Status, answer, in_memory, promise_of, seen_with
 from kvspill.result.assessment import FAIL, PASS
-from kvspill.result.bottleneck import Binds, bottleneck, link_sentence, missed_classes
+from kvspill.result.bottleneck import Binds, bottleneck, link_sentence
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
 from kvspill.result.schema import QosClass, Result, StorageHealth
@@ -36,6 +37,7 @@ _JUDGED_BY = {
     "queue-wait": "wait in the queue",
     "storage-ttft": "queue + cache to the first token",
 }
+_WHERE = "the page of `kvspill report` has their remedies"
 _GRAVE_MAX = 3
 """Grave warnings shown in full; the others are counted."""
 _SHOWN = {kind.code for kind in (UNUSED_SETTING, IO_LIMITED, CPU_LIMITED)}
@@ -151,17 +153,20 @@ def _figures(result: Result) -> Iterator[tuple[str, str]]:
     if health is not None:
         failed = [criterion.name for criterion in health.criteria if criterion.passed is False]
         why = f"; missed: {', '.join(failed)}" if failed else ""
-        yield "Storage assessment", f"{health.overall_status}{_judged_by(result, health)}{why}"
+        yield "Storage assessment", f"{_assessed(result, health)}{why}"
 
 
-def _judged_by(result: Result, health: StorageHealth) -> str:
+def _assessed(result: Result, health: StorageHealth) -> str:
+    status = health.overall_status
     if in_memory(result):
-        return ", the storage tier lies in memory"
-    if health.overall_status not in (PASS, FAIL):
-        return ""
-    if health.performance_profile == "latency" and health.overall_status == PASS and missed_classes(result):
-        return ", by device times alone, which have limits of their own"
-    return ", by device times alone" if health.performance_profile == "latency" else ", by throughput"
+        return f"{status}, the storage tier lies in memory"
+    if result.question is not None:
+        return f"{met_text(health)}{seen_with(result)}; not the answer to the question"
+    if status not in (PASS, FAIL):
+        return status
+    if is_pass_below_no(result):
+        return f"{status} of device latencies, not of users' targets"
+    return f"{status}, {'device latencies' if health.performance_profile == 'latency' else 'throughput'} only"
 
 
 def _gpu(result: Result) -> Iterator[tuple[str, str]]:
@@ -211,11 +216,11 @@ def _warnings(found: Answer) -> Iterator[Part]:
         yield indent(Text(f"-> {item.remedy}"), 4)
     left = grave[_GRAVE_MAX:]
     if left:
-        yield Text(f"! {counted(len(left), 'more warning')} of this kind (see --verbose): {titles(left)}.")
+        yield Text(f"! {counted(len(left), 'more warning')} of this kind ({_WHERE}): {titles(left)}.")
     for item in found.notes:
         if item.code in _SHOWN:
             yield Text(f"- {item.message}")
             yield indent(Text(f"-> {item.remedy}"), 4)
     others = [item for item in found.notes if item.code not in _SHOWN]
     if others:
-        yield Text(f"{counted(len(others), 'thing')} to bear in mind (see --verbose): {titles(others)}.")
+        yield Text(f"{counted(len(others), 'thing')} to bear in mind ({_WHERE}): {titles(others)}.")

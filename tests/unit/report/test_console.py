@@ -14,7 +14,7 @@ from kvspill.report.html.prose import checks
 from kvspill.report.html.verdicts import verdict_of
 from kvspill.report.judged import judged_criteria
 from kvspill.report.short import _figures, short_summary
-from kvspill.result.schema import Result
+from kvspill.result.schema import Question, Result
 from kvspill.result.schema_honesty import LittlesLaw
 from kvspill.result.trials import combine
 from unit.measure.rows import ns, op, request
@@ -59,7 +59,20 @@ def test_a_pass_of_the_device_below_a_no_says_that_its_limits_are_others_s10() -
     shown = "\n".join(str(part) for part in short_summary(built(recorder)) if isinstance(part, Text))
     assert shown.startswith("NO: ")
     lines = dict(_figures(built(recorder)))
-    assert lines["Storage assessment"] == "PASS, by device times alone, which have limits of their own"
+    assert lines["Storage assessment"] == "PASS of device latencies, not of users' targets"
+    caption = verdict_of(built(recorder)).assessment
+    assert caption == "Storage assessment, of device latencies and not of users' targets: 1 of 1 criteria met"
+
+
+def test_beside_an_answer_no_criteria_of_storage_read_as_another_answer() -> None:
+    step = {"mode": "slo", "users": 4, "reason": "Largest load", "concluded": True, "target_met": True}
+    asked = Question(answer="no", users=900, sentence="NO: 900 users do not.", helps="Use fewer --users.")
+    found = built(autoscaling=[step])
+    window = found.window.model_copy(update={"users": 4})
+    found = found.model_copy(update={"question": asked, "window": window})
+    shown = dict(_figures(found))["Storage assessment"]
+    assert shown.startswith("1 of 4 criteria met with 4 users; not the answer to the question; missed: ")
+    assert "Of storage with 4 users: not the answer to the question." in render_summary(found)
 
 
 def test_figures_are_those_of_the_result() -> None:

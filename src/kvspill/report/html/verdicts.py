@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvspill.report.html.prose import search_sentence, trials_sentence
-from kvspill.report.judged import judged_criteria, met_text
+from kvspill.report.judged import is_pass_below_no, judged_criteria, met_text
 from kvspill.report.numbers import UNMEASURED, significant
 from kvspill.report.numbers import figure as number
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
@@ -84,6 +84,10 @@ def _assessment(result: Result) -> str:
         return f"No storage assessment: the directory lies in memory, not on a drive ({met})"
     stage = result.window.users if result.autoscaling_stats else None
     at = "" if stage is None else f", with {counted(stage, 'user')}"
+    if result.question is not None:
+        return f"Storage criteria{at}, not the answer to the question: {met}"
+    if is_pass_below_no(result):
+        return f"Storage assessment{at}, of device latencies and not of users' targets: {met}"
     return f"Storage assessment{at}: {health.overall_status} ({met}, {health.performance_profile} profile)"
 
 

@@ -57,7 +57,8 @@ def test_figures_of_another_load_than_the_one_asked_about_say_so() -> None:
     found = found.model_copy(update={"question": asked, "window": window})
     text = " ".join(" ".join(Outline(build_page([("mine", found)])).text).split())
     assert text.index("Figures with 4 users (asked: 900):") < text.index("Throughput, wall clock")
-    assert "Storage assessment, with 4 users: " in text
+    assert "Storage criteria, with 4 users, not the answer to the question: " in text
+    assert "Storage assessment" not in text
     plain = " ".join(Outline(build_page([("mine", sample.built())])).text)
     assert "Figures with" not in plain
 
