@@ -6,14 +6,13 @@ from kvspill.result.warnings.devices import CAPACITY_BOUND
 from kvspill.result.warnings.kind import Spoils
 from kvspill.result.warnings.known import KINDS, that_spoil
 from kvspill.result.warnings.loads import OVERLOAD
+from kvspill.result.warnings.rules import MISSES_COST
 from kvspill.suite.facts import Figures
 
 Found = Mapping[str, Figures]
 REQUESTS_MIN = 30
 """Fewer completed requests than this say nothing about which set-up serves more."""
 FEW_REQUESTS = 100
-_MISSES_COST = 0.03
-"""Below this share of misses more room would change little for the users."""
 
 
 def too_few(row: Figures) -> bool:
@@ -76,7 +75,7 @@ def _capacity(found: Found) -> Iterator[str]:
     """Entries dropped from the last tier: a loss only where lookups missed."""
     # Memory without storage below it drops entries by design.
     rows = [row for row in found.values() if CAPACITY_BOUND.code in row.warnings and "storage" in row.tiers]
-    costly = [row for row in rows if row.hit_rate is not None and 1 - row.hit_rate > _MISSES_COST]
+    costly = [row for row in rows if row.hit_rate is not None and 1 - row.hit_rate > MISSES_COST]
     if costly:
         misses = ", ".join(f"{1 - (row.hit_rate or 0.0):.0%}" for row in costly)
         yield (

@@ -589,12 +589,17 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     (limit,) = (item for item in decided.warnings if item.code == "limit_not_exact")
     assert limit.remedy == "Give --duration 90.", "the search is to end, no class lacks requests"
     assert not [line for line in text if "stage_not_settled" in line], "a note on what the question chose"
-    late = result.model_copy(update={"warnings": [LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users")]})
+    honesty = result.honesty.model_copy(update={"arrival_lateness_ms": {"p99": 12.0}})
+    noticed = LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users", share="")
+    late = result.model_copy(update={"honesty": honesty, "warnings": [noticed]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("! Bear in mind: "))
-    assert said.startswith(
-        "! Bear in mind: Requests were noticed up to 12.0 ms (p99) after their intended time;"
-    )
-    assert said.endswith("latencies include that. Use fewer --users, or leave kvspill more processor time.")
+    assert said == (
+        "! Bear in mind: Requests were seen up to 12.0 ms (p99) after their intended time; latencies "
+        "include that (24.0% of the strictest target, 50 ms). Leave kvspill more processor time."
+    ), "the question is about this number of users: fewer of them are no remedy"
+    kept = answered(replace(reply, result=late, status=Status.YES)).warnings
+    (sure,) = (item for item in kept if item.code == "late_arrivals")
+    assert sure.message.endswith("50 ms); the answer stands without that.")
 
 
 def test_the_answer_says_what_held_and_with_how_much_storage() -> None:

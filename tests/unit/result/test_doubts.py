@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import GIB, MIB, Eviction, Tier, Verb
+from kvspill.records import GIB, MIB, Eviction, HitType, Lookup, Outcome, Purpose, Tier, Verb
 from kvspill.report.console import render_summary
 from kvspill.result.answer import Status, answer
 from kvspill.result.facts import TierFacts
@@ -305,6 +305,23 @@ def test_drops_from_the_last_tier_alone_bound_the_capacity_c3() -> None:
     recorder.eviction(Eviction(ns(15), Tier.STORAGE, None, 1))
     warning = next(item for item in result(recorder)["warnings"] if item["code"] == "capacity_bound")
     assert "--storage-capacity-gb" in warning["remedy"]
+    assert warning["message"].endswith("for lack of space: its capacity bounds this result.")
+
+
+def test_drops_that_cost_no_hit_ask_for_no_more_capacity() -> None:
+    recorder = empty_recorder()
+    recorder.eviction(Eviction(ns(15), Tier.STORAGE, None, 1))
+    for _ in range(100):
+        recorder.lookup(Lookup(ns(13), Purpose.DECODE, HitType.USER, Outcome.HIT, Tier.STORAGE))
+    warning = next(item for item in result(recorder)["warnings"] if item["code"] == "capacity_bound")
+    assert warning["message"].endswith("for lack of space, but almost every lookup was a hit.")
+    assert warning["remedy"] == "Compare only with runs of the same capacity."
+
+
+def test_lateness_stands_beside_the_latency_that_includes_it() -> None:
+    late = facts(lateness_ns=(ns(0.05),) * 100)
+    (warning,) = [item for item in result(run=late)["warnings"] if item["code"] == "late_arrivals"]
+    assert "latencies include that (0.6% of the end-to-end p95, 8.00 s)." in warning["message"]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from kvspill.report.reply.held import (
     model_is_refuted,
     no_gain,
 )
+from kvspill.report.reply.lateness import by_target
 from kvspill.report.short import figures_of_tiers
 from kvspill.result.answer import Status, answer, in_memory, seen_with, standstill
 from kvspill.result.bottleneck import io_limited, others_used_device
@@ -112,7 +113,7 @@ def answered(reply: Reply) -> Result:
     result, few = reply.result, not_judged(reply)
     has_answer = reply.status in (Status.YES, Status.NO)
     replaced = (AUTOSCALING_INCONCLUSIVE.code, *([NO_VERDICT.code] if has_answer else []))
-    warnings = [item for item in result.warnings if item.code not in replaced]
+    warnings = by_target(reply, (item for item in result.warnings if item.code not in replaced))
     if any(item.code == AUTOSCALING_INCONCLUSIVE.code for item in result.warnings):
         # The search's own estimate knows only its stages: the figure of the question stands in all texts.
         kind = LIMIT_NOT_EXACT if has_answer else AUTOSCALING_INCONCLUSIVE

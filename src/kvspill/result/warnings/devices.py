@@ -72,8 +72,7 @@ DEVICE_EXCESS = _not_the_device(
 CAPACITY_BOUND = Kind(
     "capacity_bound",
     "entries were dropped for lack of space",
-    "{dropped:,} entries were dropped from the {tier} tier for lack of space: its capacity bounds this "
-    "result.",
+    "{dropped:,} entries were dropped from the {tier} tier for lack of space{cost}.",
     "Raise {flag}, or compare only with runs of the same capacity.",
     spoils=(Spoils.SUBMISSION,),
 )

@@ -46,15 +46,16 @@ FREE_RECOMPUTE = Kind(
 )
 LATE_ARRIVALS = Kind(
     "late_arrivals",
-    "requests were noticed late",
-    "Requests were noticed up to {late_ms:.1f} ms (p99) after their intended time; latencies include that.",
+    "requests were seen late by kvspill",
+    "Requests were seen up to {late_ms:.1f} ms (p99) after their intended time; latencies include "
+    "that{share}.",
     "Use {less}, or leave kvspill more processor time.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
     "kvspill itself was late",
-    "kvspill itself acted up to {lag_ms:.1f} ms late (p99); host and queue times include that.",
+    "kvspill itself acted up to {lag_ms:.1f} ms late (p99); host and queue times include that{share}.",
     "Leave it more processor time, or use {less}.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),
@@ -87,7 +88,7 @@ SHED = Kind(
 )
 HALF_DONE = Kind(
     "half_done",
-    "many requests were half done at the end",
+    "many requests were in service at the end",
     "{under_way} in service when the window ended, and {done:,} completed in it: tokens and requests count "
     "when a request completes, so these rates depend on which requests completed just before its end.",
     "Give a longer --duration or fewer --servers, or compare fixed work (--max-requests).",

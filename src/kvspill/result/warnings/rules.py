@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from kvspill.measure.steady import NOT_STEADY, TOO_SHORT
-from kvspill.records import Tier
+from kvspill.records import Outcome, Tier
 from kvspill.result.honesty import CLIENT_BOUND_SHARE, DRAM_WAIT_SHARE, lateness_p99_ms
 from kvspill.result.load import fewer_at_once, shares
 from kvspill.result.measured import Measured
@@ -14,7 +14,7 @@ from kvspill.result.stillness import client_still_seconds, storage_standstill, t
 from kvspill.result.warnings import certainty, devices, faults, loads
 from kvspill.storage.addresses import GPU_SUSPECTS, suspects
 from kvspill.storage.base import DROPPED_ENTRIES, STORE_RESTARTS
-from kvspill.texts import counted, listed
+from kvspill.texts import counted, duration, listed
 
 LATE_MS = 10.0
 LAG_MS = 10.0
@@ -27,6 +27,8 @@ MIN_COMPARED_BYTES = 64 << 20
 """Below this volume a file system's own blocks and other programs drown the comparison."""
 MUCH_BYTES = 1 << 30
 FEW_TRIALS = 3
+MISSES_COST = 0.03
+"""Below this share of misses more room would change little for the users."""
 _NAMES = {Tier.GPU: "GPU", Tier.CPU: "DRAM", Tier.STORAGE: "storage"}
 _OF_A_FAULTY_RESULT = "Mend what failed and run it again: a faulty result says nothing of the capacity."
 UNDER_WAY_MAX = 0.2
@@ -50,7 +52,7 @@ def cautions(
         _capacity(measured, honesty),
         _device(honesty, no_choice=in_memory and measured.settings.direct != "off"),
         _store(measured),
-        _client(honesty, measured.settings.less),
+        _client(honesty, measured),
         _standstills(honesty, measured),
         _load(measured, honesty),
         _repeatability(measured, steady, trials),
@@ -112,7 +114,7 @@ def _room(measured: Measured) -> Iterator[Caution]:
         fewer = fewer_at_once(settings.less, settings.server_each)
         yield loads.CROWDED.of(tier=_NAMES[last], puts=counted(crowded, "write"), flag=flag, fewer=fewer)
     if dropped:
-        yield devices.CAPACITY_BOUND.of(tier=_NAMES[last], dropped=dropped, flag=flag)
+        yield _dropped(measured, _NAMES[last], dropped, flag)
     counters = measured.facts.tiers[-1].counters
     lost = int(counters.get(DROPPED_ENTRIES, 0))
     if lost:
@@ -120,6 +122,17 @@ def _room(measured: Measured) -> Iterator[Caution]:
         share = min(1.0, lost / max(1, measured.recorder.lookups.total()))
         entries = counted(lost, "entry", "entries")
         yield devices.STORE_DROPPED.of(entries=entries, restarts=restarts, share=share)
+
+
+def _dropped(measured: Measured, tier: str, dropped: int, flag: str) -> Caution:
+    """Entries dropped from the last tier: a loss only where lookups missed."""
+    misses, hits = (measured.lookups(outcome) for outcome in (Outcome.MISS, Outcome.HIT))
+    if not hits or misses > MISSES_COST * (misses + hits):
+        cost = ": its capacity bounds this result"
+        return devices.CAPACITY_BOUND.of(tier=tier, dropped=dropped, flag=flag, cost=cost)
+    cost = ", but almost every lookup was a hit"
+    caution = devices.CAPACITY_BOUND.of(tier=tier, dropped=dropped, flag=flag, cost=cost)
+    return caution.model_copy(update={"remedy": "Compare only with runs of the same capacity."})
 
 
 def _device(honesty: Honesty, no_choice: bool) -> Iterator[Caution]:
@@ -174,7 +187,16 @@ def _enough(nbytes: int | None) -> bool:
     return nbytes is not None and nbytes >= MIN_COMPARED_BYTES
 
 
-def _client(honesty: Honesty, less: str) -> Iterator[Caution]:
+def _share_of(ms: float, measured: Measured) -> str:
+    """Beside the latency that it is a part of, or nobody could tell whether it matters."""
+    whole = measured.request_ms("end_to_end")
+    if not whole or not whole["p95"]:
+        return ""
+    return f" ({ms / whole['p95']:.1%} of the end-to-end p95, {duration(whole['p95'])})"
+
+
+def _client(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
+    less = measured.settings.less
     ceiling = honesty.ceiling
     if ceiling and ceiling.client_bound:
         who = None if ceiling.rank is None else f"rank {ceiling.rank}"
@@ -198,10 +220,10 @@ def _client(honesty: Honesty, less: str) -> Iterator[Caution]:
         yield loads.CLIENT_BOUND.of(cause=cause[0].upper() + cause[1:], remedy=remedy)
     late_ms = lateness_p99_ms(honesty)
     if late_ms is not None and late_ms > LATE_MS:
-        yield loads.LATE_ARRIVALS.of(late_ms=late_ms, less=less)
+        yield loads.LATE_ARRIVALS.of(late_ms=late_ms, less=less, share=_share_of(late_ms, measured))
     lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
-        yield loads.EVENT_LOOP_LAG.of(lag_ms=lag["p99"], less=less)
+        yield loads.EVENT_LOOP_LAG.of(lag_ms=lag["p99"], less=less, share=_share_of(lag["p99"], measured))
 
 
 def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
