@@ -69,9 +69,15 @@ def near(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.5) -
     from difflib import get_close_matches
 
     lowered, names = word.lower(), list(known)
-    begun = [name for name in names if lowered and name.lower().startswith(lowered)]
+    # Llama-3.1-70B begins llama3.1-70b-instruct: names differ in how they divide their parts.
+    bare = _undivided(lowered)
+    begun = [name for name in names if bare and _undivided(name.lower()).startswith(bare)]
     alike = get_close_matches(lowered, names, n=count, cutoff=cutoff)
     return list(dict.fromkeys([*sorted(begun, key=len), *alike]))[:count]
+
+
+def _undivided(name: str) -> str:
+    return name.replace("-", "").replace("_", "").replace(" ", "")
 
 
 def hint(word: str, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:

@@ -62,6 +62,12 @@ def test_an_unknown_model_is_answered_with_the_near_ones() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["Llama-3.1-70B", "llama3.1-70b", "Llama_3.1_70b"])
+def test_a_model_is_found_however_its_parts_are_divided(name: str) -> None:
+    with pytest.raises(UsageError, match=r"did you mean llama3\.1-70b-instruct"):
+        find_model(name)
+
+
 @pytest.mark.parametrize(
     ("dtype", "factor"), [("float32", 2), ("bfloat16", 1), ("fp8", 0.5), ("int8", 0.5), ("fp4", 0.25)]
 )
