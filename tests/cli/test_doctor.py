@@ -28,7 +28,7 @@ def test_a_missing_directory_is_a_problem_and_exit_1(
     assert main(["doctor", "--cache-dir", str(tmp_path / "nope")]) == 1
     text = capsys.readouterr().out
     assert "problem  directory: does not exist" in text
-    assert f"-> make it with: mkdir -p {tmp_path / 'nope'}" in text
+    assert f"-> mount the drive that belongs there, or make it with: mkdir -p {tmp_path / 'nope'}" in text
 
 
 def test_text_counts_what_it_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,9 +95,8 @@ def _directory(group: str, place: Place, kernel: Kernel) -> Check:
             return problem(group, name, f"does not exist, and {above} is a file", OTHER_DIR)
         if cannot_be_made(place.path, kernel) is not None:
             return problem(group, name, f"does not exist and cannot be made in {above}", OTHER_DIR)
-        return problem(
-            group, name, "does not exist", f"make it with: mkdir -p {shlex.quote(str(place.path))}"
-        )
+        make = f"make it with: mkdir -p {shlex.quote(str(place.path))}"
+        return problem(group, name, "does not exist", f"mount the drive that belongs there, or {make}")
     if place.kind == KERNEL_VIEW:
         text = f"lies on {place.filesystem}, a view into the kernel that stores no files"
         return problem(group, name, text, OTHER_DIR)

@@ -212,7 +212,8 @@ def _check_directory(path: Path, label: str, remedy: str) -> Path:
             text = f"{label}: does not exist and cannot be made in {above}; {remedy}"
             raise UsageError(text) from None
         raise UsageError(
-            f"{label}: does not exist; make it with: mkdir -p {shlex.quote(str(path))}"
+            f"{label}: does not exist; mount the drive that belongs there, or make it with: "
+            f"mkdir -p {shlex.quote(str(path))}"
         ) from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = reason_of(error)
@@ -291,7 +292,7 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
     holds = []
     places = [*map(str, dirs)] or addresses(config)
     if places:
-        much = size_text(storage_bytes) if storage_bytes < UNLIMITED_BYTES else "what it writes"
+        much = _held_text(config, storage_bytes)
         holds.append(f"{much} in {', '.join(places)}")
     if config.cpu_bytes:
         holds.append(f"{size_text(config.cpu_bytes)} of memory")
@@ -314,6 +315,13 @@ def statement(config: Config, dirs: tuple[Path, ...], storage_bytes: int) -> str
     if config.enable_autoscaling:
         return f"{text}, if {config.max_users:,} users asked all the time; fewer users write less."
     return f"{text}."
+
+
+def _held_text(config: Config, storage_bytes: int) -> str:
+    """The capacity, or what is written where that is less: nothing else comes there."""
+    if claimed_bytes(config, storage_bytes) < storage_bytes:
+        return f"about {rough_size_text(offered_write_bytes(config))}"
+    return size_text(storage_bytes) if storage_bytes < UNLIMITED_BYTES else "what it writes"
 
 
 def _precondition_text(config: Config, storage_bytes: int) -> str:

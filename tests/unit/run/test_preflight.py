@@ -62,6 +62,14 @@ def test_the_run_says_what_it_may_hold_and_write_as_l7_says(here: Path) -> None:
     )
 
 
+def test_no_run_is_said_to_hold_more_than_it_writes_l7(here: Path) -> None:
+    config = Config(max_requests=1, storage_capacity_gb=8, cpu_mem_gb=0.5)
+    assert check_machine(config, here, PLENTY).statement == (
+        f"This run holds at most about 1.00 GiB in {here} and 512 MiB of memory, and writes at most about "
+        "1.00 GiB."
+    )
+
+
 def test_each_of_several_trials_writes_as_much_l7(here: Path) -> None:
     config = Config(max_requests=10, storage_capacity_gb=2, cpu_mem_gb=0.5, trials=3)
     said = check_machine(config, here, PLENTY).statement
@@ -122,7 +130,8 @@ def test_a_disk_too_small_for_one_entry_is_refused(here: Path, monkeypatch: pyte
 
 def test_a_missing_directory_is_refused_with_the_command_that_makes_it(here: Path) -> None:
     assert refused(Config(cache_dir=[f"{here}/x"]), here) == (
-        f"--cache-dir {here}/x: does not exist; make it with: mkdir -p {here}/x"
+        f"--cache-dir {here}/x: does not exist; mount the drive that belongs there, or make it with: "
+        f"mkdir -p {here}/x"
     )
     assert refused(Config(cache_dir=[f"{here}/my disk"]), here).endswith(f"mkdir -p '{here}/my disk'")
 

@@ -127,7 +127,8 @@ def test_a_rank_finds_its_own_directory(disk: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError) as caught:
         cache_dirs(config, disk)
     assert str(caught.value) == (
-        f"--cache-dir {disk}/rank_{{rank}}: does not exist; make it with: mkdir -p {disk}/rank_0"
+        f"--cache-dir {disk}/rank_{{rank}}: does not exist; mount the drive that belongs there, or make it "
+        f"with: mkdir -p {disk}/rank_0"
     )
 
 
