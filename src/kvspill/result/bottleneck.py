@@ -32,6 +32,7 @@ PARTS = {
     "generation_latency_ms": "generation",
     "other_ms": "other",
 }
+_SERVICE = "a request's service time"
 _DOMINATES = 0.5
 _NOTABLE_OTHER = 0.05
 _WITH_OTHERS = {"device": "time at the device", "queue": "queueing at the depth of the device"}
@@ -132,10 +133,9 @@ def _bottleneck(result: Result) -> Bottleneck:
     waits = wait_ms > _DOMINATES * (wait_ms + judged_ms)
     # Users who have a server each wait for none because of generation.
     if apart and (not waits or (judged_ms > 0 and has_server_each(result))):
-        whole_of = "what service adds to generation" if waits else "what is added to generation"
-        service = _service(result, {**parts, "generation": 0.0}, judged_ms, whole_of)
+        service = _service(result, parts, served_ms, counts_generation=False)
     else:
-        service = _service(result, parts, served_ms, "a request's service time")
+        service = _service(result, parts, served_ms)
     lines = tuple(_lines(result, parts, served_ms, wait_ms if waits else None, service))
     text = f"{service.clause[:1].upper()}{service.clause[1:]}"
     if waits:
@@ -173,22 +173,39 @@ def _without_generation(result: Result) -> bool:
     return doubted or bool(missed_classes(result))
 
 
-def _service(result: Result, parts: dict[str, float], whole_ms: float, whole: str) -> _Service:
-    """What the time is spent on, the wait in the queue apart."""
+def _service(
+    result: Result, parts: dict[str, float], whole_ms: float, counts_generation: bool = True
+) -> _Service:
+    """What the time is spent on, the wait in the queue apart; the cause is generation only where that counts.
+
+    Shares are of the whole service time either way: one load has the same figures in every view.
+    """
     share = {label: part_ms / whole_ms if whole_ms else 0.0 for label, part_ms in parts.items()}
+    generation = share["generation"] if counts_generation else 0.0
     codes = {item.code for item in result.warnings}
-    if CLIENT_BOUND.code in codes or share["other"] > max(share["storage I/O"], share["generation"]):
+    if CLIENT_BOUND.code in codes or share["other"] > max(share["storage I/O"], generation):
         what = "this program is near its own ceiling and sets the pace, not the device"
         helps = f"Use a faster client, a larger --io-size or {less(result.config)}, and run it again."
         return _Service(Binds.CLIENT, what, helps)
-    if share["storage I/O"] > share["generation"]:
-        return _storage(result, f"cache I/O takes {share['storage I/O']:.0%} of {whole}")
-    what = f"generation (simulated compute) takes {share['generation']:.0%} of {whole}"
+    if share["storage I/O"] > generation:
+        found = _storage(result, f"cache I/O takes {_percent(share['storage I/O'])} of {_SERVICE}")
+        if counts_generation or not share["generation"]:
+            return found
+        rest = f"generation takes {_percent(share['generation'])}, which is not part of the target"
+        return replace(found, clause=f"{found.clause}; {rest}")
+    what = f"generation (simulated compute) takes {_percent(share['generation'])} of {_SERVICE}"
+    if share["storage I/O"]:
+        what += f", cache I/O {_percent(share['storage I/O'])}"
     faster = "more GPUs (a lower time per token, more --servers)"
     if has_server_each(result):
         faster = "faster GPUs (a lower time per token)"
     helps = f"A faster device would change little; {faster} would help."
     return _Service(Binds.GENERATION, what, helps)
+
+
+def _percent(share: float) -> str:
+    """Of a share that is there, never 0 % and never the whole beside another."""
+    return f"{share:.0%}" if 0.01 <= share <= 0.99 or share == 1 else f"{share:.1%}"
 
 
 def _storage(result: Result, whole: str) -> _Service:
@@ -353,7 +370,7 @@ def _lines(
     if link is not None:
         found.append(link)
     if missed_classes(result) and service.binds in STORAGE:
-        found.append(f"Latency targets are missed because {service.clause}.")
+        found.append(f"Latency targets are missed: {service.clause}.")
     if CAPACITY_BOUND.code in {item.code for item in result.warnings}:
         found.append("Capacity: entries are dropped from the last tier for lack of space.")
     if service.binds is Binds.PROCESSOR:

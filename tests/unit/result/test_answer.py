@@ -46,7 +46,7 @@ def test_a_class_beyond_its_target_is_a_no_and_named_s11() -> None:
     found = answer(many(storage=0.08, config=Config(num_users=10)))
     assert found.verdict == "NO: 10 users of llama3.1-8b miss the latency target of interactive."
     assert found.bottleneck.binds is Binds.DEVICE
-    assert found.because.endswith("added to generation, 100% of it the device's own time.")
+    assert found.because.endswith("of a request's service time, 100% of it the device's own time.")
     assert found.helps.startswith("Use a faster device")
 
 
@@ -122,7 +122,8 @@ def test_a_missed_target_is_not_laid_to_generation_where_each_has_a_server_s11()
         recorder.cache_call(ns(at + 0.3), ns(at + 0.4))
     found = answer(built(recorder, config=Config(num_users=10, arrival="closed")))
     assert found.status is Status.NO
-    assert "cache I/O takes 100% of what service adds to generation" in found.because
+    assert "cache I/O takes 17% of a request's service time" in found.because
+    assert found.because.endswith("; generation takes 83%, which is not part of the target.")
     assert found.helps.startswith("Use a faster device")
 
 
@@ -146,7 +147,8 @@ def test_late_requests_without_a_verdict_are_not_laid_to_generation_s11() -> Non
         recorder.cache_call(ns(at), ns(at + 0.1))
     found = answer(built(recorder, config=Config(num_users=10, arrival="closed")))
     assert "all 40 requests were late" in found.verdict
-    assert found.because.startswith("Cache I/O takes 100% of what is added to generation")
+    assert found.because.startswith("Cache I/O takes 9% of a request's service time")
+    assert found.because.endswith("; generation takes 91%, which is not part of the target.")
     assert found.helps.startswith("Use a faster device")
 
 
