@@ -122,6 +122,7 @@ def test_a_page_replaces_only_a_page(result: Path, tmp_path: Path, capsys: Print
     [
         (json.dumps(sample.result())[:5000], "cut short"),
         (json.dumps({**sample.result(), "schema_version": 3}), "newer kvspill"),
+        ('{"kvspill_plan": 1}', "a plan and not a result; `kvspill plan` makes its page, with --page"),
         ("{}", "not a result; give JSON of kvspill, kv-cache.py, vLLM or LMCache"),
     ],
 )

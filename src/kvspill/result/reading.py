@@ -252,6 +252,10 @@ def result_of(document: Any, path: Path) -> Result:
     if is_ours(document):
         return our_result(document, path)
     found = kv_cache_py_result(document, path) or _engine_result(document, path)
+    if found is None and isinstance(document, dict) and "kvspill_plan" in document:
+        raise UsageError(
+            f"{path}: a plan and not a result; `kvspill plan` makes its page, with --page and the same flags"
+        )
     if found is None:
         raise UsageError(f"{path}: not a result; give JSON of kvspill, kv-cache.py, vLLM or LMCache")
     return found
