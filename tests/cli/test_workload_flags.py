@@ -339,4 +339,4 @@ def test_a_latency_target_without_a_search_is_warned_about_with_all_that_it_need
     assert found["remedy"] == "Give --enable-autoscaling --autoscaler-mode slo as well, or leave it out."
     assert main(["simulate", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "target in milliseconds of a search in slo mode only" in text
+    assert "latency target in milliseconds (default: p95 target of each class); in run with" in text

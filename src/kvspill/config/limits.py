@@ -87,7 +87,8 @@ class AutoscalingFields(Group):
     )
     slo_target_ms: Annotated[float, Field(gt=0, le=1e9)] | None = opt(
         None,
-        "target in milliseconds of a search in slo mode only (default: p95 target of each class)",
+        "latency target in milliseconds (default: p95 target of each class); in run with "
+        "--autoscaler-mode slo only",
         group="autoscaling",
         no_effect=(NO_SLO_SEARCH, NOT_SLO),
         metavar="MS",
