@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kvspill.cli.main import main
+from kvspill.report.html.plans import page_of as plan_page
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
 from unit.report.html.hostile import PAYLOAD, poisoned
@@ -114,6 +115,15 @@ _OVERLAPPING_LABELS = """() => [...document.querySelectorAll('.plot')].flatMap(p
   }))"""
 
 
+_CUT_TEXTS = """() => [...document.querySelectorAll('.plot svg')].flatMap(svg => {
+  const frame = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(text => text.getAttribute('opacity') !== '0')
+    .map(text => [text.textContent, text.getBoundingClientRect()])
+    .filter(([_, box]) => box.width > 0 && (box.left < frame.left - 1 || box.right > frame.right + 1))
+    .map(([said, _]) => said);
+})"""
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 def test_the_labels_of_an_axis_do_not_run_into_each_other(
     browser: Any, ten_minutes: Path, tmp_path: Path, width: int
@@ -132,6 +142,35 @@ def test_the_labels_of_an_axis_do_not_run_into_each_other(
         with Visit(browser, target, width, "light") as visit:
             assert visit.value("document.querySelectorAll('#fig-hit-bounds svg').length") == 1
             assert visit.value(_OVERLAPPING_LABELS) == []
+            assert visit.value(_CUT_TEXTS) == []
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_page_of_a_plan_fits_and_names_every_option_whole(
+    browser: Any, tmp_path: Path, width: int
+) -> None:
+    names = [f"{count} x nvme-gen4 with 64 GiB of DRAM" for count in (1, 2, 3)]
+    plan = {
+        "answer": "no",
+        "asked": 60,
+        "asked_is": "users",
+        "model": "llama3.1-8b",
+        "text": ["NO (predicted): 60 users do not.", "Bottleneck: the device."],
+        "notes": {},
+        "options": [{"name": name, "holds": 20, "enough": False} for name in names],
+    }
+    target = tmp_path / "plan.html"
+    target.write_text(plan_page(plan, {"Options": [["OPTION"] * 12, ["a-long-cell-of-a-row"] * 12]}))
+    with browser.new_context(viewport={"width": width, "height": 900}) as context:
+        tab = context.new_page()
+        tab.goto(target.as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert [text.partition(": ")[0] for text in tab.locator("dt").all_inner_texts()] == names
+        assert tab.locator(".answer.missed .status").inner_text() == "NO (predicted): 60 users do not."
+        edges = tab.evaluate(
+            "[...document.querySelectorAll('dt')].map(each => each.getBoundingClientRect().right)"
+        )
+        assert max(edges) <= width
 
 
 def test_a_screen_reader_is_told_what_each_plot_shows(browser: Any, page: Path) -> None:

@@ -290,7 +290,7 @@ def _options(plan: Mapping[str, Any]) -> list[list[str]]:
     rows = plan["options"]
     priced = any(row["cost"] for row in rows)
     head = ["OPTION", "HOLDS", "NODES", "BOTTLENECK"]
-    head += ["READ P95", "TOKENS/S", "WRITTEN/DAY", "WEAR", "LOAD PAYS"]
+    head += ["READ P95", "TOKENS/S", "WRITTEN/DAY", "WEAR", "BEATS RECOMPUTING"]
     money = ["PER MONTH", "PER USER", "PER M TOKENS"] if priced else []
     table = [[*head, *money]]
     for row in rows:

@@ -140,7 +140,13 @@ def _template() -> Any:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_harmless
     )
     environment.filters["title_of"] = lambda code: kind_of(code).title
+    environment.filters["heading_of"] = lambda code: _heading(kind_of(code).title)
     return environment.from_string(_asset("page.html.j2"))
+
+
+def _heading(title: str) -> str:
+    """With a capital, but for names of programs, which are written small."""
+    return title if title.startswith(("kvspill", "cuFile")) else f"{title[:1].upper()}{title[1:]}"
 
 
 def _asset(name: str) -> str:

@@ -1,35 +1,55 @@
 """The page of a plan: the answer, what each option holds as a drawing, and the tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kvspill.report.html.drawings import drawn_page, svg
-from kvspill.report.html.specs import Spec
+from kvspill.report.html.drawings import drawn_page
 
-_WIDTH, _ROW = 620, 34
+_STATES = {"yes": "met", "no": "missed"}
+_NAMED = ("Bottleneck", "What would help", "In doubt", "Target", "Asked with")
+"""Sentences that begin with what they answer."""
+_STYLE = """
+.option { margin-bottom: 12px; } .option dt { overflow-wrap: anywhere; } .option dd { margin: 0; }
+.room { position: relative; background: var(--grid); border-radius: 3px; height: 16px; }
+.room .bar { display: block; height: 100%; border-radius: 3px; background: var(--bad); }
+.room .bar.enough { background: var(--good); }
+.room .asked { position: absolute; top: -4px; bottom: -4px; border-left: 3px dashed var(--ink); }
+dl { margin: 0; }"""
 Table = Sequence[Sequence[str]]
 """Rows of cells, the heads first."""
 
 
 def page_of(plan: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     """A page that is complete in itself, with the tables by their titles."""
-    words = "\n".join(f"<p>{escape(line)}</p>" for line in plan["text"])
-    caption = "What a node of each option holds; the line is what is asked for."
-    drawing = f"<figure>{svg(_bars(plan))}<figcaption>{escape(caption)}</figcaption></figure>"
+    verdict, *rest = plan["text"]
+    words = "\n".join(f"<p>{_named(line)}</p>" for line in rest)
+    answer = (
+        f'<section><h2>Verdict</h2>\n<div class="answer {_STATES.get(plan["answer"], "")}">'
+        f'<p class="status">{escape(verdict)}</p>\n{words}</div></section>'
+    )
     title = f"Plan for {plan['asked']:,} {plan['asked_is']} of {plan['model']}"
     notes = {name: f"\n<p>{escape(line)}</p>" for name, line in plan["notes"].items()}
     shown = "\n".join(
-        f"<h2>{escape(name)}</h2>\n{_table(table)}{notes.get(name, '')}" for name, table in tables.items()
+        f"<section><h2>{escape(name)}</h2>\n{_table(name, table)}{notes.get(name, '')}</section>"
+        for name, table in tables.items()
     )
-    return drawn_page(title, f"{words}\n{drawing}\n{shown}")
+    return drawn_page(title, f"{answer}\n{_drawing(plan)}\n{shown}", _STYLE)
 
 
-def _table(table: Table) -> str:
+def _named(line: str) -> str:
+    name, colon, text = line.partition(": ")
+    if name not in _NAMED:
+        return escape(line)
+    return f"<strong>{escape(name)}{colon}</strong>{escape(text)}"
+
+
+def _table(name: str, table: Table) -> str:
     head, *rows = ["".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in _tagged(table)]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>"
     )
 
 
@@ -37,30 +57,26 @@ def _tagged(table: Table) -> list[tuple[str, Sequence[str]]]:
     return [("td" if number else "th", row) for number, row in enumerate(table)]
 
 
-def _bars(plan: Mapping[str, Any]) -> Spec:
-    rows = [
-        {"option": row["name"], "holds": row["holds"] or 0, "enough": "yes" if row["enough"] else "no"}
-        for row in plan["options"]
-    ]
-    names = [row["option"] for row in rows]
-    whole = {"labelLimit": 0}
-    return {
-        "width": _WIDTH,
-        "height": _ROW * max(2, len(rows)),
-        "layer": [
-            {
-                "data": {"values": rows},
-                "mark": "bar",
-                "encoding": {
-                    "y": {"field": "option", "type": "nominal", "sort": names, "title": None, "axis": whole},
-                    "x": {"field": "holds", "type": "quantitative", "title": plan["asked_is"]},
-                    "color": {"field": "enough", "type": "nominal", "title": "enough"},
-                },
-            },
-            {
-                "data": {"values": [{"asked": plan["asked"]}]},
-                "mark": {"type": "rule", "strokeDash": [6, 4]},
-                "encoding": {"x": {"field": "asked", "type": "quantitative"}},
-            },
-        ],
-    }
+def _drawing(plan: Mapping[str, Any]) -> str:
+    """Bars with their names above them: beside them, names would be cut or leave a phone no room for bars."""
+    says = f"A node of each option; the dashed line is what is asked: {plan['asked']:,g} {plan['asked_is']}."
+    bars = "\n".join(_bars(plan))
+    return (
+        f"<section><h2>What each option holds</h2>\n<figure><figcaption><p>{escape(says)}</p></figcaption>\n"
+        f"<dl>\n{bars}\n</dl></figure></section>"
+    )
+
+
+def _bars(plan: Mapping[str, Any]) -> Iterator[str]:
+    widest = max([plan["asked"], *(row["holds"] or 0 for row in plan["options"])])
+    asked = f'<span class="asked" style="left:{100 * plan["asked"] / widest:.2f}%"></span>'
+    for row in plan["options"]:
+        holds = row["holds"]
+        state = {True: "enough", False: "not enough", None: "no verdict"}[row["enough"]]
+        said = "no verdict" if holds is None else f"{holds:,g} {plan['asked_is']}, {state}"
+        enough = " enough" if row["enough"] else ""
+        bar = f'<span class="bar{enough}" style="width:{100 * (holds or 0) / widest:.2f}%"></span>'
+        yield (
+            f'<div class="option"><dt>{escape(row["name"])}: <strong>{escape(said)}</strong></dt>'
+            f'<dd><div class="room">{bar}{asked}</div></dd></div>'
+        )

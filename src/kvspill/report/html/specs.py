@@ -13,8 +13,8 @@ HEIGHT = 260
 BAR_STEP = 26
 
 COLOURS = [f"var(--series-{number})" for number in range(1, SERIES_COLOURS + 1)]
-_LEGEND_CHARACTERS = 18
-"""Two names of this length stand beside each other on a phone."""
+_SYMBOL_PIXELS = 26
+"""Of a legend, beside the name."""
 _AXIS_CHARACTERS = 25
 _LABEL_PIXELS = 7
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
@@ -69,8 +69,9 @@ def _legend(domain: Sequence[str], shown: Sequence[str], symbol: str) -> Spec | 
     names = list(dict.fromkeys(shown))
     if len(domain) < 2:
         return None
-    fits = max(len(name) for name in names) <= _LEGEND_CHARACTERS
-    return {"values": names, "symbolType": symbol, "columns": 2 if fits else 1}
+    # Beside the long names of an axis a phone leaves no room for two names in a row.
+    two = 2 * (_SYMBOL_PIXELS + _LABEL_PIXELS * max(len(name) for name in names))
+    return {"values": names, "symbolType": symbol, "columns": {"expr": f"width < {two} ? 1 : 2"}}
 
 
 def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
@@ -295,7 +296,7 @@ def bars(
             "stack": "zero" if stacked else None,
             "scale": {"nice": False} if stacked else {"domain": [0, longest]},
             # Three labels fit beside long names on a phone, where five would run into each other.
-            "axis": {"format": "%", "values": [0, 0.5, 1]}
+            "axis": {"format": "%", "values": [0, 0.5, 1], "labelFlush": True}
             if share
             else {"tickCount": 5, "labelOverlap": "greedy", "labelSeparation": 8},
         },

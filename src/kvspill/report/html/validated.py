@@ -7,8 +7,8 @@ from typing import Any
 from kvspill.report.html.drawings import drawn_page
 
 _STYLE = """
-body { max-width: 75rem; }
-.bad td { color: #a00; font-weight: bold; } .named td { color: #850; }"""
+.bad td { color: var(--bad); font-weight: bold; } .named td { color: var(--warn-ink); }"""
+_ANSWERS = {True: ("met", "The preset passed"), False: ("missed", "The preset FAILED")}
 _CLASSES = {"DIFFERS": "bad", "named difference": "named"}
 
 
@@ -23,13 +23,18 @@ def page_of(found: Mapping[str, Any], text: str) -> str:
         + "</tr>"
         for row in found["rows"]
     )
-    verdict = "The preset passed" if found["passed"] else "The preset FAILED"
+    state, verdict = _ANSWERS[bool(found["passed"])]
     counts = f"{found['requests']} requests, {found['rounds']} timed rounds"
-    body = f"""<p>{verdict}. {escape(str(found["date"]))}, {counts}.</p>
-<table>
+    body = f"""<section>
+<div class="answer {state}"><p class="status">{verdict}.</p>
+<p>{escape(str(found["date"]))}, {counts}.</p></div>
+<div class="scroll" tabindex="0" role="region" aria-label="Engine and preset"><table>
 <tr><th></th><th>engine</th><th>kvspill</th><th>verdict</th><th></th></tr>
 {rows}
-</table>
+</table></div>
+</section>
+<section>
 <h2>As text</h2>
-<pre>{escape(text)}</pre>"""
+<pre class="scroll">{escape(text)}</pre>
+</section>"""
     return drawn_page(title, body, _STYLE)

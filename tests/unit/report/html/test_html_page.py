@@ -178,6 +178,15 @@ def test_the_criteria_stand_beside_the_verdict() -> None:
     assert "✗ missed" in text
 
 
+def test_titles_of_warnings_begin_with_a_capital_and_go_on_as_a_sentence() -> None:
+    built = sample.built()
+    built.warnings = [noted("memory_directory", "m.", "r."), noted("client_bound", "c.", "r.")]
+    page = build_page([("a", built)])
+    assert "<strong>The directory lies in memory</strong>" in page
+    assert "<strong>kvspill itself was the limit</strong>" in page
+    assert "text-transform: capitalize" not in page
+
+
 def test_warnings_are_folded_by_severity_the_gravest_first() -> None:
     built = sample.built()
     built.warnings = [
