@@ -15,7 +15,7 @@ _STYLE = """
 .room .bar { display: block; height: 100%; border-radius: 3px; background: var(--bad); }
 .room .bar.enough { background: var(--good); }
 .room .asked { position: absolute; top: -4px; bottom: -4px; border-left: 3px dashed var(--ink); }
-dl { margin: 0; }"""
+dl { margin: 0; } header { padding-bottom: 14px; } td:first-child { min-width: 10em; }"""
 Table = Sequence[Sequence[str]]
 """Rows of cells, the heads first."""
 
@@ -73,7 +73,8 @@ def _bars(plan: Mapping[str, Any]) -> Iterator[str]:
     for row in plan["options"]:
         holds = row["holds"]
         state = {True: "enough", False: "not enough", None: "no verdict"}[row["enough"]]
-        said = "no verdict" if holds is None else f"{holds:,g} {plan['asked_is']}, {state}"
+        least = "at least " if row.get("holds_at_least") else ""
+        said = "no verdict" if holds is None else f"{least}{holds:,g} {plan['asked_is']}, {state}"
         enough = " enough" if row["enough"] else ""
         bar = f'<span class="bar{enough}" style="width:{100 * (holds or 0) / widest:.2f}%"></span>'
         yield (

@@ -1,4 +1,4 @@
-"""How late kvspill itself was beside the target of a question: fewer users than were asked about help nobody."""
+"""How late kvspill itself was, beside the target of a question."""
 
 from collections.abc import Iterable
 from typing import Any

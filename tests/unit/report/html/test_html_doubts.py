@@ -289,7 +289,7 @@ def test_a_faulty_result_is_the_first_banner_of_the_page_s13(monkeypatch: pytest
     first = banners(labelled([("bad", faulty()), ("good", sample.built())]))[0]
     assert (first.code, first.message, first.labels) == ("faulty", "1 storage read EIO.", "bad")
     page = bare(monkeypatch, faulty())
-    assert page.index("<strong>faulty</strong>") < page.index('id="headline"')
+    assert page.index("<strong>Faulty</strong>") < page.index('id="headline"')
 
 
 def test_a_faulty_result_has_no_rank_s13() -> None:
