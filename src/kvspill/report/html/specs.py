@@ -13,6 +13,9 @@ HEIGHT = 260
 BAR_STEP = 26
 
 COLOURS = [f"var(--series-{number})" for number in range(1, SERIES_COLOURS + 1)]
+_LEGEND_CHARACTERS = 18
+"""Two names of this length stand beside each other on a phone."""
+_PHONE_PIXELS = 330
 _SYMBOL_PIXELS = 26
 """Of a legend, beside the name."""
 _AXIS_CHARACTERS = 25
@@ -53,25 +56,31 @@ CONFIG: Spec = {
 }
 
 
-def colour(names: Sequence[str], shown: Sequence[str] | None = None, symbol: str = "stroke") -> Spec:
+def colour(
+    names: Sequence[str], shown: Sequence[str] | None = None, symbol: str = "stroke", beside: int = 0
+) -> Spec:
     """One colour per name, the same in every plot; the legend has only those that are shown."""
     domain = list(dict.fromkeys(names))
     return {
         "field": "series",
         "type": "nominal",
         "scale": {"domain": domain, "range": [COLOURS[n % len(COLOURS)] for n in range(len(domain))]},
-        "legend": _legend(domain, domain if shown is None else shown, symbol),
+        "legend": _legend(domain, domain if shown is None else shown, symbol, beside),
     }
 
 
-def _legend(domain: Sequence[str], shown: Sequence[str], symbol: str) -> Spec | None:
-    """Needed wherever a reader could take one series for another, also where only one is shown."""
+def _legend(domain: Sequence[str], shown: Sequence[str], symbol: str, beside: int = 0) -> Spec | None:
+    """Needed wherever a reader could take one series for another, also where only one is shown.
+
+    It stands to the right of an axis whose names have so many characters.
+    """
     names = list(dict.fromkeys(shown))
     if len(domain) < 2:
         return None
-    # Beside the long names of an axis a phone leaves no room for two names in a row.
-    two = 2 * (_SYMBOL_PIXELS + _LABEL_PIXELS * max(len(name) for name in names))
-    return {"values": names, "symbolType": symbol, "columns": {"expr": f"width < {two} ? 1 : 2"}}
+    longest = max(len(name) for name in names)
+    across = 2 * (_SYMBOL_PIXELS + _LABEL_PIXELS * longest) + _LABEL_PIXELS * beside
+    fits = longest <= _LEGEND_CHARACTERS and across <= _PHONE_PIXELS
+    return {"values": names, "symbolType": symbol, "columns": 2 if fits else 1}
 
 
 def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
@@ -308,7 +317,7 @@ def bars(
     }
     if several and not stacked:
         place["yOffset"] = {"field": "series", "type": "nominal", "sort": list(dict.fromkeys(names))}
-    painted: Spec = {"color": colour(names, symbol="square")}
+    painted: Spec = {"color": colour(names, symbol="square", beside=max(map(len, short.values()), default=0))}
     if stacked:
         painted["order"] = {"field": "rank", "type": "quantitative"}
     layers: list[Spec] = [{"mark": {"type": "bar", "tooltip": True}, "encoding": painted}]
