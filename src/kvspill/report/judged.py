@@ -36,8 +36,9 @@ def judged_criteria(result: Result, text: Callable[[float, str], str]) -> Iterat
 def is_pass_below_no(result: Result) -> bool:
     """Whether the devices pass in a run whose users miss their targets: a bare PASS would deny the answer."""
     health = result.summary.storage_health
-    by_devices = health is not None and health.performance_profile == "latency"
-    return by_devices and health.overall_status == PASS and bool(missed_classes(result))
+    if health is None or health.performance_profile != "latency":
+        return False
+    return health.overall_status == PASS and bool(missed_classes(result))
 
 
 def met_text(health: StorageHealth) -> str:

@@ -597,8 +597,8 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
         "! Bear in mind: Requests were seen up to 12.0 ms (p99) after their intended time; latencies "
         "include that (24.0% of the strictest target, 50 ms). Leave kvspill more processor time."
     ), "the question is about this number of users: fewer of them are no remedy"
-    kept = answered(replace(reply, result=late, status=Status.YES)).warnings
-    (sure,) = (item for item in kept if item.code == "late_arrivals")
+    certain = answered(replace(reply, result=late, status=Status.YES)).warnings
+    (sure,) = (item for item in certain if item.code == "late_arrivals")
     assert sure.message.endswith("50 ms); the answer stands without that.")
 
 

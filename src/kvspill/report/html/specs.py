@@ -1,5 +1,6 @@
 """Building blocks of Vega-Lite plots: colours by CSS variables, so that one drawing serves both themes."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,7 +81,10 @@ def _legend(domain: Sequence[str], shown: Sequence[str], symbol: str, beside: in
     longest = max(len(name) for name in names)
     across = 2 * (_SYMBOL_PIXELS + _LABEL_PIXELS * longest) + _LABEL_PIXELS * beside
     fits = longest <= _LEGEND_CHARACTERS and across <= _PHONE_PIXELS
-    return {"values": names, "symbolType": symbol, "columns": 2 if fits else 1}
+    legend = {"values": names, "symbolType": symbol, "columns": 2 if fits else 1}
+    if _SYMBOL_PIXELS + _LABEL_PIXELS * (longest + beside) > _PHONE_PIXELS:
+        legend["labelExpr"] = f"({json.dumps(fitted(names))})[datum.label]"
+    return legend
 
 
 def dash(names: Sequence[str], shown: Sequence[str]) -> Spec:
