@@ -314,3 +314,10 @@ def test_a_growing_queue_is_not_called_steady_without_a_word() -> None:
     assert said in render_summary(grown)
     assert dict(checks(grown))["Steady state"] == said
     assert said not in render_summary(grown.model_copy(update={"honesty": result.honesty}))
+
+
+def test_what_was_checked_is_named_in_plain_words() -> None:
+    names = " ".join(name for name, _ in checks(built()))
+    assert "Requests refused, the backlog was full" in names
+    assert "Limited by kvspill itself" in names
+    assert not [word for word in ("Requests shed", "client", "capacity without a device") if word in names]
