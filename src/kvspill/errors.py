@@ -4,9 +4,9 @@ import signal
 
 INTERRUPTED = 130
 """Exit code of a command that a signal ended."""
-_USUAL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+USUAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNALS = (
-    *_USUAL,
+    *USUAL_SIGNALS,
     signal.SIGQUIT,
     signal.SIGXCPU,
     signal.SIGUSR1,
@@ -23,16 +23,6 @@ NO_THREAD_REMEDY = "raise the limits of memory and processes (ulimit -v, ulimit 
 def reason_of(error: Exception) -> str:
     """What the system says went wrong, without the number and the path."""
     return getattr(error, "strerror", None) or str(error)
-
-
-def is_taken(number: int) -> bool:
-    """Whether a signal is not ours to heed: ignored on purpose, as under nohup, or a profiler's."""
-    handler = signal.getsignal(number)
-    if number in _USUAL:
-        return handler is signal.SIG_IGN
-    # Ours are replaced by one another, also where one is in a module that runs as __main__.
-    package = getattr(handler, "__globals__", {}).get("__package__") or ""
-    return handler is not signal.SIG_DFL and not package.startswith("kvspill")
 
 
 class KvspillError(Exception):

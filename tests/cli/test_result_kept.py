@@ -324,6 +324,18 @@ def test_a_suite_without_room_for_its_summary_prints_it(
     assert "cannot write out/summary.json" in captured.err
 
 
+@pytest.mark.usefixtures("spare")
+def test_a_submission_without_room_for_its_summary_prints_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out" / "submission.json" / "in the way").mkdir(parents=True)
+    words = ["suite", "mlperf", "--option", "2", "--simulate", "--duration", "10", "--trials", "3"]
+    assert main([*words, "--output-dir", "out"]) == 1
+    captured = capsys.readouterr()
+    assert "Division: OPEN" in captured.out
+    assert "cannot write out/submission.json" in captured.err
+
+
 PLAN = "plan --users 3 --model tiny-1b --duration 8 --option nvme-gen4 --quick --quiet --generation-mode fast"
 
 

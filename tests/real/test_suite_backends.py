@@ -76,3 +76,17 @@ def test_a_password_in_a_target_reaches_no_file(
     assert not Path("out").exists()
     assert main(["suite", "backends", "--target", "."]) == 2
     assert "--target: give at least two" in capsys.readouterr().err
+
+
+def test_targets_are_ranked_though_their_summary_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).mkdir()
+    Path("out/summary.json/in the way").mkdir(parents=True)
+    words = ["--target", "a", "--target", "b", "--max-requests", "6", "--storage-capacity-gb", "0.1"]
+    assert main(["suite", "backends", "--quick", *words, "--output-dir", "out", "--quiet"]) == 1
+    captured = capsys.readouterr()
+    assert "Results, one file per target: out" in captured.out
+    assert "cannot write out/summary.json" in captured.err

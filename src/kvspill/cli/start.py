@@ -5,7 +5,8 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from kvspill.errors import INTERRUPTED, SIGNALS, is_taken
+from kvspill.errors import INTERRUPTED, SIGNALS
+from kvspill.machine.handlers import is_taken
 
 
 def leave(_number: int, _frame: FrameType | None) -> None:

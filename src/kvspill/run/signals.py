@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar
 
-from kvspill.errors import SIGNALS, is_taken
+from kvspill.errors import SIGNALS
 from kvspill.imports import importing
+from kvspill.machine.handlers import is_taken
 from kvspill.machine.unheard import heard
 from kvspill.waiting import hurry
 

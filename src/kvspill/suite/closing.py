@@ -55,6 +55,15 @@ def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] 
     return code
 
 
+def _kept(keep: Callable[[], None]) -> KvspillError | None:
+    """Keep a comparison; returns why it could not be kept."""
+    try:
+        keep()
+    except KvspillError as error:
+        return error
+    return None
+
+
 def _results(folder: Path, manifest: Manifest) -> dict[int, Result]:
     """The results of the rows that have one, by the number of the row."""
     return {
@@ -72,11 +81,7 @@ def _scenarios(folder: Path, manifest: Manifest) -> _Closing:
         for number, result in _results(folder, manifest).items()
     }
     advice = advise(found, manifest.facts.get(PROBE))
-    problem: KvspillError | None = None
-    try:
-        _write_summary(folder, manifest, found, advice)
-    except KvspillError as error:
-        problem = error
+    problem = _kept(lambda: _write_summary(folder, manifest, found, advice))
     unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
     failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
     failed = failed or any(item.faults is not None for item in found.values())
@@ -100,11 +105,15 @@ def _submission(folder: Path, manifest: Manifest) -> _Closing:
     option = manifest.facts["option"]
     summary = summarize(OPTIONS[option], config, trials, places=places)
     summary["files"] = [row.file for row in manifest.rows if row.finished]
-    write_json(folder / "submission.json", summary)
     text = render(summary)
-    write_text(folder / "submission.txt", text)
-    if trials and option in HARNESS_OPTIONS:
-        write_json(folder / SUMMARY_FILE, run_summary({option: trials}, folder.name))
+
+    def keep() -> None:
+        write_json(folder / "submission.json", summary)
+        write_text(folder / "submission.txt", text)
+        if trials and option in HARNESS_OPTIONS:
+            write_json(folder / SUMMARY_FILE, run_summary({option: trials}, folder.name))
+
+    problem = _kept(keep)
 
     def show(out: IO[str]) -> None:
         # On a terminal no word is broken; a file keeps a line for each thing said.
@@ -117,7 +126,7 @@ def _submission(folder: Path, manifest: Manifest) -> _Closing:
 
     failed = len(trials) < len(manifest.rows) or bool(summary["faulty"] or summary["mixed"])
     failed = failed or any(item.code == LEFT_BEHIND.code for (trial,) in trials for item in trial.warnings)
-    return _Closing(show, failed)
+    return _Closing(show, failed, problem=problem)
 
 
 def _targets(folder: Path, manifest: Manifest) -> _Closing:
@@ -132,7 +141,6 @@ def _targets(folder: Path, manifest: Manifest) -> _Closing:
         "ranks": order,
         "lines": list(backends.lines(results)),
     }
-    write_json(folder / "summary.json", data)
 
     def show(out: IO[str]) -> None:
         console = make_console(out, width=None if out.isatty() else WIDTH)
@@ -144,10 +152,14 @@ def _targets(folder: Path, manifest: Manifest) -> _Closing:
             put(f"- {one_line(line)}", out)
         put(f"\nResults, one file per target: {one_line(folder)}", out)
 
-    text = io.StringIO()
-    show(text)
-    write_text(folder / "summary.txt", text.getvalue())
-    return _Closing(show, bool(missing) or any(faults_text(result) for result in results.values()))
+    def keep() -> None:
+        write_json(folder / "summary.json", data)
+        text = io.StringIO()
+        show(text)
+        write_text(folder / "summary.txt", text.getvalue())
+
+    failed = bool(missing) or any(faults_text(result) for result in results.values())
+    return _Closing(show, failed, problem=_kept(keep))
 
 
 def _close(resume: str, closing: _Closing, interrupted: bool, stream: IO[str]) -> int:
