@@ -23,6 +23,7 @@ class Direction:
     open_apart_ns: float
     """Entries are opened one after another, each so long after the one before."""
     duplex: float
+    burst_duplex: float
     burst_bytes: float
     burst_ns_per_byte: float
     slice_ns: float
@@ -70,6 +71,9 @@ class DeviceModel:
     read_burst_gib_per_sec: float = math.inf
     write_burst_gib_per_sec: float = math.inf
     """After a pause so much goes at that speed; the allowance comes back as fast as the device is."""
+    read_burst_duplex: float = 1.0
+    write_burst_duplex: float = 1.0
+    """How far a burst is spared by one in the other direction: behind a limit of each, both share the disk."""
     read_slice_ms: float = 0.0
     write_slice_ms: float = 0.0
     """A limit that is dealt out in slices: what may pass in one passes at the burst's speed, the rest waits
@@ -101,6 +105,7 @@ class DeviceModel:
             known["open_us"] * 1000,
             known["open_apart_us"] * 1000,
             known["duplex"],
+            min(known["duplex"], known["burst_duplex"]),
             known["slice_ms"] * 1e6 / ns_per_byte or known["burst_mib"] * MIB,
             min(ns_per_byte, _ns_per_byte(known["burst_gib_per_sec"])),
             known["slice_ms"] * 1e6,

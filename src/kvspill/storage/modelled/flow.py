@@ -208,8 +208,12 @@ class Flow:
             return 0.0
         return self.ring.nbytes * (self.speed.burst_ns_per_byte if self.bursting else self.speed.ns_per_byte)
 
-    def retime(self, at_ns: float, others_ns: float) -> None:
-        """When what happens, where the bytes in flight the other way would take so long."""
+    def spared(self, other: "Flow") -> float:
+        """How far this is spared by what is in flight the other way."""
+        return self.speed.burst_duplex if self.bursting and other.bursting else self.speed.duplex
+
+    def retime(self, at_ns: float, other: "Flow") -> None:
+        """When what happens, beside what is in flight the other way."""
         speed, self.changed = self.speed, False
         slice_end_ns = self.slice_end_ns if speed.slice_ns else math.inf
         if self.stalled:
@@ -220,7 +224,7 @@ class Flow:
             self.turn_ns = self.leave_ns = math.inf
             self.due_ns = self.resume_ns
             return
-        shared_ns = self.drain_ns() + (1 - speed.duplex) * others_ns
+        shared_ns = self.drain_ns() + (1 - self.spared(other)) * other.drain_ns()
         alone_ns = speed.piece_ns + speed.alone_ns_per_byte * self.ring.nbytes / self.lanes
         self.ring.pace(max(shared_ns, 1e-3) / self.ring.nbytes, alone_ns)
         self.turn_ns = self.ring.turn_ns()

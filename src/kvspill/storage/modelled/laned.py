@@ -182,8 +182,8 @@ class LanedDevice:
         for flow, other in ((self._reads, self._writes), (self._writes, self._reads)):
             if not flow.lanes:
                 flow.leave_ns = flow.due_ns = math.inf
-            elif flow.changed or (either and flow.speed.duplex < 1):
-                flow.retime(self._at_ns, other.drain_ns())
+            elif flow.changed or (either and flow.speed.burst_duplex < 1):
+                flow.retime(self._at_ns, other)
             due_ns = min(due_ns, flow.due_ns)
         self._due_ns = due_ns
 
