@@ -34,6 +34,8 @@ class Cell:
     """Before the cell."""
     once: bool = False
     """Each worker does one operation, whatever the time."""
+    times: int = 1
+    """So often then: all workers begin together, and again after a pause."""
 
 
 @dataclass(slots=True)
@@ -149,9 +151,12 @@ class Bench:
         end_ns = began_ns + round(cell.seconds * NS_PER_SEC)
         reads, writes = (Seen(nbytes=cell.nbytes, began_ns=began_ns) for _ in range(2))
         point = Point(cell, reads, writes)
-        readers = (self._reads(cell, point, number, end_ns) for number in range(cell.readers))
-        writers = (self._writes(cell, point, end_ns) for _ in range(cell.writers))
-        await asyncio.gather(*readers, *writers)
+        for time in range(cell.times):
+            if time:
+                await self._pause(cell)
+            readers = (self._reads(cell, point, number, end_ns) for number in range(cell.readers))
+            writers = (self._writes(cell, point, end_ns) for _ in range(cell.writers))
+            await asyncio.gather(*readers, *writers)
         for seen in (point.reads, point.writes):
             seen.ended_ns = self._world.now_ns() if cell.once else end_ns
         return point

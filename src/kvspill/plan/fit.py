@@ -13,7 +13,7 @@ from kvspill.records import GIB, MIB, NS_PER_SEC, Verb
 from kvspill.storage.profiles import DeviceModel
 
 LARGE, MIXED, PACED, BURST, DEPTH, LONG = "saturated", "mixed", "paced", "burst", "depth", "one long entry"
-TOGETHER = "pieces together:"
+TOGETHER, BOTH = "pieces together:", "pieces both ways"
 MANY, ANSWERED = "many small entries:", "one answer after another"
 """The kinds of cells: a cell's name begins with one of them. Nothing is fitted to a long entry: it shows
 whether what was fitted to the others holds for it."""
@@ -78,8 +78,10 @@ def fit(points: Sequence[Point], lanes: int, write_lanes: int, piece_bytes: int)
             figures[f"{word}_slice_ms"] = slice_seconds * 1000
         elif burst_bytes:
             figures[f"{word}_burst_mib"] = burst_bytes / MIB
-        if (slice_seconds or burst_bytes) and burst_speed > mine.bytes_per_sec:
-            figures[f"{word}_burst_gib_per_sec"] = burst_speed / GIB
+        if slice_seconds or burst_bytes:
+            figures[f"{word}_burst_duplex"] = _burst_duplex(points, verb, piece_bytes)
+            if burst_speed > mine.bytes_per_sec:
+                figures[f"{word}_burst_gib_per_sec"] = burst_speed / GIB
     # Among many others a delete waits for the journal's lock, which is not its own time.
     paced = [point for point in points if point.cell.name.startswith(PACED)]
     deletes_ns = [delete_ns for point in paced for delete_ns in point.delete_ns]
@@ -286,3 +288,16 @@ def _burst_speed(points: Sequence[Point], verb: Verb, piece_bytes: int) -> float
         return math.inf
     one, all_of_them = (side[-1].median_seconds("device_ns") for side in (alone, together))
     return together[-1].nbytes / all_of_them if all_of_them > one else math.inf
+
+
+def _burst_duplex(points: Sequence[Point], verb: Verb, piece_bytes: int) -> float:
+    """How far a burst is spared by one of as many bytes in the other direction."""
+    other = Verb.WRITE if verb is Verb.READ else Verb.READ
+    for seen in _seen(points, BOTH, verb):
+        own_seconds, other_seconds = (
+            seen.nbytes / _burst_speed(points, way, piece_bytes) for way in (verb, other)
+        )
+        if other_seconds:
+            more_seconds = seen.median_seconds("device_ns") - own_seconds
+            return min(1.0, max(0.0, 1 - more_seconds / other_seconds))
+    return 1.0

@@ -1,10 +1,10 @@
 """Which cells a calibration holds, in which order, and how long each takes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvspill.plan.cells import Cell
-from kvspill.plan.fit import BURST, DEPTH, LARGE, LONG, MANY, MIXED, PACED, TOGETHER
+from kvspill.plan.fit import BOTH, BURST, DEPTH, LARGE, LONG, MANY, MIXED, PACED, TOGETHER
 from kvspill.records import GIB
 
 SLICE_SECONDS = 0.1
@@ -109,11 +109,12 @@ class Schedule:
         many_seconds = length.paced_seconds / 2
         yield Cell(f"{MANY} reads", MANY_BYTES, readers=self.lanes, seconds=many_seconds)
         yield Cell(f"{MANY} writes", MANY_BYTES, 0, self.write_lanes or self.lanes, many_seconds)
+        pause = 1.3 * SLICE_SECONDS
         for verb, speed in ((0, read_speed), (1, write_speed)):
-            pieces = max(1, min(self.lanes_per_entry, int(SLICE_SECONDS * speed / piece)))
-            counts, pause = (1 - verb, verb), 1.3 * SLICE_SECONDS
-            name = f"{TOGETHER} {('reads', 'writes')[verb]}"
-            yield Cell(name, pieces * piece, *counts, _TOGETHER_COUNT * pause, pause, 2 * pause)
+            name, counts = f"{TOGETHER} {('reads', 'writes')[verb]}", (1 - verb, verb)
+            yield Cell(name, self._slice_bytes(speed), *counts, _TOGETHER_COUNT * pause, pause, 2 * pause)
+        both = Cell(BOTH, self._slice_bytes(min(read_speed, write_speed)), 1, 1, rest_seconds=2 * pause)
+        yield replace(both, pause_seconds=pause, once=True, times=_TOGETHER_COUNT)
         readers, writers = self._workers(self.lanes), self._workers(self.write_lanes or self.lanes)
         for _ in range(length.bursts):
             yield Cell(f"{BURST} reads", self.large_bytes, readers, rest_seconds=1.0, once=True)
@@ -128,6 +129,13 @@ class Schedule:
         for verb, speed in ((0, read_speed), (1, write_speed)):
             name = f"{LONG} {('read', 'written')[verb]}"
             yield Cell(name, self._long_bytes(speed), 1 - verb, verb, rest_seconds=0.3, once=True)
+
+    def _slice_bytes(self, speed: float) -> int:
+        """An entry that all its lanes move at once, within what a slice of a limit allows."""
+        return (
+            max(1, min(self.lanes_per_entry, int(SLICE_SECONDS * speed / self.piece_bytes)))
+            * self.piece_bytes
+        )
 
     def _long_bytes(self, speed: float) -> int:
         """An entry as long as runs have them, where the device is quick enough for it."""

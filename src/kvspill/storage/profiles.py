@@ -73,7 +73,7 @@ class DeviceModel:
     """After a pause so much goes at that speed; the allowance comes back as fast as the device is."""
     read_burst_duplex: float = 1.0
     write_burst_duplex: float = 1.0
-    """How far a burst is spared by one in the other direction: behind a limit of each, both share the disk."""
+    """How far a burst is spared by one in the other direction: limits may be apart, the disk is one."""
     read_slice_ms: float = 0.0
     write_slice_ms: float = 0.0
     """A limit that is dealt out in slices: what may pass in one passes at the burst's speed, the rest waits

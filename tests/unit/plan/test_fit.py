@@ -1,13 +1,14 @@
 """Fitting: what a known device shows in the cells is what the fit finds (P1)."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kvspill.plan.calibrate import replay
 from kvspill.plan.cells import Cell, Point, Seen
-from kvspill.plan.fit import ANSWERED, LONG, answer_seconds, fit, fit_memory
+from kvspill.plan.fit import ANSWERED, BOTH, LONG, PACED, TOGETHER, answer_seconds, fit, fit_memory
 from kvspill.plan.schedule import FULL, QUICK, Schedule
 from kvspill.records import GIB, MIB, NS_PER_SEC, Completion, Verb
 from kvspill.storage.profiles import DeviceModel
@@ -111,6 +112,22 @@ def test_duplex_is_how_far_a_turn_is_longer_than_its_own_bytes_need(turn: float,
     model = fit([reads, writes_like(reads), mixture(turn, turn)], 32, 0, 4 * MIB).model
     assert model.read_duplex == pytest.approx(duplex, abs=0.03)
     assert model.write_duplex == pytest.approx(duplex, abs=0.03)
+
+
+@pytest.mark.parametrize("duplex", [0.0, 0.4, 1.0])
+def test_reads_and_writes_in_bursts_show_how_far_they_share_the_disk(duplex: float) -> None:
+    way: Any = {"slice_ms": 100, "burst_gib_per_sec": 4.0, "duplex": 1.0, "burst_duplex": duplex}
+    figures = {f"{word}_{name}": value for word in ("read", "write") for name, value in way.items()}
+    known = DeviceModel(
+        0.4, 0.4, lanes=32, read_alone_gib_per_sec=4.0, write_alone_gib_per_sec=4.0, **figures
+    )
+    kinds = (PACED, TOGETHER, BOTH)
+    cells = [cell for cell in SCHEDULE.once(0.4 * GIB, 0.4 * GIB) if cell.name.startswith(kinds)]
+    reads = sliced(400 * MIB, 0.1)
+    points = [reads, writes_like(reads), *replay(known, cells, SCHEDULE.stored())]
+    found = fit(points, 32, 0, 4 * MIB).model
+    assert found.read_burst_duplex == pytest.approx(duplex, abs=0.05)
+    assert found.write_burst_duplex == pytest.approx(duplex, abs=0.05)
 
 
 def test_one_round_alone_has_an_assumed_spread() -> None:

@@ -48,6 +48,29 @@ def test_what_waited_for_a_slice_passes_a_tick_later_and_the_limit_stays_the_sam
     assert many[-1].finished_ns == pytest.approx(400 * 16 * MIB / (0.4 * GIB) * NS_PER_SEC, rel=0.02)
 
 
+@pytest.mark.parametrize(("duplex", "read_ms", "write_ms"), [(1.0, 10, 10), (0.0, 20, 20), (0.5, 15, 15)])
+def test_bursts_of_reads_and_writes_share_the_disk_behind_limits_of_their_own(
+    duplex: float, read_ms: float, write_ms: float
+) -> None:
+    way: Any = {"slice_ms": 100, "burst_gib_per_sec": 3.90625, "duplex": 1.0, "burst_duplex": duplex}
+    more = {f"{word}_{name}": value for word in ("read", "write") for name, value in way.items()}
+    model = lanes(32, 400 / 1024, **more)
+    asked = [(Verb.READ, 40 * MIB, 0), (Verb.WRITE, 40 * MIB, 0)]
+    read, write = served(model, asked)
+    assert read.total_ns / 1e6 == pytest.approx(read_ms, rel=0.02)
+    assert write.total_ns / 1e6 == pytest.approx(write_ms, rel=0.02)
+    # Under full load both limits are reached: a burst is over long before the slice is.
+    many = served(model, [(Verb.READ, 16 * MIB, 0), (Verb.WRITE, 16 * MIB, 0)] * 200)
+    assert many[-1].finished_ns == pytest.approx(200 * 16 / 400 * NS_PER_SEC, rel=0.02)
+
+
+def test_of_threads_that_are_done_together_some_take_the_next_entry_while_one_is_opened() -> None:
+    """Threads that slept would find the entry open; these are awake, and quicker than the file."""
+    more: Any = {"read_slice_ms": 100, "read_burst_gib_per_sec": 4.0, "read_open_us": 300}
+    done = served(lanes(4, 80 / 1024, **more), reads(*[16 * MIB] * 4))
+    assert [one.started_ns // 10**8 for one in done] == [0, 1, 1, 4]
+
+
 @pytest.mark.parametrize("kib", [384, 2048, 9 * 1024, 37 * 1024])
 @pytest.mark.parametrize("count", [1, 3, 16])
 def test_a_limit_in_slices_is_reached_whatever_the_pieces(count: int, kib: int) -> None:
