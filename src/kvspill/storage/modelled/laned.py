@@ -42,6 +42,8 @@ class LanedDevice:
         self._at_ns = 0.0
         self._due_ns = math.inf
         """When the next thing happens."""
+        self._crowd_ended_ns = -math.inf
+        """When threads whose pieces had passed together were done last."""
         self._request_ns = 0.0
         """When the next request may be made, where their rate is limited."""
         self._timer = Timer(clock_ns, self._wake)
@@ -100,8 +102,8 @@ class LanedDevice:
         if transfer.count == 1 and not transfer.latency_ns:
             # A file is open before further threads are awake: they find its pieces before the next entry.
             # Threads whose pieces have just passed together are awake, and some are quicker than the file.
-            awake = any(flow.crowded for flow in self._flows)
-            ride.reserved = min(ride.wanted, pool.free, _AWAKE_MAX if awake else ride.wanted)
+            most = _AWAKE_MAX if self._at_ns == self._crowd_ended_ns else ride.wanted
+            ride.reserved = min(ride.wanted, pool.free, most)
             pool.free -= ride.reserved
         open_ns = ride.flow.opening_ns(self._at_ns, transfer)
         transfer.started_ns, transfer.host_ns = round(self._at_ns), round(open_ns)
@@ -218,6 +220,7 @@ class LanedDevice:
             if flow.bursting and flow.lanes and flow.credit_bytes <= BYTES_ROUNDING:
                 flow.bursting, flow.changed = False, True
             for ride, lanes in flow.crowd_ended():
+                self._crowd_ended_ns = self._at_ns
                 self._free(ride, lanes)
         while self._opening and self._opening[0][0] <= self._at_ns:
             self._enter(heappop(self._opening)[2])
