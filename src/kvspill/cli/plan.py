@@ -246,14 +246,16 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
 def _announced(asked: "Asked", workers: int) -> str:
     """What a plan is going to do; how long its simulations take is not known before the first of them."""
     from kvspill.plan.planning import simulations_at_least
+    from kvspill.run.asking import virtual_seconds
     from kvspill.texts import counted, rough_time
 
+    longest = rough_time(virtual_seconds(asked.config))
     count = counted(simulations_at_least(asked), "simulation")
     shorter = "" if asked.quick else "; --quick leaves out how far the answer can be trusted"
     return (
-        f"plan: at least {count}, {workers} at a time, each of up to {rough_time(asked.virtual_seconds)} of "
-        f"virtual time, which takes seconds to minutes{shorter}. Each step says how much is left of it. What "
-        "is done is kept when you interrupt it, and the same command continues."
+        f"plan: at least {count}, {workers} at a time, each of up to {longest} of virtual time, which takes "
+        f"seconds to minutes{shorter}. Each step says how much is left of it. What is done is kept when you "
+        "interrupt it, and the same command continues."
     )
 
 

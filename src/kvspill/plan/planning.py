@@ -14,15 +14,11 @@ from kvspill.plan.simulations import Facts, Pool, Simulation
 from kvspill.plan.variations import Variation, off_by_some, twice
 from kvspill.records import GIB
 from kvspill.result.answer import Status
-from kvspill.run.asking import SIMULATED_TIMES, question, replays
+from kvspill.run.asking import beyond, next_seeds, question, replays
 from kvspill.run.calibrated import extrapolations
 from kvspill.run.verdict import ABOVE, Level
 from kvspill.storage.profiles import PRESETS, Profile
 
-BEYOND = 2
-"""Up to so many times the users that are asked for an option's limit is looked for."""
-SEEDS = 2
-"""Other seeds with which the chosen option is tried."""
 _USERS_WITHOUT_DELAY = 12
 _SECONDS_PER_DAY = 86_400
 
@@ -51,11 +47,6 @@ class Asked:
     @property
     def by_speed(self) -> bool:
         return replays(self.config)
-
-    @property
-    def virtual_seconds(self) -> float:
-        """How long the users of one simulation are followed at most."""
-        return SIMULATED_TIMES * (self.config.duration or 1.0)
 
     def share(self, nodes: int) -> Level:
         """What one of so many nodes must hold."""
@@ -183,8 +174,7 @@ def _search(asked: Asked, config: Config, profile: Profile) -> Simulation:
     if asked.by_speed:
         slowed = config.changed(trace_speedup=asked.share(asked.nodes_max))
         return Simulation(slowed, profile, config.num_users, config.num_users)
-    most = BEYOND * asked.config.num_users
-    return Simulation(config, profile, most, int(asked.share(asked.nodes_max)))
+    return Simulation(config, profile, beyond(asked.config.num_users), int(asked.share(asked.nodes_max)))
 
 
 def _refuse_hopeless(asked: Asked, pool: Pool) -> None:
@@ -310,8 +300,8 @@ def _size(row: Row) -> tuple[float, ...]:
 
 
 def _others(config: Config, profile: Profile, choice: Choice) -> Iterator[tuple[str, Config, Profile]]:
-    for number in range(SEEDS):
-        yield f"seed {config.seed + number + 1}", config.changed(seed=config.seed + number + 1), profile
+    for seed in next_seeds(config.seed):
+        yield f"seed {seed}", config.changed(seed=seed), profile
     if choice.option.calibrated is not None:
         for name, other in slower_and_faster(profile, choice.option.calibrated):
             yield name, config, other
@@ -380,5 +370,5 @@ def doubts(asked: Asked, row: Row) -> list[str]:
     found = [f"{choice.drives} drives (calibrated with one)"] if choice.drives > 1 else []
     sizes = {} if row.point is None else row.point["sizes"]
     found += extrapolations(_config(asked, choice), sizes, known)
-    beyond = [f"extrapolates: {text}" for text in found]
-    return [*beyond, *(f"calibration: {text}" for text in known.warnings)]
+    outside = [f"extrapolates: {text}" for text in found]
+    return [*outside, *(f"calibration: {text}" for text in known.warnings)]

@@ -136,10 +136,9 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         # The model has the room that the directory has; without a directory nothing is modelled.
         bounded = profile is not None and plan.storage_bytes
         alike = config.changed(storage_capacity_gb=plan.storage_bytes / GIB) if bounded else config
-        if profile is not None:
-            progress.say("modelling how many users it holds")
         modelled = None
         if profile is not None:
+            progress.say("modelling how many users it holds")
             modelled = _soon(_limit, alike, profile, beyond(users), FIRST_USERS)
     start = _start(users, modelled)
     if probe is not None:
@@ -208,7 +207,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
     """The same on a device profile, where every search is simulated."""
     config, users = plan.config, plan.config.num_users
     progress.say(f"searching in virtual time with seed {config.seed}")
-    longer, began = config.changed(duration=_virtual_seconds(config)), time.monotonic()
+    longer, began = config.changed(duration=virtual_seconds(config)), time.monotonic()
     first = run_trials(replace(plan, config=longer), Progress(quiet=True))
     soon = time.monotonic() - began <= FIRST_SEED_SECONDS_MAX
     drawn = _by_seeds(longer, first, alone=not soon, say=progress.say)
@@ -233,7 +232,7 @@ def _ask_model(plan: Plan, progress: Progress) -> Reply:
 
 def ask_seeds(config: Config) -> Drawn:
     """What `kvspill can --simulate` says of the users of this question, whatever time it takes."""
-    longer = config.changed(duration=_virtual_seconds(config))
+    longer = config.changed(duration=virtual_seconds(config))
     return _by_seeds(longer, simulate_aside(longer), alone=False, say=lambda _text: None)
 
 
@@ -256,13 +255,14 @@ def _other_seeds(config: Config, say: Callable[[str], None]) -> dict[int, Result
     """Two other draws of the users; a signal ends the wait for them."""
     found: dict[int, Result] = {}
     with suppress(KeyboardInterrupt):
-        for seed in _next_seeds(config.seed):
+        for seed in next_seeds(config.seed):
             say(f"searching in virtual time with seed {seed}")
             found[seed] = simulate_aside(config.changed(seed=seed))
     return found
 
 
-def _next_seeds(seed: int) -> tuple[int, int]:
+def next_seeds(seed: int) -> tuple[int, int]:
+    """Those of two other draws of the users."""
     step = 1 if seed < LARGE_SEED else -1
     return seed + step, seed + 2 * step
 
@@ -272,7 +272,7 @@ def _seeds_by_model(config: Config, profile: Profile) -> dict[int, Status]:
     found: dict[int, Status] = {}
     until = time.monotonic() + MODEL_SECONDS_MAX
     with suppress(KeyboardInterrupt):
-        for seed in _next_seeds(config.seed):
+        for seed in next_seeds(config.seed):
             left_seconds = max(0.0, until - time.monotonic())
             said = _soon(_said, config.changed(seed=seed), profile, seconds=left_seconds)
             if said is None:
@@ -285,7 +285,7 @@ def _said(config: Config, profile: Profile) -> Status:
     """Whether so many users keep the target on that profile, without a search for how many do."""
     users = config.num_users
     with profile_file(profile) as path:
-        seconds = _virtual_seconds(config)
+        seconds = virtual_seconds(config)
         result = simulate_aside(config.changed(device_profile=str(path), min_users=users, duration=seconds))
     return judge(result, read_bracket(result.autoscaling_stats), users)
 
@@ -295,7 +295,8 @@ def _device_binds(result: Result) -> bool:
     return others_used_device(result) is None and bottleneck(result).binds in (Binds.DEVICE, Binds.DEPTH)
 
 
-def _virtual_seconds(config: Config) -> float:
+def virtual_seconds(config: Config) -> float:
+    """How long the users of one simulation are followed at most."""
     return SIMULATED_TIMES * (config.duration or 1.0)
 
 
@@ -370,7 +371,7 @@ def search_limit(config: Config, most: int, start: int) -> Result:
         num_users=min(most, max(1, start)),
         max_users=most,
         servers=config.servers if was_given(config, "servers") else _a_server_each(most),
-        duration=_virtual_seconds(config),
+        duration=virtual_seconds(config),
     )
     return simulate_aside(changed)
 
