@@ -36,8 +36,8 @@ from kvspill.measure.steady import (  # noqa: E402
 )
 from kvspill.report.columns import PARAMETERS, figures  # noqa: E402
 from kvspill.report.compare.comparison import compare  # noqa: E402
+from kvspill.report.compare.ratios import BETTER, DIFFERS, WORSE  # noqa: E402
 from kvspill.report.compare.run import KVSPILL, Run  # noqa: E402
-from kvspill.report.compare.statistics import BETTER, DIFFERS, WORSE  # noqa: E402
 from sim.loads import (  # noqa: E402
     LITTLE,
     LOADS,

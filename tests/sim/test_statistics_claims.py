@@ -13,7 +13,7 @@ from kvspill.measure.steady import CLOSED_SECONDS, NOT_STEADY, judge, steady_sta
 from kvspill.records import NS_PER_SEC
 from kvspill.report.columns import COLUMNS
 from kvspill.report.compare.comparison import compare
-from kvspill.report.compare.statistics import ALIKE, INDICATIVE
+from kvspill.report.compare.ratios import ALIKE, INDICATIVE
 from sim.loads import LOADS, changed_windows, columns, cut, factors, rates, simulate
 from unit.report.compare.made import run
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
+from kvspill.report.compare.ratios import ALIKE, BETTER, CANNOT_TELL, verdict
 from kvspill.report.compare.spreads import CANDIDATES, Slice, Spread
-from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, verdict
 from kvspill.texts import counted
 
 PRIMARY = "primary"

@@ -12,8 +12,7 @@ from kvspill.report.columns import COLUMN, COLUMNS
 from kvspill.report.compare.deciding import PAIRED_SEEDS, deciding, power
 from kvspill.report.compare.doubts import doubts
 from kvspill.report.compare.matching import Pairs, match_sides
-from kvspill.report.compare.run import KVSPILL, Run, is_modelled, seed_of, unranked
-from kvspill.report.compare.statistics import (
+from kvspill.report.compare.ratios import (
     BETTER,
     CANNOT_TELL,
     CONFIDENCE,
@@ -29,6 +28,7 @@ from kvspill.report.compare.statistics import (
     verdict,
     win_rate,
 )
+from kvspill.report.compare.run import KVSPILL, Run, is_modelled, seed_of, unranked
 from kvspill.report.settings import canonical
 from kvspill.result.metrics.metric import Figure
 

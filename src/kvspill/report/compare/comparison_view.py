@@ -6,9 +6,9 @@ from typing import Any
 from kvspill.report.columns import COLUMN, IO_TIME, STORAGE_THROUGHPUT, WALL_THROUGHPUT
 from kvspill.report.compare.comparison import Comparison, Line
 from kvspill.report.compare.groups import Average, Group, Ranking
+from kvspill.report.compare.ratios import BETTER, WORSE
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.run import is_modelled, labelled, modelled_tiers
-from kvspill.report.compare.statistics import BETTER, WORSE
 from kvspill.report.numbers import figure, percent, times
 from kvspill.texts import MODELLED, counted
 

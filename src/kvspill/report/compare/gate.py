@@ -2,7 +2,7 @@
 
 from kvspill.errors import CriteriaMissed, UsageError
 from kvspill.report.compare.comparison import Comparison, Line, speed_of
-from kvspill.report.compare.statistics import CANNOT_TELL, NO_RANK, WORSE
+from kvspill.report.compare.ratios import CANNOT_TELL, NO_RANK, WORSE
 
 
 def check_gate(found: Comparison, limit: float) -> str:

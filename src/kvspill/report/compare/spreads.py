@@ -14,8 +14,8 @@ from kvspill.report.columns import (
     STORAGE_THROUGHPUT,
     WALL_THROUGHPUT,
 )
+from kvspill.report.compare.ratios import Ratio, ratio_of_pairs, win_rate
 from kvspill.report.compare.run import Run
-from kvspill.report.compare.statistics import Ratio, ratio_of_pairs, win_rate
 
 CANDIDATES = (DECODE_BYTES, WALL_THROUGHPUT, STORAGE_THROUGHPUT)
 """Figures that can serve as the score of a submission."""

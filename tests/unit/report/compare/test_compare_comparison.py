@@ -18,9 +18,9 @@ from kvspill.report.compare.comparison import Comparison, Line, compare
 from kvspill.report.compare.comparison_view import sections
 from kvspill.report.compare.gate import check_gate
 from kvspill.report.compare.groups import rank
+from kvspill.report.compare.ratios import ALIKE, BETTER, CANNOT_TELL, INDICATIVE, WORSE
 from kvspill.report.compare.render import markdown
 from kvspill.report.compare.run import INFERENCE, Run
-from kvspill.report.compare.statistics import ALIKE, BETTER, CANNOT_TELL, INDICATIVE, WORSE
 from kvspill.report.tables import csv_text
 from unit.report.compare.made import run
 

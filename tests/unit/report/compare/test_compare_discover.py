@@ -11,10 +11,10 @@ from kvspill.report.compare import discover_view
 from kvspill.report.compare.advice import NOT_RECOMMENDED, PRIMARY, SECONDARY
 from kvspill.report.compare.discover import Discovery, discover
 from kvspill.report.compare.groups import rank
+from kvspill.report.compare.ratios import CANNOT_TELL
 from kvspill.report.compare.render import markdown
 from kvspill.report.compare.run import Run
 from kvspill.report.compare.runs import read_runs
-from kvspill.report.compare.statistics import CANNOT_TELL
 from unit.report.compare.made import SHARED, run
 
 needs_rows = pytest.mark.skipif(not (SHARED / "discovery").is_dir(), reason="the published rows are not here")

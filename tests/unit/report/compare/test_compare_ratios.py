@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kvspill.report.compare.statistics import (
+from kvspill.report.compare.ratios import (
     ALIKE,
     BETTER,
     CANNOT_TELL,
