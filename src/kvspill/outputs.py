@@ -9,12 +9,11 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TypeVar
 
-from kvspill.descriptors import was_closed
-from kvspill.errors import KvspillError, UsageError, reason_of
+from kvspill.errors import KvspillError, reason_of
 from kvspill.waiting import within
 
 StrPath = str | os.PathLike[str]
@@ -31,10 +30,6 @@ _REMOVING_SECONDS_MAX = 0.2
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 _NAME_PART_CHARACTERS = 100
 _NAME_BYTES_MAX = 255
-_READ_FROM_FOLDERS = re.compile(
-    r"\.(jsonl?|ya?ml|parquet|csv|xlsx)(\.gz|\.zst)?$|^(summary|submission)\.txt$"
-)
-"""What belongs to a directory that is named as an input; pages and other plain text do not."""
 
 
 def write_whole(
@@ -144,7 +139,7 @@ def _in_time(folder: Path, nbytes: int, work: Callable[[_Write], T]) -> T:
 @contextlib.contextmanager
 def _written(target: Path, raw: bytes, write: _Write) -> Iterator[Path]:
     """The data in a synced file beside the target, under a name that nobody can foresee; gone afterwards."""
-    temporary = write.temporary = _temporary(target)
+    temporary = write.temporary = temporary_beside(target)
     file = _open_new(temporary, target)
     try:
         with file:
@@ -185,7 +180,7 @@ class Growing:
             self.file: IO[bytes] = os.fdopen(_open_stream(given), "wb")
             return
         self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._temporary = _temporary(self._target)
+        self._temporary = temporary_beside(self._target)
         self.file = _open_new(self._temporary, self._target)
 
     def keep(self) -> None:
@@ -260,94 +255,6 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.name}{ending}")
 
 
-def refuse_clashes(
-    outputs: Mapping[str, StrPath | None], inputs: Iterable[StrPath | None], *, named: bool = True
-) -> None:
-    """Refuse, before anything is written, an output that is an input or another output, by whatever path.
-
-    Outputs stand under the words that name them to the user. What lies in a directory that is read is an
-    input where it looks like one. Open pipes and devices such as /dev/null can be named any number of
-    times. `named` is as for write_whole.
-    """
-    targets = {label: Path(path) for label, path in outputs.items() if path is not None}
-    sources = [Path(path) for path in inputs if path is not None]
-    files = [(label, path) for label, path in targets.items() if not (named and _streams(path, label))]
-    for place, (label, target) in enumerate(files):
-        if named and target.is_dir():
-            # So is an empty name, as a script's unset variable gives it: the current one.
-            raise UsageError(f"{label}: is a directory; name a file in it")
-        if any(_is_read(target, source) for source in sources):
-            raise UsageError(f"{label}: is one of the inputs and would be lost; write to another file")
-        other = next((words for words, path in files[:place] if _same_file(target, path)), None)
-        if other is not None:
-            raise UsageError(f"{label}: is the same file as {other}; name another")
-
-
-def _streams(path: Path, label: str) -> bool:
-    try:
-        return within(WRITING_SECONDS_MAX, lambda: is_stream(path))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{label}: cannot be written ({reason_of(error)}); name a file") from error
-
-
-def _is_read(target: Path, source: Path) -> bool:
-    if _same_file(target, source):
-        return True
-    with contextlib.suppress(OSError):
-        real = _real(target)
-        if real.exists() and source.is_dir() and _READ_FROM_FOLDERS.search(real.name.lower()):
-            return _real(source) in real.parents
-    return False
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    """Also by a hard link, or where neither exists yet."""
-    with contextlib.suppress(OSError, ValueError):
-        if os.path.samefile(one, other):
-            return True
-    with contextlib.suppress(OSError, ValueError):
-        return _real(one) == _real(other)
-    return False
-
-
-def check_place(path: StrPath, label: str) -> None:
-    """Refuse a file that could not be written later; leaves nothing behind, makes no directory."""
-    remedy = "name a file in a writable directory"
-    given = Path(path)
-
-    def look() -> None:
-        if was_closed(given):
-            raise UsageError(f"{label}: is closed; name a file, or a descriptor that is open")
-        if given.is_dir():
-            raise UsageError(f"{label}: is a directory; name a file in it")
-        if given.exists() and not os.access(given, os.W_OK):
-            raise UsageError(f"{label}: is not writable; {remedy}")
-        if is_stream(given):
-            return
-        target = _real(given)
-        folder = next(above for above in target.parents if above.exists())
-        if not folder.is_dir():
-            raise UsageError(f"{label}: {folder} is not a directory; {remedy}")
-        _try_writing(_temporary(folder / target.name), label, remedy)
-
-    try:
-        within(WRITING_SECONDS_MAX, look)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{label}: cannot be reached ({reason_of(error)}); {remedy}") from error
-
-
-def _try_writing(probe: Path, label: str, remedy: str) -> None:
-    # Permission bits don't tell: root is refused in /proc and /sys all the same, as anyone on a full disk is.
-    try:
-        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.close(fd)
-        finally:
-            probe.unlink()
-    except OSError as error:
-        raise UsageError(f"{label}: {probe.parent} takes no file ({reason_of(error)}); {remedy}") from error
-
-
 def is_stream(path: Path) -> bool:
     """Whether something stands there that is to be written through; false for files, new ones included."""
     try:
@@ -357,7 +264,7 @@ def is_stream(path: Path) -> bool:
     if _own_output(found) is not None or stat.S_ISCHR(found.st_mode):
         return True
     # A pipe that we were handed, such as /dev/fd/63, has no name; to open one with a name waits for a reader.
-    if stat.S_ISFIFO(found.st_mode) and not _real(path).exists():
+    if stat.S_ISFIFO(found.st_mode) and not real_path(path).exists():
         return True
     if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
         return False
@@ -384,13 +291,14 @@ def _own_output(found: os.stat_result) -> int | None:
 
 def _target(given: Path, *, named: bool) -> Path:
     """What is replaced: where a link leads, or the link itself where nobody named it."""
-    return _real(given) if named else _real(given.parent) / given.name
+    return real_path(given) if named else real_path(given.parent) / given.name
 
 
-def _real(path: Path) -> Path:
+def real_path(path: Path) -> Path:
+    """Through all links, whether the file exists or not."""
     return Path(os.path.realpath(path))
 
 
-def _temporary(target: Path) -> Path:
-    """Short enough for any file system whose names the target's own fits."""
+def temporary_beside(target: Path) -> Path:
+    """A name that nobody can foresee, short enough for any file system whose names the target's own fits."""
     return target.with_name(f".kvspill-{secrets.token_hex(8)}.tmp")

@@ -108,13 +108,13 @@ def test_a_result_that_another_run_wrote_a_moment_before_is_not_replaced(
 
 @pytest.mark.parametrize(
     ("looks", "said"),
-    [("outputs.is_stream", "cannot be written"), ("cli.measuring.stamp_of", "cannot be reached")],
+    [("refusals.is_stream", "cannot be written"), ("cli.measuring.stamp_of", "cannot be reached")],
 )
 def test_an_output_whose_disk_does_not_answer_is_refused_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], looks: str, said: str
 ) -> None:
     back = threading.Event()
-    for module in ("outputs", "cli.measuring"):
+    for module in ("refusals", "cli.measuring"):
         monkeypatch.setattr(f"kvspill.{module}.WRITING_SECONDS_MAX", 0.05)
     monkeypatch.setattr(f"kvspill.{looks}", lambda _path: back.wait(3))
     try:

@@ -15,7 +15,8 @@ import pytest
 
 from kvspill import outputs
 from kvspill.errors import UsageError
-from kvspill.outputs import beside, check_place, refuse_clashes, write_new, write_whole
+from kvspill.outputs import beside, write_new, write_whole
+from kvspill.refusals import check_place, refuse_clashes
 from kvspill.report.tables import write_csv, write_xlsx
 from kvspill.result.result import write_result
 from unit.result import sample

@@ -43,9 +43,9 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
         return 0
     if config.output is None:
         raise UsageError("--output: a calibration writes a profile; name it, as in --output drive.yaml")
-    from kvspill.outputs import check_place
     from kvspill.plan.calibrate import calibrate, check_device, document, schedule_of
     from kvspill.plan.schedule import FULL, QUICK
+    from kvspill.refusals import check_place
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
     from kvspill.spare import write_or_spare

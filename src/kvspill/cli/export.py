@@ -7,7 +7,8 @@ from pathlib import Path
 from kvspill.cli.options import Parser, check_outputs, helped
 from kvspill.config.fields import flag_of
 from kvspill.errors import UsageError
-from kvspill.outputs import beside, is_stream, refuse_clashes, write_file
+from kvspill.outputs import beside, is_stream, write_file
+from kvspill.refusals import refuse_clashes
 from kvspill.texts import one_line, put
 
 EXAMPLES = """\

@@ -20,12 +20,12 @@ from kvspill.measure.oplog import log_paths, trial_paths
 from kvspill.outputs import (
     RESULTS,
     WRITING_SECONDS_MAX,
-    check_place,
     file_name,
     is_stream,
     write_new,
     write_whole,
 )
+from kvspill.refusals import check_place
 from kvspill.report.console import print_summary
 from kvspill.report.tables import check_table, row_of, write_table
 from kvspill.result.chosen import with_chosen

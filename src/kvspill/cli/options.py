@@ -23,8 +23,9 @@ from kvspill.config.plugged import (
     usable_plugins,
 )
 from kvspill.errors import UsageError
-from kvspill.outputs import StrPath, check_place, refuse_clashes
+from kvspill.outputs import StrPath
 from kvspill.plugins import Declared, Kind, Option, Plugin
+from kvspill.refusals import check_place, refuse_clashes
 from kvspill.texts import near
 
 _UNRECOGNIZED = "unrecognized arguments: "

@@ -188,11 +188,12 @@ def _dram_sizes(text: str | None, config: Config) -> tuple[float, ...]:
 
 def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) -> int:
     from kvspill.machine.processors import usable_processors
-    from kvspill.outputs import beside, refuse_clashes
+    from kvspill.outputs import beside
     from kvspill.plan.checking import check_devices, check_places
     from kvspill.plan.planning import plan
     from kvspill.plan.simulations import Journal, Pool
     from kvspill.plan.view import document
+    from kvspill.refusals import refuse_clashes
     from kvspill.report.reply.asked import settings_text, target_text
     from kvspill.run.progress import Progress
 

@@ -18,9 +18,10 @@ from kvspill.machine.kernel import Kernel
 from kvspill.machine.launcher import launched, placed, unknown_placeholder
 from kvspill.machine.memory import Available, available_memory
 from kvspill.machine.mounts import MEMORY_FILE_SYSTEMS, file_system, is_system
-from kvspill.outputs import RESULTS, check_place
+from kvspill.outputs import RESULTS
 from kvspill.plugins import Kind, Need
 from kvspill.records import GIB, MIB, UNLIMITED_BYTES
+from kvspill.refusals import check_place
 from kvspill.run.sharing import Sharing, find_sharing
 from kvspill.run.stores import FREE_SPACE_SHARE, addresses, capacity_at_addresses
 from kvspill.storage.addresses import choose_storage, directory_of, refuse_one_slash

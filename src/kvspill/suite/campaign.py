@@ -7,7 +7,8 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.errors import KvspillError, UsageError
-from kvspill.outputs import refuse_clashes, write_whole
+from kvspill.outputs import write_whole
+from kvspill.refusals import refuse_clashes
 from kvspill.result.ranking import RANK_FAILED
 from kvspill.result.result import result_text, unwritable
 from kvspill.result.schema import Result
