@@ -31,7 +31,8 @@ look at it, and when it misleads.
 - Service classes (`qos_metrics`) are judged by the latency that queue and storage add: end-to-end without
   the generation of the request and of the turn that it waited for. End-to-end is shown beside it. No
   verdict below 50 requests, or if the offered load exceeds what a device without delay could serve.
-- Bold metrics are those by which trials are compared.
+- Bold metrics are those by which trials are compared. Their p95 over trials is interpolated between the two
+  trials next to it: of a few trials none has that rank.
 
 In the result, `metrics` has every value with its unit; `summary` and `summary.cache_stats` have them under
 the names and in the shape that readers of `kv-cache.py` results expect; what was not measured is absent from

@@ -204,7 +204,7 @@ class TrialRow(Part):
 
 
 class TrialStatistics(Part):
-    """One headline metric over the complete trials."""
+    """One headline metric over the complete trials; p95 is interpolated between the two trials next to it."""
 
     unit: str
     median: Number
