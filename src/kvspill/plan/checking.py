@@ -13,10 +13,10 @@ from kvspill.plan.planning import Asked, Row, point_config
 from kvspill.plan.predict import Interval, figures, predict
 from kvspill.records import GIB
 from kvspill.result.schema import Result
-from kvspill.run.asking import profile_file
 from kvspill.run.calibrated import refuse_other_device
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials, simulate_aside
+from kvspill.storage.profiles import profile_file
 from kvspill.texts import aligned
 
 BARS = {

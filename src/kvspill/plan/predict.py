@@ -7,10 +7,16 @@ from typing import Any
 
 from kvspill.config import Config
 from kvspill.result.schema import Result
-from kvspill.run.asking import profile_file
 from kvspill.run.calibrated import entry_sizes, extrapolations
 from kvspill.run.runner import simulate_aside
-from kvspill.storage.profiles import Calibrated, Profile, load_calibration, load_profile, scaled
+from kvspill.storage.profiles import (
+    Calibrated,
+    Profile,
+    load_calibration,
+    load_profile,
+    profile_file,
+    scaled,
+)
 
 SEEDS = 2
 """Other seeds that a prediction is tried with."""

@@ -23,11 +23,11 @@ from kvspill.plan.predict import figures
 from kvspill.records import GIB
 from kvspill.result.bottleneck import bottleneck
 from kvspill.result.schema import Result
-from kvspill.run.asking import ask_seeds, profile_file, replays, search_limit
+from kvspill.run.asking import ask_seeds, replays, search_limit
 from kvspill.run.calibrated import entry_sizes
 from kvspill.run.runner import simulate_aside
 from kvspill.run.verdict import each_seed, read_bracket
-from kvspill.storage.profiles import Profile, profile_document
+from kvspill.storage.profiles import Profile, profile_document, profile_file
 from kvspill.texts import counted, rough_time
 from kvspill.workers import processes, workers_to_be_had
 

@@ -1,13 +1,11 @@
 """The question "can N users be served?": what is run for it, in which order, and what comes out."""
 
 import math
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from kvspill.config import Config
@@ -32,7 +30,7 @@ from kvspill.storage.profiles import (
     Profile,
     load_calibration,
     load_profile,
-    profile_document,
+    profile_file,
     scaled,
 )
 from kvspill.workers import processes, workers_to_be_had
@@ -387,14 +385,3 @@ def measured_profile(probe: Bandwidth, config: Config) -> Profile:
 def _faster(profile: Profile) -> Profile:
     """The same with a storage of twice the speed."""
     return {**profile, Tier.STORAGE: scaled(profile, TWICE, TWICE)[Tier.STORAGE]}
-
-
-@contextmanager
-def profile_file(profile: Profile) -> Iterator[Path]:
-    """The profile where a configuration can name it: in memory, so that no end of the program leaves it."""
-    import yaml
-
-    with open(os.memfd_create("profile"), "wb") as file:
-        file.write(yaml.safe_dump(profile_document(profile)).encode())
-        file.flush()
-        yield Path(f"/dev/fd/{file.fileno()}")

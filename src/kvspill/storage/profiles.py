@@ -1,6 +1,9 @@
 """Device profiles: how fast a modelled tier is. Presets by name, or a YAML file of one's own."""
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -257,6 +260,17 @@ def profile_document(profile: Profile) -> dict[str, dict[str, float]]:
         }
         for tier, model in profile.items()
     }
+
+
+@contextmanager
+def profile_file(profile: Profile) -> Iterator[Path]:
+    """The profile where a configuration can name it: in memory, so that no end of the program leaves it."""
+    import yaml
+
+    with open(os.memfd_create("profile"), "wb") as file:
+        file.write(yaml.safe_dump(profile_document(profile)).encode())
+        file.flush()
+        yield Path(f"/dev/fd/{file.fileno()}")
 
 
 def scaled(profile: Profile, reads: float, writes: float) -> Profile:
