@@ -154,3 +154,9 @@ def test_models_leaves_out_what_the_ranks_cannot_share(capsys: pytest.CaptureFix
     rows = {row[0]: row[4] for row in cells}
     assert rows["llama3.1-8b"] == "-"
     assert rows["deepseek-v3"] == "549 MiB"
+
+
+def test_a_simulation_imports_no_masked_arrays() -> None:
+    """They were imported amid the load, for which they are of no use, and a run's event loop stood still."""
+    load = "--model tiny-1b --num-users 2 --max-requests 3 --quiet --output /dev/null"
+    assert "numpy.ma" not in imported_by("simulate", *load.split())
