@@ -28,6 +28,12 @@ personas:
 """Users who hardly think, and a search that looks often, so that a real one takes seconds."""
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, other draws of the users are asked."""
+    monkeypatch.setattr(asking, "FIRST_SEED_SECONDS_MAX", 600.0)
+
+
 def can(*words: str) -> int:
     return main(["can", *words])
 

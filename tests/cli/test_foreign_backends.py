@@ -268,7 +268,8 @@ def test_a_simulation_says_that_it_asks_no_backend(
 ROW = """\
 scenarios:
   - name: one
-    config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none}
+    config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none,
+      cpu_mem_gb: 0}
 """
 
 

@@ -149,8 +149,9 @@ def test_a_directory_whose_name_breaks_lines_forges_none(
     monkeypatch.chdir(tmp_path)
     folder = Path("a\nkvspill: error: forged line")
     folder.mkdir()
-    words = "--model tiny-1b --num-users 2 --max-requests 3 --arrival closed --cpu-mem-gb 0"
-    run = ["run", *words.split(), "--storage-capacity-gb", "0.3", "--cache-dir", str(folder)]
+    words = "--model tiny-1b --num-users 2 --max-requests 3 --request-rate 100 --generation-mode none"
+    room = ["--cpu-mem-gb", "0", "--storage-capacity-gb", "0.3", "--cache-dir", str(folder)]
+    run = ["run", *words.split(), *room]
     assert main([*run, "--log-ops", str(folder / "o.parquet"), "--output", str(folder / "r.json")]) == 0
     assert main(["export", "trace", str(folder / "o.parquet"), "-o", str(folder / "t.jsonl")]) == 0
     for verbose in (False, True):

@@ -14,7 +14,7 @@ ROWS = """\
 scenarios:
   - name: one
     config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none,
-      storage_capacity_gb: 1}
+      cpu_mem_gb: 0, storage_capacity_gb: 1}
 """
 
 

@@ -21,7 +21,9 @@ def held(model: DeviceModel) -> list[Point]:
     return replay(model, cells, SCHEDULE.stored())
 
 
-def test_the_fit_finds_the_bandwidth_and_the_piece_alone() -> None:
+@pytest.fixture(scope="module")
+def points() -> list[Point]:
+    """What a whole calibration shows of a device."""
     model = DeviceModel(
         2.0,
         1.0,
@@ -31,7 +33,11 @@ def test_the_fit_finds_the_bandwidth_and_the_piece_alone() -> None:
         read_alone_gib_per_sec=1.0,
         write_alone_gib_per_sec=1.0,
     )
-    found = fit(held(model), 32, 0, 4 * MIB).model
+    return held(model)
+
+
+def test_the_fit_finds_the_bandwidth_and_the_piece_alone(points: list[Point]) -> None:
+    found = fit(points, 32, 0, 4 * MIB).model
     assert found.read_gib_per_sec == pytest.approx(2.0, rel=0.02)
     assert found.write_gib_per_sec == pytest.approx(1.0, rel=0.02)
     assert found.read_open_us == pytest.approx(150, rel=0.02)
@@ -212,9 +218,7 @@ def test_a_calibration_measures_an_entry_as_long_as_runs_have_them_where_the_dev
     assert longest(1) == SCHEDULE.large_bytes
 
 
-def test_a_long_entry_is_held_against_the_fit_and_not_fitted() -> None:
-    model = DeviceModel(2.0, 1.0, lanes=32, read_piece_us=200, read_alone_gib_per_sec=1.0)
-    points = held(model)
+def test_a_long_entry_is_held_against_the_fit_and_not_fitted(points: list[Point]) -> None:
     others = [point for point in points if not point.cell.name.startswith(LONG)]
     assert [point.cell.nbytes for point in points if point not in others] == [256 * MIB] * 2
     assert fit(points, 32, 0, 4 * MIB) == fit(others, 32, 0, 4 * MIB)
