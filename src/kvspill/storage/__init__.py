@@ -1,1 +1,1 @@
-"""Backends: where entries live. A new one is one file and one line in `registry.py`."""
+"""Backends: where entries live. A new one is one file in `backends`, which is found by listing."""
