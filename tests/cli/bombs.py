@@ -5,16 +5,14 @@ import ctypes
 import gzip
 import io
 import json
-import os
-import resource
 import struct
-import subprocess
-import sys
 import zipfile
 import zlib
 from pathlib import Path
 
 from openpyxl import Workbook
+
+from cli.forks import forked
 
 MEMORY_BYTES = 2 << 30
 SECONDS = 20
@@ -23,18 +21,7 @@ MIB = 1 << 20
 
 def shell(words: list[str], cwd: Path, env: dict[str, str] | None = None) -> tuple[int, str, str]:
     """Run kvspill with 2 GiB of address space and 20 seconds: exit code, output, error lines."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kvspill.cli.main", *words],
-        cwd=cwd,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **(env or {})},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=SECONDS,
-        stdin=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)),
-    )
-    return done.returncode, done.stdout, done.stderr
+    return forked(words, cwd, env=env, memory_bytes=MEMORY_BYTES, seconds=SECONDS)
 
 
 def packed(unit: bytes, total_bytes: int, head: bytes = b"") -> bytes:
