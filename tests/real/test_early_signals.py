@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,20 @@ DROP_IN = HEEDED + "sys.argv[0] = {path!r}; runpy.run_path({path!r}, run_name='_
 LONG = ("--duration", "600", "--num-users", "150", "--output", "/dev/null", "--quiet")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
-@pytest.mark.parametrize("delay_ms", [80, 150, 250, 400])
-@pytest.mark.parametrize("command", ["kvspill", "kv-cache.py"])
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EARLY = [
+    pytest.param(
+        *(command, delay_ms, number),
+        id=f"{command}-{delay_ms}-{number.name}",
+        # All have one handler: each moment is tried with one of them, and all of them in turn.
+        marks=() if number is NUMBERS[place % 3] else pytest.mark.slow,
+    )
+    for place, (command, delay_ms) in enumerate(product(("kvspill", "kv-cache.py"), (80, 150, 250, 400)))
+    for number in NUMBERS
+]
+
+
+@pytest.mark.parametrize(("command", "delay_ms", "number"), EARLY)
 def test_a_signal_amid_the_imports_is_one_line_and_130(
     tmp_path: Path, number: Any, delay_ms: int, command: str
 ) -> None:
@@ -166,8 +178,20 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("pause_ms", [0.3, 2, 10])
-@pytest.mark.parametrize("command", [PLAN, REPORT], ids=["plan", "report"])
+QUICK = ((PLAN, 0.3), (REPORT, 2), (PLAN, 10))
+BURSTS = [
+    pytest.param(
+        command,
+        pause_ms,
+        id=f"{command[0]}-{pause_ms}",
+        marks=() if (command, pause_ms) in QUICK else pytest.mark.slow,
+    )
+    for command in (PLAN, REPORT)
+    for pause_ms in (0.3, 2, 10)
+]
+
+
+@pytest.mark.parametrize(("command", "pause_ms"), BURSTS)
 def test_a_burst_of_signals_is_one_line_and_130(
     tmp_path: Path, result: Path, command: list[str], pause_ms: float
 ) -> None:

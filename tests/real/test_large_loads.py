@@ -41,8 +41,15 @@ def end(command: list[str], after_cpu_seconds: float, folder: Path) -> tuple[int
     return process.returncode, usage.ru_utime + usage.ru_stime - before
 
 
-@pytest.mark.parametrize("arrival", ["open", "closed"])
-@pytest.mark.parametrize("after_cpu_seconds", [2.5, 5.0], ids=["joining", "loaded"])
+@pytest.mark.parametrize(
+    ("after_cpu_seconds", "arrival"),
+    [
+        pytest.param(2.5, "open", id="joining-open", marks=pytest.mark.slow),
+        pytest.param(2.5, "closed", id="joining-closed"),
+        pytest.param(5.0, "open", id="loaded-open"),
+        pytest.param(5.0, "closed", id="loaded-closed", marks=pytest.mark.slow),
+    ],
+)
 def test_many_simulated_users_end_at_the_first_signal(
     tmp_path: Path, arrival: str, after_cpu_seconds: float
 ) -> None:

@@ -4,6 +4,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,20 @@ FEW = "ulimit -n: no more than {} files may be open here, but a command needs 32
 SMALL = "ulimit -v: the address space is limited to {} here, but {} needs {}"
 
 
+def crossed(*limits: int) -> list[Any]:
+    """Every command with every limit. They are refused before a command is looked at: the quick tests try
+    each limit once and the last one with all commands."""
+    return [
+        pytest.param(
+            *(words, limit),
+            id=f"{words.split()[0]}-{limit}",
+            marks=() if limit == limits[-1] or place == turn % len(COMMANDS) else pytest.mark.slow,
+        )
+        for turn, limit in enumerate(limits)
+        for place, words in enumerate(COMMANDS)
+    ]
+
+
 def limited(where: Path, kind: int, limit: int, words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "kvspill", *words.split()],
@@ -34,8 +49,7 @@ def limited(where: Path, kind: int, limit: int, words: str) -> "subprocess.Compl
     )
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-@pytest.mark.parametrize("files", [5, 6, 8, 16, 31])
+@pytest.mark.parametrize(("words", "files"), crossed(5, 6, 8, 16, 31))
 def test_fewer_open_files_than_a_command_needs_are_refused(tmp_path: Path, files: int, words: str) -> None:
     """Some printed a traceback, an ignored exception or the panic of a library."""
     finished = limited(tmp_path, resource.RLIMIT_NOFILE, files, words)
@@ -46,8 +60,7 @@ def test_fewer_open_files_than_a_command_needs_are_refused(tmp_path: Path, files
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-@pytest.mark.parametrize("space_mib", [60, 300, 900])
+@pytest.mark.parametrize(("words", "space_mib"), crossed(60, 300, 900))
 def test_less_address_space_than_a_command_needs_is_refused(
     tmp_path: Path, space_mib: int, words: str
 ) -> None:

@@ -19,12 +19,24 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("burst", [False, True], ids=["one", "many"])
-@pytest.mark.parametrize("delay_ms", [0, 100, 700])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", COMMANDS)
+USUAL = {(signal.SIGINT, False), (signal.SIGTERM, True)}
+"""Both signals have one handler: the quick tests send one once and the other many times."""
+CASES = [
+    pytest.param(
+        *(command, number, delay_ms, many),
+        id=f"{command}-{number.name}-{delay_ms}-{'many' if many else 'one'}",
+        marks=() if (number, many) in USUAL else pytest.mark.slow,
+    )
+    for command in COMMANDS
+    for number in (signal.SIGINT, signal.SIGTERM)
+    for delay_ms in (0, 100, 700)
+    for many in (False, True)
+]
+
+
+@pytest.mark.parametrize(("command", "number", "delay_ms", "many"), CASES)
 def test_signals_end_a_measurement_beside_a_run_and_leave_nothing(
-    tmp_path: Path, command: str, number: signal.Signals, delay_ms: int, burst: bool
+    tmp_path: Path, command: str, number: signal.Signals, delay_ms: int, many: bool
 ) -> None:
     """The second one cut off the removal of what the first had ended."""
     for name in ("o", "tmp"):
@@ -42,7 +54,7 @@ def test_signals_end_a_measurement_beside_a_run_and_leave_nothing(
         time.sleep(delay_ms / 1000)
         began = time.monotonic()
         process.send_signal(number)
-        while burst and process.poll() is None:
+        while many and process.poll() is None:
             time.sleep(0.002)
             process.send_signal(number)
         _, said = process.communicate(timeout=30)
