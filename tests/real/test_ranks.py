@@ -50,7 +50,9 @@ def union_of(folder: Path, *names: str) -> dict[str, Any] | None:
 def test_without_mpi4py_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    (hidden / "mpi4py.py").write_text("raise ImportError('hidden')\n")
+    # Whichever rank comes first.
+    late = "import os, time; time.sleep(3 - 3 * int(os.environ['OMPI_COMM_WORLD_RANK']))\n"
+    (hidden / "mpi4py.py").write_text(f"{late}raise ImportError('hidden')\n")
     environ = os.environ | {"PYTHONPATH": f"{hidden}:{os.environ.get('PYTHONPATH', '')}"}
     words = [MPIRUN, "-n", "2", *KVSPILL, "run", "--max-requests", "1"]
     found = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
@@ -65,6 +67,7 @@ def test_without_mpi4py_one_sentence_says_what_to_do(tmp_path: Path) -> None:
 def test_ranks_that_are_off_know_nothing_of_each_other_r6(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     words = ["run", "--ranks", "off", "--max-requests", "2", "--model", "tiny-1b", "--num-users", "2"]
+    words += ["--request-rate", "50"]
     words += ["--generation-mode", "none", "--storage-capacity-gb", "0.5", "--cpu-mem-gb", "0"]
     found = subprocess.run(
         [MPIRUN, "-n", "2", *KVSPILL, *words], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -1,5 +1,7 @@
 """The ranks of a run: this process alone, or one of several that an MPI launcher started together (R1-R4)."""
 
+import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from kvspill.run.checkpoint import Keeper
     from kvspill.run.glance import Glance
 
+_SAYING_SECONDS_MAX = 5.0
+"""So long rank 0 may be behind the others: ended before, it could not say why."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -156,5 +160,7 @@ def join(config: Config, *, simulated: bool) -> Ranks:
     except UsageError as error:
         if launch.rank == 0:
             raise
-        # The same on every rank: one of them says so.
+        # The same on every rank: rank 0 says so. A launcher ends all of them at the first that ends.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(_SAYING_SECONDS_MAX)
         raise SystemExit(error.exit_code) from error
