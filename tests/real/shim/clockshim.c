@@ -1,12 +1,13 @@
 /* Preloaded into a command: the wall clock says another time, as one that was set wrongly.
  *
  * KVSPILL_CLOCK        what it says, in seconds since 1970
- * KVSPILL_CLOCK_AFTER  seconds after the start of the process from which on it does */
+ * KVSPILL_CLOCK_WHEN   a file: from when on it is there, it does */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct timespec began;
 
@@ -19,12 +20,12 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 {
     __typeof__(&clock_gettime) real = (__typeof__(&clock_gettime))dlsym(RTLD_NEXT, "clock_gettime");
     int answer = real(clock, now);
-    const char *told = getenv("KVSPILL_CLOCK"), *after = getenv("KVSPILL_CLOCK_AFTER");
+    const char *told = getenv("KVSPILL_CLOCK"), *when = getenv("KVSPILL_CLOCK_WHEN");
     if (answer || !told || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
         return answer;
     struct timespec passed;
     real(CLOCK_MONOTONIC, &passed);
-    if (!after || passed.tv_sec - began.tv_sec >= atoll(after))
+    if (!when || access(when, F_OK) == 0)
         now->tv_sec = atoll(told) + passed.tv_sec - began.tv_sec;
     return answer;
 }
