@@ -269,6 +269,8 @@ def test_a_calibration_of_another_kind_of_device_is_refused(
     assert error.count("\n") == 1
 
 
+# What is seen of a directory in memory and said of it has quicker tests, each for itself.
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no memory file system here")
 def test_a_directory_in_memory_is_answered_as_memory(capsys: pytest.CaptureFixture[str]) -> None:

@@ -326,7 +326,8 @@ def test_a_suite_whose_reader_dies_at_the_same_ctrl_c_exits_130_with_its_summary
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+# The end by a signal that can be heeded is shown above, too.
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_suite_killed_in_the_middle_and_resumed_has_a_complete_table(
     tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:

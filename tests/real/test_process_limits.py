@@ -76,7 +76,7 @@ def test_less_address_space_than_a_command_needs_is_refused(
 
 @pytest.mark.parametrize("kind", [resource.RLIMIT_NOFILE, resource.RLIMIT_AS], ids=["files", "space"])
 def test_what_a_command_needs_is_enough(tmp_path: Path, kind: int) -> None:
-    for words in (SIMULATE, "suite --quick --simulate --quiet"):
+    for words in (SIMULATE, "suite storage-only cpu-storage --model tiny-1b --quick --simulate --quiet"):
         finished = limited(tmp_path, kind, ENOUGH[kind], words)
         assert (finished.returncode, finished.stderr) == (0, ""), words
 
