@@ -72,8 +72,8 @@ class Engine:
         self._digest = Digest()
         self._workload_users = workload.users
         self._in_service: dict[Request, tuple[int, int, int]] = {}
-        """When each was meant to come, when its service began, and for how long of that the turn before
-        was generating (S11)."""
+        """When each was meant to come, when its service began, how long the turn before generated then."""
+        self._generating_since_ns: dict[Request, int] = {}
         self._finished = asyncio.Event()
         self._stop_asked = asyncio.Event()
         self._hurried = asyncio.Event()
@@ -255,6 +255,15 @@ class Engine:
         added_ns = array("q", [age_ns - less_ns if less_ns < age_ns else 0 for age_ns, less_ns in both])
         return array("b", [*classes, *(request.qos for request in self._in_service)]), ages_ns, added_ns
 
+    def stays(self, at_ns: int) -> "tuple[array[int], array[int], array[int]]":
+        """The same with their service until then: whole, and without any generation (S11)."""
+        classes, waits_ns, added_ns = self.unfinished(at_ns)
+        first_served = len(classes) - len(self._in_service)
+        for place, (request, (_, began_ns, _)) in enumerate(self._in_service.items(), first_served):
+            waits_ns[place] += max(0, at_ns - began_ns)
+            added_ns[place] += max(0, min(at_ns, self._generating_since_ns.get(request, at_ns)) - began_ns)
+        return classes, waits_ns, added_ns
+
     def service_ages(self, at_ns: int) -> "array[int]":
         """How long each request in service has been so, in the order in which `unfinished` ends."""
         return array("q", [max(0, at_ns - began_ns) for _, began_ns, _ in self._in_service.values()])
@@ -316,8 +325,6 @@ class Engine:
         counted = self._options.max_requests is not None or self.end_ns is None or self._population.spent
         return counted and self._population.exhausted and not self._in_service and len(self._queue) == 0
 
-    # Service
-
     async def _serve_next(self, begin: Callable[[], None]) -> None:
         """Wait for a request and serve it; begin is called once there is one."""
         if self._planned is not None:
@@ -330,6 +337,7 @@ class Engine:
         self._in_service[request] = intended_ns, self._world.now_ns(), waited_generation_ns
         generated_ns = await self._serve(request, intended_ns, waited_generation_ns)
         del self._in_service[request]
+        self._generating_since_ns.pop(request, None)
         # Whose time came meanwhile waits for this answer, also where no server had to be told of it (S11).
         self._population.take_in(self._world.now_ns())
         self._queue.done(request, generated_ns)
@@ -355,6 +363,7 @@ class Engine:
         prefill_tokens = request.context_tokens if prefilled is None else prefilled
         prefill_compute_ns = self._generation.prefill_ns(prefill_tokens)
         duration_ns = prefill_compute_ns + self._generation.answer_ns(generated_tokens)
+        self._generating_since_ns[request] = generating_ns
         self._queue.generates(request, generating_ns, duration_ns)
         if duration_ns:
             await self._world.sleep_ns(duration_ns)

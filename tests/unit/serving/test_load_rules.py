@@ -68,6 +68,7 @@ def serve(
     duration: Any = None,
     gib_per_sec: float = 1.0,
     ms_per_token: int = 0,
+    left: str = "unfinished",
     **options: Any,
 ) -> Any:
     async def main(world: World) -> Any:
@@ -89,7 +90,7 @@ def serve(
             world.now_ns(),
         )
         waits: list[Any] = []
-        await engine.run(lambda: waits.extend(zip(*engine.unfinished(world.now_ns()), strict=True)))
+        await engine.run(lambda: waits.extend(zip(*getattr(engine, left)(world.now_ns()), strict=True)))
         return engine, oracle, waits
 
     return run_virtual(main, seed=1)
@@ -112,6 +113,21 @@ def test_l1_the_queue_serves_class_before_intended_time_before_user() -> None:
     ]
     _engine, oracle, _ = serve(Script([first], *([one] for one in late)), servers=1)
     assert [user for user, _turn in served(oracle)] == [0, 2, 3, 5, 4, 1]
+
+
+@pytest.mark.parametrize(("gib_per_sec", "added_s"), [(1000.0, 0.0), (1e-6, 4.0)])
+def test_s11_a_stay_counts_storage_that_still_goes_on_and_no_generation(
+    gib_per_sec: float, added_s: float
+) -> None:
+    load = Script([ask(0, at_ms=1000, generate=100)])
+    given: dict[str, Any] = {"servers": 1, "duration": 5, "ms_per_token": 1000, "closed": True}
+    _engine, _oracle, ((_qos, stay_ns, added_ns),) = serve(
+        load, gib_per_sec=gib_per_sec, left="stays", **given
+    )
+    assert stay_ns == 4 * NS_PER_SEC
+    assert added_ns / NS_PER_SEC == pytest.approx(added_s, abs=0.1)
+    _engine, _oracle, ((_qos, wait_ns, _added_ns),) = serve(load, gib_per_sec=gib_per_sec, **given)
+    assert wait_ns == 0
 
 
 @pytest.mark.parametrize("gib_per_sec", [0.01, 1.0, 1000.0])

@@ -1,5 +1,7 @@
 """Puts a search together: what it turns, what it decides by, and how long its stages last."""
 
+import math
+
 from kvspill.config import Config
 from kvspill.config.limits import interval_seconds, stage_intervals
 from kvspill.records import MIB, NS_PER_SEC, QoS
@@ -10,7 +12,7 @@ from kvspill.run.search.baseline import probe_unloaded
 from kvspill.run.search.controller import Levels, Search
 from kvspill.run.search.everywhere import Everywhere, Follower, Held
 from kvspill.run.search.lever import SPEED_STEPS, Lever, SpeedLever, UsersLever
-from kvspill.run.search.monitor import WindowMonitor, waiting_by
+from kvspill.run.search.monitor import WHOLE_STAY, WindowMonitor, waiting_by
 from kvspill.run.search.options import Pace, SearchOptions, SloTarget
 from kvspill.run.stages import Policy, Stages
 from kvspill.serving.engine import Engine
@@ -37,7 +39,7 @@ async def make_monitor(
         if config.autoscaler_mode == "qos":
             # The saturation that this search is held against is of this figure; the others need none of it.
             progress.say(f"a read alone takes {unloaded}")
-    return WindowMonitor(unloaded, config.slo_latency)
+    return WindowMonitor(unloaded, config.slo_latency, closed=config.arrival == "closed")
 
 
 def make_search(
@@ -52,8 +54,9 @@ def make_search(
     """The search that the configuration asks for, over this load; other ranks than 0 follow it."""
     lever = make_lever(config, workload, engine)
     options = search_options(config, lever, engine.start_ns)
-    if config.arrival == "open":
-        monitor.waiting = waiting_by(config.slo_latency, engine.unfinished)
+    # With open arrivals those who wait for a server are all that counts; closed users seldom wait for one.
+    served = config.arrival == "closed" and config.slo_latency in WHOLE_STAY
+    monitor.waiting = waiting_by(config.slo_latency, engine.stays if served else engine.unfinished)
     held = Held(lever, stages, monitor, engine)
     if ranks.index != 0:
         return Follower(world, held, ranks), None
@@ -102,14 +105,31 @@ def search_options(config: Config, lever: Lever, start_ns: int) -> SearchOptions
         with_wait=config.arrival == "closed",
         drain=config.arrival == "open",
         round_ns=_round_ns(config) if by_users else 0,
+        rounds_per_sec=_rounds_per_sec(config) if by_users and config.recording is None else math.inf,
+        class_shares={qos: getattr(config.qos, qos.name.lower()).share / _shares(config) for qos in QoS},
         value=lever.value,
     )
 
 
 def _round_ns(config: Config) -> int:
     """A user's mean pause and the generation of its answer, storage apart."""
-    seconds = 0.0
-    for share, persona in config.people:
-        answer_ms = persona.mean_generated_tokens * config.generation_ms_per_token
-        seconds += share * (sum(persona.think) / 2 + answer_ms / 1000)
-    return round(seconds * NS_PER_SEC)
+    return round(sum(share * seconds for share, seconds in _rounds(config)) * NS_PER_SEC)
+
+
+def _rounds_per_sec(config: Config) -> float:
+    """How often a mean user asks where storage takes no time; infinity where nothing else does either."""
+    rounds = _rounds(config)
+    return sum(share / seconds if seconds else math.inf for share, seconds in rounds)
+
+
+def _rounds(config: Config) -> list[tuple[float, float]]:
+    """Each persona's share of the users, and the seconds of its mean round where storage takes no time."""
+    token_seconds = config.generation_ms_per_token / 1000
+    return [
+        (share, sum(persona.think) / 2 + persona.mean_generated_tokens * token_seconds)
+        for share, persona in config.people
+    ]
+
+
+def _shares(config: Config) -> float:
+    return sum(float(getattr(config.qos, qos.name.lower()).share) for qos in QoS) or 1.0

@@ -15,10 +15,15 @@ from kvspill.run.search.stage import StageMeasure
 from kvspill.world import World
 
 BATCHES = 10
+PATIENCE = 3
+"""While it says so, a window may last so many times as long."""
 CONFIRM_FACTOR = 2
 """The last stage is held this many times as long as the others: its window is the result."""
 SETTLE_STAGES_MAX = 2
 """Settling takes at most this many times the longest stage; whatever hasn't settled by then is marked."""
+
+ROUNDS_OF_KEPT = 2
+"""A load that keeps its target has surely settled after so many of its rounds."""
 
 DESCEND = "descend"
 """The action of a stage that asks whether fewer users do as well: no backlog of more may help them."""
@@ -84,13 +89,14 @@ class Levels:
         reason: str,
         done: Callable[[StageMeasure], bool],
         patient: Callable[[StageMeasure], bool] = lambda _measure: False,
+        hopeless: Callable[[StageMeasure], bool] = lambda _measure: False,
     ) -> StageMeasure:
-        """Hold a level: settle, then measure until `done`, at most `longest` intervals.
+        """Hold a level: settle, then measure until `done`, at most `longest` intervals, more while `patient`.
 
-        While `patient` says so, the window may last three times as long.
+        A `hopeless` level need not settle.
         """
         started_ns = self._world.now_ns()
-        settled = await self._settle(level, action)
+        settled = await self._settle(level, action, hopeless)
         self._settling_ns = max(self._settling_ns, self._world.now_ns() - started_ns)
         self._load.open(self._world.now_ns())
         factor = CONFIRM_FACTOR if action == "confirm" else 1
@@ -105,7 +111,7 @@ class Levels:
             if self._world.virtual and intervals < shortest:
                 continue  # Nobody looks at the live line.
             measure = self._monitor.measure(self._world.now_ns(), BATCHES)
-            limit = longest * 3 if patient(measure) else max(longest, intervals)
+            limit = longest * PATIENCE if patient(measure) else max(longest, intervals)
             seconds = [f"{count * self._pace.interval_ns / NS_PER_SEC:.3g} s" for count in (intervals, limit)]
             self._say(level, f"measured {seconds[0]} of at most {seconds[1]}, {self.line(measure)}")
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
@@ -134,9 +140,9 @@ class Levels:
             "priority_inversions": inversions(measure),
         }
 
-    async def _settle(self, level: int, action: str) -> bool:
+    async def _settle(self, level: int, action: str, hopeless: Callable[[StageMeasure], bool]) -> bool:
         """Change the load and let it settle: one mean round of a user, an interval at least (three after
-        users left). False where that takes longer than the run can wait."""
+        users left). False where that takes longer than the run can wait, or than it could help."""
         fewer = level < self._lever.level
         self._load.begin(self._world.now_ns())
         await self._empty(level, action)
@@ -155,8 +161,17 @@ class Levels:
             # A user that leaves still holds a server, for which the others would wait.
             if not early and not self._load.leaving and self._has_settled(elapsed_ns):
                 return True
-            if not early and elapsed_ns >= most_ns:
+            if not early and (elapsed_ns >= most_ns or self._in_vain(elapsed_ns, hopeless)):
                 return False
+
+    def _in_vain(self, elapsed_ns: int, hopeless: Callable[[StageMeasure], bool]) -> bool:
+        """Whether so many wait that the level must fail, though whoever keeps the target had two rounds.
+
+        Waiting users ask nothing new: what came at once with the load is worked off within one such round.
+        """
+        if self._load.leaving or elapsed_ns < ROUNDS_OF_KEPT * self._options.kept_round_ns:
+            return False
+        return hopeless(self._monitor.measure(self._world.now_ns(), BATCHES))
 
     async def _empty(self, level: int, action: str) -> None:
         """Open arrivals: let nobody in until nobody of the stage before is left.

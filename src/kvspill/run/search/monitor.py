@@ -32,6 +32,8 @@ LATENCIES: dict[str, LatencyOf] = {
 
 Waiting = Callable[[int], "tuple[array[int], array[int]]"]
 """Who waits and for how long, at a time."""
+WHOLE_STAY = ("added", "end-to-end")
+"""The latencies that go on while a request is served."""
 
 
 def waiting_by(
@@ -97,10 +99,12 @@ class WindowMonitor(Observer):
     """An Observer whose windows are begun by the controller; what came before is forgotten."""
 
     waiting: Waiting
-    """As the chosen latency counts it; nobody where waits are bounded by closed arrivals."""
+    """As the chosen latency counts it."""
 
-    def __init__(self, unloaded: UnloadedRead | None, latency: str = "added"):
+    def __init__(self, unloaded: UnloadedRead | None, latency: str = "added", *, closed: bool = False):
+        """Closed: nobody comes while somebody waits, so that no backlog can grow."""
         self._unloaded = unloaded
+        self._closed = closed
         self._latency_of = LATENCIES[latency]
         self.waiting = lambda _at_ns: (array("b"), array("q"))
         self.begin(0)
@@ -193,6 +197,6 @@ class WindowMonitor(Observer):
                 )
                 for qos, found in seen.requests.items()
             },
-            backlog_growth=len(ages_ns) - self._waiting_before,
+            backlog_growth=0 if self._closed else len(ages_ns) - self._waiting_before,
         )
         return summarise(rows)

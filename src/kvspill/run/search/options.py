@@ -1,9 +1,10 @@
 """What a search is told: its mode, its pace, its bounds and its targets."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kvspill.records import QoS
+from kvspill.records import NS_PER_MS, QoS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,17 @@ class SearchOptions:
     Capacity does so only where it looks for fewer users."""
     round_ns: int = 0
     """A user's mean pause and answer by the configuration: no stage settles sooner. 0 where unknown."""
+    rounds_per_sec: float = math.inf
+    """How often a mean user asks where storage takes no time; infinity where unknown."""
+    class_shares: Mapping[QoS, float] = field(default_factory=dict)
+    """Of the users, by class."""
     value: Callable[[int], int | float] = int
     """A level as the reader knows it."""
+
+    @property
+    def kept_round_ns(self) -> float:
+        """A mean round of users whose requests take no longer than their target allows."""
+        return self.round_ns + max(self.slo.limits_ms.values(), default=0.0) * NS_PER_MS
 
     def shown(self, level: int) -> str:
         """A level in words."""

@@ -31,6 +31,8 @@ class Judgement:
     waiting: bool
     """More time would bring the rows that are missing."""
     text: str
+    certain: bool = False
+    """It fails, whatever follows in the longest window."""
 
     def facts(self) -> dict[str, bool]:
         """As it stands in a step of the search."""
@@ -117,7 +119,9 @@ class BracketSearch:
             judgement = self._judge(measure)
             return judgement.waiting or (action == "confirm" and not judgement.enough)
 
-        measure = await levels.hold(level, action, reason, done, patient)
+        measure = await levels.hold(
+            level, action, reason, done, patient, lambda measure: self._judge(measure).certain
+        )
         windows = self._windows.setdefault(level, [])
         windows.append(measure)
         alone = Held(level, measure, self._judge(measure))

@@ -1,5 +1,6 @@
 """The slo mode: the largest load whose chosen latency stays within its target for the chosen classes."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,14 +8,16 @@ import numpy as np
 
 from kvspill.measure.priorities import MIN_COMPLETIONS
 from kvspill.measure.statistics import Interval, percentile
-from kvspill.records import NS_PER_MS, QoS
+from kvspill.records import NS_PER_MS, NS_PER_SEC, QoS
 from kvspill.result.classes import LATENCIES
-from kvspill.run.search.controller import Answer, Levels
+from kvspill.run.search.controller import PATIENCE, Answer, Levels
 from kvspill.run.search.options import SearchOptions
 from kvspill.run.search.search import BracketSearch, Held, Judgement
 from kvspill.run.search.stage import Longs, StageMeasure, rate_interval, share_interval
 
 UP, DOWN = 2.0, 0.5
+DRAWN_SIGMAS = 3
+"""A class has hardly ever more users than its share by so many standard deviations."""
 
 
 class SloMode:
@@ -32,15 +35,53 @@ class SloMode:
     def _late(self, measure: StageMeasure, qos: QoS) -> tuple[Longs, Longs]:
         """For each of a class's requests 1 where it missed its target, and its batch.
 
-        Failures count, and so do requests that have waited longer than the target, as its latency counts
-        waits; they are taken for the last batch's.
+        Failures count. So does with open arrivals who has waited longer than the target, as its latency
+        counts waits; the waits of closed users are bounded, and theirs count where they leave no doubt.
         """
+        if self._options.drain:
+            return self._counted(measure, qos, waiting=True)
+        return self._closed(measure, qos)[0]
+
+    def _closed(self, measure: StageMeasure, qos: QoS) -> tuple[tuple[Longs, Longs], bool]:
+        """The same of closed users, and whether the class clearly fails, whatever follows.
+
+        Enough answers speak for themselves: who waits at the end of a window would count too much.
+        """
+        answered = self._counted(measure, qos, waiting=False)
+        if len(answered[0]) >= MIN_COMPLETIONS:
+            return answered, self._is_certain(measure, qos, *answered)
+        every = self._counted(measure, qos, waiting=True)
+        certain = self._is_certain(measure, qos, *every)
+        return (every if certain else answered), certain
+
+    def _counted(self, measure: StageMeasure, qos: QoS, *, waiting: bool) -> tuple[Longs, Longs]:
+        """The same with or without those that wait; failures and waits are taken for the last batch's."""
         rows = measure.rows.classes[qos]
         limit_ns = self._slo.limits_ms[qos] * NS_PER_MS
-        others = rows.failed + int((rows.waiting_ns > limit_ns).sum())
+        others = rows.failed + (int((rows.waiting_ns > limit_ns).sum()) if waiting else 0)
         late = np.concatenate([rows.chosen_ns > limit_ns, np.ones(others, dtype=bool)]).astype(np.int64)
         batch = np.concatenate([rows.batch, np.full(others, measure.rows.batches - 1)]).astype(np.int64)
         return late, batch
+
+    def _is_certain(self, measure: StageMeasure, qos: QoS, late: Longs, batch: Longs) -> bool:
+        """Whether a class of closed users clearly misses its target, whatever follows in the longest window.
+
+        Who has waited beyond the target is late whenever the answer comes, and the others can ask no more
+        often than on storage that takes no time. Answers that keep the target leave hope.
+        """
+        options, rows = self._options, measure.rows.classes[qos]
+        answered = self._counted(measure, qos, waiting=False)[0]
+        if not len(late) or (len(answered) and answered.mean() <= self._allowed):
+            return False
+        drawn = options.highest * options.class_shares.get(qos, 1.0)
+        users = min(options.highest, drawn + DRAWN_SIGMAS * math.sqrt(drawn))
+        longest_seconds = PATIENCE * options.pace.longest * options.pace.interval_ns / NS_PER_SEC
+        rounds = options.rounds_per_sec * max(0.0, longest_seconds - measure.seconds)
+        most = len(answered) + len(rows.waiting_ns) + users * (1 + rounds)
+        return (
+            int(late.sum()) > self._allowed * most
+            and share_interval(late, batch, measure.rows.batches)[0] > self._allowed
+        )
 
     def _violations(self, measure: StageMeasure, qos: QoS) -> tuple[int, int]:
         """How many of a class's requests missed its target, and how many there were."""
@@ -71,13 +112,16 @@ class SloMode:
         # A class without a single completion has no users: no time would help.
         few = [total for _late, total in counts.values() if 0 < total < MIN_COMPLETIONS]
         enough = bool(shares) and not few
-        waiting = bool(few) or not shares
+        certain = not self._options.drain and any(
+            self._closed(measure, qos)[1] for qos in self._slo.limits_ms
+        )
+        waiting = not certain and (bool(few) or not shares)
         worst = max(shares, key=lambda qos: shares[qos], default=None)
         if worst is None:
             text = "no request of the chosen classes completed"
         else:
             text = f"{shares[worst]:.1%} of {worst.name.lower()} late, {self._allowed:.1%} allowed"
-        return Judgement(passes, clear, enough, waiting, text)
+        return Judgement(passes, clear, enough, waiting, text, certain)
 
     async def search(self, levels: Levels) -> Answer:
         held = await self._search.run(levels)
@@ -85,9 +129,9 @@ class SloMode:
         if held is None:
             high = self._search.high
             assert high is not None, "a search that ends without a pass has a failure"
-            return Answer(
-                high.level, high.measure, f"Not even the lowest load has {target}", facts=self._facts(high)
-            )
+            lone = self._options.lowest == self._options.highest
+            reason = f"The load does not have {target}" if lone else f"Not even the lowest load has {target}"
+            return Answer(high.level, high.measure, reason, facts=self._facts(high))
         thin = self._not_judged(self._every_window(held))
         if thin:
             reason = f"No verdict on {', '.join(thin)}: fewer than {MIN_COMPLETIONS} completed requests"

@@ -33,8 +33,8 @@ class ClassRows:
     tokens: Longs
     failed: int
     waiting_ns: Longs
-    """How long those have waited that were not served yet when the window ended (open arrivals, L3), as the
-    chosen latency counts it."""
+    """How long those have waited that had no answer yet when the window ended (L3), as the chosen latency
+    counts it at least."""
 
 
 @dataclass(frozen=True, slots=True)
