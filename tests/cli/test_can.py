@@ -203,7 +203,7 @@ def test_a_directory_is_asked_for_real_and_left_empty(
     assert found["other_seeds_by_model"] == {"43": "yes", "44": "yes"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hasty.yaml", "r.json"]
     code, found = ask_for_real(tmp_path, capsys, "--users", "3", "--slo-target-ms", "0.001")
-    assert (code, found["answer"], found["holds_users"]) == (3, "no", 0)
+    assert (code, found["answer"], found["modelled_users"]) == (3, "no", 0)
 
 
 def endless(*_given: object) -> int:

@@ -1,6 +1,5 @@
 """The question "can N users be served?": what is run for it, in which order, and what comes out."""
 
-import math
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
 from kvspill.run.runner import run_trials, simulate_aside
 from kvspill.run.signals import cut_off
-from kvspill.run.verdict import ABOVE, Bracket, Level, at_the_limit, by_most, judge, read_bracket
+from kvspill.run.verdict import Bracket, Level, at_the_limit, by_most, judge, read_bracket
 from kvspill.storage.profiles import (
     DEFAULT_PRESET,
     PRESETS,
@@ -33,14 +32,13 @@ from kvspill.storage.profiles import (
     profile_file,
     scaled,
 )
+from kvspill.texts import counted
 from kvspill.workers import processes, workers_to_be_had
 
 SIMULATED_TIMES = 12
 """A simulated search may take so many times --duration: virtual time costs little."""
 FIRST_USERS = 8
 """Where a simulated search begins: few users are simulated fast."""
-LEAST_FIRST = 20
-"""Fewer users complete too few requests to fail clearly in a short time."""
 TWICE = 2.0
 BEYOND = 2
 """Up to so many times the users that are asked about, the model looks for how many are held."""
@@ -48,6 +46,8 @@ USERS_MAX = 1_000_000
 T = TypeVar("T")
 MODEL_SECONDS_MAX = 12.0
 """So long a search with a device is held up by the model, before the load and again after it."""
+FAR = 2
+"""Beyond so many times the limit by the model, that limit is not looked for with the device."""
 HEADROOM = 4
 """How far above the known limit that of a faster device is looked for."""
 FIRST_SEED_SECONDS_MAX = 20.0
@@ -127,7 +127,10 @@ def ask(plan: Plan, progress: Progress) -> Reply:
 
 
 def _ask_device(plan: Plan, progress: Progress) -> Reply:
-    """Look at the device before the load or take its calibration, model the limit, search near it."""
+    """Look at the device before the load or take its calibration, model the limit, measure the users.
+
+    Where the model holds far fewer, these users alone are measured: how many are held is the model's to say.
+    """
     config, users = plan.config, plan.config.num_users
     with cut_off():
         known, probe, profile = _profiled(plan, progress)
@@ -138,11 +141,16 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
         if profile is not None:
             progress.say("modelling how many users it holds")
             modelled = _soon(_limit, alike, profile, beyond(users), FIRST_USERS)
-    start = _start(users, modelled)
     if probe is not None:
         read, write = probe.texts
         progress.say(f"it reads {read} and writes {write}{held_text(modelled, users)}")
-    result = run_trials(replace(plan, config=config.changed(num_users=start)), progress)
+    alone = modelled is not None and modelled * FAR < users and not replays(config)
+    if alone:
+        progress.say(
+            f"measuring {counted(users, 'user')}; the time is cut short if they surely miss the target"
+        )
+    held = config.changed(min_users=users) if alone else config
+    result = run_trials(replace(plan, config=held), progress)
     bracket = read_bracket(result.autoscaling_stats)
     status = judge(result, bracket, users)
     at_twice, bound = None, False
@@ -154,8 +162,8 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
             faster = _soon(_at_twice, alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
     others: dict[int, Status] = {}
-    # Where the model begins with fewer users, so many are far from the limit with any draw.
-    if profile is not None and start == users and status in (Status.YES, Status.NO) and not replays(config):
+    # So far from the limit of the model no draw of the users says anything else.
+    if profile is not None and not alone and status in (Status.YES, Status.NO) and not replays(config):
         progress.say("modelling other draws of the users")
         others = _seeds_by_model(alike, profile)
     return Reply(
@@ -296,13 +304,6 @@ def _device_binds(result: Result) -> bool:
 def virtual_seconds(config: Config) -> float:
     """How long the users of one simulation are followed at most."""
     return SIMULATED_TIMES * (config.duration or 1.0)
-
-
-def _start(users: int, modelled: int | None) -> int:
-    """Where the search on the device begins: the users asked for, or what should fail clearly."""
-    if modelled is None or modelled * 2 >= users:
-        return users
-    return min(users, max(LEAST_FIRST, math.ceil(ABOVE * modelled)))
 
 
 def _agrees(bracket: Bracket, modelled: int) -> bool:

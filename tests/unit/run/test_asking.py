@@ -1,19 +1,35 @@
-"""The question of how many users can be served: what the steps of a search say, and where one begins."""
+"""The question of how many users can be served: what the steps of a search say, and what is held."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvspill.config import Config
-from kvspill.records import Tier
+from kvspill.records import GIB, Tier
 from kvspill.result.answer import Status
+from kvspill.result.schema import Result
 from kvspill.result.warnings.devices import STORAGE_STALLED
-from kvspill.run import runner
-from kvspill.run.asking import _at_twice, _start, held_text, measured_profile, question, search_limit
+from kvspill.run import asking, runner
+from kvspill.run.asking import (
+    Reply,
+    _at_twice,
+    _limit,
+    ask,
+    held_text,
+    measured_profile,
+    question,
+    search_limit,
+)
 from kvspill.run.bandwidth import Bandwidth
+from kvspill.run.plan import Plan
+from kvspill.run.progress import Progress
+from kvspill.run.runner import simulate_aside
+from kvspill.run.search.slo import SloMode
 from kvspill.run.verdict import Bracket, by_most, judge, read_bracket
 from kvspill.storage.profiles import PRESETS
 from unit.result.sample import built, facts
+from unit.run.test_verdict import level
 
 
 def step(users: int, passes: bool, clear: bool = True, enough: bool = True) -> dict[str, Any]:
@@ -63,12 +79,72 @@ def test_a_run_that_did_not_get_to_its_end_answers_nothing() -> None:
     assert judge(interrupted, Bracket(100, None, True), 100) is Status.INVALID
 
 
+def asked_on(
+    monkeypatch: pytest.MonkeyPatch, users: int, modelled: int | None
+) -> tuple[Reply, list[Config], list[str]]:
+    """The answer of a device that keeps no target, the searches that were held, and what was said."""
+    searched: list[Config] = []
+    said: list[str] = []
+    failed = {
+        **step(users, False),
+        "concluded": True,
+        "levels": [level(users, 0, 1, passes=False, clear=True)],
+    }
+
+    def run(plan: Plan, _progress: Progress) -> Result:
+        searched.append(plan.config)
+        return built().model_copy(update={"autoscaling_stats": [step(users, False), failed]})
+
+    monkeypatch.setattr(asking, "run_trials", run)
+    monkeypatch.setattr(asking, "measure_bandwidth", lambda _folders: Bandwidth(2.0, 1.0, "a probe"))
+    monkeypatch.setattr(
+        asking, "_soon", lambda search, *_given, **_more: modelled if search is _limit else None
+    )
+    monkeypatch.setattr(Progress, "say", lambda _progress, text: said.append(text))
+    plan = Plan(question(Config(num_users=users, duration=300)), False, GIB)
+    return ask(plan, Progress(quiet=True)), searched, said
+
+
 @pytest.mark.parametrize(
-    ("users", "modelled", "start"),
-    [(100, None, 100), (100, 60, 100), (100, 30, 45), (100, 10, 20), (100, 0, 20), (1, 0, 1)],
+    ("users", "modelled", "least"), [(100, None, 1), (100, 50, 1), (100, 49, 100), (100, 0, 100)]
 )
-def test_the_search_begins_where_it_soon_knows(users: int, modelled: int | None, start: int) -> None:
-    assert _start(users, modelled) == start
+def test_users_far_beyond_the_model_are_measured_alone_and_first(
+    monkeypatch: pytest.MonkeyPatch, users: int, modelled: int | None, least: int
+) -> None:
+    """What fewer users do says too little of them, and to look for a limit far below takes minutes."""
+    reply, (searched,), said = asked_on(monkeypatch, users, modelled)
+    assert reply.status is Status.NO
+    assert (searched.num_users, searched.min_users) == (users, least)
+    shortened = f"measuring {users} users; the time is cut short if they surely miss the target"
+    assert (shortened in said) is (least == 100)
+
+
+def test_a_hopeless_load_is_known_to_be_too_much_soon(tmp_path: Path) -> None:
+    """Its few answers took five minutes, and who waited for one counted for nothing."""
+    profile = tmp_path / "slow.yaml"
+    profile.write_text("storage: {read_gib_per_sec: 0.4, write_gib_per_sec: 0.3}\n")
+    asked = Config(num_users=100, min_users=100, device_profile=str(profile), cpu_mem_gb=0, duration=300)
+    result = simulate_aside(question(asked))
+    *_steps, last = result.autoscaling_stats
+    assert judge(result, read_bracket(result.autoscaling_stats), 100) is Status.NO
+    assert last["concluded"]
+    assert last["time_seconds"] <= 45
+
+
+@pytest.mark.parametrize(("users", "gib_per_sec"), [(25, 2.6), (25, 8.0), (8, 2.1)])
+def test_no_load_that_keeps_its_target_over_whole_stages_is_given_up_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: int, gib_per_sec: float
+) -> None:
+    profile = tmp_path / "device.yaml"
+    profile.write_text(
+        f"storage: {{read_gib_per_sec: {gib_per_sec}, write_gib_per_sec: {0.7 * gib_per_sec}}}\n"
+    )
+    asked = Config(model="tiny-1b", num_users=users, min_users=users, device_profile=str(profile))
+    config = question(asked.changed(cpu_mem_gb=0, duration=300, slo_target_ms=3000, seed=1))
+    early = simulate_aside(config).autoscaling_stats
+    monkeypatch.setattr(SloMode, "_is_certain", lambda *_given: False)
+    whole = simulate_aside(config).autoscaling_stats
+    assert early[-1]["passes"] is whole[-1]["passes"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kvspill.result.answer import Status
 from kvspill.result.classes import LATENCIES, promised_completed
 from kvspill.run.asking import Reply, replays
 from kvspill.run.drawn import classes_without_users
-from kvspill.run.verdict import level_of, rests_on
+from kvspill.run.verdict import rests_on
 from kvspill.texts import counted, duration, listed, target_time
 
 _SHARED = 0.25
@@ -136,19 +136,6 @@ def _of_windows(reply: Reply) -> str:
     """How many windows the figure is of; the result's own figures are of the last of them."""
     windows = int((decided(reply) or {}).get("windows") or 1)
     return f" in {windows} windows" if windows > 1 else ""
-
-
-def fewer_decided(reply: Reply) -> str:
-    """Where a NO rests on fewer users than were asked about, that those themselves were not tried."""
-    found = decided(reply)
-    if reply.status is not Status.NO or found is None or replays(reply.config):
-        return ""
-    if found["level"] >= reply.users or level_of(reply.result.autoscaling_stats, reply.users):
-        return ""
-    how = "simulated" if reply.result.simulated else "measured"
-    already = f"{found['level']:g} {'misses' if found['level'] == 1 else 'miss'} the target already"
-    enough = f"what helps {'that one' if found['level'] == 1 else 'these'} may not be enough for"
-    return f"{counted(reply.users, 'user')} were not {how}: {already}, and {enough} {reply.users:,}."
 
 
 def with_load(reply: Reply) -> str:

@@ -73,8 +73,10 @@ def limit(reply: Reply) -> str:
         text = f"{what} does not hold a single user ({kind})."
     else:
         text = f"{what} holds fewer than {counted(found.failed or 0, 'user')} ({kind})."
-        if reply.modelled_users and reply.modelled_users < (found.failed or 0):
-            text = f"{text[:-2]}; about {reply.modelled_users:,} by the model)."
+        if reply.modelled_users is not None and reply.modelled_users < (found.failed or 0):
+            about = f"about {reply.modelled_users:,}" if reply.modelled_users else "not a single one"
+            measures = f", which --users {reply.modelled_users} measures" if reply.modelled_users else ""
+            text = f"{text[:-2]}; {about} by the model{measures})."
     if _is_open(reply):
         text = f"{text[:-1]}; the exact limit is open (--duration {enough_seconds(reply)} should find it)."
     faster = reply.modelled_users_at_twice

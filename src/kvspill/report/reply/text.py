@@ -9,7 +9,6 @@ from kvspill.report.reply.evidence import (
     decided,
     evidence,
     few_requests,
-    fewer_decided,
     no_user,
     not_judged,
     remedy_of_unjudged,
@@ -179,7 +178,7 @@ def _reasons(reply: Reply) -> Iterator[str]:
         others = limited = None
     held = (limit(reply), headroom(reply))
     draws = (_seeds(reply), no_user(reply))
-    said = (others, shared_device(reply), limited, *draws, *held, evidence(reply), fewer_decided(reply))
+    said = (others, shared_device(reply), limited, *draws, *held, evidence(reply))
     yield from filter(None, (*said, _open(reply)))
     for name, requests in few_requests(reply).items():
         if not_judged(reply)[name]:
