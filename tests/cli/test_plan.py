@@ -17,7 +17,7 @@ from kvspill.errors import KvspillError, UsageError
 from kvspill.plan import simulations
 from kvspill.plan.checking import document
 from kvspill.plan.predict import Interval
-from kvspill.plan.simulations import Journal, Pool, Simulation
+from kvspill.plan.simulations import Journal, Pool, Simulation, _how_far
 from kvspill.run import asking
 from kvspill.storage.profiles import load_profile
 from unit.plan.made import calibrated
@@ -91,7 +91,7 @@ def test_help_begins_with_one_usage_and_the_summary(capsys: pytest.CaptureFixtur
 def test_too_many_users_are_a_no_that_says_how_many_it_holds(
     tmp_path: Path, drive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = plan(tmp_path, f"--users 12 --option {drive} --quick")
+    code, found = plan(tmp_path, f"--users 12 --option {drive} --quick --duration 12")
     assert (code, found["answer"]) == (3, "no")
     chosen = found["chosen"]
     assert 0 < chosen["holds"] < chosen["fewest_that_failed"] <= 12
@@ -178,6 +178,24 @@ def test_how_far_a_step_is_and_how_long_it_takes_is_said_each_second(
     assert re.fullmatch(
         r"what each holds: (0 of 2 done after|1 of 2 done, about) .* (s|min)( left)?", said[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "total", "seconds", "workers", "said"),
+    [
+        (0, 12, 5, 2, "0 of 12 done after 5 s"),
+        (1, 12, 10, 2, "1 of 12 done"),
+        (2, 12, 11, 2, "2 of 12 done, about 42 s left"),
+        (1, 12, 10, 1, "1 of 12 done, about 2 min left"),
+        (1, 12, 10, 16, "1 of 12 done"),
+        (12, 12, 60, 2, "12 of 12 done"),
+    ],
+)
+def test_the_time_that_a_step_has_left_counts_what_is_under_way(
+    number: int, total: int, seconds: float, workers: int, said: str
+) -> None:
+    """It was 110 s at the first of 12 by 2 processes, which take 60 s together."""
+    assert _how_far(number, total, seconds, workers) == said
 
 
 def several(drive: str, count: int, later_seconds: int = 5) -> list[Simulation]:

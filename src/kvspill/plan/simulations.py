@@ -147,7 +147,7 @@ class Pool:
                 number += 1
             seconds = time.monotonic() - began
             if seconds - ticked >= _TICK_SECONDS:
-                self._tick(f"{what}: {_how_far(number, total, seconds)}")
+                self._tick(f"{what}: {_how_far(number, total, seconds, self._workers)}")
                 ticked = seconds
         return [self._journal.found[key] for key in keys]
 
@@ -171,12 +171,18 @@ class Pool:
             raise KvspillError(_KILLED) from error
 
 
-def _how_far(number: int, total: int, seconds: float) -> str:
-    """How many are done, and how long the others may take where that is known."""
+def _how_far(number: int, total: int, seconds: float, workers: int) -> str:
+    """How many are done, and how long the others may take, once every process has done one on average.
+
+    One was begun just now, and of the others that are under way half is done.
+    """
     if not number:
         return f"0 of {total} done after {rough_time(seconds)}"
-    left = seconds / number * (total - number)
-    return f"{number} of {total} done" + (f", about {rough_time(left)} left" if left else "")
+    done = number + max(0, min(workers, total - number) - 1) / 2
+    known = workers <= number < total
+    return f"{number} of {total} done" + (
+        f", about {rough_time(seconds / done * (total - done))} left" if known else ""
+    )
 
 
 def _heedless() -> None:

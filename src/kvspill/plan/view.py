@@ -172,16 +172,19 @@ def _holds(plan: Mapping[str, Any]) -> str:
 
 def _helps(plan: Mapping[str, Any]) -> Iterator[str]:
     """What was doubled and holds more; where nothing does, that it was tried."""
+    held = plan["chosen"]["holds"] or 0
     more = [
-        row for row in plan["would_help"] if row["holds"] and row["holds"] > (plan["chosen"]["holds"] or 0)
+        row for row in plan["would_help"] if row["holds"] and row["holds"] > held and is_change(plan, row)
     ]
-    same = [f"twice the {row['figure']}" for row in plan["would_help"] if row["holds"] and row not in more]
+    others = [row for row in plan["would_help"] if row["holds"] and row not in more]
+    same = [f"twice the {row['figure']}" for row in others]
     if more:
         yield f"What would help: {'; '.join(_helped(plan, row) for row in more)}."
     elif same:
         text = listed(same, "or")
         helps = plan["chosen"]["helps"].replace("--num-users", "--users")
-        yield f"What would help: {helps} {text[:1].upper()}{text[1:]} would hold no more."
+        gain = "hardly more" if any(row["holds"] > held for row in others) else "no more"
+        yield f"What would help: {helps} {text[:1].upper()}{text[1:]} would hold {gain}."
 
 
 def _helped(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:

@@ -81,6 +81,8 @@ class Reply:
     """What each seed answers, the one asked with first, where several were asked: most of them decide."""
     modelled_by_seed: Mapping[int, Status] = field(default_factory=dict)
     """What the model says of other draws of the users, where one draw was measured."""
+    seeds_not_modelled: int = 0
+    """Other draws that the model did not get to in its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,23 +164,14 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
             faster = _soon(_at_twice, alike, profile, modelled, most)
         at_twice, bound = _scaled(faster, modelled, bracket.about), faster == most
     others: dict[int, Status] = {}
+    unknown = 0
     # So far from the limit of the model no draw of the users says anything else.
     if profile is not None and not alone and status in (Status.YES, Status.NO) and not replays(config):
         progress.say("modelling other draws of the users")
         others = _seeds_by_model(alike, profile)
-    return Reply(
-        status,
-        users,
-        config,
-        result,
-        bracket,
-        probe,
-        modelled,
-        at_twice,
-        bound,
-        known,
-        modelled_by_seed=others,
-    )
+        unknown = len(_next_seeds(config.seed)) - len(others)
+    reply = Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
+    return replace(reply, modelled_by_seed=others, seeds_not_modelled=unknown)
 
 
 def held_text(modelled: int | None, users: int) -> str:

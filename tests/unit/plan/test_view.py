@@ -32,6 +32,12 @@ def test_a_drive_that_is_not_written_to_is_said_not_to_wear() -> None:
             "What would help: Use faster memory or fewer --users. Twice the storage speed or twice the DRAM "
             "would hold no more.",
         ),
+        (
+            6,
+            5,
+            "What would help: Use faster memory or fewer --users. Twice the storage speed or twice the DRAM "
+            "would hold hardly more.",
+        ),
     ],
 )
 def test_what_holds_no_more_is_not_said_to_help(speed: int, dram: int, said: str) -> None:

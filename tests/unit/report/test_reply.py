@@ -239,6 +239,9 @@ def test_the_progress_of_a_stage_never_passes_its_own_bound(
     usual = min(float(found[2]) for found in lengths)
     assert any(float(found[1]) > usual for found in lengths), "no stage was held for longer than usual"
     assert all(float(found[1]) <= float(found[2]) for found in lengths)
+    assert any(", longer as requests are too few, " in text for text in said)
+    assert any(", twice as long to confirm it, " in text for text in said)
+    assert "settling, the largest that passed is measured again to confirm it" in said
 
 
 def test_an_answer_is_said_to_depend_on_the_seed() -> None:
@@ -388,6 +391,17 @@ def test_a_measured_answer_says_what_a_model_says_of_other_seeds() -> None:
     agreed = of_few(modelled=8, seed43=Status.YES, seed44=Status.YES)
     assert agreed[0].startswith("YES: ")
     assert agreed[1] == f"{alone}yes with seed 43, yes with seed 44."
+
+
+def test_a_model_that_did_not_get_to_other_seeds_says_so_in_a_line() -> None:
+    """It said nothing at all, as if there were no other draws."""
+    reply = Reply(Status.YES, 4, Config(), built(), Bracket(4, None, True), None, 8, None)
+    alone = "The seed draws the users and seed 42 alone was measured; "
+    none = " ".join(lines(replace(reply, seeds_not_modelled=2)))
+    assert f"{alone}the 12 s of its model were too few for another." in none
+    one = replace(reply, modelled_by_seed={43: Status.YES}, seeds_not_modelled=1)
+    said = "by a model of this storage: yes with seed 43 (the 12 s of its model were too few for the others)."
+    assert f"{alone}{said}" in " ".join(lines(one))
 
 
 def test_a_model_that_the_measurement_refutes_puts_nothing_into_the_first_line() -> None:

@@ -216,7 +216,7 @@ def test_a_line_of_a_search_in_a_log_has_120_columns_at_most(measuring: bool) ->
     status = (
         "slo: 1,000 users, measured 35 s of at most 72 s, 100.0% of interactive late, 5.0% allowed"
         if measuring
-        else "slo: 1,000 users, settling, to be measured again"
+        else "slo: 1,000 users, settling, measured again because its last window left doubt"
     )
     tiers = tuple(TierGlance(tier, False, 48 * GIB, 12 * GIB, GIB, 4 * GIB) for tier in Tier)
     text = search_line(glance(tiers=tiers), status, measuring)

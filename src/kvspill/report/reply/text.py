@@ -46,7 +46,7 @@ from kvspill.result.warnings.certainty import (
 from kvspill.result.warnings.devices import DEVICE_EXCESS, IO_LIMITED, SIMULATED
 from kvspill.result.warnings.known import said as said_of
 from kvspill.result.warnings.loads import HALF_DONE, UNFINISHED
-from kvspill.run.asking import Reply, beyond, replays
+from kvspill.run.asking import MODEL_SECONDS_MAX, Reply, beyond, replays
 from kvspill.run.calibrated import calibration_cautions
 from kvspill.run.verdict import each_seed
 from kvspill.storage.profiles import Calibrated
@@ -267,7 +267,7 @@ def _lone_seed(reply: Reply) -> str:
 
 def _seeds(reply: Reply) -> str:
     """How far the answer hangs on the seed, which draws the users."""
-    if reply.modelled_by_seed:
+    if reply.modelled_by_seed or reply.seeds_not_modelled:
         return _seeds_by_model(reply)
     if not reply.by_seed:
         near, far = 1 / NEAR < (worst(reply) or (0.0,))[0] < NEAR, _far_from_limit(reply)
@@ -286,7 +286,11 @@ def _seeds(reply: Reply) -> str:
 def _seeds_by_model(reply: Reply) -> str:
     """What a model says of draws that were not measured, and whether it agrees about the one that was."""
     seed, each = reply.result.seed, each_seed(reply.modelled_by_seed)
+    few = f"the {MODEL_SECONDS_MAX:.0f} s of its model were too few for {'the others' if each else 'another'}"
+    if not each:
+        return f"The seed draws the users and seed {seed} alone was measured; {few}."
     text = f"The seed draws the users and seed {seed} alone was measured; by a model of this storage: {each}"
+    text += f" ({few})" if reply.seeds_not_modelled else ""
     if not model_is_refuted(reply):
         return f"{text}."
     wrong = Status.NO if reply.status is Status.YES else Status.YES

@@ -29,6 +29,12 @@ DESCEND = "descend"
 """The action of a stage that asks whether fewer users do as well: no backlog of more may help them."""
 
 
+_AGAIN = {
+    "confirm": ", the largest that passed is measured again to confirm it",
+    "recheck": ", measured again because its last window left doubt",
+}
+
+
 class TimeUp(Exception):  # noqa: N818 - a condition, not a failure
     """The load ends before the stage could be measured."""
 
@@ -113,7 +119,8 @@ class Levels:
             measure = self._monitor.measure(self._world.now_ns(), BATCHES)
             limit = longest * PATIENCE if patient(measure) else max(longest, intervals)
             seconds = [f"{count * self._pace.interval_ns / NS_PER_SEC:.3g} s" for count in (intervals, limit)]
-            self._say(level, f"measured {seconds[0]} of at most {seconds[1]}, {self.line(measure)}")
+            why = _why_longer(action, patient=patient(measure))
+            self._say(level, f"measured {seconds[0]} of at most {seconds[1]}{why}, {self.line(measure)}")
             if intervals >= limit or (intervals >= shortest and done(measure) and not patient(measure)):
                 break
         self._load.close(self._world.now_ns())
@@ -153,7 +160,7 @@ class Levels:
         least = self._pace.cooldown if fewer else 1
         most_ns = SETTLE_STAGES_MAX * self._pace.longest * self._pace.interval_ns
         while True:
-            self._say(level, "settling" if action != "confirm" else "settling, to be measured again")
+            self._say(level, f"settling{_AGAIN.get(action, '')}")
             await self._tick()
             now_ns = self._world.now_ns()
             elapsed_ns = now_ns - started_ns
@@ -222,6 +229,12 @@ class Levels:
 
     def _say(self, level: int, text: str) -> None:
         self.status = f"{self._options.mode}: {self._lever.text(level)}, {text}"
+
+
+def _why_longer(action: str, *, patient: bool) -> str:
+    """Why a window may last longer than others do."""
+    again = ", twice as long to confirm it" if action == "confirm" else ""
+    return f"{again}, longer as requests are too few" if patient else again
 
 
 class Search:
