@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,10 @@ class Interrupts:
         self._task: asyncio.Task[Any] | None = None
         self._end_load: Callable[[str], None] | None = None
         self._computing = False
+        self._ending = False
+        """Whether a second signal ended the program, wherever it was."""
+        self._swallowed = False
+        """Whether what was raised last went no further than a callback."""
         self.reason: str | None = None
         """The signal that came, if one did."""
 
@@ -55,10 +60,14 @@ class Interrupts:
         if around is not None:
             self.reason = self.reason or around.reason
         Interrupts._open.append(self)
+        hook, sys.unraisablehook = sys.unraisablehook, self._unraisable(sys.unraisablehook)
         try:
             yield
         finally:
+            sys.unraisablehook = hook
             Interrupts._open.remove(self)
+            if self._swallowed:
+                signal.setitimer(signal.ITIMER_REAL, 0)
             if around is None:
                 hurry(on=False)
             # The handlers before would cut off the end of the program.
@@ -67,6 +76,8 @@ class Interrupts:
                     signal.signal(number, handler)
             if around is not None:
                 around.reason = around.reason or self.reason
+        if self._swallowed and self._ending:
+            raise KeyboardInterrupt
 
     @property
     def stopped_by(self) -> str | None:
@@ -96,9 +107,8 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         heard()
         if self._computing and self.reason is None and importing(frame):
-            # Nothing may be raised there: it comes again in a moment.
-            signal.signal(signal.SIGALRM, lambda _number, later: self._handle(number, later))
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+            # Nothing may be raised there.
+            _in_a_moment(lambda later: self._handle(number, later))
             return
         if self.reason is not None:
             if number == signal.SIGXCPU:
@@ -108,6 +118,7 @@ class Interrupts:
             if time.monotonic() < Interrupts.heedless_until:
                 return
             Interrupts.heedless_until = time.monotonic() + _HEEDLESS_SECONDS
+            self._ending = True
             raise KeyboardInterrupt
         self.reason = signal.Signals(number).name
         Interrupts.came = True
@@ -118,11 +129,37 @@ class Interrupts:
         if self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._end)
 
+    def _unraisable(self, hook: Callable[[Any], object]) -> Callable[[Any], object]:
+        """The hook, but an interrupt that the callback of a weak reference swallowed comes again."""
+
+        def heed(unraisable: Any) -> None:
+            if issubclass(unraisable.exc_type, KeyboardInterrupt):
+                self._swallowed = True
+                _in_a_moment(self._raise_again)
+            else:
+                hook(unraisable)
+
+        return heed
+
+    def _raise_again(self, frame: FrameType | None) -> None:
+        """Where nothing was computed any more, the first signal has ended it already."""
+        if importing(frame):
+            _in_a_moment(self._raise_again)
+        elif self._computing or self._ending:
+            self._swallowed = False
+            raise KeyboardInterrupt
+
     def _end(self) -> None:
         if self._end_load is not None:
             self._end_load(f"{_STOPPED_BY}{self.reason}")
         elif self._task is not None:
             self._task.cancel()
+
+
+def _in_a_moment(act: Callable[[FrameType | None], None]) -> None:
+    """Act on a signal where it can't be acted on now; a callback or an import is over soon."""
+    signal.signal(signal.SIGALRM, lambda _number, frame: act(frame))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 @contextmanager

@@ -4,16 +4,19 @@ import contextlib
 import importlib
 import signal
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvspill.config import Config
+from kvspill.errors import SIGNALS
 from kvspill.run import runner
 from kvspill.run.plan import Plan
 from kvspill.run.progress import Progress
-from kvspill.run.signals import Interrupts, by_signal
+from kvspill.run.signals import Interrupts, by_signal, cut_off
 from kvspill.run.trial import run_trial
 
 
@@ -104,6 +107,59 @@ def test_a_signal_that_a_computation_swallows_ends_it_all_the_same() -> None:
     with interrupts.handled(), pytest.raises(KeyboardInterrupt), interrupts.computing():  # noqa: SIM117
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
+
+
+class Thing:
+    """Something that a weak reference can lead to."""
+
+
+def signal_in_a_callback(number: int) -> None:
+    """Python swallows whatever is raised while the callback of a weak reference runs."""
+    thing = Thing()
+    kept = weakref.ref(thing, lambda _gone: signal.raise_signal(number))
+    del thing
+    assert kept() is None
+
+
+def busy(seconds: float = 20.0) -> None:
+    end_seconds = time.monotonic() + seconds
+    while time.monotonic() < end_seconds:
+        pass
+    pytest.fail("it went on")
+
+
+@pytest.mark.real
+def test_a_signal_amid_the_callback_of_a_weak_reference_ends_a_computation_soon() -> None:
+    def ended() -> None:
+        with cut_off():
+            signal_in_a_callback(signal.SIGINT)
+            busy()
+
+    with pytest.raises(KeyboardInterrupt):
+        ended()
+
+
+@pytest.mark.real
+def test_a_second_signal_amid_such_a_callback_ends_the_program_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Interrupts, "heedless_until", 0.0)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def ended(waits: Callable[[], None]) -> None:
+        monkeypatch.setattr(Interrupts, "heedless_until", 0.0)
+        with Interrupts().handled():
+            signal.raise_signal(signal.SIGINT)
+            signal_in_a_callback(signal.SIGINT)
+            waits()
+
+    try:
+        for waits in (busy, lambda: None):
+            with pytest.raises(KeyboardInterrupt):
+                ended(waits)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def test_a_signal_that_came_before_the_trials_of_a_command_holds_for_them(plan: Plan) -> None:
