@@ -23,6 +23,8 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 _WIDTH = 80
 _SHOWN_IN_GIB = 0.01
+_NEARLY_EQUAL = 1.05
+"""A ratio below it is 1.0 when rounded."""
 """So many GiB/s have two digits in three places."""
 MODELLED = "* modelled: times come from a device model, no byte moved on that tier."
 """What a mark in a table means."""
@@ -167,6 +169,16 @@ def rough_time(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1.0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def as_fast(ratio: float, digits: int = 1) -> str:
+    """How fast one is beside another: "4.0 times as fast as", "1.3% faster than" where that would be 1.0."""
+    if not 1 / _NEARLY_EQUAL <= ratio <= _NEARLY_EQUAL:
+        return f"{ratio:.{digits}f} times as fast as"
+    difference = f"{abs(ratio - 1):.1%}"
+    if difference == "0.0%":
+        return "as fast as"
+    return f"{difference} {'faster' if ratio > 1 else 'slower'} than"
 
 
 def size_text(nbytes: float) -> str:

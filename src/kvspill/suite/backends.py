@@ -9,7 +9,7 @@ from kvspill.result.schema import Result, TierFacts
 from kvspill.result.warnings.kind import Severity
 from kvspill.result.warnings.known import KINDS, titles
 from kvspill.suite.scenario import Scenario
-from kvspill.texts import counted, duration
+from kvspill.texts import as_fast, counted, duration
 
 BACKENDS = "backends"
 """The kind of suite whose rows are the same load on different targets."""
@@ -125,7 +125,7 @@ def lines(results: Mapping[str, Result]) -> Iterator[str]:
         if order[0][1] == order[-1][1]:
             yield "Their trials overlap: no target is faster than another as far as can be told."
         elif first and last:
-            yield f"{order[0][0]} did the work {first / last:.1f} times as fast as {order[-1][0]}."
+            yield f"{order[0][0]} did the work {as_fast(first / last)} {order[-1][0]}."
     with_rank = {name: results[name] for name, _rank in order}
     unequal = _unequal(with_rank)
     if len(order) > 1 and all(_once(with_rank, metric) for metric in _COMPARED):

@@ -32,6 +32,10 @@ def test_the_faster_target_comes_first(result: Result) -> None:
     found = {"slow": at(result, 10.0), "fast": at(result, 40.0)}
     assert ranked(found) == [("fast", "1"), ("slow", "2")]
     assert "fast did the work 4.0 times as fast as slow." in lines(found)
+    near = {"slow": at(result, 10.0), "fast": at(result, 10.13)}
+    assert "fast did the work 1.3% faster than slow." in lines(near), "1.0 times as fast says nothing"
+    same = {"slow": at(result, 10.0), "fast": at(result, 10.001)}
+    assert "fast did the work as fast as slow." in lines(same)
     assert [row[:4] for row in speeds(found)[1]] == [
         ("fast", "1", "40.0", "100%"),
         ("slow", "2", "10.0", "25%"),

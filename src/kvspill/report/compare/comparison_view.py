@@ -10,7 +10,7 @@ from kvspill.report.compare.ratios import BETTER, WORSE
 from kvspill.report.compare.render import Section, Table
 from kvspill.report.compare.run import is_modelled, labelled, modelled_tiers
 from kvspill.report.numbers import figure, percent, times
-from kvspill.texts import MODELLED, counted
+from kvspill.texts import MODELLED, as_fast, counted
 
 _MORE = (
     IO_TIME,
@@ -67,7 +67,7 @@ def _explanation(found: Comparison) -> Iterator[str]:
     if found.primary:
         text = "Decide by: " + ", ".join(COLUMN[name].shown_title for name in found.primary) + "."
         if len(found.primary) > 1 and found.speed is not None:
-            text += f" Together (geometric mean) B is {found.speed:.2f} times as fast{_sure(found)}."
+            text += f" Together (geometric mean) B is {as_fast(found.speed, 2)} A{_sure(found)}."
         yield text
 
 
