@@ -17,7 +17,14 @@ from kvspill.world import World
 
 OBJECTS = 8
 OBJECT_BYTES = 32 * MIB
-_READ_SECONDS = 1.5
+_READ_SECONDS = 0.5
+_READ_ROUNDS = 3
+_WRITE_SECONDS = 3.0
+_WRITE_ROUNDS_MAX = 8
+"""Two GiB at most: a disk that others use, too, needs seconds to show what it gives, a fast one does not."""
+_STEADY = 1.25
+"""Rounds that differ by no more than this factor have one speed."""
+Rounds = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +34,22 @@ class Bandwidth:
     read_gib_per_sec: float
     write_gib_per_sec: float
     source: str
+    read_rounds: Rounds = ()
+    """GiB/s of each round; empty where a model says so."""
+    write_rounds: Rounds = ()
 
     @property
     def texts(self) -> tuple[str, str]:
-        """What is read and written, in one unit."""
+        """What is read and written, in one unit, with its spread where it was not steady."""
         speeds = (self.read_gib_per_sec, self.write_gib_per_sec)
-        return speed_text(speeds[0], *speeds), speed_text(speeds[1], *speeds)
+        read, written = (speed_text(speed, *speeds) for speed in speeds)
+        return read + _spread(self.read_rounds), written + _spread(self.write_rounds)
+
+
+def _spread(rounds: Rounds) -> str:
+    if not rounds or max(rounds) <= _STEADY * min(rounds):
+        return ""
+    return f" ({speed_text(min(rounds), *rounds)} to {speed_text(max(rounds), *rounds)} by the moment)"
 
 
 def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
@@ -42,7 +59,7 @@ def modelled_bandwidth(profile: Profile, name: str) -> Bandwidth:
 
 
 def measure_bandwidth(directories: tuple[Path, ...]) -> Bandwidth:
-    """Write 256 MiB and read them back over and over for a moment, as a run would."""
+    """Write 256 MiB and read them back, both over and over for a moment, as a run would."""
     from kvspill.storage.files.backend import FilesBackend, FilesOptions
 
     def files(_world: World) -> Backend:
@@ -78,18 +95,33 @@ def _measured(
 async def _measure(world: World, backend: Backend) -> Bandwidth:
     await backend.prepare(lambda *_: None)
     refs = [ObjectRef(f"probe{number}", 1, OBJECT_BYTES) for number in range(OBJECTS)]
+    written: list[tuple[int, int]] = []
     start_ns = world.now_ns()
-    _check(await backend.write([WriteItem(ref) for ref in refs]))
-    write_ns = world.now_ns() - start_ns
-    start_ns = world.now_ns()
-    end_ns = start_ns + round(_READ_SECONDS * NS_PER_SEC)
-    counts = await asyncio.gather(*(_read_until(world, backend, ref, end_ns) for ref in refs))
-    read_ns = world.now_ns() - start_ns
+    while not written or (
+        len(written) < _WRITE_ROUNDS_MAX and world.now_ns() - start_ns < _WRITE_SECONDS * NS_PER_SEC
+    ):
+        began_ns = world.now_ns()
+        _check(await backend.write([WriteItem(ref) for ref in refs]))
+        written.append((OBJECTS, world.now_ns() - began_ns))
+    read = []
+    for _ in range(_READ_ROUNDS):
+        began_ns = world.now_ns()
+        end_ns = began_ns + round(_READ_SECONDS * NS_PER_SEC)
+        counts = await asyncio.gather(*(_read_until(world, backend, ref, end_ns) for ref in refs))
+        read.append((sum(counts), world.now_ns() - began_ns))
     return Bandwidth(
-        read_gib_per_sec=sum(counts) * OBJECT_BYTES / GIB / (read_ns / NS_PER_SEC),
-        write_gib_per_sec=OBJECTS * OBJECT_BYTES / GIB / (write_ns / NS_PER_SEC),
+        read_gib_per_sec=_speed(read),
+        write_gib_per_sec=_speed(written),
         source=f"a probe of {OBJECTS * OBJECT_BYTES // MIB} MiB",
+        read_rounds=tuple(_speed([one]) for one in read),
+        write_rounds=tuple(_speed([one]) for one in written),
     )
+
+
+def _speed(rounds: Sequence[tuple[int, int]]) -> float:
+    """GiB/s of rounds together, each with its objects and its time."""
+    nbytes = OBJECT_BYTES * sum(count for count, _ns in rounds)
+    return nbytes / GIB / max(1, sum(ns for _count, ns in rounds)) * NS_PER_SEC
 
 
 async def _read_until(world: World, backend: Backend, ref: ObjectRef, end_ns: int) -> int:
