@@ -15,6 +15,7 @@ from kvspill.result.assessment import FAIL, PASS
 from kvspill.result.bottleneck import Binds, bottleneck, link_sentence
 from kvspill.result.chosen import chosen_note
 from kvspill.result.classes import promised_completed, promised_reason, reason_of
+from kvspill.result.load import sharing
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.warnings.certainty import AUTOSCALING_INCONCLUSIVE
 from kvspill.result.warnings.devices import IO_LIMITED, SIMULATED
@@ -76,9 +77,10 @@ def _how(result: Result) -> str:
     kind = "Simulated" if result.simulated else "Measured"
     if result.ranks is not None:
         place += f" on {result.ranks.size} ranks{_slow(result)}"
+    shared = f"{sharing(result)}, " if sharing(result) else ""
     return (
         f"{kind} for {result.window.measured_seconds:,.0f} s{place}: {config.get('arrival')} arrivals, "
-        f"generation {config.get('generation_mode')}, seed {result.seed}{_trials(result)}."
+        f"{shared}generation {config.get('generation_mode')}, seed {result.seed}{_trials(result)}."
     )
 
 

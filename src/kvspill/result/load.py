@@ -72,6 +72,14 @@ def has_server_each(result: Result) -> bool:
     return server_each(result.config.get("arrival"), _users(result), _servers(result))
 
 
+def sharing(result: Result) -> str:
+    """That users who wait for their answers are more than the servers, in words; empty where each has one."""
+    users, servers = _users(result), _servers(result)
+    if result.config.get("arrival") != "closed" or users <= servers or _is_replayed(result.config):
+        return ""
+    return f"{users:,} users share {counted(servers, 'server')} and up to {users - servers:,} wait for one"
+
+
 def too_much(result: Result) -> str:
     """Who asked and how far that is beyond the servers, whatever the storage.
 

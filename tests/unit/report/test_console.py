@@ -321,3 +321,20 @@ def test_what_was_checked_is_named_in_plain_words() -> None:
     assert "Requests refused, the backlog was full" in names
     assert "Limited by kvspill itself" in names
     assert not [word for word in ("Requests shed", "client", "capacity without a device") if word in names]
+
+
+@pytest.mark.parametrize(
+    ("users", "servers", "said"),
+    [
+        (1000, None, "closed arrivals, 1,000 users share 500 servers and up to 500 wait for one, generation"),
+        (3, 1, "closed arrivals, 3 users share 1 server and up to 2 wait for one, generation"),
+        (500, None, "closed arrivals, generation"),
+    ],
+)
+def test_closed_users_without_a_server_are_counted_beside_the_load(
+    users: int, servers: int | None, said: str
+) -> None:
+    """Half of 1,000 users waited for a server, and no line said so."""
+    result = built(config=Config(num_users=users, servers=servers, arrival="closed"))
+    shown = " ".join(" ".join(str(part) for part in short_summary(result) if isinstance(part, Text)).split())
+    assert said in shown
