@@ -207,7 +207,7 @@ def test_dry_run_says_what_would_run_and_writes_nothing(
 ) -> None:
     assert main(["suite", *SMALL, "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"^storage-only +tiny-1b, 3 users, 30 s, storage 6 GiB$", text, re.MULTILINE)
+    assert re.search(r"^storage-only +tiny-1b, 3 users, 75 s, storage 6 GiB$", text, re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
 
 

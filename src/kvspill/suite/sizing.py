@@ -1,7 +1,7 @@
 """From a machine and a model to user counts, budgets and durations that are meaningful and safe."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from kvspill.machine.hardware import Hardware, Place
 from kvspill.models import all_models
 from kvspill.records import GIB
 from kvspill.run.bandwidth import Bandwidth
+from kvspill.suite.advice_doubts import REQUESTS_MIN
 from kvspill.texts import counted, size_text, speed_text
 
 STORAGE_SHARE_MAX = 0.5
@@ -32,6 +33,8 @@ SECONDS: Mapping[str, float] = {
     "production_seconds": 180.0,
     "autoscale_seconds": 300.0,
 }
+_ADVISED: Mapping[str, str] = {"tier_seconds": "--tier-seconds", "production_seconds": "--production-seconds"}
+"""The durations of rows that advice rests on, each with its flag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,17 @@ class Appetite:
     """Share of a user's time that the device alone would work for it."""
     written_bytes_per_sec: float
     """What one user writes per second when the device is its own."""
+    requests_per_sec: float
+    """What one user asks per second then."""
+
+    def served_per_sec(self, users: int) -> float:
+        """Requests of so many users that the device completes per second, when it alone serves them."""
+        return users * self.requests_per_sec / max(1.0, users * self.busy_share)
 
 
 def appetite(config: Config, read_gib_per_sec: float) -> Appetite:
     """Estimate from the personas' mean values; good enough to choose a number of users."""
-    tokens = entry = moved = busy = written = 0.0
+    tokens = entry = moved = busy = written = asked = 0.0
     for share, persona in config.people:
         entry_bytes, request_bytes, pause = _request(config, persona)
         device_seconds = request_bytes / (read_gib_per_sec * GIB)
@@ -101,7 +110,8 @@ def appetite(config: Config, read_gib_per_sec: float) -> Appetite:
         moved += share * request_bytes
         busy += share * device_seconds / (pause + device_seconds)
         written += share * entry_bytes / (pause + device_seconds)
-    return Appetite(tokens, entry, moved, busy, written)
+        asked += share / (pause + device_seconds)
+    return Appetite(tokens, entry, moved, busy, written, asked)
 
 
 def _request(config: Config, persona: Persona) -> tuple[float, float, float]:
@@ -123,7 +133,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth, room_bytes:
     config = Config(model=wishes.model)
     place = hardware.places[0] if hardware.places else None
     free_bytes = place.free_bytes if place else room_bytes
-    seconds, notes = _seconds(wishes), [_machine(hardware, place)]
+    notes = [_machine(hardware, place)]
     cpu_max, storage_max = _limits(wishes, hardware, free_bytes)
     wants = appetite(config, bandwidth.read_gib_per_sec)
     knee = max(1, round(1 / wants.busy_share))
@@ -132,6 +142,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth, room_bytes:
     users = int(min(wishes.users or min(USERS_MAX, knee, room), most))
     users_high = int(min(wishes.users_high or max(users, min(USERS_HIGH_MAX, OVERLOAD * knee, room)), most))
     notes += _user_notes(wishes, bandwidth, wants, knee, room, users, users_high)
+    seconds = _seconds(wishes, wants.served_per_sec(users))
     # A quarter of what the users write in the time lets every tier fill and spill.
     spill_gb = users * wants.written_bytes_per_sec * seconds["tier_seconds"] / 4 / GIB
     holds_gb = config.largest_entry_bytes / MEMORY_USABLE_SHARE / GIB
@@ -143,7 +154,7 @@ def derive(wishes: Wishes, hardware: Hardware, bandwidth: Bandwidth, room_bytes:
     notes += [gpu_note, f"Small GPU budget {gpu_small_gb:g} GiB, so that three tiers spill within the time."]
     storage_gb = wishes.storage_gb or _tidy(storage_max)
     notes.append(_storage_note(wishes, free_bytes, storage_gb))
-    notes.append(_seconds_note(wishes, seconds))
+    notes += [_seconds_note(wishes, seconds), *_few_notes(seconds, wants.served_per_sec(users))]
     values = {
         "model": wishes.model,
         "users": users,
@@ -191,9 +202,29 @@ def quick_seconds(seconds: float) -> float:
     return min(QUICK_SECONDS_MAX, max(QUICK_SECONDS_MIN, seconds / QUICK_DIVISOR))
 
 
-def _seconds(wishes: Wishes) -> dict[str, float]:
+def _seconds(wishes: Wishes, served_per_sec: float) -> dict[str, float]:
+    """Durations; with --quick long enough for advice, where its longest is."""
     usual = {name: quick_seconds(value) if wishes.quick else value for name, value in SECONDS.items()}
+    for name in _ADVISED if wishes.quick else ():
+        usual[name] = min(QUICK_SECONDS_MAX, max(usual[name], _seconds_to_advise(served_per_sec)))
     return {**usual, **wishes.seconds}
+
+
+def _seconds_to_advise(served_per_sec: float) -> float:
+    """How long a row takes to complete the requests that advice needs, by twice the estimate."""
+    return math.ceil(2 * REQUESTS_MIN / served_per_sec / 5) * 5.0
+
+
+def _few_notes(seconds: Mapping[str, float], served_per_sec: float) -> Iterator[str]:
+    """That there will be no advice, where storage is too slow for it in these durations."""
+    needed = _seconds_to_advise(served_per_sec)
+    for name, flag in _ADVISED.items():
+        few = round(served_per_sec * seconds[name])
+        if few < REQUESTS_MIN:
+            yield (
+                f"Advice needs {REQUESTS_MIN} requests of a row, and storage alone completes about {few} in "
+                f"{seconds[name]:g} s: give {flag} {needed:g}."
+            )
 
 
 def _machine(hardware: Hardware, place: Place | None) -> str:

@@ -134,6 +134,26 @@ def test_the_knee_is_where_the_device_is_just_busy() -> None:
     assert wants.request_bytes > wants.entry_bytes
 
 
+@pytest.mark.parametrize(
+    ("gib_per_sec", "tier", "production", "flags"),
+    [
+        (10.0, 30, 45, ()),
+        (1.0, 65, 65, ()),
+        (0.3, 75, 75, ("--tier-seconds 200", "--production-seconds 200")),
+    ],
+)
+def test_quick_lasts_as_long_as_advice_needs_or_says_before_that_there_will_be_none(
+    gib_per_sec: float, tier: float, production: float, flags: tuple[str, ...]
+) -> None:
+    """Its rows of 30 s completed 18 to 20 requests, and its advice was that 30 are needed."""
+    found = sizes(gib_per_sec, quick=True)
+    assert (found.values["tier_seconds"], found.values["production_seconds"]) == (tier, production)
+    few = [note for note in found.notes if note.startswith("Advice needs 30 requests of a row, and ")]
+    assert [note.partition(": give ")[2].rstrip(".") for note in few] == list(flags)
+    assert sizes(gib_per_sec, quick=True, seconds={"tier_seconds": 20.0}).values["tier_seconds"] == 20
+    assert not [note for note in sizes(gib_per_sec).notes if note.startswith("Advice needs")], "usual sizes"
+
+
 @pytest.mark.parametrize(("given", "quick"), [(120, 30), (20, 15), (10, 10), (600, 75)])
 def test_quick_takes_a_quarter_within_limits(given: float, quick: float) -> None:
     assert quick_seconds(given) == quick
