@@ -59,7 +59,8 @@ def why_unjudged(classes: Mapping[str, QosClass], names: Sequence[str]) -> str:
     if late:
         ended = sum(classes[name].total_requests for name in late)
         waiting = sum(classes[name].waiting_requests or 0 for name in late)
-        said.append(f"requests of {listed(late)} waited for a server ({ended:,} ended, {waiting:,} did not)")
+        left = f"{waiting:,} of {ended + waiting:,} to the end"
+        said.append(f"requests of {listed(late)} waited for a server, {left}")
     return ", and ".join(said)
 
 

@@ -196,12 +196,11 @@ def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
     waited = facts(unfinished_ages_ns=(ns(9),) * 7, unfinished_qos=(QoS.BATCH,) * 7)
     found = answer(many(run=waited, config=Config(num_users=10)))
     assert found.verdict == (
-        "NO VERDICT: requests of batch waited for a server (0 ended, 7 did not); "
-        "interactive within the target."
+        "NO VERDICT: requests of batch waited for a server, 7 of 7 to the end; interactive within the target."
     )
     found = answer(many(run=waited, storage=0.08, config=Config(num_users=10)))
     assert found.verdict.endswith(
-        "of interactive (requests of batch waited for a server (0 ended, 7 did not))."
+        "of interactive (requests of batch waited for a server, 7 of 7 to the end)."
     )
 
 
@@ -210,8 +209,8 @@ def test_a_class_that_only_waits_is_not_said_to_keep_its_target() -> None:
     [
         (40, 1, "too few requests of batch for a verdict, 1 of 41 late"),
         (20, 20, "too few requests of batch for a verdict, 20 of 40 late"),
-        (20, 21, "requests of batch waited for a server (20 ended, 21 did not)"),
-        (0, 1, "requests of batch waited for a server (0 ended, 1 did not)"),
+        (20, 21, "requests of batch waited for a server, 21 of 41 to the end"),
+        (0, 1, "requests of batch waited for a server, 1 of 1 to the end"),
     ],
 )
 def test_a_few_requests_are_said_to_have_waited_only_where_most_did(
