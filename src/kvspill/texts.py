@@ -23,9 +23,9 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 _WIDTH = 80
 _SHOWN_IN_GIB = 0.01
+"""So many GiB/s have two digits in three places."""
 _NEARLY_EQUAL = 1.05
 """A ratio below it is 1.0 when rounded."""
-"""So many GiB/s have two digits in three places."""
 MODELLED = "* modelled: times come from a device model, no byte moved on that tier."
 """What a mark in a table means."""
 

@@ -169,7 +169,7 @@ def _ask_device(plan: Plan, progress: Progress) -> Reply:
     if profile is not None and not alone and status in (Status.YES, Status.NO) and not replays(config):
         progress.say("modelling other draws of the users")
         others = _seeds_by_model(alike, profile)
-        unknown = len(_next_seeds(config.seed)) - len(others)
+        unknown = len(next_seeds(config.seed)) - len(others)
     reply = Reply(status, users, config, result, bracket, probe, modelled, at_twice, bound, known)
     return replace(reply, modelled_by_seed=others, seeds_not_modelled=unknown)
 
