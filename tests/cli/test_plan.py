@@ -293,6 +293,14 @@ def test_a_bomb_among_the_kept_simulations_is_simulated_again(tmp_path: Path) ->
     assert Journal(tmp_path / "kept").found == {"1": {"passed": 7}}
 
 
+def test_what_is_kept_after_a_row_that_was_cut_off_is_found_again(tmp_path: Path) -> None:
+    """It stood on the same line, and was simulated again after the next interrupt."""
+    kept = tmp_path / "kept"
+    kept.write_text('{"key": "1", "facts": {}}\n{"key": "2", "fa')
+    Journal(kept).keep("3", {"passed": 7})
+    assert Journal(kept).found == {"1": {}, "3": {"passed": 7}}
+
+
 def test_a_load_is_learned_from_a_result(tmp_path: Path, drive: str) -> None:
     learned = tmp_path / "result.json"
     words = "--model tiny-1b --num-users 3 --duration 8 --io-model prefix --generation-mode fast --quiet"

@@ -105,7 +105,8 @@ class Journal:
         self.found[key] = facts
         try:
             with open(self._open(os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a") as file:
-                file.write(json.dumps({"key": key, "facts": facts}) + "\n")
+                # Before the row: what a kill or a full disk cut off there is no part of it.
+                file.write("\n" + json.dumps({"key": key, "facts": facts}))
         except OSError as error:
             if error.errno in _NO_ROOM:
                 return
