@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kvspill.cli import suites
 from kvspill.cli.main import main
 
 SMALL = ["--simulate", "--quick", "--users", "3", "--model", "tiny-1b", "--output-dir", "out"]
@@ -44,3 +45,15 @@ def test_a_resumed_suite_takes_no_other_result_for_a_rows(
     else:
         assert again[0]["summary"] == before[0]
     assert again[1]["summary"] == before[1]
+
+
+def test_suites_of_the_same_second_each_get_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one was refused, as its directory was another's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suites, "now_name", lambda: "20261101-120000")
+    for _ in range(3):
+        assert main(["suite", *SMALL[:-2], "cpu-only"]) == 0
+    found = sorted(path.parent.name for path in tmp_path.glob("kvspill-results/*/manifest.json"))
+    assert found == [f"suite-20261101-120000{number}" for number in ("", "-2", "-3")]

@@ -1,6 +1,7 @@
 """What all commands of suites have: numbers on their command lines, directories of results, ranks."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,15 +66,28 @@ def amount(text: str) -> float:
 
 def new_folder(given: str | None, kind: str) -> Path:
     """The directory of a new suite's results."""
-    if given is None:
-        given = str(RESULTS / f"{kind}-{now_name()}")
     refuse_taken(given)
-    folder = Path(given)
     try:
+        if given is None:
+            return _own_folder(f"{kind}-{now_name()}")
+        folder = Path(given)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--output-dir {folder}: cannot be made ({error.strerror}); name another") from error
+        place = RESULTS if given is None else given
+        raise UsageError(f"--output-dir {place}: cannot be made ({error.strerror}); name another") from error
     return folder
+
+
+def _own_folder(name: str) -> Path:
+    """Each of the suites that begin in the same second gets one of its own."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    folder, number = RESULTS / name, 1
+    while True:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+        number += 1
+        folder = RESULTS / f"{name}-{number}"
 
 
 def refuse_taken(output_dir: str | None) -> None:
