@@ -16,6 +16,15 @@ scenarios:
     config: {model: tiny-1b, num_users: 1, max_requests: 3, request_rate: 50, generation_mode: none,
       cpu_mem_gb: 0, storage_capacity_gb: 1}
 """
+KINDS: list[dict[str, Any]] = [
+    {"kind": []},
+    {"kind": {}},
+    {"kind": 1},
+    {"kind": "other"},
+    {"kind": "submission"},
+    {"kind": "submission", "option": "9"},
+    {"kind": "submission", "option": []},
+]
 
 
 @pytest.fixture
@@ -55,6 +64,25 @@ def test_a_manifest_sets_no_output(folder: Path, setting: str, capsys: pytest.Ca
     assert main(["suite", "--resume", "out"]) == 2
     assert f"row 1 has the setting {setting}" in capsys.readouterr().err
     assert not outside.exists()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [*KINDS, "no rows"],
+    ids=str,
+)
+def test_a_manifest_of_no_kind_of_suite_is_one_line(
+    folder: Path, facts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was an internal error after the rows had run."""
+    state = json.loads((folder / "manifest.json").read_text())
+    state |= {"rows": []} if facts == "no rows" else {"facts": facts}
+    (folder / "manifest.json").write_text(json.dumps(state))
+    for command in (["suite", "--resume", "out"], ["report", "out"], ["compare", "out"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "manifest.json " in said
+        assert "start a new suite" in said
 
 
 @pytest.mark.parametrize("name", ["01-one.json", "manifest.json", "summary.json", "summary.txt"])

@@ -185,8 +185,9 @@ def _remarks(name: str, manifest: "Manifest", rows: "dict[str, Result]") -> "Rem
     from kvspill.report.html.page import Remarks
     from kvspill.suite.advice import advise
     from kvspill.suite.backends import BACKENDS, lines, ranked
-    from kvspill.suite.closing import PROBE, SUBMISSION
+    from kvspill.suite.closing import PROBE
     from kvspill.suite.facts import figures
+    from kvspill.suite.submission import SUBMISSION
 
     left = [
         f"{row.scenario.name}: {row.status.value}. {row.reason}" for row in manifest.rows if not row.finished

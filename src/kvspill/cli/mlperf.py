@@ -30,14 +30,13 @@ examples:
 
 def main(argv: Sequence[str], prog: str = "kvspill suite mlperf") -> int:
     """Parse and run; returns the exit code."""
-    from kvspill.suite.submission import OPTIONS, TRIALS_MIN
+    from kvspill.suite.submission import OPTIONS, SUBMISSION, TRIALS_MIN
 
     options = _parser(prog, tuple(OPTIONS), TRIALS_MIN).parse_args(list(argv))
     if options.option is None:
         raise UsageError(f"--option: missing; give one of {', '.join(OPTIONS)}")
     from kvspill.run.progress import Progress
     from kvspill.suite.campaign import run_folder
-    from kvspill.suite.closing import SUBMISSION
     from kvspill.suite.manifest import new_manifest
     from kvspill.suite.scenario import to_config
 

@@ -17,11 +17,12 @@ from kvspill.run.ranks import RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal, cut_off
 from kvspill.spare import kept_in, spare_copy
-from kvspill.suite.closing import SUBMISSION, finish
+from kvspill.suite.closing import finish
 from kvspill.suite.manifest import NAME as MANIFEST_NAME
 from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, save
 from kvspill.suite.scenario import to_config, unavailable
 from kvspill.suite.sizing import budget_text
+from kvspill.suite.submission import SUBMISSION
 from kvspill.texts import counted
 
 

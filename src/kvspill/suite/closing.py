@@ -21,13 +21,11 @@ from kvspill.suite.harness import HARNESS_OPTIONS, SUMMARY_FILE, run_summary
 from kvspill.suite.manifest import Manifest, RowStatus, read_result, resume_command, write_json, write_text
 from kvspill.suite.places import Places
 from kvspill.suite.scenario import to_config
-from kvspill.suite.submission import OPTIONS, render, summarize
+from kvspill.suite.submission import OPTIONS, SUBMISSION, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
 from kvspill.texts import make_console, mute, one_line, put
 
 FAILED = 1
-SUBMISSION = "submission"
-"""The kind of suite whose rows are the trials of a submission."""
 PROBE = "probe_read_gib_per_sec"
 """The fact that holds what the idle storage read before the first row."""
 

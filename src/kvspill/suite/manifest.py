@@ -22,7 +22,9 @@ from kvspill.inputs import MANIFEST, parse_json, read_input
 from kvspill.outputs import write_whole
 from kvspill.result.reading import load_result
 from kvspill.result.schema import Result
+from kvspill.suite.backends import BACKENDS
 from kvspill.suite.scenario import OWN_KEYS, Scenario
+from kvspill.suite.submission import OPTIONS, SUBMISSION
 from kvspill.waiting import within
 
 SCHEMA_VERSION = 1
@@ -144,6 +146,11 @@ def load(folder: Path, flag: str = "--resume ") -> Manifest:
 def _check_rows(folder: Path, manifest: Manifest, flag: str) -> None:
     """What a file says decides no place to write to: a suite writes to its directory alone."""
     where, files = f"{flag}{folder}: {NAME}", [row.file for row in manifest.rows]
+    if not files:
+        raise UsageError(f"{where} has no rows; start a new suite")
+    kind, option = (manifest.facts.get(name, "") for name in ("kind", "option"))
+    if kind not in ("", SUBMISSION, BACKENDS) or (kind == SUBMISSION and option not in tuple(OPTIONS)):
+        raise UsageError(f"{where} is of no kind of suite ({shown(kind)} {shown(option)}); start a new suite")
     for number, row in enumerate(manifest.rows, start=1):
         if not _FILE.fullmatch(row.file) or files.count(row.file) > 1:
             raise UsageError(

@@ -20,6 +20,8 @@ from kvspill.suite.mixture import mixture, workload_text
 from kvspill.suite.places import Places, Spot
 from kvspill.texts import counted
 
+SUBMISSION: Final = "submission"
+"""The kind of suite whose rows are the trials of a submission."""
 SEED: Final = 42
 TRIALS_MIN: Final = 3
 WINDOW_SHARE_MIN: Final = 0.9
