@@ -1,11 +1,13 @@
 """Text as it is shown: made harmless for terminal, page or spreadsheet, aligned, counted."""
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from kvspill.errors import KvspillError
 from kvspill.records import GIB, MIB
 
 if TYPE_CHECKING:
@@ -121,6 +123,19 @@ def mute(stream: IO[str]) -> None:
         os.dup2(nowhere, fd)
     finally:
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def printing(problems: Sequence[str]) -> Iterator[None]:
+    """What is printed here may find no room or no reader: what has gone wrong before is said all the same."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if not problems:
+            raise
+        mute(sys.stdout)
+        raise KvspillError("; ".join(problems)) from error
 
 
 def make_console(file: IO[str], **options: Any) -> "Console":

@@ -42,6 +42,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("a", "b"):
         whole = {**hostile_result(), "seed": ord(name)}
         (tmp_path / f"{NAME}{name}.json").write_text(json.dumps(whole))
+    row = {"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [1, 2]}
+    (tmp_path / f"{NAME}.jsonl").write_text(f"{json.dumps(row)}\n" * 3)
     return tmp_path
 
 
@@ -59,6 +61,7 @@ COMMANDS = (
     f"simulate|--trace|mooncake:{NAME}",
     f"simulate|--device-profile|{NAME}",
     f"simulate|--trace|{NAME}:x",
+    f"curve|--trace|mooncake:{NAME}.jsonl|--model|tiny-1b",
     f"clean|{NAME}",
     f"{NAME}",
     f"run|--{NAME}",

@@ -21,6 +21,7 @@ from kvspill.errors import KvspillError
 from kvspill.measure.iotrace import IoTrace
 from kvspill.outputs import write_whole
 from kvspill.run.runner import run_trials
+from kvspill.suite import campaign
 from real.rig import file_system
 
 RUN = ["simulate", "--max-requests", "3", "--num-users", "1", "--generation-mode", "none", "--quiet"]
@@ -324,6 +325,80 @@ def test_a_suite_without_room_for_its_summary_prints_it(
 
 
 @pytest.mark.usefixtures("spare")
+def test_a_suite_that_cannot_keep_its_state_at_the_end_prints_its_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(ROW)
+
+    def measured(plan: Any, progress: Any, **_: Any) -> Any:
+        result = run_trials(plan, progress)
+        (tmp_path / "out" / "manifest.json").unlink()
+        (tmp_path / "out" / "manifest.json" / "in the way").mkdir(parents=True)
+        return result
+
+    monkeypatch.setattr(campaign, "run_trials", measured)
+    assert main(["suite", "mine.yaml", "--simulate", "--output-dir", "out"]) == 1
+    captured = capsys.readouterr()
+    assert "### THROUGHPUT AND LATENCY ###" in captured.out
+    assert "kvspill: error: cannot write out/manifest.json" in captured.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        " ".join(RUN[:-1]),
+        "can --users 1 --simulate --model tiny-1b --duration 20",
+        "curve --num-users 2 --duration 5 --model tiny-1b --dram-gib 1",
+        "plan --users 1 --model tiny-1b --option nvme-gen4 --quick --duration 8",
+    ],
+)
+def test_where_a_result_is_kept_is_said_though_nothing_can_be_printed(
+    command: str,
+    tmp_path: Path,
+    spare: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A log on the same full disk: the error was that of standard output, and named no place."""
+    (tmp_path / "r.json").symlink_to("/dev/full")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([*command.split(), "--output", "r.json"]) == 1
+    (kept,) = spare.rglob("r.json")
+    assert f" is in {kept}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("spare")
+def test_a_suite_says_what_it_could_not_keep_though_nothing_can_be_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(ROW)
+    (tmp_path / "out" / "summary.json" / "in the way").mkdir(parents=True)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["suite", "mine.yaml", "--simulate", "--quiet", "--output-dir", "out"]) == 1
+    assert "cannot write out/summary.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["curve", "validate"])
+@pytest.mark.usefixtures("spare")
+def test_what_cannot_be_printed_is_written_all_the_same(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file came after the text, and not at all where that was not buffered."""
+    monkeypatch.setattr("kvspill.plan.validate.validate.validate", lambda *_: {"passed": True})
+    monkeypatch.setattr("kvspill.plan.validate.view.text_of", lambda _found: "all rows are equal\n")
+    words = {
+        "curve": "curve --num-users 2 --duration 5 --model tiny-1b --dram-gib 1",
+        "validate": "validate lmcache --cache-dir .",
+    }
+    with open("/dev/full", "w", buffering=1, encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([*words[command].split(), "--output", "r.json"]) == 1
+    assert json.loads((tmp_path / "r.json").read_text())
+
+
+@pytest.mark.usefixtures("spare")
 def test_a_submission_without_room_for_its_summary_prints_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,6 +426,25 @@ def test_a_plan_whose_output_is_full_prints_its_answer_and_keeps_it_elsewhere(
     )
     assert f"All figures: {kept}\nPage: {page}\n" in captured.out
     assert json.loads(kept.read_text())["asked"] == 3
+
+
+@pytest.mark.usefixtures("spare")
+def test_a_plan_whose_kept_simulations_cannot_be_removed_prints_its_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended as for a path that cannot be reached, without the answer."""
+    unlink = Path.unlink
+
+    def refusing(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "plan.json.part":
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refusing)
+    assert main([*PLAN.split(), "--output", "plan.json", "--workers", "1"]) == 1
+    captured = capsys.readouterr()
+    assert "All figures: plan.json" in captured.out
+    assert "plan.json.part: cannot be removed (Operation not permitted); remove it by hand" in captured.err
 
 
 @pytest.mark.real

@@ -49,7 +49,7 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     from kvspill.run.preflight import cache_dirs, free_bytes
     from kvspill.run.progress import Progress
     from kvspill.spare import write_or_spare
-    from kvspill.texts import rough_size_text, size_text
+    from kvspill.texts import printing, rough_size_text, size_text
 
     check_place(config.output, f"--output {config.output}")
     paths = cache_dirs(config, Path.cwd())
@@ -69,9 +69,10 @@ def main(argv: Sequence[str], prog: str = "kvspill calibrate") -> int:
     )
     found = calibrate(config, paths, length, progress)
     written, problem = write_or_spare(config.output, _text(document(found)), "--output", "the profile")
-    if not config.quiet:
-        print_calibration(found, written)
     problems = [text for text in (problem, *found.left) if text is not None]
+    if not config.quiet:
+        with printing(problems):
+            print_calibration(found, written)
     if problems:
         raise KvspillError("; ".join(problems))
     return 0

@@ -117,7 +117,7 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
     from kvspill.run.progress import Progress
     from kvspill.run.signals import Interrupts, by_signal
     from kvspill.run.stores import addresses
-    from kvspill.texts import mute, one_line, put, wrapped
+    from kvspill.texts import mute, one_line, printing, put, wrapped
 
     config = question(config)
     refuse_without_users(config)
@@ -139,14 +139,14 @@ def _answer(config: Config, *, simulated: bool, as_json: bool) -> int:
         result = answered(reply).model_copy(update={"command": _command(config, simulated=simulated)})
         written, problems = keep_all(config, path, result, before)
     try:
-        if as_json:
-            print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
-        else:
-            for line in lines(reply):
-                print(wrapped(line))
-            for file in written:
-                put(f"All figures: {one_line(file)}")
-        sys.stdout.flush()
+        with printing(problems):
+            if as_json:
+                print(json.dumps(document(reply, [str(file) for file in written]), indent=1))
+            else:
+                for line in lines(reply):
+                    put(wrapped(line))
+                for file in written:
+                    put(f"All figures: {one_line(file)}")
     except BrokenPipeError:
         # A reader such as `head` has seen enough: the exit status is still the answer's.
         mute(sys.stdout)

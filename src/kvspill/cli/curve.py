@@ -49,6 +49,7 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     if helped(argv, parser, own):
         return 0
     from kvspill.curve.view import text_of
+    from kvspill.texts import printing, put
 
     options, rest = own.parse_known_args(list(argv))
     config = parse_config(parser, rest, defaults=DEFAULTS)
@@ -56,13 +57,17 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
         return 0
     check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")
     curve = _curve(config, options)
+    problems = _kept(curve, config.output, options.page)
     if not config.quiet:
-        print(text_of(curve), end="")
-    _keep(curve, config.output, options.page)
+        with printing(problems):
+            put(text_of(curve).rstrip("\n"))
+    if problems:
+        raise KvspillError("; ".join(problems))
     return 0
 
 
-def _keep(curve: dict[str, Any], output: str | None, page: str | None) -> None:
+def _kept(curve: dict[str, Any], output: str | None, page: str | None) -> list[str]:
+    """Write the curve and its page; returns what went wrong."""
     from kvspill.spare import write_or_spare
 
     problems = []
@@ -75,9 +80,7 @@ def _keep(curve: dict[str, Any], output: str | None, page: str | None) -> None:
 
         text = page_of([], more=sections_of([(Path(curve["load"]).name, curve)]))
         problems.append(write_or_spare(page, text, "--page", "the page")[1])
-    said = "; ".join(problem for problem in problems if problem is not None)
-    if said:
-        raise KvspillError(said)
+    return [problem for problem in problems if problem is not None]
 
 
 def _own_parser(prog: str) -> Parser:

@@ -46,7 +46,7 @@ from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal
 from kvspill.spare import Stamp, kept_in, spare_copy, stamp_of
 from kvspill.storage.profiles import load_calibration
-from kvspill.texts import put
+from kvspill.texts import printing, put
 from kvspill.turns import Overtaken, in_turn
 from kvspill.waiting import within
 
@@ -175,24 +175,30 @@ def _measure(
         written, problems = keep_all(config, path, result, before)
         if ranks.size > 1 and not problems:
             checkpoint.unlink(missing_ok=True)
+        lost = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == OP_LOG.code]
+        left = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == LEFT_BEHIND.code]
+        problems += lost if problems else []
         if not config.quiet:
-            print_summary(result, written, file=sys.stdout, verbose=verbose)
-            if result.prediction is not None:
-                from kvspill.plan.predict import lines
-
-                put("\n" + "\n".join(lines(result.prediction)))
-    lost = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == OP_LOG.code]
+            with printing([*problems, *left]):
+                _print(result, written, verbose)
     if problems:
-        raise KvspillError("; ".join([*problems, *lost]))
+        raise KvspillError("; ".join(problems))
     if cut_off or interrupts.reason is not None or (result.incomplete and by_signal(str(result.interrupted))):
         for text in lost:
             progress.insist(f"warning: {text}")
         return INTERRUPTED
     wrong = whats_wrong(result)
-    left = [f"{item.message} {item.remedy}" for item in result.warnings if item.code == LEFT_BEHIND.code]
     if wrong is not None or left:
         raise KvspillError("; ".join(dict.fromkeys([*filter(None, [wrong]), *lost, *left])))
     return 0
+
+
+def _print(result: Result, written: list[Path], verbose: bool) -> None:
+    print_summary(result, written, file=sys.stdout, verbose=verbose)
+    if result.prediction is not None:
+        from kvspill.plan.predict import lines
+
+        put("\n" + "\n".join(lines(result.prediction)))
 
 
 def _noted(config: Config, result: Result, progress: Progress) -> bool:

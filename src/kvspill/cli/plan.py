@@ -196,6 +196,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     from kvspill.refusals import refuse_clashes
     from kvspill.report.reply.asked import settings_text, target_text
     from kvspill.run.progress import Progress
+    from kvspill.texts import printing
 
     config = asked.config
     options.workers = options.workers or str(usable_processors())
@@ -226,7 +227,7 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
     chosen = config.changed(cpu_mem_gb=found.chosen.choice.dram_gib)
     data = document(found, target_text(config), settings_text(chosen), argv)
     files, problems = _keep(data, output, options)
-    journal.remove()
+    stays = journal.remove()
     if options.check and found.chosen.holds:
         data["check"], kept, lost = _checked(
             asked, found.chosen, options.check, check_seconds, output, progress
@@ -234,7 +235,9 @@ def _answer(asked: "Asked", options: argparse.Namespace, argv: Sequence[str]) ->
         files, problems = _keep(data, output, options)
         files += kept
         problems += lost
-    _print(data, options, files)
+    problems += [] if stays is None else [stays]
+    with printing(problems):
+        _print(data, options, files)
     if problems:
         raise KvspillError("; ".join(problems))
     if data["check"] is not None and not data["check"]["kept"]:

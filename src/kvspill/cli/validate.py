@@ -58,6 +58,7 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     from kvspill.run.preflight import cache_dirs
     from kvspill.run.progress import Progress
     from kvspill.spare import write_all_or_spare
+    from kvspill.texts import printing, put
 
     roots = cache_dirs(config, Path.cwd())
     if len(roots) > 1:
@@ -66,8 +67,6 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
     engine = ENGINES[options.name]
     found = validate(config, engine, options.engine_python, roots[0], options.rounds, progress.say)
     text = text_of(found)
-    if not config.quiet:
-        print(text, end="")
     texts: dict[Path, str] = {}
     if config.output is not None:
         texts[Path(config.output)] = json.dumps(found, indent=1) + "\n"
@@ -76,6 +75,9 @@ def main(argv: Sequence[str], prog: str = "kvspill validate") -> int:
 
         texts[Path(options.page)] = page_of(found, text)
     _, problems = write_all_or_spare(texts)
+    if not config.quiet:
+        with printing(problems):
+            put(text.rstrip("\n"))
     if problems:
         raise KvspillError("; ".join(problems))
     return 0 if found["passed"] else CRITERIA_MISSED

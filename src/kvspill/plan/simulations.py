@@ -114,8 +114,13 @@ class Journal:
                 f"{self._path}: cannot be written ({reason_of(error)}); name another --output"
             ) from error
 
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
+    def remove(self) -> str | None:
+        """Returns why it stays, if it does."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            return f"{self._path}: cannot be removed ({reason_of(error)}); remove it by hand"
+        return None
 
 
 class Pool:

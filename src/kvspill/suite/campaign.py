@@ -17,7 +17,7 @@ from kvspill.run.ranks import RankFailed, Ranks
 from kvspill.run.runner import make_plan, plan_together, run_trials
 from kvspill.run.signals import Interrupts, by_signal, cut_off
 from kvspill.spare import kept_in, spare_copy
-from kvspill.suite.closing import finish
+from kvspill.suite.closing import finish, kept
 from kvspill.suite.manifest import NAME as MANIFEST_NAME
 from kvspill.suite.manifest import Manifest, Row, RowStatus, locked, save
 from kvspill.suite.scenario import to_config, unavailable
@@ -166,8 +166,8 @@ def run_folder(
     with locked(folder):
         save(folder, manifest)
         manifest, interrupted = run_rows(folder, manifest, progress, debug, ranks)
-        save(folder, manifest)
-        return finish(folder, manifest, interrupted)
+        problem = kept(lambda: save(folder, manifest))
+        return finish(folder, manifest, interrupted, problem=problem)
 
 
 def _refuse_clashes(folder: Path, manifest: Manifest) -> None:

@@ -23,7 +23,7 @@ from kvspill.suite.places import Places
 from kvspill.suite.scenario import to_config
 from kvspill.suite.submission import OPTIONS, SUBMISSION, render, summarize
 from kvspill.suite.table import WIDTH, grid, print_report
-from kvspill.texts import make_console, mute, one_line, put
+from kvspill.texts import make_console, mute, one_line, printing, put
 
 FAILED = 1
 PROBE = "probe_read_gib_per_sec"
@@ -42,19 +42,30 @@ class _Closing:
     """Why the comparison could not be kept; what was measured is printed all the same."""
 
 
-def finish(folder: Path, manifest: Manifest, interrupted: bool, stream: IO[str] | None = None) -> int:
-    """Keep the comparison beside the results and print it; returns the exit code."""
+def finish(
+    folder: Path,
+    manifest: Manifest,
+    interrupted: bool,
+    stream: IO[str] | None = None,
+    problem: KvspillError | None = None,
+) -> int:
+    """Keep the comparison beside the results and print it; returns the exit code.
+
+    problem: why the state could not be kept, if it could not.
+    """
     kinds = {SUBMISSION: _submission, BACKENDS: _targets}
     closing = kinds.get(manifest.facts.get("kind", ""), _scenarios)(folder, manifest)
     stopped = interrupted or closing.unfinished
-    code = _close(resume_command(folder, manifest), closing, stopped, stream or sys.stdout)
-    if closing.problem is not None and code != INTERRUPTED:
-        raise closing.problem
+    problem = problem or closing.problem
+    with printing([] if problem is None else [str(problem)]):
+        code = _close(resume_command(folder, manifest), closing, stopped, stream or sys.stdout)
+    if problem is not None and code != INTERRUPTED:
+        raise problem
     return code
 
 
-def _kept(keep: Callable[[], None]) -> KvspillError | None:
-    """Keep a comparison; returns why it could not be kept."""
+def kept(keep: Callable[[], None]) -> KvspillError | None:
+    """Keep a comparison or a state; returns why it could not be kept."""
     try:
         keep()
     except KvspillError as error:
@@ -79,7 +90,7 @@ def _scenarios(folder: Path, manifest: Manifest) -> _Closing:
         for number, result in _results(folder, manifest).items()
     }
     advice = advise(found, manifest.facts.get(PROBE))
-    problem = _kept(lambda: _write_summary(folder, manifest, found, advice))
+    problem = kept(lambda: _write_summary(folder, manifest, found, advice))
     unfinished = any(row.status in (RowStatus.PENDING, RowStatus.INTERRUPTED) for row in manifest.rows)
     failed = any(row.status is RowStatus.FAILED for row in manifest.rows)
     failed = failed or any(item.faults is not None for item in found.values())
@@ -111,7 +122,7 @@ def _submission(folder: Path, manifest: Manifest) -> _Closing:
         if trials and option in HARNESS_OPTIONS:
             write_json(folder / SUMMARY_FILE, run_summary({option: trials}, folder.name))
 
-    problem = _kept(keep)
+    problem = kept(keep)
 
     def show(out: IO[str]) -> None:
         # On a terminal no word is broken; a file keeps a line for each thing said.
@@ -157,7 +168,7 @@ def _targets(folder: Path, manifest: Manifest) -> _Closing:
         write_text(folder / "summary.txt", text.getvalue())
 
     failed = bool(missing) or any(faults_text(result) for result in results.values())
-    return _Closing(show, failed, problem=_kept(keep))
+    return _Closing(show, failed, problem=kept(keep))
 
 
 def _close(resume: str, closing: _Closing, interrupted: bool, stream: IO[str]) -> int:
