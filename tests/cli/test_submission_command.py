@@ -1,7 +1,9 @@
 """kvspill submission: judges the folders that the MLPerf harness leaves, by the ranks' own files."""
 
+import errno
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -9,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from kvspill import outputs
 from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.result.result import write_result
 from kvspill.result.schema import MetricValue, Result, Window
 from kvspill.run.progress import Progress
 from kvspill.run.runner import make_plan, run_trials
+from kvspill.run.signals import Interrupts
 from kvspill.suite.submission import OPTIONS
 
 
@@ -247,3 +251,31 @@ def test_a_judgement_may_replace_an_earlier_one_and_goes_through_a_device(
         assert judged(run, capsys, "-o", str(run / name))[0] == 0
     assert "options" in json.loads((run / "submission.json").read_text())
     assert (run / "null").is_char_device()
+
+
+def test_a_run_that_takes_no_file_is_judged_all_the_same(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a read-only file system nothing was judged, and the remedy was a flag that the command lacks."""
+
+    def refused(_target: Path) -> Path:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(outputs, "_temporary", refused)
+    assert main(["submission", str(run)]) == 1
+    captured = capsys.readouterr()
+    assert "Division: " in captured.out
+    missing = run / "kvcache_run_summary.json"
+    assert f"{missing}: is missing and cannot be written (Read-only file system)" in captured.err
+
+
+def test_a_judgement_without_a_reader_is_written(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file came after the text, and not at all where `| head -1` had seen enough."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", encoding="utf-8") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        # No signal ended a command of an earlier test.
+        monkeypatch.setattr(Interrupts, "came", False)
+        assert main(["submission", str(run), "-o", str(run / "judged.json")]) == 1
+    assert json.loads((run / "judged.json").read_text())["options"]

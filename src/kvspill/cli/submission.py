@@ -1,13 +1,12 @@
 """`kvspill submission`: judges what a run of the MLPerf harness left, and writes a summary where none is."""
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from kvspill.cli.options import Parser, check_outputs, helped
-from kvspill.errors import UsageError
-from kvspill.texts import one_line, put
+from kvspill.errors import KvspillError, UsageError
+from kvspill.texts import one_line, printing, put
 
 SUMMARY = "Judges the results of a run of the MLPerf harness: closed, open or invalid, and why."
 EXAMPLES = """\
@@ -27,7 +26,7 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     options = parser.parse_args(list(argv))
     if options.run is None:
         raise UsageError(f"no run given; `{prog} --help` shows how to call it")
-    from kvspill.outputs import write_file
+    from kvspill.spare import write_or_spare
     from kvspill.suite.harness import read_run, run_files
     from kvspill.suite.judging import judge
 
@@ -35,11 +34,18 @@ def main(argv: Sequence[str], prog: str = "kvspill submission") -> int:
     if options.output is not None:
         check_outputs({"-o": options.output}, run_files(folder))
     judged = judge(folder, read_run(folder))
-    for line in judged.lines:
-        put(one_line(line), sys.stdout)
+    written, problems = None, [] if judged.problem is None else [judged.problem]
     if options.output is not None:
-        write_file(options.output, json.dumps(judged.document, indent=1, allow_nan=False) + "\n", "-o")
-        put(f"\nWritten: {one_line(options.output)}", sys.stdout)
+        text = json.dumps(judged.document, indent=1, allow_nan=False) + "\n"
+        written, problem = write_or_spare(options.output, text, "-o", "the judgement")
+        problems += [] if problem is None else [problem]
+    with printing(problems):
+        for line in judged.lines:
+            put(one_line(line))
+        if written is not None:
+            put(f"\nWritten: {one_line(written)}")
+    if problems:
+        raise KvspillError("; ".join(problems))
     return 1 if judged.is_invalid else 0
 
 

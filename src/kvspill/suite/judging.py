@@ -1,6 +1,7 @@
 """What a run of the MLPerf harness is worth: each option judged as a submission."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from kvspill.config import Config
-from kvspill.errors import UsageError
+from kvspill.errors import UsageError, reason_of
+from kvspill.outputs import write_whole
 from kvspill.result.result import result_text
 from kvspill.result.schema import Result
 from kvspill.suite.harness import SUMMARY_FILE, HarnessRun, differences, run_summary
-from kvspill.suite.manifest import write_json
 from kvspill.suite.places import Spot
 from kvspill.suite.submission import OPTIONS, render, summarize
 
@@ -27,6 +28,8 @@ class Judged:
     document: dict[str, Any]
     lines: list[str]
     is_invalid: bool
+    problem: str | None = None
+    """Why the summary that is missing could not be written."""
 
 
 def judge(folder: Path, run: HarnessRun) -> Judged:
@@ -53,10 +56,19 @@ def judge(folder: Path, run: HarnessRun) -> Judged:
         lines += [f"{path.name}: {text}" for text in wrong]
         lines += [] if wrong else [f"{path.name}: its figures are those of the ranks' files."]
         invalid |= bool(wrong)
-    if not run.summaries:
-        write_json(folder / SUMMARY_FILE, own)
+    problem = None if run.summaries else _write_summary(folder / SUMMARY_FILE, own)
+    if not run.summaries and problem is None:
         lines.append(f"{SUMMARY_FILE}: written, for there was none.")
-    return Judged({"options": documents, "missing": run.missing, "summary": own}, lines, invalid)
+    return Judged({"options": documents, "missing": run.missing, "summary": own}, lines, invalid, problem)
+
+
+def _write_summary(path: Path, summary: dict[str, Any]) -> str | None:
+    """Returns why it could not be written, if so: the results are judged all the same."""
+    try:
+        write_whole(path, json.dumps(summary, indent=1, allow_nan=False) + "\n", named=False)
+    except OSError as error:
+        return f"{path}: is missing and cannot be written ({reason_of(error)}); judge a copy to have it"
+    return None
 
 
 def _copies(option: str, results: Iterable[tuple[Spot, Result]], seen: dict[str, str]) -> list[str]:
