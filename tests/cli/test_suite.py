@@ -255,6 +255,16 @@ def test_list_names_every_built_in_scenario(capsys: pytest.CaptureFixture[str]) 
         (["--trials", "5000", "--dry-run"], "is not a whole number from 1 to 1,000;"),
         (["--model", "nope"], "unknown model"),
         (["--set", "nope=1"], "is not NAME=VALUE"),
+        (["--seed", "3", "--set", "seed=4"], "--set seed=4: contradicts --seed 3; leave one of them out"),
+        (["--trials", "2", "--set", "trials=3"], "--set trials=3: contradicts --trials 2"),
+        (
+            ["mlperf", "--option", "1", "--simulate", "--duration", "5", "--set", "duration=9"],
+            "--set duration=9: contradicts --duration 5.0; leave one of them out",
+        ),
+        (
+            ["mlperf", "--option", "1", "--simulate", "--set", "trials=9"],
+            "--set trials=9: contradicts --trials 3",
+        ),
         (["--show", "nope"], "no built-in scenario"),
         (["mlperf"], "--option: missing"),
         (["mlperf", "--option", "9"], "invalid choice"),

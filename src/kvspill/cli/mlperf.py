@@ -77,7 +77,7 @@ def _parser(prog: str, names: tuple[str, ...], trials_min: int) -> Parser:
 
 def _trials(options: argparse.Namespace) -> "list[Scenario]":
     """One row per trial, all alike."""
-    from kvspill.suite.order import assignment
+    from kvspill.suite.order import changes
     from kvspill.suite.scenario import Scenario
     from kvspill.suite.sizing import quick_seconds
     from kvspill.suite.submission import OPTIONS
@@ -95,8 +95,9 @@ def _trials(options: argparse.Namespace) -> "list[Scenario]":
         "device_profile": options.device_profile,
         "cache_dir": None if options.simulate else list(dict.fromkeys(options.cache_dir or ())) or None,
     }
-    settings |= {name: value for name, value in given.items() if value is not None}
-    settings |= dict(assignment(text) for text in options.set)
+    given = {name: value for name, value in given.items() if value is not None}
+    settings |= given
+    settings |= changes(options.set, {**given, "trials": options.trials})
     return [
         Scenario(f"trial-{number}", f"Trial {number}", option.title, settings, f"option {option.name}")
         for number in range(1, options.trials + 1)

@@ -146,12 +146,11 @@ def _words(options: argparse.Namespace) -> list[str]:
 
 def _order(options: argparse.Namespace) -> "Order":
     """The command line as the suite understands it."""
-    from kvspill.suite.order import Order, assignment
+    from kvspill.suite.order import Order, changes
     from kvspill.suite.sizing import SECONDS, Wishes
 
-    changes = dict(assignment(text) for text in options.set)
-    given = {"seed": options.seed, "trials": options.trials}
-    changes |= {name: value for name, value in given.items() if value is not None}
+    flags = {"seed": options.seed, "trials": options.trials}
+    given = {name: value for name, value in flags.items() if value is not None}
     seconds = {name: getattr(options, name) for name in SECONDS if getattr(options, name) is not None}
     wishes = Wishes(
         model=options.model or DEFAULT_MODEL,
@@ -172,7 +171,7 @@ def _order(options: argparse.Namespace) -> "Order":
         simulated=options.simulate,
         device_profile=options.device_profile,
         rag=options.rag,
-        changes=changes,
+        changes={**changes(options.set, given), **given},
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.config import Config
+from kvspill.config.fields import flag_of
 from kvspill.config.load import load_config, option_variable
 from kvspill.config.messages import shown
 from kvspill.config.plugged import options_of, usable_plugins
@@ -158,6 +159,18 @@ def _refused(scenarios: Sequence[Scenario], own_files: bool) -> dict[str, str]:
                 raise
             refused[scenario.name] = str(error)
     return refused
+
+
+def changes(texts: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of --set; one that a flag gives, too, is refused where the two differ."""
+    found = dict(assignment(text) for text in texts)
+    for name in found.keys() & given.keys():
+        if found[name] != given[name]:
+            raise UsageError(
+                f"--set {name}={shown(found[name])}: contradicts {flag_of(name)} {shown(given[name])}; "
+                "leave one of them out"
+            )
+    return found
 
 
 def assignment(text: str) -> tuple[str, Any]:
