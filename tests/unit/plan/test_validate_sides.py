@@ -1,6 +1,9 @@
 """What is read of a foreign interpreter is bounded, and what is wrong with it is said in one line."""
 
+import dataclasses
 import re
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 
 from kvspill.errors import KvspillError, UsageError
 from kvspill.plan.validate import sides
-from kvspill.plan.validate.sides import ENGINES, Side, engine_command
+from kvspill.plan.validate.sides import ENGINES, Side, engine_command, our_command
 
 TASK = {"requests": [["a"], ["b"]]}
 ANSWER = '{"version": "1", "requests": [{"found": 1, "stored": 0, "seconds": 0.5}%s]}'
@@ -71,3 +74,20 @@ def test_a_child_of_an_interpreter_that_keeps_its_output_is_not_waited_for(
     monkeypatch.setattr(sides, "_LOOK_SECONDS_MAX", 5)
     path = interpreter(tmp_path, "sleep 20 &")
     assert engine_command(ENGINES["lmcache"], path)[0] == path
+
+
+def test_neither_side_takes_a_module_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What anybody had put there ran with the rights of who validated."""
+    planted = "from pathlib import Path; Path('ran').touch(); raise ImportError"
+    for name in ("asyncio", "contextlib", "json", "types", "warnings"):
+        (tmp_path / f"{name}.py").write_text(planted)
+    monkeypatch.chdir(tmp_path)
+    engine = dataclasses.replace(ENGINES["lmcache"], module="pytest")
+    assert engine_command(engine, sys.executable)[0] == sys.executable
+    done = subprocess.run(
+        our_command(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()

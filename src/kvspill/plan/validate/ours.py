@@ -93,6 +93,7 @@ async def _all(world: World) -> None:
         print(json.dumps(await play(world, json.loads(line))), flush=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Play rounds until no task comes any more."""
     with switch_interval():
         run_real(_all, 42)

@@ -83,6 +83,12 @@ ENGINES: Final[Mapping[str, Engine]] = {
 """The engines that have a driver; a file in drivers/ each."""
 
 
+_NOTHING_FROM_HERE = "import sys; sys.path = [path for path in sys.path if path]"
+"""Neither side takes a module from the current directory, where anybody may have put one."""
+_PACKAGES = str(Path(__file__).resolve().parents[3])
+_OURS = "import sys; sys.path.append(sys.argv[1]); from kvspill.plan.validate.ours import main; main()"
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """What a side did in one round."""
@@ -102,9 +108,9 @@ def engine_command(engine: Engine, python: str | None) -> list[str]:
     path = shutil.which(python)
     if path is None:
         raise UsageError(f"--engine-python {python}: is no program; name the interpreter. {_how(engine)}")
-    script = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({engine.module!r}) is None)"
+    look = f"from importlib.util import find_spec; sys.exit(find_spec({engine.module!r}) is None)"
     try:
-        missing = _status([path, "-c", script]) != 0
+        missing = _status([path, "-c", f"{_NOTHING_FROM_HERE}; {look}"]) != 0
     except OSError:
         missing = True
     except subprocess.TimeoutExpired:
@@ -136,7 +142,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def our_command() -> list[str]:
     """How the driver of our presets is started."""
-    return [sys.executable, "-m", "kvspill.plan.validate.ours"]
+    return [sys.executable, "-P", "-c", _OURS, _PACKAGES]
 
 
 def _how(engine: Engine) -> str:
