@@ -1,5 +1,7 @@
 """The parts of a validation: what strace wrote is counted, rows are judged, a missing engine is named."""
 
+import itertools
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,11 @@ import pytest
 from kvspill.cli.main import main
 from kvspill.config import Config
 from kvspill.config.blocks import Preset
-from kvspill.errors import UsageError
+from kvspill.errors import KvspillError, UsageError
+from kvspill.plan.validate import sides
 from kvspill.plan.validate.drivers.cold import forget
 from kvspill.plan.validate.requests import asked
-from kvspill.plan.validate.sides import ENGINES, Round
+from kvspill.plan.validate.sides import ENGINES, Round, observed
 from kvspill.plan.validate.verdict import DIFFERS, EQUAL, NAMED, NOT_JUDGED, WITHIN, Played, rows_of
 from kvspill.plan.validate.witness import Seen, seen
 from kvspill.storage.directio import resident_pages
@@ -46,6 +49,32 @@ def test_calls_between_the_marks_on_the_directorys_files_are_counted(tmp_path: P
     assert found.write_sizes == {4096: 1}
     assert found.direct == 1
     assert found.others == {"opened": 1, "renamed": 1, "looked up": 1}
+
+
+def test_calls_are_counted_whatever_letters_the_directory_has(tmp_path: Path) -> None:
+    """strace writes their numbers, and was said not to have seen the round."""
+    name = os.fsdecode(b'/d\xc3\xa9 "q" <a>\n\xff\\')
+    quoted = r"/d\303\251 \"q\" <a>\n\377\\"
+    opened = r"/d\303\251 \"q\" \74a\76\n\377\\"
+    for thread, text in (("thread.1", LINES), ("thread.2", OTHER_THREAD)):
+        (tmp_path / thread).write_text(text.replace('"/d/', f'"{quoted}/').replace("</d/", f"<{opened}/"))
+    found = seen(tmp_path, Path(name))
+    assert (found.read_sizes, found.write_sizes, found.direct) == ({4096: 1}, {4096: 1}, 1)
+    assert found.others == {"opened": 1, "renamed": 1, "looked up": 1}
+
+
+def test_a_watched_round_in_which_the_clock_was_set_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The witness has the time of the day alone: what is in the round would be found by chance."""
+    clock = itertools.count(1000, 3600)
+    monkeypatch.setattr(sides, "now_seconds", lambda: float(next(clock)), raising=False)
+    monkeypatch.setattr(sides, "watched", lambda command, _into: command)
+    monkeypatch.setattr(sides, "seen", lambda *_: Seen())
+    answer = '{"version": "1", "requests": [{"found": 1, "stored": 0, "seconds": 0.5}]}'
+    says = ["bash", "-c", f"while read line; do echo '{answer}'; done"]
+    with pytest.raises(KvspillError, match="the clock was set during the watched round"):
+        observed("engine", says, tmp_path, {"requests": [["a"]]})
 
 
 def test_a_witness_that_saw_no_round_is_refused(tmp_path: Path) -> None:

@@ -19,12 +19,14 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from kvspill.config.blocks import Preset, engine_preset
+from kvspill.dates import now_seconds
 from kvspill.environ import of_others
 from kvspill.errors import KvspillError, UsageError
 from kvspill.plan.validate.witness import Seen, seen, watched
 from kvspill.storage.rundir import OF_ANY_NAME, RunDir
 
 _DRIVERS = Path(__file__).parent / "drivers"
+_CLOCK_STEP_SECONDS = 0.5
 _ROUND_SECONDS_MAX = 600
 _LOOK_SECONDS_MAX = 30
 """How long an interpreter may take to say whether it has a module."""
@@ -308,8 +310,14 @@ class Side:
 
 def observed(name: str, command: Sequence[str], root: Path, task: Mapping[str, Any]) -> tuple[Round, Seen]:
     """One round under a witness, in a process of its own: what it costs is in no figure of time."""
+    set_by = now_seconds() - time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kvspill-witness-") as into:
         with Side(name, watched(command, Path(into)), root, task) as side:
             played, calls = side.play(Path(into))
+        # The witness has no other clock, and without its order a call is in the round or not by chance.
+        if abs(now_seconds() - time.monotonic() - set_by) > _CLOCK_STEP_SECONDS:
+            raise KvspillError(
+                f"{name}: the clock was set during the watched round; run the validation again"
+            )
         assert calls is not None
         return played, calls

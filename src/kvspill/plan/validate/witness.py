@@ -1,5 +1,6 @@
 """What the kernel was asked for, as strace saw it: a process's calls on the files of a directory (V2)."""
 
+import os
 import re
 import shutil
 from collections import Counter
@@ -26,6 +27,8 @@ OTHERS: Final = {
 }
 """Other calls, by what the table says of them."""
 _TRACED = ",".join((*READS, *WRITES, *(name for names in OTHERS.values() for name in names), "mmap"))
+_ESCAPED = re.compile(rb"\\(?:([0-3]?[0-7]{1,2})|(.))")
+_LETTERS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
 _CALL = re.compile(r"(\d+\.\d+) (\w+)\((.*)\) += (-?\d+)(.*?)(?: <(\d+\.\d+)>)?$")
 
 
@@ -85,10 +88,21 @@ def seen(into: Path, directory: Path) -> Seen:
 def _calls(path: Path, directory: str) -> Iterator[tuple[float, str, str, int, float]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            match = _CALL.match(line.rstrip("\n")) if directory in line else None
+            match = _CALL.match(line.rstrip("\n")) if directory in _unescaped(line) else None
             if match is not None:
                 at, kind, text, answer, _more, seconds = match.groups()
-                yield float(at), kind, text, int(answer), float(seconds or 0.0)
+                yield float(at), kind, _unescaped(text), int(answer), float(seconds or 0.0)
+
+
+def _unescaped(text: str) -> str:
+    """Names as they are: strace writes numbers for letters that are not of ASCII."""
+    if "\\" not in text:
+        return text
+    raw = _ESCAPED.sub(
+        lambda found: bytes([int(found[1], 8)]) if found[1] else _LETTERS.get(found[2], found[2]),
+        text.encode(),
+    )
+    return os.fsdecode(raw)
 
 
 def _count(found: Seen, kind: str, text: str, answer: int, seconds: float) -> None:
