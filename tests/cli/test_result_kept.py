@@ -232,6 +232,32 @@ def test_a_table_that_cannot_be_written_leaves_result_and_summary(
     assert (tmp_path / "r.json").exists()
 
 
+def test_a_workbook_without_room_for_its_temporary_files_leaves_result_and_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was an internal error, and no summary was printed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    files = ["--output", str(tmp_path / "r.json"), "--xlsx-output", str(tmp_path / "t.xlsx")]
+    assert main([*RUN[:-1], *files]) == 1
+    captured = capsys.readouterr()
+    assert "t.xlsx: no room for temporary files (No such file or directory); set TMPDIR" in captured.err
+    assert f"All figures (--verbose prints them):\n  {tmp_path / 'r.json'}" in captured.out
+    assert json.loads((tmp_path / "r.json").read_text())["requests_completed"] == 3
+
+
+def test_a_limit_of_file_sizes_that_a_plan_meets_is_named(tmp_path: Path) -> None:
+    """It was an internal error."""
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "kvspill", *PLAN.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "a file would be larger than `ulimit -f` allows; raise the limit" in done.stderr
+
+
 def test_a_result_that_no_place_takes_is_printed_at_least(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

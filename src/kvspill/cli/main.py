@@ -191,6 +191,8 @@ def guarded(call: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             return _fail(
                 f"too many open files; raise the limit ({open_files_max()} by `ulimit -n`)", 2, debug
             )
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            return _fail("a file would be larger than `ulimit -f` allows; raise the limit", 1, debug)
         if isinstance(error, OverflowError) and _is_clock_beyond():
             return _fail("the clock of this machine is beyond the year 2262; set it with `date`", 2, debug)
         if isinstance(error, FileNotFoundError) and _is_nowhere():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kvspill.dates import now_text
-from kvspill.errors import KvspillError, UsageError
+from kvspill.errors import KvspillError, UsageError, reason_of
 from kvspill.outputs import write_file
 from kvspill.report.columns import COLUMNS, OTHER_SETTINGS, PARAMETERS, figures
 from kvspill.report.settings import other_settings
@@ -133,5 +133,11 @@ def write_xlsx(path: str | os.PathLike[str], rows: Iterable[Row]) -> Path:
         raise KvspillError(
             f"cannot write {path}: it cannot hold the date of this machine's clock ({now_text()}); set the "
             "clock, or name a .csv file"
+        ) from error
+    except OSError as error:
+        # Its sheets are put together in files.
+        raise KvspillError(
+            f"cannot write {path}: no room for temporary files ({reason_of(error)}); set TMPDIR to a place "
+            "that has some, or name a .csv file"
         ) from error
     return write_file(path, content.getvalue())
