@@ -94,3 +94,22 @@ def test_an_address_space_in_which_no_plot_can_be_drawn_is_refused(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
     for kind, limit in ((resource.RLIMIT_NOFILE, 32), (resource.RLIMIT_AS, 72 << 30)):
         assert limited(tmp_path, kind, limit, "report r.json").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "curve --num-users 2 --duration 5 --model tiny-1b --dram-gib 1 --output c.json --page c.html",
+        "report r.json -o r.html --csv r.csv",
+    ],
+    ids=["curve", "report"],
+)
+def test_a_page_that_cannot_be_drawn_is_refused_before_anything_is_done_for_it(
+    tmp_path: Path, words: str
+) -> None:
+    """The curve had been computed and the table written."""
+    assert limited(tmp_path, resource.RLIMIT_NOFILE, 32, SIMULATE).returncode == 0
+    finished = limited(tmp_path, resource.RLIMIT_AS, 2048 * MIB, words)
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert "drawing a plot needs 72.00 GiB" in finished.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]

@@ -56,6 +56,10 @@ def main(argv: Sequence[str], prog: str = "kvspill curve") -> int:
     if prints_config(rest, config):
         return 0
     check_outputs({"--output": config.output, "--page": options.page}, config.input_files, page="--page")
+    if options.page is not None:
+        from kvspill.report.html.page import check_drawing
+
+        check_drawing()
     curve = _curve(config, options)
     problems = _kept(curve, config.output, options.page)
     if not config.quiet:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 from kvspill import __version__
@@ -45,6 +46,14 @@ class Remarks:
     title: str
     lines: Sequence[str]
     simulated: bool = False
+
+
+def check_drawing() -> None:
+    """Refuse a page, before anything is done for it, where what draws it is missing or has no room."""
+    for module, package in (("jinja2", "Jinja2"), ("vl_convert", "vl-convert-python")):
+        if find_spec(module) is None:
+            raise _missing(package)
+    check_drawing_limits()
 
 
 def page_of(
