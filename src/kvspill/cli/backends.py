@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from kvspill.cli.options import Parser, add_backends, given_options
 from kvspill.cli.suites import amount, count, new_folder, on_all_ranks, seed, trials
 from kvspill.config.plugged import usable_plugins
 from kvspill.errors import UsageError
-from kvspill.texts import one_line, put
+from kvspill.texts import mute, one_line, put
 
 if TYPE_CHECKING:
+    from kvspill.run.progress import Progress
     from kvspill.run.ranks import Ranks
+    from kvspill.suite.manifest import Manifest
     from kvspill.suite.scenario import Scenario
 
 SUMMARY = "Runs one load on several storage targets and ranks them: directories, buckets, servers."
@@ -51,7 +54,6 @@ def main(argv: Sequence[str], prog: str = "kvspill suite backends") -> int:
         )
     from kvspill.run.progress import Progress
     from kvspill.suite.backends import BACKENDS
-    from kvspill.suite.campaign import run_folder
     from kvspill.suite.manifest import new_manifest
 
     rows = _rows(options)
@@ -61,9 +63,7 @@ def main(argv: Sequence[str], prog: str = "kvspill suite backends") -> int:
 
     def lead(ranks: "Ranks") -> int:
         folder = new_folder(options.output_dir, BACKENDS)
-        code = run_folder(folder, manifest, Progress(options.quiet), options.debug, ranks)
-        _write_page(folder)
-        return code
+        return run_targets(folder, manifest, Progress(options.quiet), options.debug, ranks)
 
     return on_all_ranks(lead, simulated=False)
 
@@ -131,21 +131,36 @@ def _rows(options: argparse.Namespace) -> "list[Scenario]":
     return rows_of(targets, settings)
 
 
-def _write_page(folder: Path) -> None:
-    """The page of all targets, where there is a result and what draws pages is installed."""
-    from importlib.util import find_spec
+def run_targets(folder: Path, manifest: "Manifest", progress: "Progress", debug: bool, ranks: "Ranks") -> int:
+    """Run the targets that are not finished, report on all, and draw their page; returns the exit code."""
+    from kvspill.suite.campaign import run_folder
 
+    try:
+        code = run_folder(folder, manifest, progress, debug, ranks)
+    except BrokenPipeError:
+        # Nobody reads the comparison; it is kept, and so is its page.
+        mute(sys.stdout)
+        _write_page(folder)
+        raise
+    _write_page(folder)
+    return code
+
+
+def _write_page(folder: Path) -> None:
+    """The page of all targets, where there is a result and what draws pages is there."""
     from kvspill.cli.given import read_all
     from kvspill.suite.manifest import load, settle
 
     if not any(row.finished for row in settle(folder, load(folder)).rows):
         return
-    if find_spec("jinja2") is None:
-        put("No page: Jinja2 is missing; pip install 'kvspill[report]', then `kvspill report` the results")
-        return
     from kvspill.outputs import write_file
-    from kvspill.report.html.page import page_of
+    from kvspill.report.html.page import check_drawing, page_of
 
+    try:
+        check_drawing()
+    except UsageError as error:
+        put(one_line(f"No page: {error}; then `kvspill report` the results"))
+        return
     given = read_all([str(folder)])
     page = page_of(given.results, "Storage targets under one load", given.remarks)
     put(one_line(write_file(folder / PAGE, page, named=False)))

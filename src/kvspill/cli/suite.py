@@ -269,8 +269,10 @@ def _dry_run(rows: "Sequence[Scenario]", refused: Mapping[str, str]) -> int:
 
 def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     """Continue an interrupted suite with its own parameters."""
+    from kvspill.cli.backends import run_targets
     from kvspill.run.exporter import exporting
     from kvspill.run.progress import Progress
+    from kvspill.suite.backends import BACKENDS
     from kvspill.suite.campaign import run_folder
     from kvspill.suite.kept import hold
     from kvspill.suite.manifest import directories, load, settle
@@ -301,7 +303,8 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     progress = Progress(options.quiet)
     progress.say(f"continuing in {folder}: {done}")
     with exporting(None if manifest.simulated else options.prometheus, progress):
-        return run_folder(folder, manifest, progress, options.debug, ranks)
+        run = run_targets if manifest.facts.get("kind") == BACKENDS else run_folder
+        return run(folder, manifest, progress, options.debug, ranks)
 
 
 def _what_is_left(rows: "Sequence[Scenario]", simulated: bool) -> str:
