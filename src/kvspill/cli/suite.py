@@ -25,6 +25,7 @@ from kvspill.texts import one_line, put
 
 if TYPE_CHECKING:
     from kvspill.run.ranks import Ranks
+    from kvspill.suite.manifest import Manifest
     from kvspill.suite.order import Order, Prepared
     from kvspill.suite.scenario import Scenario
 
@@ -275,7 +276,7 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     from kvspill.suite.backends import BACKENDS
     from kvspill.suite.campaign import run_folder
     from kvspill.suite.kept import hold
-    from kvspill.suite.manifest import directories, load, settle
+    from kvspill.suite.manifest import load, settle
     from kvspill.texts import counted
 
     if options.what or options.workloads is not None:
@@ -299,7 +300,7 @@ def _resume(options: argparse.Namespace, ranks: "Ranks") -> int:
     if options.dry_run:
         put(f"{folder}: {done}, {_what_is_left(left, manifest.simulated)}")
         return _dry_run(left, {})
-    _refuse_unnamed(folder, directories(manifest), options.cache_dir or ())
+    _refuse_unnamed(folder, manifest, options.cache_dir or ())
     progress = Progress(options.quiet)
     progress.say(f"continuing in {folder}: {done}")
     with exporting(None if manifest.simulated else options.prometheus, progress):
@@ -313,8 +314,11 @@ def _what_is_left(rows: "Sequence[Scenario]", simulated: bool) -> str:
     return "left to run:" if simulated else f"left to run, {_load_time(rows)} of load:"
 
 
-def _refuse_unnamed(folder: Path, stored_in: Sequence[str], named: Sequence[str]) -> None:
+def _refuse_unnamed(folder: Path, manifest: "Manifest", named: Sequence[str]) -> None:
     """A manifest can come from anywhere: it alone sends no entries to another directory than this one."""
+    from kvspill.suite.manifest import directories
+
+    stored_in = directories(manifest)
     environment = os.environ.get("KVSPILL_CACHE_DIR", "").split(":")
     real = {Path(path).resolve() for path in (".", *named, *filter(None, environment))}
     unnamed = [path for path in stored_in if Path(path).resolve() not in real]
@@ -324,7 +328,8 @@ def _refuse_unnamed(folder: Path, stored_in: Sequence[str], named: Sequence[str]
             f"--resume {folder}: its rows store entries in {', '.join(unnamed)}, which this command does not "
             f"name; add {words} if you mean it"
         )
-    used = {Path(path).resolve() for path in stored_in}
+    # The command that continued it before may come again when nothing is left to run.
+    used = {Path(path).resolve() for path in directories(manifest, of_finished=True)}
     extra = next((path for path in named if Path(path).resolve() not in used), None)
     if extra is not None:
         raise UsageError(

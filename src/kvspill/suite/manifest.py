@@ -162,11 +162,12 @@ def _check_rows(folder: Path, manifest: Manifest, flag: str) -> None:
             raise UsageError(f"{where}: row {number} has the setting {own}; start a new suite")
 
 
-def directories(manifest: Manifest) -> list[str]:
-    """Where the rows that are not finished store their entries."""
+def directories(manifest: Manifest, *, of_finished: bool = False) -> list[str]:
+    """Where the rows that are not finished store their entries, or all rows."""
     found: list[str] = []
     for row in manifest.rows:
-        given = [] if row.finished or manifest.simulated else row.scenario.settings.get("cache_dir") or []
+        left_out = manifest.simulated or (row.finished and not of_finished)
+        given = [] if left_out else row.scenario.settings.get("cache_dir") or []
         found += [given] if isinstance(given, str) else map(str, given)
     return list(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-"""The page of `kvspill suite backends`: drawn whenever its comparison is kept, and never its failure."""
+"""`kvspill suite backends`: its page is drawn whenever its comparison is kept, and it can be continued."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from kvspill.cli.main import main
 from kvspill.errors import UsageError
 from kvspill.run.runner import make_plan
 from kvspill.run.signals import Interrupts
-from kvspill.suite import campaign
+from kvspill.suite import campaign, kept
 
 PAGE = Path("out/report.html")
 OUT = ("--output-dir", "out", "--quiet")
@@ -68,3 +68,16 @@ def test_a_comparison_without_room_to_draw_has_no_page(
     assert main(two) == 0
     assert "No page: ulimit -v: too little; then `kvspill report` the results" in capsys.readouterr().out
     assert not PAGE.exists()
+
+
+def test_what_continued_a_suite_may_come_again_when_nothing_is_left_to_run(
+    two: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a kill before the comparison the same command was refused: the directory was not the suite's."""
+    monkeypatch.setattr(kept, "hold", lambda _folder, manifest: (manifest, []))
+    assert main(two) == 0
+    Path("out/summary.json").unlink()
+    assert main(["suite", "--resume", "out", "--cache-dir", "a", "--cache-dir", "b", "--quiet"]) == 0
+    assert Path("out/summary.json").exists()
+    assert main(["suite", "--resume", "out", "--cache-dir", ".", "--quiet"]) == 2
+    assert "leave --cache-dir . out" in capsys.readouterr().err
