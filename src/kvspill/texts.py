@@ -1,6 +1,7 @@
 """Text as it is shown: made harmless for terminal, page or spreadsheet, aligned, counted."""
 
 import contextlib
+import math
 import os
 import re
 import sys
@@ -24,6 +25,9 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Characters with which a spreadsheet begins a formula, the wide ones of East Asian keyboards included."""
 
 _WIDTH = 80
+_DIGITS = 4
+_PLACES_MAX = 4
+"""No clock here tells apart times that differ by less than 0.1 us."""
 _SHOWN_IN_GIB = 0.01
 """So many GiB/s have two digits in three places."""
 _NEARLY_EQUAL = 1.05
@@ -163,15 +167,26 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def significant(value: float | None, thousands: str = ",") -> str:
+    """A number with the four digits that histograms keep: 7,471, 223.9, 0.1253; none beyond four places."""
+    if not value:
+        return "-" if value is None else "0"
+    places = _places(value)
+    # Rounding up may make a digit too many: 9.9996 is 10.00.
+    places = _places(round(value, places) or value)
+    return f"{round(value, places):{thousands}.{min(max(0, places), _PLACES_MAX)}f}"
+
+
+def _places(value: float) -> int:
+    return _DIGITS - 1 - math.floor(math.log10(abs(value)))
+
+
 def duration(value_ms: float | None) -> str:
-    """A time for a reader: 1.25 s, 12.50 ms, 0.125 ms."""
+    """A time for a reader: 1.250 s, 12.50 ms, 0.1250 ms."""
     if value_ms is None:
         return "-"
-    if not value_ms:
-        return "0 ms"
-    if value_ms >= 1000:
-        return f"{value_ms / 1000:,.2f} s"
-    return f"{value_ms:,.3f} ms" if value_ms < 1 else f"{value_ms:,.2f} ms"
+    in_seconds = round(value_ms, 1) >= 1000
+    return f"{significant(value_ms / 1000)} s" if in_seconds else f"{significant(value_ms)} ms"
 
 
 def target_time(value_ms: float) -> str:

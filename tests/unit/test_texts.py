@@ -15,6 +15,7 @@ from kvspill.texts import (
     one_line,
     plain,
     rough_size_text,
+    significant,
     size_text,
     speed_text,
     target_time,
@@ -88,8 +89,17 @@ def test_two_bandwidths_side_by_side_have_the_unit_of_the_larger() -> None:
     assert [speed_text(0.5, 0.25, None), speed_text(0.25, 0.5)] == ["512 MiB/s", "256 MiB/s"]
 
 
-def test_no_time_at_all_is_no_measured_thousandth() -> None:
-    assert [duration(value) for value in (None, 0, 0.0004, 0.125)] == ["-", "0 ms", "0.000 ms", "0.125 ms"]
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(516_469.82, "516,500"), (2986.114, "2,986"), (9.9996, "10.00"), (0.0123456, "0.0123"), (0.0, "0")],
+)
+def test_a_percentile_has_no_more_digits_than_its_histogram(value: float, shown: str) -> None:
+    assert significant(value) == shown
+
+
+def test_a_time_has_the_same_digits_in_seconds_as_in_milliseconds() -> None:
+    shown = [duration(value) for value in (None, 0, 0.0004, 0.125, 223.87, 999.96, 7471.2, 96_842.0)]
+    assert shown == ["-", "0 ms", "0.0004 ms", "0.1250 ms", "223.9 ms", "1.000 s", "7.471 s", "96.84 s"]
 
 
 def test_a_target_is_written_as_it_was_given() -> None:

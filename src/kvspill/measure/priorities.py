@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from kvspill.records import QoS
+from kvspill.texts import duration
 
 MIN_COMPLETIONS = 50
 """Requests of a class below which there is no verdict about it."""
@@ -14,8 +15,8 @@ NOTABLE = 1.05
 def priority_inversions(mean_waits_ms: Mapping[QoS, float]) -> list[str]:
     """Pairs of classes where the one served first waited longer on average; nothing where all is right."""
     return [
-        f"{first.name.lower()} waited {mean_waits_ms[first]:,.3f} ms on average, "
-        f"{later.name.lower()} {mean_waits_ms[later]:,.3f} ms"
+        f"{first.name.lower()} waited {duration(mean_waits_ms[first])} on average, "
+        f"{later.name.lower()} {duration(mean_waits_ms[later])}"
         for first in mean_waits_ms
         for later in mean_waits_ms
         if first < later and mean_waits_ms[first] > NOTABLE * mean_waits_ms[later]

@@ -13,7 +13,7 @@ from kvspill.plan.simulations import Facts
 from kvspill.plan.variations import OFF_BY, Variation
 from kvspill.records import GIB, Tier
 from kvspill.run.verdict import Level
-from kvspill.texts import aligned, listed, size_text, wrapped
+from kvspill.texts import aligned, duration, listed, size_text, wrapped
 
 YES, NO, NO_VERDICT = "yes", "no", "no verdict"
 
@@ -247,7 +247,7 @@ def _break_even_line(even: Mapping[str, Any]) -> str:
     verdict = "reading pays" if even["pays"] else "recomputing would be faster"
     return (
         f"Break-even: an entry of {even['entry_tokens']:,.0f} tokens is read from storage in "
-        f"{even['load_ms']:,.1f} ms and recomputed in {even['recompute_ms']:,.1f} ms (modelled, "
+        f"{duration(even['load_ms'])} and recomputed in {duration(even['recompute_ms'])} (modelled, "
         f"{even['recompute_us_per_token']:g} us per token): {verdict}."
     )
 
@@ -323,7 +323,7 @@ def _point(row: Mapping[str, Any]) -> list[str]:
     p95, tokens = seen.get("storage_read_p95_ms"), seen.get("avg_throughput_tokens_per_sec")
     share = None if worn is None else worn.get("share_of_endurance")
     return [
-        "-" if p95 is None else f"{p95:,.1f} ms",
+        duration(p95),
         "-" if tokens is None else f"{tokens:,.0f}",
         "-" if worn is None else _daily(worn),
         "-" if share is None else f"{share:.0%}",

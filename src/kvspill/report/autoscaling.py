@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kvspill.texts import speed_text
+from kvspill.texts import duration, speed_text, target_time
 
 _LEVERS = ("users", "trace_speedup")
 
@@ -29,7 +29,7 @@ def step_table(steps: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], lis
                 f"{step[lever]:,g}",
                 str(step["action"]) + ("" if step["settled"] else " *"),
                 "-" if saturation is None else f"{saturation:.3f}",
-                "-" if p95_ms is None else f"{p95_ms:,.1f} ms",
+                duration(p95_ms),
                 f"{step['storage_throughput']:,.0f}",
                 f"{step['throughput']:,.0f}",
             )
@@ -79,10 +79,9 @@ def _slo(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if promise is None:
         return
     for name, block in promise["classes"].items():
-        actual = "-" if block["actual_ms"] is None else f"{block['actual_ms']:,.1f} ms"
         yield (
             f"p{promise['percentile']:g} {promise['latency']}, {name}",
-            f"{actual}, target {block['target_ms']:,g} ms: {block['verdict']}",
+            f"{duration(block['actual_ms'])}, target {target_time(block['target_ms'])}: {block['verdict']}",
         )
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kvspill.report.numbers import UNMEASURED
+from kvspill.report.numbers import UNMEASURED, number
 from kvspill.result.answer import in_memory
 from kvspill.result.assessment import NO_TARGET, NOT_MEASURED, PASS
 from kvspill.result.bottleneck import missed_classes
 from kvspill.result.schema import Criterion, Result, StorageHealth
+from kvspill.texts import significant
 
 
 class JudgedCriterion(NamedTuple):
@@ -20,13 +21,13 @@ class JudgedCriterion(NamedTuple):
     modelled: bool
 
 
-def judged_criteria(result: Result, text: Callable[[float, str], str]) -> Iterator[JudgedCriterion]:
-    """The criteria that hold for this result; text: writes a figure that is no ratio, with its unit."""
+def judged_criteria(result: Result) -> Iterator[JudgedCriterion]:
+    """The criteria that hold for this result."""
     health = result.summary.storage_health
     for item in () if health is None else health.criteria:
         if in_memory(result) and _of_storage(item):
             continue
-        actual = _value(item, item.actual, text, UNMEASURED)
+        actual = _value(item, item.actual, _measured, UNMEASURED)
         target = _value(item, item.target, _given, "none")
         # Tiers have latencies of whole operations, too: the same name must not stand for two figures.
         inside = " in the device" if "_device_" in item.metric and item.actual is not None else ""
@@ -61,6 +62,10 @@ def _value(item: Criterion, value: float | None, text: Callable[[float, str], st
     if item.unit == "ratio":
         return f"{100 * value:.10g}%" if text is _given else f"{value:.1%}"
     return text(value, f" {item.unit}")
+
+
+def _measured(value: float, unit: str) -> str:
+    return f"{significant(value)}{unit}" if unit == " ms" else number(value, unit)
 
 
 def _given(value: float, unit: str) -> str:

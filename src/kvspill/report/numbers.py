@@ -35,14 +35,6 @@ def counted(value: float, digits: int = 2) -> str:
     return figure(value, 0 if float(value).is_integer() else digits)
 
 
-def significant(value: float | None, digits: int = 4) -> str:
-    """A number with no more digits than its measurement has: histograms keep three and a bit."""
-    if value is None or not value:
-        return figure(value)
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(0, places)}f}"
-
-
 def number(value: float | None, unit: str = "", digits: int = 2) -> str:
     """A figure with its unit; what was not measured says so."""
     return UNMEASURED if value is None else f"{value:,.{digits}f}{unit}"

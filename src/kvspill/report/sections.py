@@ -25,7 +25,7 @@ from kvspill.result.ranking import RANK_FAILED, faults_text
 from kvspill.result.schema import QosClass, Result, StorageHealth
 from kvspill.result.warnings.known import said
 from kvspill.result.warnings.loads import OVERLOAD
-from kvspill.texts import counted, duration, target_time
+from kvspill.texts import counted, duration, significant, target_time
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red"}
 _SHOWN = ("mean", "p50", "p95", "p99", "max")
@@ -131,7 +131,7 @@ def _assessment(result: Result) -> Iterator[Part]:
             yield indent(Text(f"Of storage{seen_with(result)}: not the answer to the question."))
         for failure in health.failures:
             yield indent(Text(f"[FAIL] {failure}", style="bold red"))
-        for criterion in judged_criteria(result, number):
+        for criterion in judged_criteria(result):
             yield indent(_criterion(criterion, result.simulated))
     if in_memory(result):
         yield indent(Text("The storage tier lies in memory: this is no verdict on a drive."))
@@ -167,13 +167,17 @@ def _tier_latencies(result: Result) -> Iterator[Part]:
             device = result.number(f"{tier}_{verb}_device_p95_ms")
             host = result.number(f"{tier}_{verb}_host_p95_ms")
             # No thousands separators: logs are searched for this line.
-            text = f"{name} {verb.capitalize()} P95: {total:.2f} ms{label(result, tier)}"
-            rows.append((text, f"device {number(device, ' ms')}, host {number(host, ' ms')}"))
+            text = f"{name} {verb.capitalize()} P95: {significant(total, '')} ms{label(result, tier)}"
+            rows.append((text, f"device {_ms(device)}, host {_ms(host)}"))
             queue = result.number(f"{tier}_{verb}_queue_p95_ms")
             if tier == "storage" and queue:
-                rows.append(("  queueing at the device's depth", f"queue {queue:,.2f} ms"))
+                rows.append(("  queueing at the device's depth", f"queue {_ms(queue)}"))
             rows.append(("", f"entries: {entry_sizes(result, tier, verb, 'P')}"))
     yield pairs(rows or [("No operation completed in the window", "")])
+
+
+def _ms(value: float | None) -> str:
+    return UNMEASURED if value is None else f"{significant(value)} ms"
 
 
 def _tier_distribution(result: Result) -> Iterator[Part]:

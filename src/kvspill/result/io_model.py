@@ -7,7 +7,7 @@ from kvspill.records import Purpose, Verb
 from kvspill.result.measured import Measured
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import devices, faults, loads
-from kvspill.texts import size_text, speed_text
+from kvspill.texts import duration, size_text, speed_text
 
 _NAMES = {
     "mlperf": "mlperf: the turn's entry is read again while decoding",
@@ -85,7 +85,7 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     ttft = block["storage_ttft_ms"]
     if ttft is not None:
-        yield "Storage TTFT (queue + load)", f"mean {ttft['mean']:,.1f} ms, P95 {ttft['p95']:,.1f} ms"
+        yield "Storage TTFT (queue + load)", f"mean {duration(ttft['mean'])}, P95 {duration(ttft['p95'])}"
     if even["requests_that_loaded"] == 0:
         yield "Break-even", "nothing was loaded"
         return
@@ -104,7 +104,7 @@ def _break_even(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield (
             "  under this load",
             f"recomputing what was loaded would keep {gpus:,.2f} GPUs busy, which loading spares; a mean "
-            f"load took {_mean_ms(even, 'load_seconds'):,.1f} ms, {at_once:,.1f} at once",
+            f"load took {duration(_mean_ms(even, 'load_seconds'))}, {at_once:,.1f} at once",
         )
     if "pcie_gib_per_sec" in even:
         in_host, link = even["ended_in_host_gib"], even["pcie_gib_per_sec"]
@@ -127,7 +127,7 @@ def _one_alone(even: Mapping[str, Any]) -> str:
         1000 * even[name] / count for name in ("loads_alone_seconds", "loads_alone_recompute_seconds")
     )
     return (
-        f"a load takes {loads_ms:,.1f} ms, recomputing {recompute_ms:,.1f} ms on an idle GPU "
+        f"a load takes {duration(loads_ms)}, recomputing {duration(recompute_ms)} on an idle GPU "
         f"(mean of {count:,} without another beside it, {even['loads_alone_paid']:,} of which paid)"
     )
 

@@ -16,6 +16,7 @@ from kvspill.result.schema import InFlight, RankRow, RankTable, Result
 from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings import loads
 from kvspill.run.stragglers import relative_speeds
+from kvspill.texts import duration
 
 STRAGGLER_SHARE = 0.8
 """A rank slower than this share of the median is a straggler (R3)."""
@@ -144,4 +145,4 @@ def _rank_cautions(table: RankTable) -> Iterator[Caution]:
         ranks = ", ".join(f"rank {row.rank} ({row.host}) {row.relative_speed:.2f}" for row in slow)
         yield loads.STRAGGLERS.of(ranks=ranks)
     if table.start_skew_ms is not None and table.start_skew_ms > SKEW_MS_MAX:
-        yield loads.START_SKEW.of(skew_ms=table.start_skew_ms)
+        yield loads.START_SKEW.of(skew=duration(table.start_skew_ms))

@@ -77,13 +77,13 @@ def test_beside_an_answer_no_criteria_of_storage_read_as_another_answer() -> Non
 
 def test_figures_are_those_of_the_result() -> None:
     text = render_summary(built())
-    assert "NVME Read P95: 2000.00 ms" in text
-    assert "device 1,000.00 ms, host 500.00 ms" in text
-    assert "queueing at the device's depth  queue 500.00 ms" in text
+    assert "NVME Read P95: 2000 ms" in text
+    assert "device 1,000 ms, host 500.0 ms" in text
+    assert "queueing at the device's depth  queue 500.0 ms" in text
     assert "40.00 tok/s" in text
     assert "Approximate mean queue wait: 2.00s" in text
     assert "Verdict: FAIL (latency profile, 1 of 4 criteria met)" in text
-    assert "[FAIL] NVMe Read P95 < 200ms: 1,000.00 ms in the device" in text
+    assert "[FAIL] NVMe Read P95 < 200ms: 1,000 ms in the device" in text
     assert "[PASS] Cache Hit Rate > 30%: 60.0%" in text
     assert "60.0% (3 hits, 2 misses)" in text
     assert "Seed    42" in text
@@ -220,12 +220,12 @@ def test_a_faulty_result_says_so_in_the_first_line_and_passes_nothing_s13() -> N
 def test_a_figure_that_was_not_measured_is_not_called_none_as_a_missing_target_is_s10() -> None:
     recorder = empty_recorder()
     throughput = Config(performance_profile="throughput")
-    rows = list(judged_criteria(built(recorder, config=throughput), lambda value, unit: f"{value:.0f}{unit}"))
-    assert [(row.actual, row.target) for row in rows] == [("0 tokens/s", "none")]
+    rows = list(judged_criteria(built(recorder, config=throughput)))
+    assert [(row.actual, row.target) for row in rows] == [("0.00 tokens/s", "none")]
     result = built(recorder, config=throughput)
     assert result.summary.storage_health is not None
     result.summary.storage_health.criteria[0].actual = None
-    (row,) = judged_criteria(result, lambda value, unit: f"{value:.0f}{unit}")
+    (row,) = judged_criteria(result)
     assert (row.actual, row.target) == ("not measured", "none")
 
 
@@ -247,7 +247,7 @@ def test_ttft_and_tpot_stand_in_the_breakdown_s12() -> None:
     recorder.request(request(15, intended=12, generation=1.25, tokens=100, ttft=2.25))
     words = [line.split() for line in render_summary(built(recorder)).splitlines() if line.strip()]
     lines = {first: rest for first, *rest in words}
-    assert lines["TTFT"][:2] == ["2.25", "s"]
+    assert lines["TTFT"][:2] == ["2.250", "s"]
     assert lines["TPOT"][:2] == ["12.50", "ms"]
 
 

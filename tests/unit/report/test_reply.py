@@ -30,6 +30,7 @@ from kvspill.run.asking import Reply
 from kvspill.run.bandwidth import Bandwidth
 from kvspill.run.search.controller import Levels
 from kvspill.run.verdict import Bracket, by_most
+from kvspill.texts import duration
 from unit.measure.rows import ns, op, piece, request
 from unit.report.html.pages import build_page
 from unit.result.sample import built, empty_recorder, facts, tier
@@ -344,7 +345,7 @@ def test_where_windows_differ_the_answer_says_that_this_is_the_limit() -> None:
     assert text[0].endswith(", or give --duration 150.")
     assert "holds about 12 users (measured; 13 do not keep the target)." in " ".join(text)
     assert (
-        "With 16 users, queue and storage added 290.00 ms to responsive requests (p95 of 900 in 6 windows)"
+        "With 16 users, queue and storage added 290.0 ms to responsive requests (p95 of 900 in 6 windows)"
         in " ".join(text)
     )
     assert [line for line in text if line.startswith("What would help: ")], "as its page says, too"
@@ -361,7 +362,7 @@ def test_a_measured_answer_near_its_target_doubts_its_seed(p95_ms: float, near: 
     doubt = "One draw of users was measured and the target is near: another --seed may answer otherwise."
     assert (doubt in text) is near
     shown = "(p95 of 60 in 2 windows); the target is 50 ms."
-    assert f"added {p95_ms:.2f} ms to interactive requests {shown}" in text
+    assert f"added {duration(p95_ms)} to interactive requests {shown}" in text
 
 
 def of_few(*, modelled: int | None, **seeds: Status) -> list[str]:
@@ -472,7 +473,7 @@ def test_a_no_of_few_requests_counts_the_late_ones_s11() -> None:
         "With 3 users, 9 of 15 responsive requests were late: too few for a verdict on the class's latency, "
         "but surely more than the 5% allowed; the target is 300 ms." in text
     )
-    assert not [line for line in text if "p95 683" in line or "683.00 ms" in line]
+    assert not [line for line in text if "p95 683" in line or "683.0 ms" in line]
     assert not [line for line in text if line.startswith("responsive:")], "said once, as the evidence"
     (target,) = (line for line in text if line.startswith("Target:"))
     assert "not judged" not in target
@@ -590,11 +591,11 @@ def test_without_a_verdict_a_duration_is_named_and_warnings_are_counted() -> Non
     assert limit.remedy == "Give --duration 90.", "the search is to end, no class lacks requests"
     assert not [line for line in text if "stage_not_settled" in line], "a note on what the question chose"
     honesty = result.honesty.model_copy(update={"arrival_lateness_ms": {"p99": 12.0}})
-    noticed = LATE_ARRIVALS.of(late_ms=12.0, less="fewer --num-users", share="")
+    noticed = LATE_ARRIVALS.of(late="12.00 ms", less="fewer --num-users", share="")
     late = result.model_copy(update={"honesty": honesty, "warnings": [noticed]})
     (said,) = (line for line in lines(replace(reply, result=late)) if line.startswith("! Bear in mind: "))
     assert said == (
-        "! Bear in mind: Requests were seen up to 12.0 ms (p99) after their intended time; latencies "
+        "! Bear in mind: Requests were seen up to 12.00 ms (p99) after their intended time; latencies "
         "include that (24.0% of the strictest target, 50 ms). Leave kvspill more processor time."
     ), "the question is about this number of users: fewer of them are no remedy"
     certain = answered(replace(reply, result=late, status=Status.YES)).warnings

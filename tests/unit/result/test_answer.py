@@ -304,7 +304,9 @@ def test_where_the_processors_were_taken_no_word_blames_storage(in_memory: bool)
     found = answer(many(storage=0.08, warnings=warnings, probes=probes))
     assert found.status is Status.NO
     assert found.bottleneck.binds is Binds.PROCESSOR
-    assert "this program's threads waited 4.00 s for a processor, more than half of the time" in found.because
+    assert (
+        "this program's threads waited 4.000 s for a processor, more than half of the time" in found.because
+    )
     assert "storage" not in found.because + found.helps
     assert not [line for line in found.bottleneck.lines if "missed because" in line]
     idle = answer(many(storage=0.08, warnings=warnings, probes={**probes, "cpu_wait_seconds": 0.4}))

@@ -304,7 +304,7 @@ def test_an_inversion_of_priority_is_named_where_enough_waited() -> None:
     classes = (QoS.INTERACTIVE,) * 50 + (QoS.BATCH,) * 50
     inverted = facts(unfinished_ages_ns=(ns(2),) * 50 + (ns(1),) * 50, unfinished_qos=classes)
     (line,) = result(recorder, inverted)["summary"]["priority_inversions"]
-    assert line == "interactive waited 2,000.000 ms on average, batch 1,000.000 ms"
+    assert line == "interactive waited 2.000 s on average, batch 1.000 s"
     right = facts(unfinished_ages_ns=(ns(1),) * 50 + (ns(2),) * 50, unfinished_qos=classes)
     assert result(recorder, right)["summary"]["priority_inversions"] == []
     chance = facts(unfinished_ages_ns=(ns(1.04),) * 50 + (ns(1),) * 50, unfinished_qos=classes)

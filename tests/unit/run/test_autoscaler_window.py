@@ -154,7 +154,7 @@ def test_the_idle_device_is_measured_exactly_where_it_is_modelled() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "told"),
-    [("slo", ""), ("capacity", ""), ("qos", "a read alone takes 0.150 ms and 0.488 ms per MiB\n")],
+    [("slo", ""), ("capacity", ""), ("qos", "a read alone takes 0.1500 ms and 0.4883 ms per MiB\n")],
 )
 def test_a_search_tells_no_second_bandwidth_of_the_storage_and_only_what_it_goes_by(
     mode: str, told: str
@@ -199,7 +199,7 @@ def test_a_priority_inversion_is_named() -> None:
         monitor.request(served(number / 10, 50, qos=QoS.INTERACTIVE, queue_ms=20))
         monitor.request(served(number / 10, 50, qos=QoS.BATCH, queue_ms=5))
     found = inversions(monitor.measure(10 * NS_PER_SEC, 10))
-    assert found == ["interactive waited 20.000 ms on average, batch 5.000 ms"]
+    assert found == ["interactive waited 20.00 ms on average, batch 5.000 ms"]
 
 
 def test_a_class_is_judged_by_what_queue_and_storage_add_s11() -> None:

@@ -111,7 +111,7 @@ def test_dram_is_advised_where_the_same_users_get_more() -> None:
         row("cpu-storage", storage_ms=100, tokens_per_sec=190.0, tiers=both()),
     )
     assert "DRAM in front of the storage (2.0 GiB DRAM) serves 1.9 times as much" in text
-    assert "100 -> 190 tok/s, I/O of a request 400.00 ms -> 100.00 ms" in text
+    assert "100 -> 190 tok/s, I/O of a request 400.0 ms -> 100.0 ms" in text
     assert "To buy first: DRAM in front of the storage" in text
 
 

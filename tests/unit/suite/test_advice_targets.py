@@ -80,7 +80,7 @@ def test_a_set_up_that_missed_by_requests_that_waited_is_not_called_the_nearest(
     """Its percentile is of the few that completed, below the target."""
     waited = missing(IN_FRONT, 40.0, tiers=both())
     text = advice(missing(ALONE, 400.0), waited)
-    assert "Nearest came storage alone, where queue and storage added 400.00 ms (p95) to" in text
+    assert "Nearest came storage alone, where queue and storage added 400.0 ms (p95) to" in text
     starved: Classes = {"interactive": ClassFigures(None, 50.0, False)}
     assert "Nearest" not in advice(
         missing(ALONE, 40.0), row(IN_FRONT, status="no", classes=starved, tiers=both())

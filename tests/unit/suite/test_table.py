@@ -59,7 +59,7 @@ def test_a_row_that_did_not_run_keeps_its_line_and_has_a_reason() -> None:
 
 def test_few_requests_are_marked_as_rough() -> None:
     text = report()
-    assert "~1.50 s" in text
+    assert "~1.500 s" in text
     assert "~ fewer than 100 requests" in text
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kvspill.records import GIB, MIB
 from kvspill.report.columns import of_no_storage
 from kvspill.report.html.facts import Labelled
-from kvspill.report.numbers import UNMEASURED, significant
+from kvspill.report.numbers import UNMEASURED
 from kvspill.report.numbers import figure as number
 from kvspill.result.metrics.catalog import shown_at
 from kvspill.result.metrics.metric import Area, Figure, Place
@@ -16,7 +16,7 @@ from kvspill.result.schema_honesty import Caution
 from kvspill.result.warnings.devices import MODELLED_TIER
 from kvspill.result.warnings.kind import EVERYTHING, Severity
 from kvspill.result.warnings.known import kind_of
-from kvspill.texts import size_text
+from kvspill.texts import significant, size_text
 
 HEADLINES = shown_at(Place.HEADLINE)
 

@@ -8,8 +8,8 @@ from kvspill.report.html import specs
 from kvspill.report.html.facts import Labelled, modelled
 from kvspill.report.html.figure import Figure
 from kvspill.report.html.specs import Spec
-from kvspill.report.numbers import significant
 from kvspill.result.schema import LatencyMap
+from kvspill.texts import significant
 
 _MAPS = {
     "storage_read": "Storage reads",

@@ -12,11 +12,10 @@ from kvspill.report.html.more_figures import without_rank
 from kvspill.report.html.prose import drive
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
-from kvspill.report.numbers import significant
 from kvspill.report.settings import NOT_SETTINGS, canonical
 from kvspill.result.answer import promise_of
 from kvspill.result.schema import Result
-from kvspill.texts import listed
+from kvspill.texts import listed, significant
 
 KNEE = "How far the load can grow"
 _LEVER_NAMES = {"num_users": "users", "trace_speedup": "speed of the trace", "speed": "speed of the trace"}

@@ -16,9 +16,7 @@ from kvspill.report.html.facts import (
 )
 from kvspill.report.html.figure import Figure, Group
 from kvspill.report.html.specs import Spec
-from kvspill.report.numbers import figure as number
-from kvspill.report.numbers import significant
-from kvspill.texts import size_text
+from kvspill.texts import significant, size_text
 
 PARTS = {
     "queue wait": "queue_wait_completed_ms",
@@ -55,7 +53,7 @@ def breakdown(results: Sequence[Labelled]) -> Iterator[Figure]:
         for rank, (part, value) in enumerate(means.items()):
             rows.append({"row": item.label, "series": part, "value": value, "rank": rank})
             share = f"{value / whole:.1%}" if whole else "-"
-            table.append((item.label, part, number(value), share))
+            table.append((item.label, part, significant(value), share))
     if rows:
         yield Figure(
             "breakdown",
@@ -174,7 +172,7 @@ def _distribution(group: Group, section: str, says: str) -> Iterator[Figure]:
     y: Spec = {"field": "y", "title": "milliseconds (log)", **specs.decades(min(heights), max(heights))}
     names = [name for name, _, _ in group.series]
     header = ("series", "values", *(f"p{rank:g}" for rank in _SHOWN), "max")
-    table = [(name, f"{got.count:,}", *_at(got), number(got.max_ms, 3)) for name, got in curves]
+    table = [(name, f"{got.count:,}", *_at(got), significant(got.max_ms)) for name, got in curves]
     yield Figure(
         group.id,
         section,

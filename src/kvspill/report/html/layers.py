@@ -8,7 +8,7 @@ from kvspill.report.html.facts import Labelled
 from kvspill.report.html.figure import Figure
 from kvspill.report.html.specs import Spec
 from kvspill.report.layers_section import APPLICATION, NAMES, PAST, SHOWN
-from kvspill.report.numbers import figure as number
+from kvspill.texts import significant
 
 
 def layer_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
@@ -22,7 +22,7 @@ def layer_figures(results: Sequence[Labelled]) -> Iterator[Figure]:
             for label, name, part, share in _parts(verb, found[verb]):
                 rank = len(rows)
                 rows.append({"row": before + label, "series": name, "value": part["mean"], "rank": rank})
-                table.append((before + label, name, *(number(part[column]) for column in SHOWN), share))
+                table.append((before + label, name, *(significant(part[column]) for column in SHOWN), share))
     order = [str(row["row"]) for row in rows]
     if rows:
         yield Figure(

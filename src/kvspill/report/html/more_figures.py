@@ -16,6 +16,7 @@ from kvspill.report.html.figure import Figure, stat_rows
 from kvspill.report.html.specs import Spec
 from kvspill.report.numbers import figure as number
 from kvspill.result.ranking import faults_text, no_rank
+from kvspill.texts import significant
 
 _PHASES = {
     "decode reads": "decode_bytes_read_gb",
@@ -142,8 +143,8 @@ def classes(results: Sequence[Labelled]) -> Iterator[Figure]:
             row = _row(results, item, str(name))
             if sla.met is not None:
                 rows.append({"row": row, "series": "within target", "value": sla.compliance, "rank": 0})
-            times = (number(value) for value in (sla.added_p95_ms, sla.actual_p95_ms, sla.target_p95_ms))
-            table.append((row, f"{sla.compliance:.1%}", *times, sla.verdict))
+            times = (significant(value) for value in (sla.added_p95_ms, sla.actual_p95_ms))
+            table.append((row, f"{sla.compliance:.1%}", *times, f"{sla.target_p95_ms:,g}", sla.verdict))
     # Bars without length show nothing, and beside one result's verdict stands a table of its classes.
     if len(results) > 1 and any(row["value"] for row in rows):
         spec = specs.bars(

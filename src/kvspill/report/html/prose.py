@@ -8,12 +8,12 @@ from typing import Any
 from kvspill.report.columns import finite
 from kvspill.report.honesty_section import steady_text
 from kvspill.report.html.facts import Labelled, search_lever
-from kvspill.report.numbers import UNMEASURED, limit, significant, volume, yes_no
+from kvspill.report.numbers import UNMEASURED, limit, volume, yes_no
 from kvspill.report.numbers import counted as amount
 from kvspill.report.numbers import figure as number
 from kvspill.result.schema import Result
 from kvspill.result.schema_base import Statistics
-from kvspill.texts import counted, listed, speed_text
+from kvspill.texts import counted, duration, listed, significant, speed_text
 
 _PERCENTILE = re.compile(r"_p\d+_ms$")
 _SUBTITLES = 3
@@ -232,7 +232,7 @@ def checks(result: Result) -> Iterator[Pair]:
 
 def _p99_ms(statistics: Statistics | None) -> str:
     late = None if statistics is None else statistics.get("p99")
-    return UNMEASURED if late is None else f"{number(late, 3)} ms"
+    return UNMEASURED if late is None else duration(late)
 
 
 _SETUP = {
@@ -273,7 +273,7 @@ def _rank_rows(result: Result) -> Iterator[Pair]:
     if table is None:
         return
     how = "each with the whole load" if table.per_rank else "the users divided"
-    yield "Ranks", f"{table.size}, {how}; began within {table.start_skew_ms or 0.0:.1f} ms of each other"
+    yield "Ranks", f"{table.size}, {how}; began within {duration(table.start_skew_ms or 0.0)} of each other"
     for row in table.rows:
         speeds = (row.storage_read_gib_per_sec, row.storage_write_gib_per_sec)
         read, written = ("-" if speed is None else speed_text(speed, *speeds) for speed in speeds)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from kvspill.report.html.prose import search_sentence, trials_sentence
 from kvspill.report.judged import is_pass_below_no, judged_criteria, met_text
-from kvspill.report.numbers import UNMEASURED, significant
-from kvspill.report.numbers import figure as number
+from kvspill.report.numbers import UNMEASURED
 from kvspill.result.answer import Status, answer, in_memory, missed_in_search, promise_of, seen_with
 from kvspill.result.bottleneck import link_sentence
 from kvspill.result.classes import LATENCIES, left_of, promised_completed, promised_left
@@ -92,13 +91,9 @@ def _assessment(result: Result) -> str:
 
 
 def _criteria(result: Result) -> Iterator[Judged]:
-    for item in judged_criteria(result, _text):
+    for item in judged_criteria(result):
         note = "modelled" if item.modelled and not result.simulated else ""
         yield Judged(item.name, item.actual, item.target, _state(item.passed), note)
-
-
-def _text(value: float, unit: str) -> str:
-    return (significant(value) if unit == " ms" else number(value)) + unit
 
 
 def _state(passed: bool | None) -> str:

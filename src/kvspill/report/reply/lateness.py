@@ -10,11 +10,11 @@ from kvspill.result.honesty import lateness_p99_ms
 from kvspill.result.schema_honesty import Caution, Honesty
 from kvspill.result.warnings.loads import EVENT_LOOP_LAG, LATE_ARRIVALS
 from kvspill.run.asking import Reply
-from kvspill.texts import target_time
+from kvspill.texts import duration, target_time
 
 _SAYS: dict[str, str] = {
-    LATE_ARRIVALS.code: "Requests were seen up to {ms:.1f} ms (p99) after their intended time",
-    EVENT_LOOP_LAG.code: "kvspill itself acted up to {ms:.1f} ms late (p99)",
+    LATE_ARRIVALS.code: "Requests were seen up to {late} (p99) after their intended time",
+    EVENT_LOOP_LAG.code: "kvspill itself acted up to {late} late (p99)",
 }
 _REMEDY = "Leave kvspill more processor time."
 
@@ -42,7 +42,7 @@ def _said(reply: Reply, code: str, ms: float) -> str:
     target_ms = min(targets_ms(reply.config).values())
     beside = f"{ms / target_ms:.1%} of the strictest target, {target_time(target_ms)}"
     stands = "; the answer stands without that" if _stands(reply, ms, target_ms) else ""
-    return f"{_SAYS[code].format(ms=ms)}; latencies include that ({beside}){stands}."
+    return f"{_SAYS[code].format(late=duration(ms))}; latencies include that ({beside}){stands}."
 
 
 def _stands(reply: Reply, ms: float, target_ms: float) -> bool:

@@ -34,7 +34,7 @@ STRAGGLERS = Kind(
 START_SKEW = Kind(
     "start_skew",
     "the ranks did not begin together",
-    "The ranks began {skew_ms:.1f} ms apart: until then the load was incomplete.",
+    "The ranks began {skew} apart: until then the load was incomplete.",
     "Leave processors free for every rank, and look for other load on the machines.",
     touches=(Area.LOAD,),
 )
@@ -47,15 +47,14 @@ FREE_RECOMPUTE = Kind(
 LATE_ARRIVALS = Kind(
     "late_arrivals",
     "requests were seen late by kvspill",
-    "Requests were seen up to {late_ms:.1f} ms (p99) after their intended time; latencies include "
-    "that{share}.",
+    "Requests were seen up to {late} (p99) after their intended time; latencies include that{share}.",
     "Use {less}, or leave kvspill more processor time.",
     touches=(Area.LATENCY,),
 )
 EVENT_LOOP_LAG = Kind(
     "event_loop_lag",
     "kvspill itself was late",
-    "kvspill itself acted up to {lag_ms:.1f} ms late (p99); host and queue times include that{share}.",
+    "kvspill itself acted up to {lag} late (p99); host and queue times include that{share}.",
     "Leave it more processor time, or use {less}.",
     touches=(Area.LATENCY,),
     spoils=(Spoils.CERTAINTY,),

@@ -220,10 +220,11 @@ def _client(honesty: Honesty, measured: Measured) -> Iterator[Caution]:
         yield loads.CLIENT_BOUND.of(cause=cause[0].upper() + cause[1:], remedy=remedy)
     late_ms = lateness_p99_ms(honesty)
     if late_ms is not None and late_ms > LATE_MS:
-        yield loads.LATE_ARRIVALS.of(late_ms=late_ms, less=less, share=_share_of(late_ms, measured))
+        yield loads.LATE_ARRIVALS.of(late=duration(late_ms), less=less, share=_share_of(late_ms, measured))
     lag = honesty.event_loop_lag_ms
     if lag and lag["p99"] > LAG_MS:
-        yield loads.EVENT_LOOP_LAG.of(lag_ms=lag["p99"], less=less, share=_share_of(lag["p99"], measured))
+        share = _share_of(lag["p99"], measured)
+        yield loads.EVENT_LOOP_LAG.of(lag=duration(lag["p99"]), less=less, share=share)
 
 
 def _standstills(honesty: Honesty, measured: Measured) -> Iterator[Caution]:

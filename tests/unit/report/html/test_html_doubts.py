@@ -20,7 +20,6 @@ from kvspill.report.html.headline import banners, doubts_of_all, headline_rows
 from kvspill.report.html.prose import checks, search_sentence, setup_rows, subtitle
 from kvspill.report.html.specs import bars, fitted
 from kvspill.report.html.verdicts import verdict_of
-from kvspill.report.numbers import significant
 from kvspill.result.schema import Result
 from kvspill.result.warnings.known import noted
 from unit.report.html.pages import build_page, drawn
@@ -220,14 +219,6 @@ def test_the_lines_of_many_results_are_averaged_until_they_can_be_told_apart() -
     assert says.endswith("Each point is the mean of 1 to 10 s, so that the lines can be told apart.")
     short = drawn(*[built(30)] * 3)["time-tokens"]
     assert short.says.endswith("A point per second.")
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(516_469.82, "516,500"), (2986.114, "2,986"), (12.3456, "12.35"), (0.0123456, "0.01235"), (0.0, "0.00")],
-)
-def test_a_percentile_has_no_more_digits_than_its_histogram(value: float, shown: str) -> None:
-    assert significant(value) == shown
 
 
 def test_bars_carry_their_whole_value_and_keep_the_start_and_end_of_a_name() -> None:

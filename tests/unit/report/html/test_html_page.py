@@ -269,7 +269,7 @@ def test_a_search_for_a_promise_is_shown_by_that_and_by_no_other_target() -> Non
     assert knee.rows[-1] == ("target", "2,000")
     text = " ".join(" ".join(Outline(build_page([("mine", result)])).text).split())
     assert "Service classes: what queue and storage add to generation, p95, as the search keeps it" in text
-    assert "batch 549 requests 1.96 s 2 s ✓ met" in text
+    assert "batch 549 requests 1.957 s 2 s ✓ met" in text
 
 
 @pytest.mark.parametrize("levels", [(1, 2, 4), (1, 4), (4, 1, 4, 2, 2)])
