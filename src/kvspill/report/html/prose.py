@@ -101,10 +101,10 @@ def search_sentence(result: Result) -> str:
 
 
 def stage_label(result: Result) -> str:
-    """Whose the figures of a search's page are; empty without one."""
+    """Whose the figures of a search are; empty without one."""
     if not result.autoscaling_stats or result.window.users is None:
         return ""
-    return f"Figures with {_users(result)}{_last_window(result)}:"
+    return f"{_users(result)}{_last_window(result)}"
 
 
 def _last_window(result: Result) -> str:
