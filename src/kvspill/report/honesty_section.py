@@ -9,6 +9,12 @@ from kvspill.result.schema import Result
 from kvspill.result.schema_honesty import ByteCounts, CeilingShare, Honesty, LittlesLaw
 from kvspill.texts import counted, duration
 
+LOAD_ASKED = "Load / capacity without I/O"
+ARRIVALS_LATE = "Arrivals late by (p99)"
+KVSPILL_LATE = "kvspill itself late by (p99)"
+LIMITED_BY_KVSPILL = "Limited by kvspill itself"
+"""Lines that console and page call alike; docs/trust.md explains each."""
+
 
 def honesty_section(result: Result) -> Iterator[Part]:
     block = result.honesty
@@ -26,11 +32,11 @@ def honesty_section(result: Result) -> Iterator[Part]:
             ("O_DIRECT", _opened_direct(block)),
             *_store(result),
             ("Every block verified", yes_no(block.verified)),
-            ("Offered load / null capacity", number(block.offered_load.ratio)),
-            ("Arrivals late by (p99)", duration(late["p99"]) if late else _no_server_waited(result)),
-            ("kvspill itself late by (p99)", duration(lag["p99"]) if lag else UNMEASURED),
+            (LOAD_ASKED, number(block.offered_load.ratio)),
+            (ARRIVALS_LATE, duration(late["p99"]) if late else _no_server_waited(result)),
+            (KVSPILL_LATE, duration(lag["p99"]) if lag else UNMEASURED),
             ("Ceiling without a device", _ceiling(ceiling)),
-            ("Client bound", yes_no(ceiling.client_bound) if ceiling else UNMEASURED),
+            (LIMITED_BY_KVSPILL, yes_no(ceiling.client_bound) if ceiling else UNMEASURED),
             ("Waited for a processor", number(block.cpu_wait_seconds, " s")),
             ("CPU seconds per GiB", number(block.cpu_seconds_per_gib, digits=3)),
             ("Peak resident memory", volume(block.peak_resident_bytes)),

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kvspill.report.columns import finite
-from kvspill.report.honesty_section import steady_text
+from kvspill.report.honesty_section import (
+    ARRIVALS_LATE,
+    KVSPILL_LATE,
+    LIMITED_BY_KVSPILL,
+    LOAD_ASKED,
+    steady_text,
+)
 from kvspill.report.html.facts import Labelled, search_lever
 from kvspill.report.numbers import UNMEASURED, limit, volume, yes_no
 from kvspill.report.numbers import counted as amount
@@ -220,10 +226,10 @@ def checks(result: Result) -> Iterator[Pair]:
     yield "Requests failed", number(requests.failed, 0)
     yield "Requests refused, the backlog was full", number(requests.shed, 0)
     yield "Requests unfinished", number(requests.unfinished, 0)
-    yield "Load asked, by what the servers could do without storage", number(honesty.offered_load.ratio)
-    yield "Arrivals late (p99)", _p99_ms(honesty.arrival_lateness_ms)
-    yield "kvspill itself late by (p99)", _p99_ms(honesty.event_loop_lag_ms)
-    yield "Limited by kvspill itself", yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
+    yield LOAD_ASKED, number(honesty.offered_load.ratio)
+    yield ARRIVALS_LATE, _p99_ms(honesty.arrival_lateness_ms)
+    yield KVSPILL_LATE, _p99_ms(honesty.event_loop_lag_ms)
+    yield LIMITED_BY_KVSPILL, yes_no(honesty.ceiling.client_bound if honesty.ceiling else None)
     yield "CPU seconds per GiB", number(honesty.cpu_seconds_per_gib, 3)
     yield "Peak resident memory", volume(honesty.peak_resident_bytes)
     yield "Steady state", steady_text(result)
